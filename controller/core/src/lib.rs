@@ -1,0 +1,6 @@
+//! Everything in Millwright that decides, in the order in which a change travels (`aesthetics.md` §3).
+//!
+//! Pure: no async, no clock, no randomness, no network. The walls are kept by `tests/tests/walls.rs`.
+
+pub mod driver;
+pub mod ids;

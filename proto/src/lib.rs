@@ -1,0 +1,24 @@
+//! The wire contract between the Millwright manager and a provider's driver.
+//!
+//! `machine/driver/v1/driver.proto` is the contract; this crate only compiles it. Holds no logic: what a driver must
+//! do is said in the comments of the `.proto`, what the manager does is in `millwright-core`.
+
+mod redact;
+
+/// Generated from `machine/driver/v1/driver.proto`.
+#[allow(missing_docs, clippy::all, clippy::pedantic, clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_types)]
+pub mod v1 {
+    tonic::include_proto!("machine.driver.v1");
+}
+
+/// The encoded `FileDescriptorSet` of the contract with its imports and comments, for gRPC reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/driver.bin"));
+
+/// `domain` of the `google.rpc.ErrorInfo` that every error of a driver carries.
+pub const ERROR_DOMAIN: &str = "machine.driver.v1";
+
+/// Full name of the service, as health checks and reflection spell it.
+pub const SERVICE_NAME: &str = "machine.driver.v1.DriverService";
+
+/// Metadata key of the leader's epoch (`driver-api.md` §3.6): a decimal number that grows with every new leader.
+pub const LEADER_EPOCH_KEY: &str = "machine-leader-epoch";
