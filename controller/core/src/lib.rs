@@ -2,5 +2,9 @@
 //!
 //! Pure: no async, no clock, no randomness, no network. The walls are kept by `tests/tests/walls.rs`.
 
+pub mod change;
 pub mod driver;
 pub mod ids;
+pub mod permit;
+pub mod provider_spec;
+pub mod user_data;
