@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use protox::prost::Message as _;
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?);
     let proto = root.join("machine/driver/v1/driver.proto");
@@ -14,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     compiler.include_imports(true).include_source_info(true).open_file(&proto)?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("driver.bin"), compiler.encode_file_descriptor_set())?;
-    let descriptors = protox::prost_types::FileDescriptorSet::decode(compiler.encode_file_descriptor_set().as_slice())?;
+    let descriptors = compiler.file_descriptor_set();
 
     tonic_prost_build::configure()
         .generate_default_stubs(true)
