@@ -1,1 +1,5 @@
-//! Under construction.
+//! A simulated cloud and its driver.
+
+mod agenda;
+mod clock;
+pub mod cloud;
