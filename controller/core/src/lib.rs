@@ -2,6 +2,7 @@
 //!
 //! Pure: no async, no clock, no randomness, no network. The walls are kept by `tests/tests/walls.rs`.
 
+pub mod api;
 pub mod change;
 pub mod driver;
 pub mod ids;

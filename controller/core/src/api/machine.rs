@@ -1,0 +1,364 @@
+//! Machine: one VM and the Node that it becomes. Decides nothing.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
+use kube::CustomResource;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::lenient::{self, GoDuration, absent_is_default};
+use super::node_template::NodeTemplateSpec;
+use super::operation::{LastOperation, OperationState, OperationType};
+use super::{Time, keys, meta};
+use crate::ids::{NodeName, ProviderId, Uid};
+
+/// What a Machine should be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[serde(rename_all = "camelCase", default, remote = "Self")]
+#[kube(
+    group = "machine.sapcloud.io",
+    version = "v1alpha1",
+    kind = "Machine",
+    doc = "A Machine is one VM at a provider and the Node that the VM becomes.",
+    namespaced,
+    status = "MachineStatus",
+    shortname = "mc",
+    derive = "Default",
+    derive = "PartialEq",
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.currentStatus.phase",
+        description = "Current phase of the Machine."
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since the Machine was created."
+    ),
+    printcolumn(
+        name = "Node",
+        type_ = "string",
+        json_path = ".metadata.labels.node",
+        description = "Name of the Machine's Node."
+    ),
+    printcolumn(
+        name = "ProviderID",
+        type_ = "string",
+        json_path = ".spec.providerID",
+        priority = 1,
+        description = "The VM's id at its provider."
+    ),
+    printcolumn(
+        name = "Class",
+        type_ = "string",
+        json_path = ".spec.class.name",
+        priority = 1,
+        description = "MachineClass of the Machine."
+    ),
+    printcolumn(
+        name = "Last-Op",
+        type_ = "string",
+        json_path = ".status.lastOperation.type",
+        priority = 1,
+        description = "Type of the last operation."
+    ),
+    printcolumn(
+        name = "State",
+        type_ = "string",
+        json_path = ".status.lastOperation.state",
+        priority = 1,
+        description = "State of the last operation."
+    ),
+    printcolumn(
+        name = "Error",
+        type_ = "string",
+        json_path = ".status.lastOperation.errorCode",
+        priority = 1,
+        description = "Driver's code of a failed creation."
+    )
+)]
+pub struct MachineSpec {
+    /// The MachineClass that says how to make the VM.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub class: Option<ClassRef>,
+    /// The VM's id at its provider. Written once, by the controller; its presence means that a VM exists.
+    #[serde(
+        rename = "providerID",
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub provider_id: Option<String>,
+    /// Labels, annotations and taints that the Node should carry.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub node_template: Option<NodeTemplateSpec>,
+    /// How long a drain may take before the deletion is forced. A Go duration such as 2h.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub drain_timeout: Option<GoDuration>,
+    /// How long the Node may be unhealthy before the Machine counts as Failed. A Go duration such as 10m.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub health_timeout: Option<GoDuration>,
+    /// How long the Node may take to join, counted from the Machine's creation. A Go duration such as 20m.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub creation_timeout: Option<GoDuration>,
+    /// How long an in-place update may take. A Go duration such as 20m.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub in_place_update_timeout: Option<GoDuration>,
+    /// How long a preserved Machine is kept. A Go duration such as 96h.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub machine_preserve_timeout: Option<GoDuration>,
+    /// With true the health timeout never fires.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub disable_health_timeout: Option<bool>,
+    /// Attempts to evict a pod before it is deleted by force.
+    #[serde(
+        deserialize_with = "lenient::optional_int32",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub max_evict_retries: Option<i32>,
+    /// Node condition types, separated by commas, that make a Node unhealthy when they are not False.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub node_conditions: Option<String>,
+}
+
+absent_is_default!(MachineSpec);
+
+/// Names a MachineClass in the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClassRef {
+    /// API group of the class. Informational.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<String>,
+    /// Kind of the class: MachineClass is the only one that works.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Name of the class.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// What is known about a Machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineStatus {
+    /// Addresses of the VM; only filled where no Node joins.
+    #[serde(deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<NodeAddress>,
+    /// Copy of the Node's conditions.
+    #[serde(deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<NodeCondition>,
+    /// What was last done to the Machine.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub last_operation: Option<LastOperation>,
+    /// Where the Machine stands in its life.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub current_status: Option<CurrentStatus>,
+    /// Text that the driver wants to see again at its next call.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub last_known_state: Option<String>,
+}
+
+/// Where a Machine stands in its life.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CurrentStatus {
+    /// Pending, Available, Running, Unknown, Failed, CrashLoopBackOff, Terminating, InPlaceUpdating, InPlaceUpdateSuccessful or
+    /// InPlaceUpdateFailed. Empty for a Machine that nobody has looked at.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Phase::is_new")]
+    pub phase: Phase,
+    /// True while the creation timeout runs. Kept for readers of the original's objects.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "std::ops::Not::not")]
+    pub timeout_active: bool,
+    /// When the present phase began.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub last_update_time: Option<Time>,
+    /// Until when the Machine is preserved; in the past: it was.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub preserve_expiry_time: Option<Time>,
+}
+
+/// Phase of a Machine's life.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Nobody has looked at the Machine yet.
+    #[default]
+    New,
+    /// A VM is being made, or exists and its Node has not joined.
+    Pending,
+    /// The VM exists and no Node is expected.
+    Available,
+    /// The Node joined and is healthy.
+    Running,
+    /// The Node was healthy and is not, or is gone; the health clock runs.
+    Unknown,
+    /// A timeout ran out, or the VM collides with a stale Node.
+    Failed,
+    /// Creation keeps failing; there is no VM.
+    CrashLoopBackOff,
+    /// Being deleted.
+    Terminating,
+    /// Drained; an agent updates the Node.
+    InPlaceUpdating,
+    /// The in-place update went well.
+    InPlaceUpdateSuccessful,
+    /// The in-place update did not go well.
+    InPlaceUpdateFailed,
+    /// A phase that we do not know.
+    Other(String),
+}
+
+impl Phase {
+    /// The text on the wire.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::New => "",
+            Self::Pending => "Pending",
+            Self::Available => "Available",
+            Self::Running => "Running",
+            Self::Unknown => "Unknown",
+            Self::Failed => "Failed",
+            Self::CrashLoopBackOff => "CrashLoopBackOff",
+            Self::Terminating => "Terminating",
+            Self::InPlaceUpdating => "InPlaceUpdating",
+            Self::InPlaceUpdateSuccessful => "InPlaceUpdateSuccessful",
+            Self::InPlaceUpdateFailed => "InPlaceUpdateFailed",
+            Self::Other(text) => text,
+        }
+    }
+
+    /// Whether nobody has looked at the Machine yet.
+    pub fn is_new(&self) -> bool {
+        *self == Self::New
+    }
+}
+
+impl From<String> for Phase {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "" => Self::New,
+            "Pending" => Self::Pending,
+            "Available" => Self::Available,
+            "Running" => Self::Running,
+            "Unknown" => Self::Unknown,
+            "Failed" => Self::Failed,
+            "CrashLoopBackOff" => Self::CrashLoopBackOff,
+            "Terminating" => Self::Terminating,
+            "InPlaceUpdating" => Self::InPlaceUpdating,
+            "InPlaceUpdateSuccessful" => Self::InPlaceUpdateSuccessful,
+            "InPlaceUpdateFailed" => Self::InPlaceUpdateFailed,
+            _ => Self::Other(text),
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Phase {
+    fn serialize<S: serde::Serializer>(&self, output: S) -> Result<S::Ok, S::Error> {
+        output.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Phase {
+    fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        String::deserialize(input).map(Self::from)
+    }
+}
+
+impl JsonSchema for Phase {
+    fn schema_name() -> Cow<'static, str> {
+        "Phase".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string"})
+    }
+}
+
+/// What a Machine without a priority annotation, or with one that is no number, counts as.
+pub const DEFAULT_PRIORITY: i64 = 3;
+
+impl Machine {
+    /// Where the Machine stands; a Machine without status is new.
+    pub fn phase(&self) -> &Phase {
+        self.current().map_or(&Phase::New, |current| &current.phase)
+    }
+
+    /// Since when the Machine is in its phase.
+    pub fn phase_since(&self) -> Option<Timestamp> {
+        self.current()?.last_update_time.as_ref().map(|time| time.0)
+    }
+
+    /// Until when the Machine is preserved; in the past where the preservation ran out.
+    pub fn preserved_until(&self) -> Option<Timestamp> {
+        self.current()?.preserve_expiry_time.as_ref().map(|time| time.0)
+    }
+
+    /// What was last done to the Machine.
+    pub fn last_operation(&self) -> Option<&LastOperation> {
+        self.status.as_ref()?.last_operation.as_ref()
+    }
+
+    /// How the last operation stands, where it is a word that we know.
+    pub fn operation_state(&self) -> Option<OperationState> {
+        self.last_operation()?.state.as_ref()?.known()
+    }
+
+    /// What the last operation was, where it is a word that we know.
+    pub fn operation_type(&self) -> Option<OperationType> {
+        self.last_operation()?.type_.as_ref()?.known()
+    }
+
+    /// The Machine's uid.
+    pub fn uid(&self) -> Option<Uid> {
+        meta::uid(&self.metadata)
+    }
+
+    /// Name of the Machine's Node, where it is known.
+    pub fn node_label(&self) -> Option<NodeName> {
+        NodeName::non_empty(meta::label(&self.metadata, keys::NODE))
+    }
+
+    /// The VM's id, where there is a VM.
+    pub fn provider_id(&self) -> Option<ProviderId> {
+        ProviderId::non_empty(self.spec.provider_id.as_deref())
+    }
+
+    /// Name of the Machine's class, where it names one.
+    pub fn class_name(&self) -> Option<&str> {
+        self.spec
+            .class
+            .as_ref()?
+            .name
+            .as_deref()
+            .filter(|name| !name.is_empty())
+    }
+
+    /// How early the Machine goes when one has to: lower goes first.
+    pub fn priority(&self) -> i64 {
+        let text = meta::annotation(&self.metadata, keys::PRIORITY);
+        text.and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_PRIORITY)
+    }
+
+    /// Whether the autoscaler or the deployment controller chose this Machine to go: exactly the text `1`.
+    pub fn is_triggered_for_deletion(&self) -> bool {
+        meta::annotation(&self.metadata, keys::PRIORITY) == Some(keys::PRIORITY_TRIGGERED)
+    }
+
+    fn current(&self) -> Option<&CurrentStatus> {
+        self.status.as_ref()?.current_status.as_ref()
+    }
+}

@@ -1,0 +1,278 @@
+//! MachineDeployment: a MachineSet per template, and the way from one to the next. Decides nothing.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Time;
+use super::lenient::{self, IntOrPercent, Lenient, absent_is_default, words};
+use super::machine_set::is_zero;
+use super::operation::MachineSummary;
+use super::template::Template;
+
+words!(
+    /// How old Machines are replaced by new ones.
+    StrategyType {
+        /// All old ones go before new ones come.
+        Recreate,
+        /// Step by step, within maxSurge and maxUnavailable.
+        RollingUpdate,
+        /// An agent changes the Node; the VM stays.
+        InPlaceUpdate,
+    }
+);
+
+words!(
+    /// Who picks the Nodes of an in-place update.
+    OrchestrationType {
+        /// The controller.
+        Auto,
+        /// A user.
+        Manual,
+    }
+);
+
+/// What a MachineDeployment should be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[serde(rename_all = "camelCase", default, remote = "Self")]
+#[kube(
+    group = "machine.sapcloud.io",
+    version = "v1alpha1",
+    kind = "MachineDeployment",
+    doc = "A MachineDeployment keeps a MachineSet for its template and moves Machines from older sets to it.",
+    namespaced,
+    status = "MachineDeploymentStatus",
+    shortname = "mcd",
+    derive = "Default",
+    derive = "PartialEq",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.labelSelector"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "integer",
+        json_path = ".status.readyReplicas",
+        description = "Number of Machines that are Running."
+    ),
+    printcolumn(
+        name = "Desired",
+        type_ = "integer",
+        json_path = ".spec.replicas",
+        description = "Number of desired Machines."
+    ),
+    printcolumn(
+        name = "Up-to-date",
+        type_ = "integer",
+        json_path = ".status.updatedReplicas",
+        description = "Number of Machines of the newest template."
+    ),
+    printcolumn(
+        name = "Available",
+        type_ = "integer",
+        json_path = ".status.availableReplicas",
+        description = "Number of available Machines."
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since the MachineDeployment was created."
+    ),
+    printcolumn(
+        name = "Strategy",
+        type_ = "string",
+        json_path = ".spec.strategy.type",
+        priority = 1,
+        description = "How old Machines are replaced."
+    ),
+    printcolumn(
+        name = "Class",
+        type_ = "string",
+        json_path = ".spec.template.spec.class.name",
+        priority = 1,
+        description = "MachineClass of the Machines."
+    )
+)]
+pub struct MachineDeploymentSpec {
+    /// Number of desired Machines.
+    #[serde(deserialize_with = "lenient::int32")]
+    pub replicas: i32,
+    /// Which MachineSets belong to the deployment; must select the labels of the template.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+    pub selector: Option<LabelSelector>,
+    /// What new Machines are made from.
+    #[serde(deserialize_with = "lenient::field")]
+    pub template: Template,
+    /// How old Machines are replaced by new ones.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+    /// Seconds that a Machine must have been ready to count as available.
+    #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]
+    pub min_ready_seconds: i32,
+    /// How many old MachineSets are kept; without it all of them.
+    #[serde(
+        deserialize_with = "lenient::optional_int32",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub revision_history_limit: Option<i32>,
+    /// With true no rollout moves; scaling still works.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+    /// One-time order to go back to an earlier template; removed once it is carried out.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub rollback_to: Option<RollbackTo>,
+    /// Seconds without progress after which the Progressing condition turns False; without it never.
+    #[serde(
+        deserialize_with = "lenient::optional_int32",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub progress_deadline_seconds: Option<i32>,
+    /// How many Failed Machines may be preserved without being asked.
+    #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]
+    pub auto_preserve_failed_machine_max: i32,
+}
+
+absent_is_default!(MachineDeploymentSpec);
+
+/// How old Machines are replaced by new ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Strategy {
+    /// Recreate, RollingUpdate or InPlaceUpdate.
+    #[serde(
+        rename = "type",
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub type_: Option<Lenient<StrategyType>>,
+    /// Bounds of a rolling update.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub rolling_update: Option<RollingUpdate>,
+    /// Bounds of an in-place update.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub in_place_update: Option<InPlaceUpdate>,
+}
+
+/// Bounds of a rolling update.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RollingUpdate {
+    /// How many of the desired Machines may be missing: a number, or a percentage that is rounded down.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<IntOrPercent>,
+    /// How many Machines more than desired there may be: a number, or a percentage that is rounded up.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub max_surge: Option<IntOrPercent>,
+}
+
+/// Bounds of an in-place update.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InPlaceUpdate {
+    /// How many of the desired Machines may be missing: a number, or a percentage that is rounded down.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<IntOrPercent>,
+    /// How many Machines more than desired there may be: a number, or a percentage that is rounded up.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub max_surge: Option<IntOrPercent>,
+    /// Auto or Manual: who picks the Nodes to update.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub orchestration_type: Option<Lenient<OrchestrationType>>,
+}
+
+/// Order to go back to an earlier template.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RollbackTo {
+    /// Number of the rollout to go back to; 0 is the one before the present.
+    #[serde(deserialize_with = "lenient::int64")]
+    pub revision: i64,
+}
+
+/// What is known about a MachineDeployment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineDeploymentStatus {
+    /// The generation of the spec that this status was computed from.
+    #[serde(deserialize_with = "lenient::int64")]
+    pub observed_generation: i64,
+    /// Number of Machines of all sets, those that are leaving included.
+    #[serde(deserialize_with = "lenient::int32")]
+    pub replicas: i32,
+    /// Number of Machines of the newest template.
+    #[serde(deserialize_with = "lenient::int32")]
+    pub updated_replicas: i32,
+    /// Number of Machines that are Running.
+    #[serde(deserialize_with = "lenient::int32")]
+    pub ready_replicas: i32,
+    /// Number of available Machines.
+    #[serde(deserialize_with = "lenient::int32")]
+    pub available_replicas: i32,
+    /// Number of Machines that the sets want and that are not available.
+    #[serde(deserialize_with = "lenient::int32")]
+    pub unavailable_replicas: i32,
+    /// Number of Failed Machines that are preserved.
+    #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]
+    pub preserved_failed_replicas: i32,
+    /// Conditions of the deployment: Available, Progressing, ReplicaFailure, Frozen.
+    #[serde(deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<MachineDeploymentCondition>,
+    /// How often the name of a new set was taken already.
+    #[serde(
+        deserialize_with = "lenient::optional_int32",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub collision_count: Option<i32>,
+    /// Machines whose last operation failed.
+    #[serde(deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
+    pub failed_machines: Vec<MachineSummary>,
+    /// The selector as text, for the scale subresource.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<String>,
+}
+
+/// One thing that holds, or does not, for a MachineDeployment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineDeploymentCondition {
+    /// Available, Progressing, ReplicaFailure or Frozen.
+    #[serde(rename = "type", default, deserialize_with = "lenient::field")]
+    #[schemars(required)]
+    pub type_: String,
+    /// True, False or Unknown.
+    #[serde(default, deserialize_with = "lenient::field")]
+    #[schemars(required)]
+    pub status: String,
+    /// When the condition was last written.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub last_update_time: Option<Time>,
+    /// When the status last changed.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub last_transition_time: Option<Time>,
+    /// Why, in one word.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub reason: Option<String>,
+    /// Why, in words.
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub message: Option<String>,
+}

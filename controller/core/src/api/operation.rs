@@ -1,0 +1,84 @@
+//! What last happened to a Machine, as its status and the summaries in set and deployment statuses tell it. Decides nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Time;
+use super::lenient::{self, Lenient, words};
+
+words!(
+    /// How the last operation stands.
+    OperationState {
+        /// Under way.
+        Processing,
+        /// Ended without success.
+        Failed,
+        /// Ended well.
+        Successful,
+    }
+);
+
+words!(
+    /// What the last operation was.
+    OperationType {
+        /// A VM is made or adopted and its node joins.
+        Create,
+        /// Defined by the original, written by nobody.
+        Update,
+        /// The node is updated without being replaced.
+        InPlaceUpdate,
+        /// Pods leave the node.
+        DrainNode,
+        /// The node's conditions are watched.
+        HealthCheck,
+        /// The Machine goes away.
+        Delete,
+    }
+);
+
+/// The last thing that was done to a Machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LastOperation {
+    /// What was done or is next, in words. The end of the text marks the stage of a deletion.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The driver's code of a failed creation, for example ResourceExhausted.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    /// When this operation was last written.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub last_update_time: Option<Time>,
+    /// Processing, Failed or Successful.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub state: Option<Lenient<OperationState>>,
+    /// Create, Update, InPlaceUpdate, DrainNode, HealthCheck or Delete.
+    #[serde(
+        rename = "type",
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub type_: Option<Lenient<OperationType>>,
+}
+
+/// A machine whose last operation failed, as told in the status of its set and deployment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineSummary {
+    /// Name of the Machine.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The VM's id at its provider.
+    #[serde(
+        rename = "providerID",
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub provider_id: Option<String>,
+    /// What failed.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub last_operation: Option<LastOperation>,
+    /// Name of the MachineSet that owns the Machine.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub owner_ref: Option<String>,
+}
