@@ -1,1 +1,16 @@
-//! Under construction.
+//! The harness of the whole-system tests: a real API server, our real programs as processes, and what to do where a
+//! machine lacks the tools. It may not know how anything of ours works inside.
+//!
+//! ```no_run
+//! # use millwright_tests::apiserver;
+//! # async fn a_machine_comes_up() {
+//! let Some(plane) = apiserver::start("a machine comes up").await else { return }; // skipped, and said so
+//! let namespace = plane.create_namespace("e2e").await.unwrap();
+//! # let _ = namespace; }
+//! ```
+//!
+//! - [`apiserver`]: control planes for tests.
+//! - [`requirement`]: skip loudly, or fail where CI demands it.
+
+pub mod apiserver;
+pub mod requirement;
