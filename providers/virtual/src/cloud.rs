@@ -25,7 +25,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tokio::sync::{mpsc as async_mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc as async_mpsc, oneshot, watch};
 
 pub(crate) use self::vm::id_in;
 use self::{
@@ -40,6 +40,8 @@ pub use self::{
 };
 use crate::clock;
 
+/// How far a watch may fall behind before it must start over.
+const WATCH_BACKLOG: usize = 1024;
 /// How long a deletion call stays for a node registration in flight before it answers "on its way".
 const REGISTRATION_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -83,6 +85,7 @@ struct Shared {
     ledger: Ledger,
     fleet: Mutex<Fleet>,
     version: watch::Sender<u64>,
+    happenings: broadcast::Sender<Happening>,
 }
 
 impl Shared {
@@ -107,6 +110,7 @@ impl Cloud {
             ledger,
             fleet: Mutex::new(fleet),
             version: watch::Sender::new(0),
+            happenings: broadcast::Sender::new(WATCH_BACKLOG),
         });
         catch_up(&shared)?;
         let (orders, queue) = mpsc::channel();
@@ -205,6 +209,11 @@ impl Cloud {
         let mut fleet = self.shared.fleet();
         let vms = fleet.beyond(None).cloned().collect();
         (vms, fleet.listen())
+    }
+
+    /// What happens from now on, with a bound on how much is kept for a slow reader.
+    pub fn watch(&self) -> broadcast::Receiver<Happening> {
+        self.shared.happenings.subscribe()
     }
 
     /// Runs the clock's own events (power-on, end of a deletion) until it is dropped.

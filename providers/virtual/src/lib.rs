@@ -3,3 +3,8 @@
 mod agenda;
 mod clock;
 pub mod cloud;
+pub mod driver;
+mod fault;
+mod labels;
+mod size;
+mod spec;

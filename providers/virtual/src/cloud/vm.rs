@@ -87,6 +87,8 @@ pub struct Deletion {
     pub asked_at: Timestamp,
     /// When the VM is gone.
     pub gone_at: Timestamp,
+    /// Nobody ordered it through the API: the VM was taken away, as a failing host does.
+    pub is_loss: bool,
 }
 
 /// Where a VM is in its life.

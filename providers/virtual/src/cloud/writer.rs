@@ -138,7 +138,10 @@ impl Writer {
             for change in changes {
                 if let Change::Journal(entry) = &change {
                     let (event, vm) = (entry.event, Arc::clone(&vm));
-                    fleet.tell(&Happening { event, vm });
+                    let happening = Happening { event, vm };
+                    fleet.tell(&happening);
+                    // Without a watch there is nobody to tell.
+                    self.shared.happenings.send(happening).ok();
                 }
                 fleet.apply(change);
             }
@@ -252,18 +255,18 @@ fn run(launch: Launch, fleet: &Fleet, now: Timestamp, list_lag: Duration) -> Dec
 fn terminate(id: &VmId, at_once: bool, fleet: &mut Fleet, now: Timestamp) -> Decision {
     let vm = found(fleet, id)?;
     let delay = if at_once { Duration::ZERO } else { vm.delete_delay };
-    // A node that registers at this moment must not appear after its VM is gone: the removal waits for it.
-    if delay.is_zero() && (at_once || vm.deletion.is_none()) && !fleet.is_registering(id) {
-        fleet.close(id);
-        return Ok((Arc::clone(&vm), removal(&vm, now)));
-    }
-    let gone_at = clock::after(now, delay);
-    if vm.deletion.is_some_and(|deletion| deletion.gone_at <= gone_at) {
+    let deletion = Deletion { asked_at: now, gone_at: clock::after(now, delay), is_loss: at_once };
+    if vm.deletion.is_some_and(|earlier| earlier.gone_at <= deletion.gone_at) {
         return Ok((vm, Vec::new()));
     }
-    Ok(altered(&vm, Event::Deleting, now, |vm| {
-        vm.deletion = Some(Deletion { asked_at: now, gone_at })
-    }))
+    // A node that registers at this moment must not appear after its VM is gone: the removal waits for it.
+    if delay.is_zero() && !fleet.is_registering(id) {
+        fleet.close(id);
+        let last = Vm { deletion: Some(deletion), ..vm.as_ref().clone() };
+        let changes = removal(&last, now);
+        return Ok((Arc::new(last), changes));
+    }
+    Ok(altered(&vm, Event::Deleting, now, |vm| vm.deletion = Some(deletion)))
 }
 
 fn found(fleet: &Fleet, id: &VmId) -> Result<Arc<Vm>, CloudError> {
