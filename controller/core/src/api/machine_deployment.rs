@@ -237,15 +237,13 @@ pub struct MachineDeploymentStatus {
 
 /// One thing that holds, or does not, for a MachineDeployment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct MachineDeploymentCondition {
     /// Available, Progressing, ReplicaFailure or Frozen.
-    #[serde(rename = "type", default, deserialize_with = "lenient::field")]
-    #[schemars(required)]
+    #[serde(rename = "type", deserialize_with = "lenient::field")]
     pub type_: String,
     /// True, False or Unknown.
-    #[serde(default, deserialize_with = "lenient::field")]
-    #[schemars(required)]
+    #[serde(deserialize_with = "lenient::field")]
     pub status: String,
     /// When the condition was last written.
     #[serde(
