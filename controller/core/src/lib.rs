@@ -4,8 +4,20 @@
 
 pub mod api;
 pub mod change;
+pub mod class;
+pub mod deployment;
 pub mod driver;
+pub mod fence;
 pub mod ids;
+pub mod kinds;
+pub mod machine;
 pub mod permit;
 pub mod provider_spec;
+pub mod queue;
+pub mod selector;
+pub mod set;
+pub mod settings;
+pub mod store;
 pub mod user_data;
+pub mod wake;
+pub mod world;

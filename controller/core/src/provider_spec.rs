@@ -21,17 +21,17 @@ pub const MAX_DEPTH: usize = 30;
 /// Largest integer, either sign, that a double holds together with its neighbours: 2^53 − 1.
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 
-/// Why a `providerSpec` cannot be sent to a driver.
+/// Why a `providerSpec` cannot be sent to a driver. Its text follows the word "providerSpec".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// An integer would arrive as another number.
-    #[error("providerSpec{pointer}: the integer is outside -(2^53-1) .. 2^53-1; write it as a string")]
+    #[error("the integer at {pointer} is outside -(2^53-1) .. 2^53-1; write it as a string")]
     IntegerTooLarge {
         /// RFC 6901 pointer of the place.
         pointer: String,
     },
     /// The spec is longer than a driver takes.
-    #[error("providerSpec has {bytes} bytes as JSON, more than the {limit} that a driver accepts")]
+    #[error("it has {bytes} bytes as JSON, more than the {limit} that a driver accepts")]
     TooLarge {
         /// Its length.
         bytes: usize,
@@ -39,7 +39,7 @@ pub enum SpecError {
         limit: usize,
     },
     /// The spec is nested deeper than protobuf decoders follow.
-    #[error("providerSpec{pointer}: nested deeper than {limit} levels")]
+    #[error("it is nested deeper than {limit} levels at {pointer}")]
     TooDeep {
         /// RFC 6901 pointer of the place.
         pointer: String,
@@ -47,7 +47,7 @@ pub enum SpecError {
         limit: usize,
     },
     /// The spec is a list, a string, …
-    #[error("providerSpec is {found}, not an object")]
+    #[error("it is {found}, not an object")]
     NotAnObject {
         /// What it is.
         found: &'static str,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -291,6 +291,15 @@ impl JsonSchema for Phase {
 /// What a Machine without a priority annotation, or with one that is no number, counts as.
 pub const DEFAULT_PRIORITY: i64 = 3;
 
+impl ClassRef {
+    /// Whether both halves of a reference are there (`spec/api.md` §8).
+    pub fn is_named(&self) -> bool {
+        [&self.kind, &self.name]
+            .into_iter()
+            .all(|text| text.as_deref().is_some_and(|text| !text.is_empty()))
+    }
+}
+
 impl Machine {
     /// Where the Machine stands; a Machine without status is new.
     pub fn phase(&self) -> &Phase {
@@ -356,6 +365,24 @@ impl Machine {
     /// Whether the autoscaler or the deployment controller chose this Machine to go: exactly the text `1`.
     pub fn is_triggered_for_deletion(&self) -> bool {
         meta::annotation(&self.metadata, keys::PRIORITY) == Some(keys::PRIORITY_TRIGGERED)
+    }
+
+    /// When the Machine was marked for deletion, where that can be read.
+    pub fn marked_for_deletion(&self) -> Option<Timestamp> {
+        meta::annotation(&self.metadata, keys::MARKED_FOR_DELETION_TIME)?
+            .parse()
+            .ok()
+    }
+
+    /// The Machine's own creation timeout: the annotation wins over the spec, and what cannot be read does not count
+    /// (`spec/machine.md` §3.8).
+    pub fn creation_timeout(&self) -> Option<SignedDuration> {
+        let annotated = meta::annotation(&self.metadata, keys::EFFECTIVE_CREATION_TIMEOUT).map(GoDuration::from_text);
+        let read = |duration: &GoDuration| duration.get().ok();
+        annotated
+            .as_ref()
+            .and_then(read)
+            .or_else(|| self.spec.creation_timeout.as_ref().and_then(read))
     }
 
     fn current(&self) -> Option<&CurrentStatus> {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
 
-use crate::ids::{ResourceVersion, Uid};
+use crate::ids::{Name, ResourceVersion, Uid};
 
 /// The uid the API server gave; none before the object is stored.
 pub fn uid(meta: &ObjectMeta) -> Option<Uid> {
@@ -16,6 +16,11 @@ pub fn uid(meta: &ObjectMeta) -> Option<Uid> {
 /// The name, empty before it is chosen.
 pub fn name(meta: &ObjectMeta) -> &str {
     meta.name.as_deref().unwrap_or_default()
+}
+
+/// Name and uid together: what a write or a deletion names.
+pub fn identity(meta: &ObjectMeta) -> (Name, Uid) {
+    (Name::new(name(meta)), Uid::new(meta.uid.clone().unwrap_or_default()))
 }
 
 /// The namespace, empty where there is none.

@@ -1,0 +1,182 @@
+//! A MachineClass and the Secrets it names: whether machines can be made of it, and the finalizers that keep both
+//! alive while they are needed.
+//!
+//! Decides from what was observed; fetches no Secret and asks no driver (the shell's `Check` step does, and stores its
+//! [`Readiness`]). Source: `spec/machine.md` §2.2–2.3, W4, W7, W44, W45.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::api::{MachineClass, keys, meta};
+use crate::driver::Violation;
+use crate::ids::SecretKey;
+use crate::provider_spec::SpecError;
+
+/// What is known of a class since it, its Secrets or its driver last changed.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Readiness {
+    /// Not looked at since.
+    #[default]
+    Unchecked,
+    /// Machines can be made of it, as far as anybody could tell.
+    Ready(Recipe),
+    /// Machines cannot be made of it.
+    Faulty(Fault),
+}
+
+/// What a Machine's plan needs to know of a good class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// SHA-256 of what a CreateMachine request is made of: tells a repeat from a changed wish.
+    pub digest: String,
+    /// The user data holds the bootstrap token's placeholder.
+    pub needs_token: bool,
+}
+
+/// Why no machine can be made of a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// `provider` is absent.
+    NoProvider,
+    /// `providerSpec` cannot be sent to any driver.
+    Spec(SpecError),
+    /// `nodeTemplate` is there and incomplete; names what is missing.
+    NodeTemplate(String),
+    /// A Secret that the class names is not there.
+    SecretMissing(SecretKey),
+    /// No Secret of the class holds the key `userData`.
+    NoUserData(Vec<SecretKey>),
+    /// A Secret could not be read for another reason than absence.
+    SecretUnreadable(SecretKey, String),
+    /// The user data is over its limit before any placeholder is filled in.
+    UserData(String),
+    /// The driver found violations.
+    Rejected(Vec<Violation>),
+}
+
+impl Fault {
+    /// Whether a set should not even make Machine objects. A Secret may still arrive; a refused spec must be changed.
+    pub fn refuses_machines(&self) -> bool {
+        match self {
+            Self::NoProvider | Self::Spec(_) | Self::NodeTemplate(_) | Self::Rejected(_) | Self::UserData(_) => true,
+            Self::SecretMissing(_) | Self::NoUserData(_) | Self::SecretUnreadable(..) => false,
+        }
+    }
+
+    /// One word for events and metrics.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::NoProvider => "NoProvider",
+            Self::Spec(_) => "InvalidProviderSpec",
+            Self::NodeTemplate(_) => "InvalidNodeTemplate",
+            Self::SecretMissing(_) => "SecretMissing",
+            Self::NoUserData(_) => "NoUserData",
+            Self::SecretUnreadable(..) => "SecretUnreadable",
+            Self::UserData(_) => "InvalidUserData",
+            Self::Rejected(_) => "ClassRejected",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoProvider => f.write_str("field provider is empty: set it to a driver's name"),
+            Self::Spec(error) => write!(f, "providerSpec: {error}"),
+            Self::NodeTemplate(missing) => write!(f, "nodeTemplate lacks {missing}"),
+            Self::SecretMissing(key) => write!(f, "Secret {key} does not exist"),
+            Self::NoUserData(keys) if keys.is_empty() => f.write_str("it names no Secret with the key userData"),
+            Self::NoUserData(keys) => {
+                let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
+                write!(f, "no key userData in Secret {}", names.join(" or "))
+            }
+            Self::SecretUnreadable(key, why) => write!(f, "Secret {key} cannot be read: {why}"),
+            Self::UserData(why) => write!(f, "userData: {why}"),
+            Self::Rejected(violations) => {
+                f.write_str("its driver refuses it: ")?;
+                let fatal = violations.iter().filter(|violation| violation.fatal);
+                let texts: Vec<String> = fatal.map(|v| format!("{}: {}", v.field, v.description)).collect();
+                f.write_str(&texts.join("; "))
+            }
+        }
+    }
+}
+
+/// Secrets of a class in the order of merging: the second wins over the first.
+pub fn secret_keys(class: &MachineClass) -> Vec<SecretKey> {
+    let own = meta::namespace(&class.metadata);
+    let named = class.secret_refs().filter_map(|reference| {
+        let name = reference.name.clone().filter(|name| !name.is_empty())?;
+        let namespace = reference.namespace.clone().filter(|namespace| !namespace.is_empty());
+        Some(SecretKey { namespace: namespace.unwrap_or_else(|| own.to_owned()), name })
+    });
+    named.collect()
+}
+
+/// What `nodeTemplate` lacks, if it is there: the autoscaler scales from zero by it (`spec/machine.md` §2.2).
+pub fn node_template_fault(class: &MachineClass) -> Option<Fault> {
+    let template = class.spec.node_template.as_ref()?;
+    let resources = ["cpu", "gpu", "memory"].into_iter().filter(|resource| !template.capacity.contains_key(*resource));
+    let mut missing: Vec<String> = resources.map(|resource| format!("capacity.{resource}")).collect();
+    let texts = [("instanceType", &template.instance_type), ("region", &template.region), ("zone", &template.zone)];
+    missing.extend(texts.into_iter().filter(|(_, text)| text.is_empty()).map(|(field, _)| field.to_owned()));
+    (!missing.is_empty()).then(|| Fault::NodeTemplate(missing.join(", ")))
+}
+
+/// All that a decision about one class may look at.
+#[derive(Debug)]
+pub struct Observed<'a> {
+    /// The class.
+    pub class: &'a MachineClass,
+    /// How many Machines name it.
+    pub machines: usize,
+    /// What is known of it.
+    pub readiness: &'a Readiness,
+}
+
+/// What to do for a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Keep the class while Machines need it: their deletion needs its providerSpec (W4).
+    AddFinalizer,
+    /// No Machine needs it.
+    RemoveFinalizer,
+    /// Read its Secrets, check its spec, ask its driver; store the [`Readiness`].
+    Check,
+}
+
+/// Decides what a class needs.
+pub fn plan(seen: &Observed<'_>) -> Vec<Step> {
+    let guarded = meta::has_finalizer(&seen.class.metadata, keys::FINALIZER);
+    let deleting = meta::is_deleting(&seen.class.metadata);
+    let mut steps = Vec::new();
+    match (guarded, seen.machines > 0) {
+        (false, true) if !deleting => steps.push(Step::AddFinalizer),
+        (true, false) => steps.push(Step::RemoveFinalizer),
+        (false, _) | (true, true) => {}
+    }
+    if *seen.readiness == Readiness::Unchecked && !(deleting && seen.machines == 0) {
+        steps.push(Step::Check);
+    }
+    steps
+}
+
+/// What to do for a Secret of the control namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretStep {
+    /// A class names it.
+    AddFinalizer,
+    /// No class names it any more.
+    RemoveFinalizer,
+}
+
+/// Decides what a Secret needs; `named` tells whether any class names it.
+pub fn plan_secret(secret: &ObjectMeta, named: bool) -> Option<SecretStep> {
+    let guarded = meta::has_finalizer(secret, keys::SECRET_FINALIZER);
+    match (guarded, named) {
+        (false, true) if !meta::is_deleting(secret) => Some(SecretStep::AddFinalizer),
+        (true, false) => Some(SecretStep::RemoveFinalizer),
+        (false, _) | (true, true) => None,
+    }
+}

@@ -1,0 +1,86 @@
+//! Name and hash of a deployment's set: a function of the template, so that a repeat meets its own set.
+//!
+//! Nobody needs the original's hash (`spec/machinedeployment.md` §5.3): sets are found by comparing templates. Ours must
+//! stay the same for the same template, release after release; a golden value keeps it.
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::api::{Template, keys};
+
+/// The hash of a template after `collisions` names that were taken, as the label shows it: a decimal u32.
+pub fn template_hash(template: &Template, collisions: i32) -> u32 {
+    let bare = template.without_label(keys::TEMPLATE_HASH);
+    let mut digest = Sha256::new();
+    digest.update(canonical(&Value::Object(bare.as_json().clone())));
+    digest.update(collisions.to_le_bytes());
+    let bytes = digest.finalize();
+    bytes.iter().take(4).fold(0u32, |sum, byte| sum << 8 | u32::from(*byte))
+}
+
+/// The name of the set with that hash.
+pub fn set_name(deployment: &str, hash: u32) -> String {
+    const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut rest = hash;
+    let mut letters = String::new();
+    for _ in 0..5 {
+        let index = usize::try_from(rest % 27).unwrap_or(0);
+        letters.push(char::from(ALPHABET.get(index).copied().unwrap_or(b'b')));
+        rest /= 27;
+    }
+    format!("{deployment}-{letters}")
+}
+
+/// JSON with sorted keys and without what says nothing: null, {}, [], "", 0 and false, which Go's writers add and drop
+/// (`spec/api.md` §11.3).
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let mut parts: Vec<(&String, String)> =
+                fields.iter().map(|(key, value)| (key, canonical(value))).filter(|(_, text)| !text.is_empty()).collect();
+            if parts.is_empty() {
+                return String::new();
+            }
+            parts.sort();
+            let texts: Vec<String> = parts.into_iter().map(|(key, text)| format!("{key:?}:{text}")).collect();
+            format!("{{{}}}", texts.join(","))
+        }
+        Value::Array(items) if items.is_empty() => String::new(),
+        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        Value::String(text) if text.is_empty() => String::new(),
+        Value::Null | Value::Bool(false) => String::new(),
+        Value::Number(number) if number.as_f64() == Some(0.0) => String::new(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn template(value: Value) -> Template {
+        serde_json::from_value(value).expect("any object is a template")
+    }
+
+    #[test]
+    fn the_hash_of_a_template_never_changes_between_releases() {
+        let plain = template(json!({"metadata": {"labels": {"name": "workers"}}, "spec": {"class": {"kind": "MachineClass", "name": "small"}}}));
+        assert_eq!(template_hash(&plain, 0), GOLDEN);
+        assert_eq!(set_name("workers", GOLDEN), format!("workers-{GOLDEN_LETTERS}"));
+    }
+    const GOLDEN: u32 = 1_302_153_869;
+    const GOLDEN_LETTERS: &str = "bbbbb";
+
+    #[test]
+    fn what_go_adds_to_a_template_does_not_change_its_hash() {
+        let plain = template(json!({"metadata": {"labels": {"a": "b"}}, "spec": {"class": {"name": "c"}}}));
+        let gos = template(json!({
+            "metadata": {"creationTimestamp": null, "labels": {"a": "b", "machine-template-hash": "123"}},
+            "spec": {"nodeTemplate": {"metadata": {}, "spec": {}}, "class": {"name": "c", "apiGroup": ""}},
+        }));
+        assert_eq!(template_hash(&plain, 0), template_hash(&gos, 0));
+        assert_ne!(template_hash(&plain, 0), template_hash(&plain, 1));
+    }
+}

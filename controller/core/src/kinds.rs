@@ -1,0 +1,125 @@
+//! The kinds that are watched, as the store sees them: under what each is to be found. Decides nothing else.
+
+use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::PartialObjectMeta;
+
+use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
+use crate::class;
+use crate::ids::{Name, ResourceVersion, Uid};
+use crate::store::Stored;
+
+/// A Secret as it is watched: that it is there and changed, not what it holds.
+pub type SecretMeta = PartialObjectMeta<Secret>;
+
+/// What children of owners are found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnedBy {
+    /// Uid of the controller; the empty text for those that have none.
+    Controller,
+    /// Name of the MachineClass.
+    Class,
+    /// Name of the Node.
+    Node,
+    /// The VM's id.
+    ProviderId,
+}
+
+/// What Nodes are found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeBy {
+    /// The VM's id.
+    ProviderId,
+}
+
+/// What classes are found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClassBy {
+    /// `namespace/name` of a Secret that it names.
+    Secret,
+    /// The driver's name.
+    Driver,
+}
+
+/// Kinds that are found by name alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoIndex {}
+
+/// Writes the parts of [`Stored`] that all kinds share.
+macro_rules! identified {
+    () => {
+        fn key(&self) -> Name {
+            Name::new(meta::name(&self.metadata))
+        }
+        fn uid(&self) -> Uid {
+            meta::identity(&self.metadata).1
+        }
+        fn version(&self) -> Option<ResourceVersion> {
+            meta::resource_version(&self.metadata)
+        }
+    };
+}
+
+fn controller(meta: &ObjectMeta) -> (OwnedBy, String) {
+    (OwnedBy::Controller, meta::controller_of(meta).map(|owner| owner.uid.clone()).unwrap_or_default())
+}
+
+impl Stored for Machine {
+    type Index = OwnedBy;
+    identified!();
+    fn indexed(&self) -> Vec<(OwnedBy, String)> {
+        let mut places = vec![controller(&self.metadata)];
+        places.extend(self.class_name().map(|class| (OwnedBy::Class, class.to_owned())));
+        places.extend(meta::label(&self.metadata, keys::NODE).map(|node| (OwnedBy::Node, node.to_owned())));
+        places.extend(self.provider_id().map(|id| (OwnedBy::ProviderId, id.as_str().to_owned())));
+        places
+    }
+}
+
+impl Stored for MachineSet {
+    type Index = OwnedBy;
+    identified!();
+    fn indexed(&self) -> Vec<(OwnedBy, String)> {
+        let class = self.spec.template.class().and_then(|class| class.name);
+        let mut places = vec![controller(&self.metadata)];
+        places.extend(class.map(|class| (OwnedBy::Class, class)));
+        places
+    }
+}
+
+impl Stored for MachineDeployment {
+    type Index = NoIndex;
+    identified!();
+    fn indexed(&self) -> Vec<(NoIndex, String)> {
+        Vec::new()
+    }
+}
+
+impl Stored for MachineClass {
+    type Index = ClassBy;
+    identified!();
+    fn indexed(&self) -> Vec<(ClassBy, String)> {
+        let mut places: Vec<_> =
+            class::secret_keys(self).into_iter().map(|key| (ClassBy::Secret, key.to_string())).collect();
+        places.dedup();
+        places.extend(self.driver().map(|driver| (ClassBy::Driver, driver.as_str().to_owned())));
+        places
+    }
+}
+
+impl Stored for SecretMeta {
+    type Index = NoIndex;
+    identified!();
+    fn indexed(&self) -> Vec<(NoIndex, String)> {
+        Vec::new()
+    }
+}
+
+impl Stored for Node {
+    type Index = NodeBy;
+    identified!();
+    fn indexed(&self) -> Vec<(NodeBy, String)> {
+        let id = self.spec.as_ref().and_then(|spec| spec.provider_id.clone()).filter(|id| !id.is_empty());
+        id.into_iter().map(|id| (NodeBy::ProviderId, id)).collect()
+    }
+}

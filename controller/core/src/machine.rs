@@ -1,0 +1,72 @@
+//! One Machine: from intent through VM and node to its removal.
+//!
+//! `plan` is the map: guards first, then one line per phase. Pure; each phase's file says what it may not do.
+
+pub mod create;
+pub mod delete;
+pub mod health;
+pub mod join;
+pub mod node;
+pub mod observed;
+pub mod outcome;
+pub mod status;
+pub mod step;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::{Machine, Phase, keys, meta};
+pub use observed::{Answer, Call, Calls, ClassView, DriverView, Observed, Trouble};
+pub use status::StatusChange;
+pub use step::{Plan, Step, Why};
+
+/// Decides what one Machine needs next. Same arguments, same plan.
+pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let machine = seen.machine;
+    if meta::is_deleting(&machine.metadata) {
+        return delete::plan(seen, now);
+    }
+    // A VM made before the finalizer is stored would outlive a crash unseen.
+    if !meta::has_finalizer(&machine.metadata, keys::FINALIZER) {
+        return Plan::act(vec![Step::AddFinalizer], Why::Unguarded);
+    }
+    if let Some(call) = seen.calls.running {
+        return Plan::rest(Why::CallRunning(call));
+    }
+    match machine.phase() {
+        Phase::New | Phase::CrashLoopBackOff => create::plan(seen, now),
+        // The original writes Pending only after the VM is recorded; ours is the intent that comes before.
+        Phase::Pending if !is_identified(seen) => create::plan(seen, now),
+        Phase::Pending => join::plan(seen, now),
+        Phase::Running | Phase::Unknown => health::plan(seen, now),
+        Phase::Available => Plan::rest(Why::NoNodeExpected),
+        Phase::Failed => Plan::rest(Why::Failed),
+        Phase::Terminating
+        | Phase::InPlaceUpdating
+        | Phase::InPlaceUpdateSuccessful
+        | Phase::InPlaceUpdateFailed
+        | Phase::Other(_) => Plan::rest(Why::NotBuilt),
+    }
+}
+
+/// Whether the Machine carries all that names its VM and, with a target cluster, its node.
+fn is_identified(seen: &Observed<'_>) -> bool {
+    seen.machine.provider_id().is_some() && (seen.machine.node_label().is_some() || !seen.settings.has_target)
+}
+
+/// The creation timeout in force (`spec/machine.md` §3.8): annotation, then spec, then the operator's.
+fn creation_timeout(seen: &Observed<'_>) -> SignedDuration {
+    seen.machine.creation_timeout().unwrap_or(seen.settings.creation_timeout)
+}
+
+/// The node conditions in force: the Machine's own list, then the operator's.
+fn node_conditions(seen: &Observed<'_>) -> Vec<String> {
+    match seen.machine.spec.node_conditions.as_deref() {
+        Some(own) if !own.is_empty() => own.split(',').map(str::to_owned).collect(),
+        Some(_) | None => seen.settings.node_conditions.clone(),
+    }
+}
+
+/// The stored breadcrumb.
+fn crumb(machine: &Machine) -> Option<String> {
+    machine.status.as_ref().and_then(|status| status.last_known_state.clone())
+}

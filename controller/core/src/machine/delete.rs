@@ -1,0 +1,159 @@
+//! The order of leaving: say so, learn the node's name, remove the VM, prove it, remove the Node, let go.
+//!
+//! S2: our finalizer leaves only when nothing is left at the provider. Needs no good class, Secret or Node: each absence
+//! is a case of its own (W4). It does not drain yet, and the description says so. Source: `spec/machine.md` §5,
+//! `driver-api.md` §6c; the markers at the end of descriptions are the original's program counter (§5.2).
+
+use jiff::Timestamp;
+
+use super::node;
+use super::observed::{Call, ClassView, DriverView, Observed};
+use super::status::StatusChange;
+use super::step::{Plan, Step, Why};
+use crate::api::{OperationState, OperationType, Phase, keys, meta};
+use crate::class::Readiness;
+use crate::driver::Reaction;
+
+/// Decides what a Machine with a deletionTimestamp needs.
+pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    if !meta::has_finalizer(&seen.machine.metadata, keys::FINALIZER) {
+        return Plan::rest(Why::Released);
+    }
+    if let Some(call) = seen.calls.running {
+        return Plan::rest(Why::CallRunning(call));
+    }
+    if never_asked(seen) {
+        return Plan::act(vec![Step::RemoveFinalizer], Why::NeverAsked);
+    }
+    if *seen.machine.phase() != Phase::Terminating {
+        let text = format!("Removing the VM; this version does not drain the node first. {}", keys::MARK_VM_DELETION);
+        return Plan::act(vec![Step::Record(Box::new(told(seen, OperationState::Processing, text, now)))], Why::Deleting);
+    }
+    let Some(gone_since) = seen.calls.gone_since else { return remove_vm(seen, now) };
+    if let Some(plan) = unproven(seen, gone_since, now) {
+        return plan;
+    }
+    let mut steps = Vec::new();
+    if let Some(name) = node_name(seen) {
+        steps.push(Step::RemoveNode(name));
+    }
+    if may_have_token(seen) {
+        steps.push(Step::DropToken);
+    }
+    steps.push(Step::RemoveFinalizer);
+    Plan::act(steps, Why::VmGone)
+}
+
+fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp) -> StatusChange {
+    StatusChange::told(seen.machine, OperationType::Delete, state, text, now).entering(seen.machine, Phase::Terminating)
+}
+
+/// The intent is always written before a driver is asked, so a Machine in phase "" never had a VM of ours. One that an
+/// older controller left in that phase may have: while its driver is there, that is asked all the same.
+fn never_asked(seen: &Observed<'_>) -> bool {
+    let machine = seen.machine;
+    let untouched = *machine.phase() == Phase::New && machine.provider_id().is_none() && machine.node_label().is_none();
+    let unaskable = match seen.driver {
+        DriverView::Missing(_) | DriverView::Unnamed { all_ready: false } => true,
+        DriverView::Unnamed { all_ready: true } | DriverView::Away { .. } | DriverView::Ready(_) => false,
+    };
+    untouched && seen.calls.vm.is_none() && unaskable
+}
+
+fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    match seen.driver {
+        DriverView::Ready(_) | DriverView::Unnamed { all_ready: true } => {}
+        DriverView::Missing(name) => return blocked(seen, Why::DriverMissing(name.to_owned()), now),
+        DriverView::Away { name, why } => return blocked(seen, Why::DriverAway(format!("{name}: {why}")), now),
+        DriverView::Unnamed { all_ready: false } => return blocked(seen, Why::DriverUnnamed, now),
+    }
+    if let Some(plan) = troubled(seen, now) {
+        return plan;
+    }
+    if let Some(plan) = find_node(seen) {
+        return plan;
+    }
+    match seen.calls.poll_at {
+        Some(at) if now < at => Plan::wait(at, Why::VmGoing),
+        Some(_) | None => Plan::act(vec![Step::Call(Call::Delete)], Why::VmGoing),
+    }
+}
+
+/// Without the node's name its Node would outlive the VM, so it is learned and stored while the VM can tell it.
+fn find_node(seen: &Observed<'_>) -> Option<Plan> {
+    if !seen.settings.has_target || node_name(seen).is_some() || seen.calls.not_found_at.is_some() {
+        return None;
+    }
+    if !matches!(seen.driver, DriverView::Ready(_)) {
+        return None;
+    }
+    match &seen.calls.vm {
+        None => Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingNode)),
+        Some(vm) => super::create::identify(seen, vm).map(|identify| Plan::act(vec![identify], Why::FindingNode)),
+    }
+}
+
+/// The last call failed. `None`: go on.
+fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let trouble = seen.calls.trouble.as_ref().filter(|trouble| matches!(trouble.call, Call::Delete | Call::Status))?;
+    if trouble.failure.reaction() == Reaction::StepDown {
+        return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
+    }
+    let text = format!("{} failed: {}. {}", trouble.call, trouble.failure.message, keys::MARK_VM_DELETION);
+    let change = told(seen, OperationState::Failed, text, now)
+        .with_code(trouble.failure.word())
+        .with_crumb(trouble.failure.last_known_state.as_ref());
+    let due = now >= trouble.retry_at;
+    match (change.is_told(seen.machine), due) {
+        (true, true) => None,
+        (true, false) => Some(Plan::wait(trouble.retry_at, Why::CoolingOff)),
+        (false, _) => {
+            let steps = vec![Step::Record(Box::new(change))];
+            Some(Plan::act(steps, Why::DeletionFailed).or_at(Some(trouble.retry_at)))
+        }
+    }
+}
+
+fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
+    let text = format!("Waiting to remove the VM: {why}. {}", keys::MARK_VM_DELETION);
+    let change = told(seen, OperationState::Failed, text, now);
+    if change.is_told(seen.machine) {
+        return Plan::rest(why);
+    }
+    Plan::act(vec![Step::Record(Box::new(change))], why)
+}
+
+/// A create whose answer nobody saw may still bring a VM into view: the end is believed only when the driver does not
+/// know the VM after the provider's propagation delay either (`driver-api.md` §6c). That is counted from the first
+/// "nothing is left", because until then a create may have been running in the driver.
+fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Option<Plan> {
+    if seen.machine.provider_id().is_some() {
+        return None;
+    }
+    let DriverView::Ready(info) = seen.driver else { return None };
+    let certain = gone_since + info.propagation_delay;
+    if seen.calls.not_found_at.is_some_and(|at| at >= certain) {
+        return None;
+    }
+    if now < certain {
+        return Some(Plan::wait(certain, Why::VmMayAppear));
+    }
+    troubled(seen, now).or_else(|| Some(Plan::act(vec![Step::Call(Call::Status)], Why::VmMayAppear)))
+}
+
+fn node_name(seen: &Observed<'_>) -> Option<crate::ids::NodeName> {
+    if !seen.settings.has_target {
+        return None;
+    }
+    seen.node.filter(|found| node::belongs(found, seen.machine)).map(node::name).or_else(|| seen.machine.node_label())
+}
+
+/// A Machine that has joined says so by its conditions, and its token went before they were written.
+fn may_have_token(seen: &Observed<'_>) -> bool {
+    let joined = seen.machine.status.as_ref().is_some_and(|status| !status.conditions.is_empty());
+    let wanted = match seen.class {
+        ClassView::Present { readiness: Readiness::Ready(recipe), .. } => recipe.needs_token,
+        ClassView::Present { .. } | ClassView::Missing(_) | ClassView::Unnamed => true,
+    };
+    seen.settings.has_target && !joined && wanted
+}

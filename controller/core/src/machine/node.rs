@@ -1,0 +1,78 @@
+//! What a Machine's plan reads off a Node. Writes nothing; `spec/machine.md` §4.1 is the rule of health.
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+
+use crate::api::{Machine, keys};
+use crate::ids::NodeName;
+
+/// The Node's name.
+pub fn name(node: &Node) -> NodeName {
+    NodeName::new(node.metadata.name.clone().unwrap_or_default())
+}
+
+/// Whether a Node is the Machine's own: by providerID where both have one, because names come back (W42).
+pub fn belongs(node: &Node, machine: &Machine) -> bool {
+    let node_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).filter(|id| !id.is_empty());
+    match (node_id, machine.provider_id()) {
+        (Some(node_id), Some(machine_id)) => node_id == machine_id.as_str(),
+        (None, _) | (_, None) => machine.node_label() == Some(name(node)),
+    }
+}
+
+/// The Node's conditions.
+pub fn conditions(node: &Node) -> &[NodeCondition] {
+    node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
+}
+
+/// Healthy: `Ready` is `True`, and none of the watched conditions is anything but `False` (W12: no `Ready`, no health).
+pub fn is_healthy(node: &Node, watched: &[String]) -> bool {
+    conditions(node).iter().any(|condition| condition.type_ == "Ready") && unhealthy_conditions(node, watched).is_empty()
+}
+
+/// Every condition that makes the Node unhealthy, as `Type=Status (Reason)`.
+pub fn unhealthy_conditions(node: &Node, watched: &[String]) -> Vec<String> {
+    let bad = conditions(node).iter().filter(|condition| {
+        let ready = condition.type_ == "Ready";
+        (ready && condition.status != "True") || (!ready && watched.contains(&condition.type_) && condition.status != "False")
+    });
+    let told = |condition: &NodeCondition| {
+        let reason = condition.reason.as_deref().unwrap_or("no reason given");
+        format!("{}={} ({reason})", condition.type_, condition.status)
+    };
+    bad.map(told).collect()
+}
+
+/// Whether the conditions tell another story: types or statuses, not heartbeats or words (`spec/machine.md` §4.2).
+pub fn conditions_differ(copied: &[NodeCondition], live: &[NodeCondition]) -> bool {
+    let story = |conditions: &[NodeCondition]| {
+        let mut pairs: Vec<(String, String)> =
+            conditions.iter().map(|condition| (condition.type_.clone(), condition.status.clone())).collect();
+        pairs.sort();
+        pairs
+    };
+    story(copied) != story(live)
+}
+
+/// Whether the taint is there that keeps a new node out of service until its critical components run.
+pub fn is_gated(node: &Node) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    taints.iter().any(|taint| taint.key == keys::TAINT_CRITICAL_COMPONENTS && taint.effect == "NoSchedule")
+}
+
+/// The Node's name, if it lacks our label or finalizer.
+pub fn unguarded(node: &Node, machine: &Machine) -> Option<NodeName> {
+    let meta = &node.metadata;
+    if meta.deletion_timestamp.is_some() {
+        return None;
+    }
+    let labelled = meta.labels.as_ref().and_then(|labels| labels.get(keys::MACHINE_NAME));
+    let guarded = crate::api::meta::has_finalizer(meta, keys::NODE_FINALIZER);
+    let own = machine.metadata.name.as_ref();
+    (labelled != own || !guarded).then(|| name(node))
+}
+
+/// Cut to whole seconds, for texts.
+pub fn whole_seconds(span: SignedDuration) -> SignedDuration {
+    SignedDuration::from_secs(span.as_secs())
+}

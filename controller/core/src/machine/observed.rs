@@ -1,0 +1,119 @@
+//! All that a decision about one Machine may read. Observes nothing itself.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+
+use crate::api::Machine;
+use crate::class::Readiness;
+use crate::driver::{Deletion, DriverInfo, Failure, Vm};
+use crate::settings::Settings;
+
+/// All that a decision about one Machine may read.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// The Machine.
+    pub machine: &'a Machine,
+    /// Its class.
+    pub class: ClassView<'a>,
+    /// The driver of its class.
+    pub driver: DriverView<'a>,
+    /// Its Node: the one that bears its providerID, or the name that its VM registers with.
+    pub node: Option<&'a Node>,
+    /// What this process knows of its VM.
+    pub calls: &'a Calls,
+    /// The operator's wishes.
+    pub settings: &'a Settings,
+}
+
+/// A Machine's class, as far as the Machine is concerned.
+#[derive(Clone, Copy, Debug)]
+pub enum ClassView<'a> {
+    /// The Machine names none, or one of a kind that does not exist.
+    Unnamed,
+    /// There is no class of that name.
+    Missing(&'a str),
+    /// The class is there.
+    Present {
+        /// Its name.
+        name: &'a str,
+        /// It carries our finalizer, so it cannot vanish before the VM.
+        guarded: bool,
+        /// What is known of it.
+        readiness: &'a Readiness,
+    },
+}
+
+/// A Machine's driver, as far as the Machine is concerned.
+#[derive(Clone, Copy, Debug)]
+pub enum DriverView<'a> {
+    /// The class is missing or names no provider, so nobody knows which driver it is. A deletion then asks them all.
+    Unnamed {
+        /// Every driver that this manager was given can be asked now, and there is at least one.
+        all_ready: bool,
+    },
+    /// No driver of that name is known to this manager.
+    Missing(&'a str),
+    /// The driver cannot be reached or used now.
+    Away {
+        /// Its name.
+        name: &'a str,
+        /// Why.
+        why: &'a str,
+    },
+    /// The driver answers.
+    Ready(&'a DriverInfo),
+}
+
+/// One of the calls that a Machine's plan can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// CreateMachine.
+    Create,
+    /// InitializeMachine.
+    Initialize,
+    /// GetMachineStatus.
+    Status,
+    /// DeleteMachine.
+    Delete,
+}
+
+/// An answer of the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To CreateMachine, InitializeMachine or GetMachineStatus.
+    Vm(Call, Result<Vm, Failure>),
+    /// To DeleteMachine.
+    Deletion(Result<Deletion, Failure>),
+}
+
+/// The last failure of a call, until one succeeds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The call that failed.
+    pub call: Call,
+    /// How.
+    pub failure: Failure,
+    /// How often in a row.
+    pub times: u32,
+    /// When it may be tried again.
+    pub retry_at: Timestamp,
+    /// The recipe it was tried with: another one may be tried at once.
+    pub digest: Option<String>,
+}
+
+/// What this process knows of a Machine's VM. It dies with the process, and all of it can be asked again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// The call that is under way. One at a time (`driver-api.md` §6j).
+    pub running: Option<Call>,
+    /// The VM as last described.
+    pub vm: Option<Vm>,
+    /// When the driver last said that there is no such VM, if that was its last word.
+    pub not_found_at: Option<Timestamp>,
+    /// When to ask for the VM's state again.
+    pub poll_at: Option<Timestamp>,
+    /// The last failure.
+    pub trouble: Option<Trouble>,
+    /// When DeleteMachine first answered that nothing is left.
+    pub gone_since: Option<Timestamp>,
+}

@@ -1,0 +1,66 @@
+//! A driver's answer, taken into what is known of a Machine's VM. Decides no step: the next plan does.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::observed::{Answer, Call, Calls, Trouble};
+use crate::driver::{Failure, VmState};
+
+/// Pause before a VM that is still changing is asked for again, where the driver advises none (driver.proto).
+const POLL: SignedDuration = SignedDuration::from_secs(5);
+
+impl Calls {
+    /// Notes that a call has begun.
+    pub fn begin(&mut self, call: Call) {
+        self.running = Some(call);
+        self.poll_at = None;
+    }
+
+    /// Takes the answer to the running call. `digest` is the recipe that the call was made with.
+    pub fn absorb(&mut self, answer: Answer, digest: Option<&str>, now: Timestamp) {
+        self.running = None;
+        match answer {
+            Answer::Vm(_, Ok(vm)) => {
+                let unsettled = matches!(vm.state, VmState::Creating | VmState::Unrecognized);
+                self.poll_at = unsettled.then(|| now + vm.poll_after.unwrap_or(POLL));
+                self.not_found_at = None;
+                self.trouble = None;
+                // What was believed gone was only not visible.
+                self.gone_since = None;
+                self.vm = Some(vm);
+            }
+            Answer::Vm(Call::Status, Err(failure)) if failure.is_not_found() => {
+                self.not_found_at = Some(now);
+                self.vm = None;
+                self.trouble = None;
+            }
+            Answer::Vm(call, Err(failure)) => self.fail(call, failure, digest, now),
+            Answer::Deletion(Ok(deletion)) => {
+                self.trouble = None;
+                if deletion.gone {
+                    self.end(now);
+                } else {
+                    self.gone_since = None;
+                    self.poll_at = Some(now + deletion.poll_after.unwrap_or(POLL));
+                }
+            }
+            // "No such VM" is what a deletion is to reach, whoever says it in whichever way.
+            Answer::Deletion(Err(failure)) if failure.is_not_found() && failure.reason.is_some() => {
+                self.trouble = None;
+                self.end(now);
+            }
+            Answer::Deletion(Err(failure)) => self.fail(Call::Delete, failure, digest, now),
+        }
+    }
+
+    fn end(&mut self, now: Timestamp) {
+        self.vm = None;
+        self.gone_since.get_or_insert(now);
+    }
+
+    fn fail(&mut self, call: Call, failure: Failure, digest: Option<&str>, now: Timestamp) {
+        let before = self.trouble.take().filter(|trouble| trouble.call == call);
+        let times = before.map_or(0, |trouble| trouble.times).saturating_add(1);
+        let retry_at = now + failure.pause(times);
+        self.trouble = Some(Trouble { call, failure, times, retry_at, digest: digest.map(str::to_owned) });
+    }
+}

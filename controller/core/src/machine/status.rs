@@ -1,0 +1,152 @@
+//! What a plan writes into a Machine's status: the words, and whether they are there already.
+//!
+//! Decides nothing about when; phases, types and the suffix markers are the original's (`spec/machine.md` §1, §5.2), so
+//! that dashboards, the autoscaler and a rolled-back original read them.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
+use serde_json::{Map, Value, json};
+
+use crate::api::{Machine, OperationState, OperationType, Phase};
+use crate::driver::Vm;
+
+/// The whole of what one status write says. What it does not name stays as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusChange {
+    /// The phase from now on.
+    pub phase: Phase,
+    /// When that phase began.
+    pub since: Timestamp,
+    /// What the last operation was about.
+    pub operation: OperationType,
+    /// How it stands.
+    pub state: OperationState,
+    /// For people; a deletion's ends with the original's marker.
+    pub description: String,
+    /// The driver's code, in the original's spelling.
+    pub error_code: Option<String>,
+    /// When this was decided.
+    pub at: Timestamp,
+    /// The Node's conditions, whole, if they are to be copied.
+    pub conditions: Option<Vec<NodeCondition>>,
+    /// The VM's addresses, whole; only without a target cluster.
+    pub addresses: Option<Vec<NodeAddress>>,
+    /// The driver's breadcrumb.
+    pub last_known_state: Option<String>,
+}
+
+impl StatusChange {
+    /// A write that keeps the phase.
+    pub fn told(machine: &Machine, operation: OperationType, state: OperationState, text: String, now: Timestamp) -> Self {
+        Self {
+            phase: machine.phase().clone(),
+            since: machine.phase_since().unwrap_or(now),
+            operation,
+            state,
+            description: text,
+            error_code: None,
+            at: now,
+            conditions: None,
+            addresses: None,
+            last_known_state: None,
+        }
+    }
+
+    /// Enters a phase, now, unless the Machine is in it already.
+    pub fn entering(mut self, machine: &Machine, phase: Phase) -> Self {
+        if *machine.phase() != phase || machine.phase_since().is_none() {
+            self.since = self.at;
+        }
+        self.phase = phase;
+        self
+    }
+
+    /// Enters a phase that goes on counting from when the present one began.
+    pub fn carrying(mut self, phase: Phase) -> Self {
+        self.phase = phase;
+        self
+    }
+
+    /// With a driver's code.
+    pub fn with_code(mut self, word: &str) -> Self {
+        self.error_code = Some(word.to_owned());
+        self
+    }
+
+    /// With the breadcrumb of a VM or a failure.
+    pub fn with_crumb(mut self, crumb: Option<&String>) -> Self {
+        self.last_known_state = crumb.filter(|crumb| !crumb.is_empty()).cloned();
+        self
+    }
+
+    /// With the Node's conditions.
+    pub fn with_conditions(mut self, conditions: &[NodeCondition]) -> Self {
+        self.conditions = Some(conditions.to_vec());
+        self
+    }
+
+    /// With the VM's addresses, sorted and once each.
+    pub fn with_addresses(mut self, vm: &Vm) -> Self {
+        let mut pairs: Vec<(String, String)> =
+            vm.addresses.iter().map(|address| (address.kind.to_owned(), address.address.clone())).collect();
+        if let Some(node) = &vm.node_name {
+            pairs.push(("Hostname".to_owned(), node.as_str().to_owned()));
+        }
+        pairs.sort();
+        pairs.dedup();
+        self.addresses = Some(pairs.into_iter().map(|(type_, address)| NodeAddress { type_, address }).collect());
+        self
+    }
+
+    /// Whether the Machine's status says all of this already, times aside.
+    pub fn is_told(&self, machine: &Machine) -> bool {
+        let Some(status) = &machine.status else { return false };
+        let Some(operation) = &status.last_operation else { return false };
+        *machine.phase() == self.phase
+            && operation.description.as_deref() == Some(self.description.as_str())
+            && operation.error_code.as_deref().unwrap_or("") == self.error_code.as_deref().unwrap_or("")
+            && machine.operation_state() == Some(self.state)
+            && machine.operation_type() == Some(self.operation)
+            && self.conditions.is_none()
+            && self.addresses.is_none()
+            && self.last_known_state.as_ref().is_none_or(|crumb| status.last_known_state.as_ref() == Some(crumb))
+    }
+
+    /// The body of a JSON merge patch of `/status`.
+    pub fn patch(&self) -> Value {
+        let mut status = Map::new();
+        status.insert(
+            "currentStatus".to_owned(),
+            json!({
+                "phase": self.phase.as_str(),
+                "timeoutActive": self.phase == Phase::Pending,
+                "lastUpdateTime": seconds(self.since),
+            }),
+        );
+        status.insert(
+            "lastOperation".to_owned(),
+            json!({
+                "description": self.description,
+                "errorCode": self.error_code,
+                "lastUpdateTime": seconds(self.at),
+                "state": self.state.to_string(),
+                "type": self.operation.to_string(),
+            }),
+        );
+        if let Some(conditions) = &self.conditions {
+            status.insert("conditions".to_owned(), json!(conditions));
+        }
+        if let Some(addresses) = &self.addresses {
+            status.insert("addresses".to_owned(), json!(addresses));
+        }
+        if let Some(crumb) = &self.last_known_state {
+            status.insert("lastKnownState".to_owned(), json!(crumb));
+        }
+        json!({ "status": status })
+    }
+}
+
+/// RFC 3339 in whole seconds, as `metav1.Time` is written.
+fn seconds(at: Timestamp) -> String {
+    format!("{at:.0}")
+}

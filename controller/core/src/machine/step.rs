@@ -1,0 +1,202 @@
+//! The vocabulary of a Machine's plan: what can be done, and the reasons a person would be given.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::observed::Call;
+use super::status::StatusChange;
+use crate::ids::{NodeName, ProviderId};
+
+/// What to do now, when to look again, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// In order; every prefix is safe, because a crash can stop after any of them.
+    pub steps: Vec<Step>,
+    /// When to look again if nothing happens.
+    pub wake: Option<Timestamp>,
+    /// The reason that logs, events, status and golden files show.
+    pub why: Why,
+}
+
+impl Plan {
+    /// Nothing to do until something changes.
+    pub fn rest(why: Why) -> Self {
+        Self { steps: Vec::new(), wake: None, why }
+    }
+
+    /// Nothing to do before `wake`.
+    pub fn wait(wake: Timestamp, why: Why) -> Self {
+        Self { steps: Vec::new(), wake: Some(wake), why }
+    }
+
+    /// Steps to take now.
+    pub fn act(steps: Vec<Step>, why: Why) -> Self {
+        Self { steps, wake: None, why }
+    }
+
+    /// Looks again at `wake` too, if that is sooner.
+    pub fn or_at(mut self, wake: Option<Timestamp>) -> Self {
+        self.wake = match (self.wake, wake) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        self
+    }
+}
+
+/// One effect. The shell carries it out and chooses nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Store our finalizer on the Machine.
+    AddFinalizer,
+    /// Read the Machine live and stop here unless it is the same one and not deleting: no CreateMachine on a cached
+    /// view (`driver-api.md` §6b).
+    Confirm,
+    /// Write the status.
+    Record(Box<StatusChange>),
+    /// Make sure that the bootstrap token's Secret exists.
+    EnsureToken,
+    /// Start a driver call; its answer wakes the Machine.
+    Call(Call),
+    /// Write what identifies the VM: `spec.providerID`, label `node`, the default priority.
+    Identify {
+        /// For `spec.providerID`.
+        provider_id: Option<ProviderId>,
+        /// For the label `node`; `None` without a target cluster.
+        node: Option<NodeName>,
+    },
+    /// Put our label and finalizer on the Machine's Node.
+    GuardNode(NodeName),
+    /// Delete the bootstrap token's Secret, if it is there.
+    DropToken,
+    /// Delete the Machine: its Node was deleted by somebody (`spec/machine.md` §2.4).
+    DeleteMachine,
+    /// Delete the Node and take our finalizer from it. Does nothing if the Node is another VM's.
+    RemoveNode(NodeName),
+    /// Take our finalizer from the Machine: nothing of it is left.
+    RemoveFinalizer,
+    /// Give the lease up and end the process: a newer leader has spoken to the driver.
+    StepDown,
+}
+
+/// Why a plan is what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "Display says what each means")]
+pub enum Why {
+    Unguarded,
+    CallRunning(Call),
+    ClassUnnamed,
+    ClassMissing(String),
+    ClassUnguarded,
+    ClassUnchecked,
+    ClassFaulty(String),
+    DriverMissing(String),
+    DriverAway(String),
+    DriverUnnamed,
+    NoVm,
+    CoolingOff,
+    CreationFailed,
+    CreationTimedOut,
+    VmMade,
+    VmBooting,
+    VmFailed,
+    NotInitialized,
+    InitializationFailed,
+    Joining,
+    NodeNotReady,
+    NodeGated,
+    NodeForeign,
+    Joined,
+    JoinTimedOut,
+    NodeUnguarded,
+    NodeDeleted,
+    NodeMissing,
+    NodeUnhealthy,
+    NodeRecovered,
+    ConditionsChanged,
+    Running,
+    Failed,
+    NotBuilt,
+    NoNodeExpected,
+    Deleting,
+    FindingNode,
+    VmGoing,
+    VmMayAppear,
+    VmGone,
+    NeverAsked,
+    DeletionFailed,
+    Released,
+    StaleLeader,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Unguarded => "the finalizer is not stored yet",
+            Self::CallRunning(call) => return write!(f, "waiting for the driver's answer to {call}"),
+            Self::ClassUnnamed => "spec.class names no MachineClass",
+            Self::ClassMissing(name) => return write!(f, "MachineClass {name} does not exist"),
+            Self::ClassUnguarded => "the class does not carry our finalizer yet",
+            Self::ClassUnchecked => "the class has not been checked yet",
+            Self::ClassFaulty(fault) => return write!(f, "the class cannot be used: {fault}"),
+            Self::DriverMissing(name) => return write!(f, "no driver named {name} is known to this manager"),
+            Self::DriverAway(why) => return write!(f, "the driver cannot be used: {why}"),
+            Self::DriverUnnamed => "which driver made the VM is not known",
+            Self::NoVm => "there is no VM yet",
+            Self::CoolingOff => "waiting before the next try",
+            Self::CreationFailed => "the VM could not be created",
+            Self::CreationTimedOut => "the VM could not be created in time",
+            Self::VmMade => "the provider has accepted the VM",
+            Self::VmBooting => "the VM is not running yet",
+            Self::VmFailed => "the VM will not run",
+            Self::NotInitialized => "the VM is not initialised yet",
+            Self::InitializationFailed => "the VM could not be initialised",
+            Self::Joining => "waiting for the node to join",
+            Self::NodeNotReady => "the node is not ready yet",
+            Self::NodeGated => "critical components on the node are not ready",
+            Self::NodeForeign => "a Node of that name belongs to another VM",
+            Self::Joined => "the node has joined",
+            Self::JoinTimedOut => "the node did not join in time",
+            Self::NodeUnguarded => "the Node lacks our label or finalizer",
+            Self::NodeDeleted => "the Node was deleted",
+            Self::NodeMissing => "the Node is gone",
+            Self::NodeUnhealthy => "the node is unhealthy",
+            Self::NodeRecovered => "the node is healthy again",
+            Self::ConditionsChanged => "the node's conditions changed",
+            Self::Running => "the machine is running",
+            Self::Failed => "the machine has failed and awaits its replacement",
+            Self::NotBuilt => "the machine is in a phase that this version leaves alone",
+            Self::NoNodeExpected => "the VM exists and no node is expected",
+            Self::Deleting => "the machine is being deleted",
+            Self::FindingNode => "looking for the node's name before the VM goes",
+            Self::VmGoing => "the VM is being removed",
+            Self::VmMayAppear => "a VM asked for may still appear",
+            Self::VmGone => "nothing is left of the VM",
+            Self::NeverAsked => "no driver was ever asked for a VM",
+            Self::DeletionFailed => "the VM could not be removed",
+            Self::Released => "the machine is released",
+            Self::StaleLeader => "a newer leader has spoken to the driver",
+        };
+        f.write_str(text)
+    }
+}
+
+impl Why {
+    /// One word for metrics.
+    pub fn label(&self) -> String {
+        let text = format!("{self:?}");
+        text.split(['(', ' ']).next().unwrap_or_default().to_owned()
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Create => "CreateMachine",
+            Self::Initialize => "InitializeMachine",
+            Self::Status => "GetMachineStatus",
+            Self::Delete => "DeleteMachine",
+        })
+    }
+}

@@ -1,0 +1,36 @@
+//! Which Machines are a set's own. Source: `spec/machineset.md` §3, without its defects: a release removes our owner
+//! reference, an adoption keeps everybody else's.
+
+use std::sync::Arc;
+
+use super::observed::Step;
+use crate::api::{Machine, MachineSet, meta};
+use crate::selector::Matcher;
+
+/// The outcome of claiming.
+#[derive(Debug, Default)]
+pub struct Claimed {
+    /// Machines that count as the set's.
+    pub machines: Vec<Arc<Machine>>,
+    /// What to adopt and release.
+    pub steps: Vec<Step>,
+}
+
+/// Sorts the Machines that the set controls or could control.
+pub fn claim(set: &MachineSet, selector: &Matcher, machines: &[Arc<Machine>]) -> Claimed {
+    let own = meta::uid(&set.metadata);
+    let leaving = meta::is_deleting(&set.metadata);
+    let mut claimed = Claimed::default();
+    for machine in machines {
+        let matches = selector.selects(&machine.metadata);
+        let controlled = meta::controller_uid(&machine.metadata).map(|owner| Some(owner) == own);
+        let (name, uid) = meta::identity(&machine.metadata);
+        match (controlled, matches) {
+            (Some(true), true) => claimed.machines.push(Arc::clone(machine)),
+            (Some(true), false) if !leaving => claimed.steps.push(Step::Release(name, uid)),
+            (None, true) if !leaving && !meta::is_deleting(&machine.metadata) => claimed.steps.push(Step::Adopt(name, uid)),
+            (Some(_) | None, _) => {}
+        }
+    }
+    claimed
+}

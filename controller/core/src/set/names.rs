@@ -1,0 +1,80 @@
+//! Names of a set's Machines: the name of number `n` is a function of the set's uid and `n`.
+//!
+//! A repeat of a creation therefore meets AlreadyExists instead of making another Machine, whoever repeats it
+//! (`architecture.md` §2.6, S4). Decides names only; the counter lives in the set's status.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::ids::Uid;
+
+/// The alphabet of Kubernetes' own random suffixes: no vowels, no look-alikes.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Letters of a suffix, as in the original.
+const LENGTH: u32 = 5;
+/// How many suffixes there are: 27^5, about 14 million.
+const SPACE: u64 = 27u64.pow(LENGTH);
+/// The longest name that leaves room for "-" and the suffix in a DNS subdomain of 253 bytes... and, as the original's
+/// generateName, in a node's name of 63: the base is cut to 57 bytes.
+const LONGEST_BASE: usize = 57;
+
+/// The name of machine number `number` of the set. Numbers below 14 million of one set never share a name.
+pub fn machine_name(set: &str, uid: &Uid, number: i64) -> String {
+    let seed = Sha256::digest(uid.as_str());
+    let word = |at: usize| seed.iter().skip(at).take(8).fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+    // An affine map over the suffixes: a bijection, because the factor shares no divisor (3) with their number.
+    let drawn = word(0) % SPACE;
+    let factor = if drawn % 3 == 0 { drawn + 1 } else { drawn };
+    let offset = word(8) % SPACE;
+    let place = (u64::try_from(number).unwrap_or(0) % SPACE * factor + offset) % SPACE;
+    let base: String = set.chars().take(LONGEST_BASE).collect();
+    format!("{}-{}", base.trim_end_matches(['-', '.']), suffix(place))
+}
+
+fn suffix(mut place: u64) -> String {
+    let mut letters = String::new();
+    for _ in 0..LENGTH {
+        let index = usize::try_from(place % 27).unwrap_or(0);
+        letters.push(char::from(ALPHABET.get(index).copied().unwrap_or(b'b')));
+        place /= 27;
+    }
+    letters
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn ten_thousand_numbers_of_a_set_have_ten_thousand_names() {
+        let uid = Uid::new("20bc03c5-e95b-4df5-9faf-68be38cb8e1b");
+        let names: BTreeSet<String> = (0..10_000).map(|n| machine_name("workers-8c99f", &uid, n)).collect();
+        assert_eq!(names.len(), 10_000);
+    }
+
+    #[test]
+    fn every_drawn_factor_gives_a_bijection() {
+        // Exhaustive over a small sample of uids: the first 1000 places differ pairwise from those 27^4 further on.
+        for n in 0..50 {
+            let uid = Uid::new(format!("uid-{n}"));
+            let names: BTreeSet<String> =
+                (0..1000).flat_map(|k| [k, k + 27i64.pow(4)]).map(|k| machine_name("s", &uid, k)).collect();
+            assert_eq!(names.len(), 2000, "{uid}");
+        }
+    }
+
+    #[test]
+    fn a_set_made_again_under_the_same_name_names_its_machines_otherwise() {
+        assert_ne!(machine_name("s", &Uid::new("1"), 0), machine_name("s", &Uid::new("2"), 0));
+        assert_eq!(machine_name("s", &Uid::new("1"), 7), machine_name("s", &Uid::new("1"), 7));
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_stays_legal() {
+        let long = format!("{}-.{}", "a".repeat(56), "b".repeat(100));
+        let name = machine_name(&long, &Uid::new("1"), 3);
+        assert_eq!(name.len(), 62);
+        assert!(!name.contains("--") && !name.contains(".-"), "{name}");
+    }
+}

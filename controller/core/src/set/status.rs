@@ -1,0 +1,148 @@
+//! What a set's status says. Source: `spec/machineset.md` §9, with `minReadySeconds` enforced (seed 002), lists in the
+//! order of names (§12.5 there) and terminal faults in `errorReason` and `errorMessage`.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::names::machine_name;
+use super::observed::Observed;
+use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
+use crate::selector;
+
+/// Something that keeps the set from what it wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Reason of the condition `ReplicaFailure`.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+    /// Only a person can end it.
+    pub terminal: bool,
+}
+
+/// The status as a merge patch of `/status`, or nothing if it is told already.
+pub fn compute(seen: &Observed<'_>, machines: &[Arc<Machine>], problem: Option<Problem>, now: Timestamp) -> Option<Value> {
+    let set = seen.set;
+    let labels = set.spec.template.labels();
+    let count = |test: &dyn Fn(&Machine) -> bool| machines.iter().filter(|machine| test(machine)).count();
+    let labelled = |machine: &Machine| labels.iter().all(|(key, value)| meta::label(&machine.metadata, key) == Some(value.as_str()));
+    let preserved = |machine: &Machine| *machine.phase() == Phase::Failed && machine.preserved_until().is_some();
+    let auto = |machine: &Machine| meta::annotation(&machine.metadata, keys::PRESERVE) == Some(keys::PRESERVE_AUTO);
+    let stored = set.status.clone().unwrap_or_default();
+
+    let mut status = Map::new();
+    status.insert("replicas".into(), json!(machines.len()));
+    status.insert("fullyLabeledReplicas".into(), json!(count(&labelled)));
+    status.insert("readyReplicas".into(), json!(count(&|machine| *machine.phase() == Phase::Running)));
+    status.insert("availableReplicas".into(), json!(count(&|machine| is_available(set, machine, now))));
+    status.insert("preservedFailedReplicas".into(), json!(count(&preserved)));
+    status.insert("autoPreserveFailedMachineCount".into(), json!(count(&auto)));
+    status.insert("observedGeneration".into(), json!(meta::generation(&set.metadata)));
+    status.insert("failedMachines".into(), failed_machines(set, machines, &preserved));
+    status.insert("machineSetCondition".into(), conditions(set, problem.as_ref(), now));
+    status.insert("labelSelector".into(), json!(set.spec.selector.as_ref().and_then(selector::text)));
+    status.insert("settledMachineNumber".into(), json!(settled(seen, stored.settled_machine_number)));
+    let terminal = problem.filter(|problem| problem.terminal);
+    status.insert("errorReason".into(), json!(terminal.as_ref().map(|problem| problem.reason)));
+    status.insert("errorMessage".into(), json!(terminal.as_ref().map(|problem| problem.message.as_str())));
+
+    let before = serde_json::to_value(&stored).unwrap_or_default();
+    if status.iter().all(|(field, value)| is_same(before.get(field), value)) {
+        return None;
+    }
+    status.insert("lastOperation".into(), json!({ "lastUpdateTime": format!("{now:.0}") }));
+    Some(json!({ "status": status }))
+}
+
+/// Absent, null, zero and empty say the same, as Go's writers leave them out.
+pub(crate) fn is_same(before: Option<&Value>, now: &Value) -> bool {
+    let empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::Array(items) => items.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(_) | Value::Object(_) => false,
+    };
+    match before {
+        None => empty(now),
+        Some(before) => before == now || (empty(before) && empty(now)),
+    }
+}
+
+/// Running for `minReadySeconds`, or made where no node is expected.
+fn is_available(set: &MachineSet, machine: &Machine, now: Timestamp) -> bool {
+    available_at(set, machine).is_some_and(|at| at <= now)
+}
+
+fn available_at(set: &MachineSet, machine: &Machine) -> Option<Timestamp> {
+    let wait = SignedDuration::from_secs(i64::from(set.spec.min_ready_seconds.max(0)));
+    match machine.phase() {
+        Phase::Available => Some(Timestamp::MIN),
+        Phase::Running if wait.is_zero() => Some(Timestamp::MIN),
+        Phase::Running => machine.phase_since().map(|since| since + wait),
+        Phase::New
+        | Phase::Pending
+        | Phase::Unknown
+        | Phase::Failed
+        | Phase::CrashLoopBackOff
+        | Phase::Terminating
+        | Phase::InPlaceUpdating
+        | Phase::InPlaceUpdateSuccessful
+        | Phase::InPlaceUpdateFailed
+        | Phase::Other(_) => None,
+    }
+}
+
+/// When the next running Machine becomes available.
+pub fn next_available(set: &MachineSet, machines: &[Arc<Machine>], now: Timestamp) -> Option<Timestamp> {
+    machines.iter().filter_map(|machine| available_at(set, machine)).filter(|at| *at > now).min()
+}
+
+/// Numbers below this one have all been seen as Machines; from it on, a creation may still be under way.
+fn settled(seen: &Observed<'_>, before: i64) -> i64 {
+    let (title, own) = meta::identity(&seen.set.metadata);
+    let next = seen.set.status.as_ref().map_or(0, |status| status.next_machine_number);
+    let open = (before..next).find(|number| !(seen.exists)(&machine_name(title.as_str(), &own, *number)));
+    open.unwrap_or(next.max(before))
+}
+
+fn failed_machines(set: &MachineSet, machines: &[Arc<Machine>], preserved: &dyn Fn(&Machine) -> bool) -> Value {
+    let failed = machines.iter().filter(|machine| !preserved(machine)).filter_map(|machine| {
+        let operation = machine.status.as_ref()?.last_operation.as_ref()?;
+        (machine.operation_state() == Some(OperationState::Failed)).then(|| {
+            json!({
+                "name": machine.metadata.name,
+                "providerID": machine.spec.provider_id.clone().unwrap_or_default(),
+                "lastOperation": operation,
+                "ownerRef": set.metadata.name,
+            })
+        })
+    });
+    let failed: Vec<Value> = failed.collect();
+    if failed.is_empty() { Value::Null } else { json!(failed) }
+}
+
+/// The conditions with `ReplicaFailure` set or removed; all others stay as they are.
+fn conditions(set: &MachineSet, problem: Option<&Problem>, now: Timestamp) -> Value {
+    let stored = set.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+    let known = stored.iter().find(|condition| condition.type_ == keys::CONDITION_REPLICA_FAILURE);
+    let mut kept: Vec<Value> = stored
+        .iter()
+        .filter(|condition| condition.type_ != keys::CONDITION_REPLICA_FAILURE)
+        .filter_map(|condition| serde_json::to_value(condition).ok())
+        .collect();
+    if let Some(problem) = problem {
+        let same = known.filter(|known| known.reason.as_deref() == Some(problem.reason));
+        let since = same.and_then(|known| serde_json::to_value(&known.last_transition_time).ok());
+        kept.push(json!({
+            "type": keys::CONDITION_REPLICA_FAILURE,
+            "status": "True",
+            "reason": problem.reason,
+            "message": problem.message,
+            "lastTransitionTime": since.unwrap_or_else(|| json!(format!("{now:.0}"))),
+        }));
+    }
+    json!(kept)
+}

@@ -1,0 +1,274 @@
+//! One kind's objects and the indexes over them, always true to what was last seen or written.
+//!
+//! Decides which of two versions is believed and tells what was touched by a change; knows nothing of what the objects
+//! mean. Ordered maps only, so that every walk over it is the same in every run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::change::Change;
+use crate::fence::Fence;
+use crate::ids::{Name, ResourceVersion, Uid};
+
+/// What the store must know of an object.
+pub trait Stored {
+    /// Names of the indexes of this kind, each mapping a text (an owner's uid, a class's name) to objects.
+    type Index: Copy + Ord;
+
+    /// `metadata.name`.
+    fn key(&self) -> Name;
+    /// `metadata.uid`.
+    fn uid(&self) -> Uid;
+    /// `metadata.resourceVersion`, where it can be compared.
+    fn version(&self) -> Option<ResourceVersion>;
+    /// Under what the object is to be found.
+    fn indexed(&self) -> Vec<(Self::Index, String)>;
+}
+
+/// What a change did to one object. Never empty on both sides.
+#[derive(Debug)]
+pub struct Touched<K> {
+    /// The object as it was known before.
+    pub old: Option<Arc<K>>,
+    /// The object as it is known now; `None`: gone.
+    pub new: Option<Arc<K>>,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Store<K: Stored> {
+    objects: BTreeMap<Name, Arc<K>>,
+    indexes: BTreeMap<(K::Index, String), BTreeSet<Name>>,
+    fence: Fence,
+    /// Names seen since the running list began; what is missing at its end is gone.
+    listing: Option<BTreeSet<Name>>,
+    synced: bool,
+}
+
+impl<K: Stored> Default for Store<K> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), indexes: BTreeMap::new(), fence: Fence::default(), listing: None, synced: false }
+    }
+}
+
+impl<K: Stored> Store<K> {
+    /// Takes what a watch brought.
+    pub fn apply(&mut self, change: Change<K>) -> Vec<Touched<K>> {
+        match change {
+            Change::Restarted => {
+                self.listing = Some(BTreeSet::new());
+                Vec::new()
+            }
+            Change::Listed(object) => {
+                if let Some(listing) = &mut self.listing {
+                    listing.insert(object.key());
+                }
+                self.see(object).into_iter().collect()
+            }
+            Change::Synced => self.sweep(),
+            Change::Applied(object) => self.see(object).into_iter().collect(),
+            Change::Unreadable(name) => {
+                if let Some(listing) = &mut self.listing {
+                    listing.insert(name);
+                }
+                Vec::new()
+            }
+            Change::Deleted(object) => {
+                let uid = object.uid();
+                self.fence.forget(&uid);
+                self.remove(&object.key(), &uid).into_iter().collect()
+            }
+        }
+    }
+
+    /// Takes the object that one of our own writes returned.
+    pub fn wrote(&mut self, object: K) -> Option<Touched<K>> {
+        if let Some(version) = object.version() {
+            self.fence.wrote(object.uid(), version);
+        }
+        // A list that began before this write may not hold the object; that is no sign of its end.
+        if let Some(listing) = &mut self.listing {
+            listing.insert(object.key());
+        }
+        self.see(object)
+    }
+
+    /// Our write ended the object: it had no other finalizer, or was deleted outright.
+    pub fn ended(&mut self, name: &Name, uid: &Uid) -> Option<Touched<K>> {
+        self.fence.ended(uid.clone());
+        self.remove(name, uid)
+    }
+
+    /// The object of that name.
+    pub fn get(&self, name: &Name) -> Option<&Arc<K>> {
+        self.objects.get(name)
+    }
+
+    /// All objects, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.objects.values()
+    }
+
+    /// Objects under `text` in one index, by name.
+    pub fn find(&self, index: K::Index, text: &str) -> impl Iterator<Item = &Arc<K>> {
+        self.indexes.get(&(index, text.to_owned())).into_iter().flatten().filter_map(|name| self.objects.get(name))
+    }
+
+    /// How many objects stand under `text` in one index.
+    pub fn count(&self, index: K::Index, text: &str) -> usize {
+        self.indexes.get(&(index, text.to_owned())).map_or(0, BTreeSet::len)
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Whether a whole list has arrived at least once: before that, absence means nothing.
+    pub fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    fn see(&mut self, object: K) -> Option<Touched<K>> {
+        let (name, uid, version) = (object.key(), object.uid(), object.version());
+        if !self.fence.admits(&uid, version) {
+            return None;
+        }
+        // Versions are the cluster's, not the object's, so this holds between namesakes as well.
+        if version.is_some() && self.objects.get(&name).and_then(|known| known.version()) >= version {
+            return None;
+        }
+        let old = self.unlink(&name);
+        let new = Arc::new(object);
+        for (index, text) in new.indexed() {
+            self.indexes.entry((index, text)).or_default().insert(name.clone());
+        }
+        self.objects.insert(name, Arc::clone(&new));
+        Some(Touched { old, new: Some(new) })
+    }
+
+    fn remove(&mut self, name: &Name, uid: &Uid) -> Option<Touched<K>> {
+        // A late deletion of a namesake's predecessor says nothing about the object that bears the name now.
+        self.objects.get(name).filter(|known| known.uid() == *uid)?;
+        self.unlink(name).map(|old| Touched { old: Some(old), new: None })
+    }
+
+    fn unlink(&mut self, name: &Name) -> Option<Arc<K>> {
+        let old = self.objects.remove(name)?;
+        for entry in old.indexed() {
+            if let Some(names) = self.indexes.get_mut(&entry) {
+                names.remove(name);
+                if names.is_empty() {
+                    self.indexes.remove(&entry);
+                }
+            }
+        }
+        Some(old)
+    }
+
+    fn sweep(&mut self) -> Vec<Touched<K>> {
+        self.synced = true;
+        let Some(listed) = self.listing.take() else { return Vec::new() };
+        let gone: Vec<Name> = self.objects.keys().filter(|name| !listed.contains(name)).cloned().collect();
+        let touched = gone.iter().filter_map(|name| self.unlink(name)).map(|old| Touched { old: Some(old), new: None });
+        let touched: Vec<_> = touched.collect();
+        let alive: BTreeSet<Uid> = self.objects.values().map(|object| object.uid()).collect();
+        self.fence.retain(|uid| alive.contains(uid));
+        touched
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Thing {
+        name: &'static str,
+        uid: &'static str,
+        version: u64,
+        owner: &'static str,
+    }
+
+    impl Stored for Thing {
+        type Index = ();
+        fn key(&self) -> Name {
+            Name::new(self.name)
+        }
+        fn uid(&self) -> Uid {
+            Uid::new(self.uid)
+        }
+        fn version(&self) -> Option<ResourceVersion> {
+            ResourceVersion::parse(&self.version.to_string())
+        }
+        fn indexed(&self) -> Vec<((), String)> {
+            vec![((), self.owner.to_owned())]
+        }
+    }
+
+    const fn thing(name: &'static str, uid: &'static str, version: u64) -> Thing {
+        Thing { name, uid, version, owner: "o" }
+    }
+
+    fn synced(things: &[Thing]) -> Store<Thing> {
+        let mut store = Store::default();
+        store.apply(Change::Restarted);
+        for thing in things {
+            store.apply(Change::Listed(thing.clone()));
+        }
+        store.apply(Change::Synced);
+        store
+    }
+
+    #[test]
+    fn an_older_version_changes_nothing() {
+        let mut store = synced(&[thing("a", "1", 5)]);
+        assert!(store.apply(Change::Applied(thing("a", "1", 4))).is_empty());
+        assert!(store.apply(Change::Applied(thing("a", "1", 5))).is_empty());
+        assert_eq!(store.apply(Change::Applied(thing("a", "1", 6))).len(), 1);
+    }
+
+    #[test]
+    fn our_own_write_is_seen_at_once_and_no_older_event_undoes_it() {
+        let mut store = synced(&[thing("a", "1", 5)]);
+        store.wrote(Thing { owner: "p", ..thing("a", "1", 9) });
+        assert!(store.apply(Change::Applied(thing("a", "1", 7))).is_empty());
+        assert_eq!(store.count((), "p"), 1);
+        assert_eq!(store.count((), "o"), 0);
+    }
+
+    #[test]
+    fn an_object_that_we_ended_is_not_revived_by_its_last_events() {
+        let mut store = synced(&[thing("a", "1", 5)]);
+        assert!(store.ended(&Name::new("a"), &Uid::new("1")).is_some());
+        assert!(store.apply(Change::Applied(thing("a", "1", 8))).is_empty());
+        assert!(store.apply(Change::Deleted(thing("a", "1", 9))).is_empty());
+        // A namesake with a new uid is another object.
+        assert_eq!(store.apply(Change::Applied(thing("a", "2", 10))).len(), 1);
+    }
+
+    #[test]
+    fn a_late_deletion_of_the_predecessor_leaves_the_namesake_alone() {
+        let mut store = synced(&[thing("a", "2", 10)]);
+        assert!(store.apply(Change::Deleted(thing("a", "1", 9))).is_empty());
+        assert_eq!(store.len(), 1);
+    }
+
+    #[test]
+    fn what_a_relist_does_not_show_is_gone_but_not_what_we_wrote_meanwhile() {
+        let mut store = synced(&[thing("a", "1", 5), thing("b", "2", 6)]);
+        store.apply(Change::Restarted);
+        store.apply(Change::Listed(thing("b", "2", 6)));
+        store.wrote(thing("c", "3", 7));
+        let touched = store.apply(Change::Synced);
+        assert_eq!(touched.len(), 1);
+        assert_eq!(touched[0].old.as_ref().map(|old| old.name), Some("a"));
+        let names: Vec<_> = store.iter().map(|thing| thing.name).collect();
+        assert_eq!(names, ["b", "c"]);
+    }
+}

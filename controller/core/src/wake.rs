@@ -1,0 +1,322 @@
+//! Who must look again when what changed: the whole table, one function per kind.
+//!
+//! Says who and how urgently, never what they will do. A change that nobody's plan reads wakes nobody: a thousand nodes'
+//! heartbeats must cost nothing (`spec/machine.md` W38).
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+
+use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
+use crate::class;
+use crate::ids::{DriverName, Name};
+use crate::kinds::{ClassBy, NodeBy, OwnedBy, SecretMeta};
+use crate::machine::node;
+use crate::queue::Urgency;
+use crate::store::{Store, Touched};
+use crate::world::{Kind, World};
+
+/// A thing that one worker at a time looks at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A Machine.
+    Machine(Name),
+    /// A MachineSet.
+    Set(Name),
+    /// A MachineDeployment.
+    Deployment(Name),
+    /// A MachineClass.
+    Class(Name),
+    /// A Secret of the control namespace.
+    Secret(Name),
+}
+
+impl Key {
+    /// The kind, for metrics and logs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Machine(_) => "Machine",
+            Self::Set(_) => "MachineSet",
+            Self::Deployment(_) => "MachineDeployment",
+            Self::Class(_) => "MachineClass",
+            Self::Secret(_) => "Secret",
+        }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &Name {
+        match self {
+            Self::Machine(name) | Self::Set(name) | Self::Deployment(name) | Self::Class(name) | Self::Secret(name) => name,
+        }
+    }
+}
+
+/// One line of what the table says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// Who.
+    pub key: Key,
+    /// How urgently.
+    pub urgency: Urgency,
+    /// After how long at the soonest.
+    pub delay: Duration,
+}
+
+/// Changes of many children within this time are looked at together: a plan of a set reads all its Machines.
+const GATHER: Duration = Duration::from_millis(50);
+
+impl Wake {
+    /// At once, even out of a back-off.
+    pub fn prompt(key: Key) -> Self {
+        Self { key, urgency: Urgency::Prompt, delay: Duration::ZERO }
+    }
+
+    /// At once, unless it is backing off.
+    pub fn event(key: Key) -> Self {
+        Self { key, urgency: Urgency::Event, delay: Duration::ZERO }
+    }
+
+    fn gathered(key: Key) -> Self {
+        Self { key, urgency: Urgency::Event, delay: GATHER }
+    }
+}
+
+fn both<K>(touched: &Touched<K>) -> impl Iterator<Item = &K> {
+    [&touched.old, &touched.new].into_iter().flatten().map(AsRef::as_ref)
+}
+
+/// A change that a person or another controller made on purpose: appearance, end, spec, deletion.
+fn is_prompt<K>(touched: &Touched<K>, intent: impl Fn(&K) -> (i64, bool)) -> bool {
+    match (&touched.old, &touched.new) {
+        (Some(old), Some(new)) => intent(old) != intent(new),
+        (Some(_), None) | (None, _) => true,
+    }
+}
+
+impl Kind for Machine {
+    fn store(world: &mut World) -> &mut Store<Self> {
+        &mut world.machines
+    }
+
+    fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
+        let mut wakes = Vec::new();
+        let prompt = is_prompt(touched, |m| (meta::generation(&m.metadata), meta::is_deleting(&m.metadata)));
+        let own = both(touched).next().map(|machine| Key::Machine(meta::identity(&machine.metadata).0));
+        wakes.extend(own.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) }));
+        if counts_differently(touched) {
+            for machine in both(touched) {
+                wakes.extend(owners_of(world, machine));
+            }
+        }
+        // The class's finalizer depends on whether any Machine names it.
+        if touched.old.is_none() || touched.new.is_none() {
+            wakes.extend(both(touched).filter_map(Machine::class_name).map(|class| Wake::event(Key::Class(Name::new(class)))));
+        }
+        wakes
+    }
+
+    fn settle(world: &mut World, touched: &Touched<Self>) {
+        let (Some(old), uid) = (&touched.old, touched.new.as_ref().and_then(|new| new.uid())) else { return };
+        if let Some(gone) = old.uid().filter(|gone| Some(gone) != uid.as_ref()) {
+            world.calls.remove(&gone);
+        }
+    }
+}
+
+/// Whether a set could count or rank the Machine otherwise than before.
+fn counts_differently(touched: &Touched<Machine>) -> bool {
+    let (Some(old), Some(new)) = (&touched.old, &touched.new) else { return true };
+    let counted = |machine: &Machine| {
+        (
+            machine.phase().clone(),
+            meta::is_deleting(&machine.metadata),
+            machine.metadata.labels.clone(),
+            machine.metadata.annotations.clone(),
+            meta::controller_uid(&machine.metadata),
+            machine.last_operation().cloned(),
+        )
+    };
+    counted(old) != counted(new)
+}
+
+/// The set that controls the Machine; all sets where nobody does, because each might adopt it.
+fn owners_of(world: &World, machine: &Machine) -> Vec<Wake> {
+    match meta::controller_uid(&machine.metadata) {
+        Some(owner) => {
+            let set = world.sets.iter().filter(|set| meta::uid(&set.metadata).as_ref() == Some(&owner));
+            set.map(|set| Wake::gathered(Key::Set(meta::identity(&set.metadata).0))).collect()
+        }
+        None => world.sets.iter().map(|set| Wake::gathered(Key::Set(meta::identity(&set.metadata).0))).collect(),
+    }
+}
+
+impl Kind for MachineSet {
+    fn store(world: &mut World) -> &mut Store<Self> {
+        &mut world.sets
+    }
+
+    fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
+        let prompt = is_prompt(touched, |s| (meta::generation(&s.metadata), meta::is_deleting(&s.metadata)));
+        let mut wakes = Vec::new();
+        for set in both(touched) {
+            let key = Key::Set(meta::identity(&set.metadata).0);
+            wakes.push(if prompt { Wake::prompt(key) } else { Wake::event(key) });
+            let owner = meta::controller_uid(&set.metadata);
+            let deployments = world.deployments.iter().filter(|deployment| match &owner {
+                Some(owner) => meta::uid(&deployment.metadata).as_ref() == Some(owner),
+                None => true,
+            });
+            wakes.extend(deployments.map(|deployment| Wake::event(Key::Deployment(meta::identity(&deployment.metadata).0))));
+        }
+        wakes
+    }
+
+    fn settle(world: &mut World, touched: &Touched<Self>) {
+        if let (Some(old), None) = (&touched.old, &touched.new) {
+            let name = meta::identity(&old.metadata).0;
+            world.refused.remove(&name);
+            world.status_written.remove(&Key::Set(name));
+        }
+    }
+}
+
+impl Kind for MachineDeployment {
+    fn store(world: &mut World) -> &mut Store<Self> {
+        &mut world.deployments
+    }
+
+    fn wakes(_: &World, touched: &Touched<Self>) -> Vec<Wake> {
+        let prompt = is_prompt(touched, |d| (meta::generation(&d.metadata), meta::is_deleting(&d.metadata)));
+        let keys = both(touched).map(|deployment| Key::Deployment(meta::identity(&deployment.metadata).0));
+        keys.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) }).collect()
+    }
+
+    fn settle(world: &mut World, touched: &Touched<Self>) {
+        if let (Some(old), None) = (&touched.old, &touched.new) {
+            world.status_written.remove(&Key::Deployment(meta::identity(&old.metadata).0));
+        }
+    }
+}
+
+impl Kind for MachineClass {
+    fn store(world: &mut World) -> &mut Store<Self> {
+        &mut world.classes
+    }
+
+    fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
+        let mut wakes = Vec::new();
+        for class in both(touched) {
+            let name = meta::identity(&class.metadata).0;
+            wakes.extend(users_of_class(world, &name));
+            wakes.push(Wake::prompt(Key::Class(name)));
+            wakes.extend(class::secret_keys(class).into_iter().map(|key| Wake::event(Key::Secret(Name::new(key.name)))));
+        }
+        wakes
+    }
+
+    fn settle(world: &mut World, touched: &Touched<Self>) {
+        let said = |class: &MachineClass| (class.spec.clone(), meta::uid(&class.metadata));
+        let same = touched.old.as_ref().map(|old| said(old)) == touched.new.as_ref().map(|new| said(new));
+        if let Some(class) = both(touched).next().filter(|_| !same) {
+            world.readiness.remove(&meta::identity(&class.metadata).0);
+        }
+    }
+}
+
+/// Machines and sets that wait for what is said of a class.
+pub fn users_of_class(world: &World, class: &Name) -> Vec<Wake> {
+    let machines = world.machines.find(OwnedBy::Class, class.as_str());
+    let machines = machines.map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0)));
+    let sets = world.sets.find(OwnedBy::Class, class.as_str());
+    machines.chain(sets.map(|set| Wake::prompt(Key::Set(meta::identity(&set.metadata).0)))).collect()
+}
+
+impl Kind for SecretMeta {
+    fn store(world: &mut World) -> &mut Store<Self> {
+        &mut world.secrets
+    }
+
+    fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
+        let Some(secret) = both(touched).next() else { return Vec::new() };
+        let classes = classes_naming(world, secret).into_iter().map(|class| Wake::prompt(Key::Class(class)));
+        classes.chain([Wake::event(Key::Secret(meta::identity(&secret.metadata).0))]).collect()
+    }
+
+    fn settle(world: &mut World, touched: &Touched<Self>) {
+        // Our own finalizer is no news about the data, but telling the two apart would cost a read of the Secret, and
+        // a class is checked within moments.
+        for secret in both(touched) {
+            for class in classes_naming(world, secret) {
+                world.readiness.remove(&class);
+            }
+        }
+    }
+}
+
+fn classes_naming(world: &World, secret: &SecretMeta) -> Vec<Name> {
+    let place = format!("{}/{}", meta::namespace(&secret.metadata), meta::name(&secret.metadata));
+    world.classes.find(ClassBy::Secret, &place).map(|class| meta::identity(&class.metadata).0).collect()
+}
+
+impl Kind for Node {
+    fn store(world: &mut World) -> &mut Store<Self> {
+        &mut world.nodes
+    }
+
+    fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
+        if !reads_differently(touched) {
+            return Vec::new();
+        }
+        let mut wakes = Vec::new();
+        for node in both(touched) {
+            let by_name = world.machines.find(OwnedBy::Node, meta::name(&node.metadata));
+            wakes.extend(by_name.map(|machine| Wake::event(Key::Machine(meta::identity(&machine.metadata).0))));
+            let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+            let by_id = world.machines.find(OwnedBy::ProviderId, id).filter(|_| !id.is_empty());
+            wakes.extend(by_id.map(|machine| Wake::event(Key::Machine(meta::identity(&machine.metadata).0))));
+        }
+        wakes
+    }
+}
+
+/// Whether a Machine's plan could read the Node otherwise than before. Heartbeats it does not read.
+fn reads_differently(touched: &Touched<Node>) -> bool {
+    let (Some(old), Some(new)) = (&touched.old, &touched.new) else { return true };
+    let read = |node: &Node| {
+        (
+            meta::is_deleting(&node.metadata),
+            meta::has_finalizer(&node.metadata, keys::NODE_FINALIZER),
+            meta::label(&node.metadata, keys::MACHINE_NAME).map(str::to_owned),
+            node.spec.as_ref().and_then(|spec| spec.provider_id.clone()),
+            node::is_gated(node),
+        )
+    };
+    read(old) != read(new) || node::conditions_differ(node::conditions(old), node::conditions(new))
+}
+
+/// A driver came, went or changed: what was found out about its classes is in doubt, and its Machines look again.
+pub fn driver_changed(world: &mut World, driver: &DriverName, uptime: Duration) {
+    let classes: Vec<Name> =
+        world.classes.find(ClassBy::Driver, driver.as_str()).map(|class| meta::identity(&class.metadata).0).collect();
+    for class in classes {
+        world.readiness.remove(&class);
+        let mut wakes = users_of_class(world, &class);
+        wakes.push(Wake::prompt(Key::Class(class)));
+        world.wake(wakes, uptime);
+    }
+    // Machines whose class is gone can be asked of any driver.
+    let lost: Vec<Wake> = world
+        .machines
+        .iter()
+        .filter(|machine| machine.class_name().is_none_or(|class| world.classes.get(&Name::new(class)).is_none()))
+        .map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0)))
+        .collect();
+    world.wake(lost, uptime);
+}
+
+/// The Node of a Machine: by the VM's id, else by the name that the VM registers with.
+pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Option<&'a Node> {
+    let by_id = machine.provider_id().and_then(|id| world.nodes.find(NodeBy::ProviderId, id.as_str()).next());
+    let by_name = || machine.node_label().and_then(|node| world.nodes.get(&Name::new(node.as_str())));
+    by_id.or_else(by_name).map(AsRef::as_ref)
+}
