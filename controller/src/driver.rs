@@ -1,0 +1,24 @@
+//! Everything that speaks to drivers: where they listen, whether they are there, one function per call.
+//!
+//! Chooses nothing about machines: answers and failures leave here as values of `millwright_core::driver`, and what
+//! they mean is decided there. No other part of the manager sees a wire type of the Driver API.
+
+mod answer;
+mod call;
+mod connection;
+mod endpoint;
+mod lanes;
+mod pool;
+mod roster;
+mod secrets;
+mod status;
+mod structs;
+
+pub use answer::{Listed, Page, ValidationReport};
+pub use call::{CallObserver, CallRecord, Creation, Driver, DriverClass, LeaderEpoch, MachineKey, Scope, Target};
+pub use connection::{ManagerIdentity, Pauses};
+pub use endpoint::{Endpoint, EndpointError, Endpoints};
+pub use lanes::{Deadlines, Method};
+pub use pool::{DriverState, OnChange, Pool, PoolSettings};
+pub use roster::{EndpointState, Health};
+pub use secrets::{ClassSecrets, SecretData, SecretError, SecretStore};

@@ -1,0 +1,368 @@
+//! A driver's answers into values of core, after a check that they are answers to what was asked.
+//!
+//! Decides which OK is none: one without a VM, with another machine's VM, or with a VM that cannot be named later. Such
+//! an answer becomes a failure with unknown outcome, so the call is repeated and nothing is concluded from it.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use millwright_core::driver::{
+    Address, Capability, Deletion, DriverInfo, Failure, Initialization, Violation, Vm, VmState,
+};
+use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
+use millwright_proto::v1;
+
+use super::call::MachineKey;
+use super::status::{MAX_MESSAGE, broken_answer, cut, duration, last_known_state};
+
+/// Answer of ValidateMachineClass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValidationReport {
+    /// Empty: the class is good.
+    pub violations: Vec<Violation>,
+    /// Classes with the same key reach the same VMs. `None`: no sharing.
+    pub inventory_key: Option<String>,
+}
+
+/// One page of ListMachines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The VMs.
+    pub vms: Vec<Listed>,
+    /// Token of the next page; `None` is the end.
+    pub next: Option<String>,
+    /// Zones, regions or accounts that could not be asked: no conclusion may be drawn from absence.
+    pub unreachable: Vec<String>,
+}
+
+/// A VM of a list, with what its tags say of its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Namespace of its Machine, empty if the tag is lost.
+    pub namespace: String,
+    /// Name of its Machine. `None`: the tags are lost, the VM is reported and left.
+    pub name: Option<Name>,
+    /// Uid of its Machine. `None`: an older controller made it.
+    pub uid: Option<Uid>,
+    /// The VM.
+    pub vm: Vm,
+    /// Class that it was made of.
+    pub class: Option<String>,
+    /// Digest of the request that made it.
+    pub spec_digest: Option<String>,
+    /// When the provider accepted it. `None` breaks the contract: such a VM is never old enough to be an orphan.
+    pub created: Option<Timestamp>,
+}
+
+/// The VM of an answer about `key`'s machine.
+pub(super) fn vm_of(
+    key: &MachineKey,
+    machine: Option<v1::Machine>,
+    poll_after: Option<prost_types::Duration>,
+) -> Result<Vm, Failure> {
+    let Some(machine) = machine else {
+        return Err(broken_answer("the driver answered OK without a machine"));
+    };
+    if let Some(owner) = &machine.key {
+        let is_ours = match owner.uid.as_str() {
+            // An older controller's VM, found by its name.
+            "" => owner.name.is_empty() || owner.name == key.name.as_str(),
+            uid => uid == key.uid.as_str(),
+        };
+        if !is_ours {
+            let (name, uid) = (&owner.name, &owner.uid);
+            return Err(broken_answer(format!(
+                "the driver answered with the VM of another machine, {name} ({uid})"
+            )));
+        }
+    }
+    let vm = vm(machine, poll_after.and_then(duration));
+    if vm.provider_id.is_none() && vm.state != VmState::Creating {
+        return Err(broken_answer(format!(
+            "the driver answered with a VM without provider_id in state {:?}",
+            vm.state
+        )));
+    }
+    Ok(vm)
+}
+
+/// A VM as core knows it.
+fn vm(machine: v1::Machine, poll_after: Option<SignedDuration>) -> Vm {
+    let state = match machine.state() {
+        v1::machine::State::Unspecified => VmState::Unrecognized,
+        v1::machine::State::Creating => VmState::Creating,
+        v1::machine::State::Running => VmState::Running,
+        v1::machine::State::Stopped => VmState::Stopped,
+        v1::machine::State::Deleting => VmState::Deleting,
+        v1::machine::State::Deleted => VmState::Deleted,
+        v1::machine::State::Failed => VmState::Failed,
+    };
+    let initialization = match machine.initialization() {
+        v1::machine::Initialization::Unspecified => Initialization::NotNeeded,
+        v1::machine::Initialization::Pending => Initialization::Pending,
+        v1::machine::Initialization::Done => Initialization::Done,
+    };
+    let words = [machine.state_reason.as_str(), machine.state_message.as_str()];
+    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    Vm {
+        provider_id: ProviderId::non_empty(Some(&machine.provider_id)),
+        node_name: NodeName::non_empty(Some(&machine.node_name)),
+        state,
+        state_message: cut(&words.join(": "), MAX_MESSAGE),
+        initialization,
+        addresses: machine.addresses.iter().filter_map(address).collect(),
+        last_known_state: last_known_state(machine.last_known_state),
+        poll_after,
+    }
+}
+
+/// An address, unless it is of a type that this manager does not know.
+fn address(address: &v1::NodeAddress) -> Option<Address> {
+    let kind = match address.r#type() {
+        v1::node_address::Type::Unspecified => return None,
+        v1::node_address::Type::Hostname => "Hostname",
+        v1::node_address::Type::InternalIp => "InternalIP",
+        v1::node_address::Type::ExternalIp => "ExternalIP",
+        v1::node_address::Type::InternalDns => "InternalDNS",
+        v1::node_address::Type::ExternalDns => "ExternalDNS",
+    };
+    Some(Address {
+        kind,
+        address: address.address.clone(),
+    })
+}
+
+/// Answer of DeleteMachine. Only DELETED is gone; a state that is not known means "ask again".
+pub(super) fn deletion(response: v1::DeleteMachineResponse) -> Deletion {
+    Deletion {
+        gone: response.state() == v1::machine::State::Deleted,
+        poll_after: response.poll_after.and_then(duration),
+        last_known_state: last_known_state(response.last_known_state),
+    }
+}
+
+/// Answer of ValidateMachineClass. A severity that is not known is taken for the graver one.
+pub(super) fn validation(response: v1::ValidateMachineClassResponse) -> ValidationReport {
+    let violation = |violation: v1::Violation| Violation {
+        fatal: violation.severity() != v1::violation::Severity::Warning,
+        field: violation.field,
+        reason: violation.reason,
+        description: cut(&violation.description, MAX_MESSAGE),
+    };
+    ValidationReport {
+        violations: response.violations.into_iter().map(violation).collect(),
+        inventory_key: Some(response.inventory_key).filter(|key| !key.is_empty()),
+    }
+}
+
+/// Answer of ListMachines. A VM tagged with another cluster must never be shown; where one is, it is not looked at.
+pub(super) fn page(cluster_id: &str, response: v1::ListMachinesResponse) -> Page {
+    let mut vms = Vec::with_capacity(response.machines.len());
+    for machine in response.machines {
+        let key = machine.key.clone().unwrap_or_default();
+        if !key.cluster_id.is_empty() && key.cluster_id != cluster_id {
+            tracing::warn!(provider_id = %machine.provider_id, cluster_id = %key.cluster_id, "the driver listed a VM of another cluster: passed over");
+            continue;
+        }
+        vms.push(Listed {
+            name: Name::non_empty(Some(&key.name)),
+            uid: Uid::non_empty(Some(&key.uid)),
+            namespace: key.namespace,
+            class: Some(machine.machine_class.clone()).filter(|class| !class.is_empty()),
+            spec_digest: Some(machine.spec_digest.clone()).filter(|digest| !digest.is_empty()),
+            created: machine.create_time.and_then(timestamp),
+            vm: vm(machine, None),
+        });
+    }
+    Page {
+        vms,
+        next: Some(response.next_page_token).filter(|token| !token.is_empty()),
+        unreachable: response.unreachable,
+    }
+}
+
+fn timestamp(wire: prost_types::Timestamp) -> Option<Timestamp> {
+    Timestamp::new(wire.seconds, wire.nanos).ok()
+}
+
+/// Answer of GetDriverInfo, or why it is none.
+pub(super) fn driver_info(response: &v1::GetDriverInfoResponse) -> Result<DriverInfo, String> {
+    let name = &response.name;
+    if !is_driver_name(name) {
+        let shown = cut(name, 80);
+        return Err(format!(
+            "it calls itself {shown:?}: a driver's name is 1-63 letters, digits, '-' and '.', and starts and ends with a letter or digit"
+        ));
+    }
+    let capabilities: BTreeSet<Capability> = response.capabilities().filter_map(capability).collect();
+    Ok(DriverInfo {
+        name: DriverName::new(name),
+        vendor_version: cut(&response.vendor_version, 256),
+        capabilities,
+        propagation_delay: response
+            .propagation_delay
+            .and_then(duration)
+            .unwrap_or(SignedDuration::ZERO),
+    })
+}
+
+/// A DNS label or domain. Upper case is taken too: `MachineClass.provider` of older manifests says "AWS".
+fn is_driver_name(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    bytes.len() <= 63 && bytes.iter().copied().all(is_inner) && is_edge(bytes.first()) && is_edge(bytes.last())
+}
+
+/// A capability, unless this manager does not know it.
+fn capability(wire: v1::Capability) -> Option<Capability> {
+    match wire {
+        v1::Capability::Unspecified => None,
+        v1::Capability::InitializeMachine => Some(Capability::InitializeMachine),
+        v1::Capability::WatchMachines => Some(Capability::WatchMachines),
+        v1::Capability::GetVolumeIds => Some(Capability::GetVolumeIds),
+        v1::Capability::MachineClassSchema => Some(Capability::MachineClassSchema),
+        v1::Capability::ValidateMachineClass => Some(Capability::ValidateMachineClass),
+        v1::Capability::NodeTemplate => Some(Capability::NodeTemplate),
+        v1::Capability::AttachedVolumes => Some(Capability::AttachedVolumes),
+        v1::Capability::Interruptions => Some(Capability::Interruptions),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millwright_core::driver::{Code, Effect};
+
+    use super::*;
+
+    fn key() -> MachineKey {
+        MachineKey {
+            cluster_id: "c".into(),
+            namespace: "n".into(),
+            name: Name::new("m-1"),
+            uid: Uid::new("uid-1"),
+        }
+    }
+
+    fn machine(name: &str, uid: &str) -> v1::Machine {
+        v1::Machine {
+            key: Some(v1::MachineKey {
+                cluster_id: "c".into(),
+                namespace: "n".into(),
+                name: name.into(),
+                uid: uid.into(),
+            }),
+            provider_id: "virtual:///1".into(),
+            state: v1::machine::State::Running.into(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_vm_of_another_machine_is_never_taken_for_ours() {
+        for (name, uid) in [("m-1", "uid-2"), ("m-2", "")] {
+            let failure = vm_of(&key(), Some(machine(name, uid)), None).expect_err("it is another's");
+            assert_eq!(
+                (failure.code, failure.reason, failure.effect),
+                (Code::Internal, None, Effect::Unknown)
+            );
+        }
+        for (name, uid) in [("m-1", "uid-1"), ("m-1", ""), ("", "")] {
+            assert!(vm_of(&key(), Some(machine(name, uid)), None).is_ok(), "{name} {uid}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_vm_or_with_a_nameless_one_is_no_answer() {
+        assert!(vm_of(&key(), None, None).is_err());
+        let nameless = |state: v1::machine::State| v1::Machine {
+            provider_id: String::new(),
+            state: state.into(),
+            ..machine("m-1", "uid-1")
+        };
+        assert!(vm_of(&key(), Some(nameless(v1::machine::State::Running)), None).is_err());
+        let early = vm_of(&key(), Some(nameless(v1::machine::State::Creating)), None).expect("ids may come late");
+        assert_eq!(early.provider_id, None);
+    }
+
+    #[test]
+    fn only_deleted_is_gone() {
+        for state in [
+            v1::machine::State::Unspecified,
+            v1::machine::State::Deleting,
+            v1::machine::State::Running,
+        ] {
+            assert!(
+                !deletion(v1::DeleteMachineResponse {
+                    state: state.into(),
+                    ..Default::default()
+                })
+                .gone
+            );
+        }
+        assert!(
+            !deletion(v1::DeleteMachineResponse {
+                state: 99,
+                ..Default::default()
+            })
+            .gone
+        );
+        assert!(
+            deletion(v1::DeleteMachineResponse {
+                state: v1::machine::State::Deleted.into(),
+                ..Default::default()
+            })
+            .gone
+        );
+    }
+
+    #[test]
+    fn vms_of_another_cluster_are_not_looked_at() {
+        let foreign = v1::Machine {
+            key: Some(v1::MachineKey {
+                cluster_id: "other".into(),
+                ..Default::default()
+            }),
+            ..machine("m-2", "uid-2")
+        };
+        let response = v1::ListMachinesResponse {
+            machines: vec![foreign, machine("m-1", "uid-1")],
+            ..Default::default()
+        };
+        let page = page("c", response);
+        assert_eq!(
+            page.vms.iter().map(|listed| listed.name.clone()).collect::<Vec<_>>(),
+            [Some(Name::new("m-1"))]
+        );
+        assert_eq!(page.next, None);
+    }
+
+    #[test]
+    fn names_that_a_class_could_not_say_are_refused() {
+        let info = |name: &str| {
+            driver_info(&v1::GetDriverInfoResponse {
+                name: name.into(),
+                ..Default::default()
+            })
+        };
+        for fine in ["virtual", "AWS", "drivers.example.com", "a", &"x".repeat(63)] {
+            assert!(info(fine).is_ok(), "{fine}");
+        }
+        for wrong in ["", "-a", "a.", "a b", "a/b", "ä", &"x".repeat(64)] {
+            assert!(info(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn capabilities_of_tomorrow_are_passed_over() {
+        let response = v1::GetDriverInfoResponse {
+            name: "virtual".into(),
+            capabilities: vec![5, 999, 0],
+            ..Default::default()
+        };
+        assert_eq!(
+            driver_info(&response).map(|info| info.capabilities),
+            Ok([Capability::ValidateMachineClass].into())
+        );
+    }
+}

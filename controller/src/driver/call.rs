@@ -1,0 +1,404 @@
+//! One function per call of the Driver API: request, place, deadline, answer into values of core.
+//!
+//! Chooses nothing and repeats nothing: the reconciler is the retry, and two retry loops would multiply. Every call
+//! ends within its deadline, whatever the driver does. Secrets go into the request and nowhere else.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millwright_core::driver::{Code, Deletion, DriverInfo, Effect, Failure, Vm};
+use millwright_core::ids::{DriverName, Name, ProviderId, Uid};
+use millwright_core::permit::DeletePermit;
+use millwright_core::provider_spec::SpecError;
+use millwright_proto::v1::driver_service_client::DriverServiceClient;
+use millwright_proto::{LEADER_EPOCH_KEY, v1};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+use tracing::Instrument as _;
+use zeroize::Zeroizing;
+
+use super::answer::{self, Page, ValidationReport};
+use super::lanes::{Lanes, Method};
+use super::secrets::SecretData;
+use super::{status, structs};
+
+/// Names one Machine to a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineKey {
+    /// The ownership domain: `--cluster-id`.
+    pub cluster_id: String,
+    /// The Machine's namespace.
+    pub namespace: String,
+    /// The Machine's name.
+    pub name: Name,
+    /// The Machine's uid: the idempotency token of its VM.
+    pub uid: Uid,
+}
+
+/// A class as it travels. Made once per version of the class, shared by all calls.
+#[derive(Clone, Debug)]
+pub struct DriverClass(Arc<v1::MachineClass>);
+
+impl DriverClass {
+    /// The class, if its `providerSpec` can travel.
+    pub fn new(
+        namespace: &str,
+        name: &str,
+        provider: &DriverName,
+        provider_spec: &serde_json::Value,
+    ) -> Result<Self, SpecError> {
+        Ok(Self(Arc::new(v1::MachineClass {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            provider: provider.as_str().to_owned(),
+            provider_spec: Some(structs::provider_spec(provider_spec)?),
+        })))
+    }
+
+    fn to_wire(&self) -> Option<v1::MachineClass> {
+        Some(v1::MachineClass::clone(&self.0))
+    }
+}
+
+/// What a call about one machine is about.
+#[derive(Clone)]
+pub struct Target {
+    /// The Machine.
+    pub key: MachineKey,
+    /// Its class.
+    pub class: DriverClass,
+    /// The data of the class's Secrets, merged, without `userData`.
+    pub secrets: Arc<SecretData>,
+    /// Hint: the VM's id, if it was ever learned.
+    pub provider_id: Option<ProviderId>,
+    /// `status.lastKnownState`.
+    pub last_known_state: Option<String>,
+}
+
+/// What a call about a class or all its VMs is about.
+#[derive(Clone)]
+pub struct Scope {
+    /// `--cluster-id`.
+    pub cluster_id: String,
+    /// The class.
+    pub class: DriverClass,
+    /// The data of its Secrets.
+    pub secrets: Arc<SecretData>,
+}
+
+/// What only CreateMachine carries.
+pub struct Creation {
+    /// User data with its placeholders filled in: the same bytes while an earlier outcome is unknown.
+    pub user_data: Zeroizing<Vec<u8>>,
+    /// Tags that the VM carries from its first moment.
+    pub tags: BTreeMap<String, String>,
+    /// `provider_spec::digest` of the request.
+    pub spec_digest: String,
+}
+
+/// The epoch of this manager's leadership, sent with every call so that a driver can refuse an older leader's. One for
+/// the process: a manager that loses the lease exits.
+#[derive(Debug, Default)]
+pub struct LeaderEpoch(AtomicU64);
+
+impl LeaderEpoch {
+    /// Not known: the header is left out, and drivers serve the call.
+    pub const fn unknown() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Sets the epoch, `Lease.spec.leaseTransitions`.
+    pub fn set(&self, epoch: u32) {
+        // Kept one higher, so that zero can mean "not known".
+        self.0.store(u64::from(epoch) + 1, Ordering::Release);
+    }
+
+    fn get(&self) -> Option<u64> {
+        self.0.load(Ordering::Acquire).checked_sub(1)
+    }
+}
+
+/// One finished call, for metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct CallRecord<'a> {
+    /// The driver.
+    pub driver: &'a DriverName,
+    /// The call.
+    pub method: Method,
+    /// `OK` or the code's word.
+    pub code: &'static str,
+    /// The driver's reason as in `ErrorInfo`, empty where there is none.
+    pub reason: &'static str,
+    /// From the asking until the answer, without the wait for a place.
+    pub took: Duration,
+}
+
+/// Hears of every finished call.
+pub trait CallObserver: Send + Sync + 'static {
+    /// A call has ended.
+    fn called(&self, record: CallRecord<'_>);
+}
+
+/// A driver that has shown itself. Stays callable after the driver went away: calls then fail at once.
+pub struct Driver {
+    pub(super) info: DriverInfo,
+    pub(super) client: DriverServiceClient<Channel>,
+    pub(super) lanes: Lanes,
+    pub(super) epoch: Arc<LeaderEpoch>,
+    pub(super) observer: Arc<dyn CallObserver>,
+    /// Wakes the connection's handshake after a failure that the driver did not make.
+    pub(super) doubted: Arc<Notify>,
+}
+
+/// A driver is replaced, never changed: it is the same one only as the same value in memory.
+impl PartialEq for Driver {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("info", &self.info)
+            .field("lanes", &self.lanes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// What the driver said of itself.
+    pub fn info(&self) -> &DriverInfo {
+        &self.info
+    }
+
+    /// Makes sure that one VM exists for the machine.
+    pub async fn create_machine(&self, target: &Target, creation: &Creation) -> Result<Vm, Failure> {
+        let request = v1::CreateMachineRequest {
+            key: target.key.to_wire(),
+            machine_class: target.class.to_wire(),
+            secret_data: target.secrets.to_wire(),
+            user_data: creation.user_data.to_vec(),
+            tags: creation.tags.clone(),
+            spec_digest: creation.spec_digest.clone(),
+            last_known_state: target.last_known_state.clone().unwrap_or_default(),
+        };
+        let send = async |mut client: Client, request| client.create_machine(request).await;
+        let response = self
+            .call(Method::CreateMachine, target.key.name.as_str(), request, send)
+            .await?;
+        answer::vm_of(&target.key, response.machine, response.poll_after)
+    }
+
+    /// Steps that can only follow the creation.
+    pub async fn initialize_machine(&self, target: &Target) -> Result<Vm, Failure> {
+        let request = v1::InitializeMachineRequest {
+            key: target.key.to_wire(),
+            provider_id: target.provider_id_to_wire(),
+            machine_class: target.class.to_wire(),
+            secret_data: target.secrets.to_wire(),
+            last_known_state: target.last_known_state.clone().unwrap_or_default(),
+        };
+        let send = async |mut client: Client, request| client.initialize_machine(request).await;
+        let response = self
+            .call(Method::InitializeMachine, target.key.name.as_str(), request, send)
+            .await?;
+        answer::vm_of(&target.key, response.machine, None)
+    }
+
+    /// Removes the VM and everything made for it. The permit is used up: a repeat needs evidence anew.
+    pub async fn delete_machine(&self, target: &Target, permit: DeletePermit) -> Result<Deletion, Failure> {
+        if *permit.uid() != target.key.uid {
+            let message = format!(
+                "not sent: the permit is for uid {}, the call for {}",
+                permit.uid(),
+                target.key.uid
+            );
+            return Err(Failure {
+                effect: Effect::None,
+                ..Failure::transport(Code::InvalidArgument, message)
+            });
+        }
+        let request = v1::DeleteMachineRequest {
+            key: target.key.to_wire(),
+            provider_id: target.provider_id_to_wire(),
+            machine_class: target.class.to_wire(),
+            secret_data: target.secrets.to_wire(),
+            last_known_state: target.last_known_state.clone().unwrap_or_default(),
+        };
+        let send = async |mut client: Client, request| client.delete_machine(request).await;
+        let response = self
+            .call(Method::DeleteMachine, target.key.name.as_str(), request, send)
+            .await?;
+        Ok(answer::deletion(response))
+    }
+
+    /// The VM of a machine.
+    pub async fn get_machine_status(&self, target: &Target) -> Result<Vm, Failure> {
+        let request = v1::GetMachineStatusRequest {
+            key: target.key.to_wire(),
+            provider_id: target.provider_id_to_wire(),
+            machine_class: target.class.to_wire(),
+            secret_data: target.secrets.to_wire(),
+        };
+        let send = async |mut client: Client, request| client.get_machine_status(request).await;
+        let response = self
+            .call(Method::GetMachineStatus, target.key.name.as_str(), request, send)
+            .await?;
+        answer::vm_of(&target.key, response.machine, response.poll_after)
+    }
+
+    /// One page of the cluster's VMs: the first, or the one that `page_token` names.
+    pub async fn list_machines(&self, scope: &Scope, page_token: Option<&str>) -> Result<Page, Failure> {
+        let request = v1::ListMachinesRequest {
+            cluster_id: scope.cluster_id.clone(),
+            machine_class: scope.class.to_wire(),
+            secret_data: scope.secrets.to_wire(),
+            page_size: 0,
+            page_token: page_token.unwrap_or_default().to_owned(),
+        };
+        let send = async |mut client: Client, request| client.list_machines(request).await;
+        let response = self.call(Method::ListMachines, "", request, send).await?;
+        Ok(answer::page(&scope.cluster_id, response))
+    }
+
+    /// Checks a class; with `live` also against the provider.
+    pub async fn validate_machine_class(&self, scope: &Scope, live: bool) -> Result<ValidationReport, Failure> {
+        let request = v1::ValidateMachineClassRequest {
+            machine_class: scope.class.to_wire(),
+            secret_data: scope.secrets.to_wire(),
+            live,
+        };
+        let send = async |mut client: Client, request| client.validate_machine_class(request).await;
+        let response = self.call(Method::ValidateMachineClass, "", request, send).await?;
+        Ok(answer::validation(response))
+    }
+
+    /// One call: span, place, deadline, record.
+    async fn call<Req, Resp, F>(
+        &self,
+        method: Method,
+        machine: &str,
+        request: Req,
+        send: impl FnOnce(Client, Request<Req>) -> F,
+    ) -> Result<Resp, Failure>
+    where
+        F: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        let span = tracing::info_span!("driver_call", driver = %self.info.name, method = method.name(), machine);
+        let lane = self.lanes.lane(method);
+        async {
+            let Ok(place) = tokio::time::timeout(lane.timeout(), lane.places().acquire()).await else {
+                return Err(no_place(lane.timeout(), lane.size()));
+            };
+            let _place = place.expect("the semaphore of a lane is never closed");
+            let begun = Instant::now();
+            let sent = send(self.client.clone(), self.wrap(request, lane.timeout()));
+            let result = match tokio::time::timeout(lane.timeout(), sent).await {
+                Ok(Ok(response)) => Ok(response.into_inner()),
+                Ok(Err(status)) => Err(status::failure(&status)),
+                Err(_) => Err(too_late(lane.timeout())),
+            };
+            self.record(method, result.as_ref().err(), begun.elapsed());
+            result
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// The request with its deadline and the leader's epoch.
+    fn wrap<Req>(&self, request: Req, timeout: Duration) -> Request<Req> {
+        let mut request = Request::new(request);
+        request.set_timeout(timeout);
+        if let Some(epoch) = self.epoch.get() {
+            request.metadata_mut().insert(LEADER_EPOCH_KEY, epoch.into());
+        }
+        request
+    }
+
+    /// Tells metrics, log and the connection how a call ended.
+    fn record(&self, method: Method, failure: Option<&Failure>, took: Duration) {
+        let code = failure.map_or("OK", Failure::word);
+        let reason = failure
+            .and_then(|failure| failure.reason)
+            .map_or("", status::reason_name);
+        self.observer.called(CallRecord {
+            driver: &self.info.name,
+            method,
+            code,
+            reason,
+            took,
+        });
+        match failure {
+            None => tracing::debug!(code, ?took, "driver answered"),
+            Some(failure) => {
+                tracing::info!(code, reason, effect = ?failure.effect, message = %failure.message, ?took, "driver call failed")
+            }
+        }
+        if failure.is_some_and(|failure| failure.reason.is_none()) {
+            self.doubted.notify_one();
+        }
+    }
+}
+
+type Client = DriverServiceClient<Channel>;
+
+impl MachineKey {
+    fn to_wire(&self) -> Option<v1::MachineKey> {
+        Some(v1::MachineKey {
+            cluster_id: self.cluster_id.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.as_str().to_owned(),
+            uid: self.uid.as_str().to_owned(),
+        })
+    }
+}
+
+impl Target {
+    fn provider_id_to_wire(&self) -> String {
+        self.provider_id
+            .as_ref()
+            .map(|id| id.as_str().to_owned())
+            .unwrap_or_default()
+    }
+}
+
+/// All places stayed taken. Nothing was sent, so nothing is left behind. Not RESOURCE_EXHAUSTED: an autoscaler would take
+/// that for a stock-out (`driver-api.md` §2).
+fn no_place(waited: Duration, places: usize) -> Failure {
+    let message =
+        format!("not sent: {places} calls of this kind are under way at the driver and none ended within {waited:?}");
+    Failure {
+        effect: Effect::None,
+        ..Failure::transport(Code::Unavailable, message)
+    }
+}
+
+/// The deadline passed on this side. The driver works on, so the outcome is unknown.
+fn too_late(timeout: Duration) -> Failure {
+    Failure::transport(
+        Code::DeadlineExceeded,
+        format!("the driver did not answer within {timeout:?}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_leader_has_an_epoch_too() {
+        let epoch = LeaderEpoch::unknown();
+        assert_eq!(epoch.get(), None);
+        epoch.set(0);
+        assert_eq!(epoch.get(), Some(0));
+        epoch.set(7);
+        assert_eq!(epoch.get(), Some(7));
+    }
+}

@@ -1,0 +1,293 @@
+//! One endpoint's connection: the handshake, again and again for as long as the manager runs.
+//!
+//! Decides when to ask next: every second while nothing answers, seldom while something else answers, every half minute
+//! while all is well, and at once after a call failed in a way that the driver did not choose. A channel reconnects
+//! by itself and tells nobody: only asking shows that the driver behind it was replaced (`driver-api.md` §9).
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use millwright_core::driver::Code;
+use millwright_core::ids::DriverName;
+use millwright_proto::v1;
+use millwright_proto::v1::driver_service_client::DriverServiceClient;
+use tokio::sync::Notify;
+use tonic::transport::Channel;
+
+use super::answer;
+use super::call::{CallObserver, Driver, LeaderEpoch};
+use super::endpoint::Endpoint;
+use super::lanes::{Deadlines, Lanes};
+use super::roster::{Health, News, Roster};
+use super::status;
+
+/// Who the manager is, told to every driver for its logs.
+#[derive(Clone, Debug)]
+pub struct ManagerIdentity {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// The pauses of the pool. The defaults are for use; tests shorten them.
+#[derive(Clone, Copy, Debug)]
+pub struct Pauses {
+    /// Between handshakes while nothing answers.
+    pub away: Duration,
+    /// Between handshakes while something answers that is no driver, or one of a name that is taken.
+    pub wrong: Duration,
+    /// Between handshakes while the driver is there.
+    pub ready: Duration,
+    /// Least pause between two handshakes, whatever calls meet.
+    pub least: Duration,
+    /// Bound of one handshake. The contract asks for an answer within a second.
+    pub handshake: Duration,
+    /// How long the drivers that are there at the start are waited for, so that their order decides about names.
+    pub first: Duration,
+    /// Between two looks into `--driver-dir`.
+    pub scan: Duration,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self {
+            away: Duration::from_secs(1),
+            wrong: Duration::from_secs(15),
+            ready: Duration::from_secs(30),
+            least: Duration::from_millis(200),
+            handshake: Duration::from_secs(5),
+            first: Duration::from_secs(1),
+            scan: Duration::from_secs(3),
+        }
+    }
+}
+
+/// What all connections of a pool share.
+pub(super) struct Shared {
+    pub(super) roster: Mutex<Roster<Arc<Driver>>>,
+    pub(super) manager: ManagerIdentity,
+    pub(super) deadlines: Deadlines,
+    pub(super) pauses: Pauses,
+    pub(super) epoch: Arc<LeaderEpoch>,
+    pub(super) observer: Arc<dyn CallObserver>,
+    pub(super) on_change: Arc<dyn Fn(&DriverName) + Send + Sync>,
+}
+
+impl Shared {
+    /// Changes the roster and tells those who wait for a name.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Roster<Arc<Driver>>) -> News) -> bool {
+        let news = change(&mut self.roster.lock().expect("nothing panics under this lock"));
+        news.names.iter().for_each(|name| (self.on_change)(name));
+        news.is_new
+    }
+}
+
+/// Why a handshake gave no driver.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Nothing answered.
+    Silent(String),
+    /// No answer in time: a driver that was there before may only be busy.
+    Slow(String),
+    /// Something answered that is no driver.
+    Wrong(String),
+}
+
+/// The connection to one endpoint.
+pub(super) struct Connection {
+    endpoint: Endpoint,
+    client: DriverServiceClient<Channel>,
+    doubted: Arc<Notify>,
+    shared: Arc<Shared>,
+    /// Handshakes in a row that were only too slow.
+    slow: u32,
+}
+
+type Answer = Result<v1::GetDriverInfoResponse, Trouble>;
+
+impl Connection {
+    pub(super) fn new(endpoint: Endpoint, shared: Arc<Shared>) -> Self {
+        let client = DriverServiceClient::new(endpoint.channel());
+        Self {
+            endpoint,
+            client,
+            doubted: Arc::default(),
+            shared,
+            slow: 0,
+        }
+    }
+
+    /// Asks again and again. `pause`: until the first time.
+    pub(super) async fn run(mut self, mut pause: Duration) {
+        loop {
+            let least = self.shared.pauses.least.min(pause);
+            tokio::time::sleep(least).await;
+            // A doubt that arose in the least pause is kept by the Notify.
+            let _ = tokio::time::timeout(pause.saturating_sub(least), self.doubted.notified()).await;
+            let answer = self.handshake().await;
+            pause = self.absorb(answer);
+        }
+    }
+
+    /// One GetDriverInfo.
+    pub(super) async fn handshake(&self) -> Answer {
+        let bound = self.shared.pauses.handshake;
+        let capabilities = [
+            v1::ManagerCapability::Advertised,
+            v1::ManagerCapability::Initialize,
+            v1::ManagerCapability::AsyncDelete,
+        ];
+        let mut request = tonic::Request::new(v1::GetDriverInfoRequest {
+            manager_name: self.shared.manager.name.clone(),
+            manager_version: self.shared.manager.version.clone(),
+            manager_capabilities: capabilities.map(i32::from).to_vec(),
+        });
+        request.set_timeout(bound);
+        let mut client = self.client.clone();
+        match tokio::time::timeout(bound, client.get_driver_info(request)).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(trouble(&status, bound)),
+            Err(_) => Err(too_slow(bound)),
+        }
+    }
+
+    /// Takes an answer into the roster. Returns the pause until the next handshake.
+    pub(super) fn absorb(&mut self, answer: Answer) -> Duration {
+        let pauses = self.shared.pauses;
+        match answer.and_then(|response| Ok((answer::driver_info(&response).map_err(Trouble::Wrong)?, response))) {
+            Ok((info, response)) => {
+                self.slow = 0;
+                self.shown(info, &response)
+            }
+            // One late answer of a driver that was there is no reason to stop its machines.
+            Err(Trouble::Slow(_)) if self.slow == 0 && self.is_ready() => {
+                self.slow = 1;
+                pauses.away
+            }
+            Err(Trouble::Slow(why) | Trouble::Silent(why)) => {
+                self.slow = 0;
+                self.lost(Health::Away { why });
+                pauses.away
+            }
+            Err(Trouble::Wrong(why)) => {
+                self.lost(Health::Wrong { why });
+                pauses.wrong
+            }
+        }
+    }
+
+    /// The driver has shown itself.
+    fn shown(&self, info: millwright_core::driver::DriverInfo, response: &v1::GetDriverInfoResponse) -> Duration {
+        let (name, version) = (info.name.clone(), info.vendor_version.clone());
+        let mut upgraded_from = None;
+        let is_new = self.shared.change(|roster| {
+            let before = roster.driver_of(&self.endpoint).cloned();
+            let lanes = Lanes::new(
+                &response.call_advice,
+                &self.shared.deadlines,
+                before.as_ref().map(|driver| &driver.lanes),
+            );
+            let driver = match before {
+                Some(before) if before.info == info && before.lanes.same_as(&lanes) => before,
+                before => {
+                    upgraded_from = before.map(|before| before.info.vendor_version.clone());
+                    Arc::new(self.driver(info, lanes))
+                }
+            };
+            roster.shown(&self.endpoint, name.clone(), driver)
+        });
+        if let Some(from) = upgraded_from {
+            tracing::info!(endpoint = %self.endpoint, driver = %name, from, to = version, "driver was replaced, its capabilities were read again");
+        }
+        let health = self.health();
+        match &health {
+            Health::Ready if is_new => {
+                tracing::info!(endpoint = %self.endpoint, driver = %name, version, "driver is ready")
+            }
+            Health::Conflict { holder, .. } if is_new => {
+                tracing::error!(endpoint = %self.endpoint, driver = %name, %holder, "two drivers have one name: this one is refused, the first is used");
+            }
+            _ => {}
+        }
+        if health == Health::Ready {
+            self.shared.pauses.ready
+        } else {
+            self.shared.pauses.wrong
+        }
+    }
+
+    fn driver(&self, info: millwright_core::driver::DriverInfo, lanes: Lanes) -> Driver {
+        Driver {
+            info,
+            client: self.client.clone(),
+            lanes,
+            epoch: Arc::clone(&self.shared.epoch),
+            observer: Arc::clone(&self.shared.observer),
+            doubted: Arc::clone(&self.doubted),
+        }
+    }
+
+    fn lost(&self, health: Health) {
+        let is_wrong = matches!(health, Health::Wrong { .. });
+        let why = health.to_string();
+        if !self.shared.change(|roster| roster.lost(&self.endpoint, health)) {
+            return;
+        }
+        if is_wrong {
+            tracing::error!(endpoint = %self.endpoint, why, "no driver behind this endpoint");
+        } else {
+            tracing::warn!(endpoint = %self.endpoint, why, "driver is away, asking again every second");
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.shared
+            .roster
+            .lock()
+            .expect("nothing panics under this lock")
+            .is_ready(&self.endpoint)
+    }
+
+    fn health(&self) -> Health {
+        self.shared
+            .roster
+            .lock()
+            .expect("nothing panics under this lock")
+            .health_of(&self.endpoint)
+    }
+}
+
+fn too_slow(bound: Duration) -> Trouble {
+    Trouble::Slow(format!("no answer to GetDriverInfo within {bound:?}"))
+}
+
+/// What a failed handshake says of the other side.
+fn trouble(status: &tonic::Status, bound: Duration) -> Trouble {
+    let failure = status::failure(status);
+    let text = causes(status);
+    match failure.code {
+        Code::DeadlineExceeded => too_slow(bound),
+        Code::Unavailable => Trouble::Silent(text),
+        Code::Unimplemented => Trouble::Wrong(format!(
+            "answers, but does not serve {}: {text}",
+            millwright_proto::SERVICE_NAME
+        )),
+        code => Trouble::Wrong(format!("GetDriverInfo failed with {}: {text}", code.word())),
+    }
+}
+
+/// A status with its causes, in one line.
+fn causes(status: &tonic::Status) -> String {
+    use std::error::Error as _;
+    let mut texts = vec![status::cut(status.message(), status::MAX_MESSAGE)];
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if texts.iter().all(|told| !told.contains(&text)) {
+            texts.push(text);
+        }
+        cause = error.source();
+    }
+    texts.join(": ")
+}

@@ -1,0 +1,263 @@
+//! Where a driver listens: the forms of `--driver` and the sockets of `--driver-dir`.
+//!
+//! Refuses what would send secrets over a network in the clear: without TLS only sockets and loopback are taken.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use http::Uri;
+
+/// Longest path that the kernel takes for a socket (`sun_path` without its final zero).
+const MAX_SOCKET_PATH: usize = 107;
+
+/// Bound of one attempt to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Address of one driver.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// A unix socket, by its absolute path.
+    Unix(String),
+    /// A port of this host.
+    Loopback {
+        /// `127.0.0.0/8`, `::1` or `localhost`, which is taken as `127.0.0.1`.
+        ip: IpAddr,
+        /// The port.
+        port: u16,
+    },
+}
+
+/// Which drivers the manager is told to use.
+#[derive(Clone, Debug)]
+pub enum Endpoints {
+    /// `--driver`, once for each: in the order of the flags, the first wins where two have one name.
+    Listed(Vec<Endpoint>),
+    /// `--driver-dir`: every `*.sock` of the directory, looked for again and again.
+    Directory(PathBuf),
+}
+
+/// Why a text names no usable endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// Neither of the known forms.
+    #[error("driver endpoint {0:?}: write unix:///PATH or tcp://127.0.0.1:PORT")]
+    Form(String),
+    /// A socket needs an absolute path: the manager's working directory means nothing to its drivers.
+    #[error("driver endpoint {0:?}: the path of a socket must be absolute, as in unix:///run/drivers/virtual.sock")]
+    RelativePath(String),
+    /// The kernel would refuse it with less to say.
+    #[error("driver endpoint {text:?}: the path has {bytes} bytes, a socket takes at most {MAX_SOCKET_PATH}")]
+    PathTooLong {
+        /// The endpoint.
+        text: String,
+        /// Length of its path.
+        bytes: usize,
+    },
+    /// Another host than this one.
+    #[error(
+        "driver endpoint {0:?}: only this host (127.0.0.1, [::1], localhost) is accepted, because TLS is not supported yet and calls carry credentials"
+    )]
+    NotLoopback(String),
+    /// TLS is asked for.
+    #[error("driver endpoint {0:?}: TLS is not supported yet; use a unix socket or tcp://127.0.0.1:PORT")]
+    Tls(String),
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return socket(text, path.strip_prefix("//").unwrap_or(path));
+        }
+        if text.starts_with("https://") {
+            return Err(EndpointError::Tls(text.to_owned()));
+        }
+        let Some(address) = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://")) else {
+            return Err(EndpointError::Form(text.to_owned()));
+        };
+        loopback(text, address.strip_suffix('/').unwrap_or(address))
+    }
+}
+
+/// A socket's endpoint, its path checked.
+fn socket(text: &str, path: &str) -> Result<Endpoint, EndpointError> {
+    if !path.starts_with('/') {
+        return Err(EndpointError::RelativePath(text.to_owned()));
+    }
+    if path.len() > MAX_SOCKET_PATH {
+        return Err(EndpointError::PathTooLong {
+            text: text.to_owned(),
+            bytes: path.len(),
+        });
+    }
+    Ok(Endpoint::Unix(path.to_owned()))
+}
+
+/// The endpoint of `HOST:PORT`, if the host is this one.
+fn loopback(text: &str, address: &str) -> Result<Endpoint, EndpointError> {
+    let form = || EndpointError::Form(text.to_owned());
+    let uri: Uri = format!("http://{address}").parse().map_err(|_| form())?;
+    let is_bare = matches!(uri.path(), "" | "/") && uri.query().is_none() && !address.contains('@');
+    let (Some(host), Some(port), true) = (uri.host(), uri.port_u16(), is_bare) else {
+        return Err(form());
+    };
+    let ip = match host.trim_start_matches('[').trim_end_matches(']') {
+        // Not looked up: what a resolver says may be another host.
+        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        host => host.parse().map_err(|_| EndpointError::NotLoopback(text.to_owned()))?,
+    };
+    if !ip.is_loopback() {
+        return Err(EndpointError::NotLoopback(text.to_owned()));
+    }
+    Ok(Endpoint::Loopback { ip, port })
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{path}"),
+            Self::Loopback {
+                ip: IpAddr::V4(ip),
+                port,
+            } => write!(f, "tcp://{ip}:{port}"),
+            Self::Loopback {
+                ip: IpAddr::V6(ip),
+                port,
+            } => write!(f, "tcp://[{ip}]:{port}"),
+        }
+    }
+}
+
+impl Endpoint {
+    /// A channel that connects at its first call and again after every loss.
+    pub(super) fn channel(&self) -> tonic::transport::Channel {
+        let endpoint = match self {
+            Self::Unix(path) => tonic::transport::Endpoint::from_shared(format!("unix://{path}")),
+            Self::Loopback {
+                ip: IpAddr::V4(ip),
+                port,
+            } => tonic::transport::Endpoint::from_shared(format!("http://{ip}:{port}")),
+            Self::Loopback {
+                ip: IpAddr::V6(ip),
+                port,
+            } => tonic::transport::Endpoint::from_shared(format!("http://[{ip}]:{port}")),
+        };
+        // No HTTP/2 pings: servers of other languages throw a client off for them (`driver-api.md` §9).
+        endpoint
+            .expect("an absolute path or an address with a port is a valid endpoint")
+            .connect_timeout(CONNECT_TIMEOUT)
+            .connect_lazy()
+    }
+}
+
+/// The sockets of a directory, in order of their names. A directory that is not there yet has none.
+pub(super) fn sockets_of(directory: &Path) -> std::io::Result<Vec<Endpoint>> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut sockets = Vec::new();
+    for entry in entries {
+        let path = std::path::absolute(entry?.path())?;
+        if path.extension().is_none_or(|extension| extension != "sock") {
+            continue;
+        }
+        match path.to_str().map(|path| socket(path, path)) {
+            Some(Ok(endpoint)) => sockets.push(endpoint),
+            Some(Err(error)) => tracing::debug!(%error, "socket passed over"),
+            None => tracing::debug!(path = %path.display(), "socket passed over: its name is not UTF-8"),
+        }
+    }
+    sockets.sort();
+    Ok(sockets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<String, EndpointError> {
+        text.parse::<Endpoint>().map(|endpoint| endpoint.to_string())
+    }
+
+    #[test]
+    fn sockets_and_ports_of_this_host_are_taken() {
+        for (text, shown) in [
+            ("unix:///run/drivers/a.sock", "unix:///run/drivers/a.sock"),
+            ("unix:/run/a.sock", "unix:///run/a.sock"),
+            ("tcp://127.0.0.1:7000", "tcp://127.0.0.1:7000"),
+            ("http://127.1.2.3:7000/", "tcp://127.1.2.3:7000"),
+            ("http://localhost:7000", "tcp://127.0.0.1:7000"),
+            ("tcp://[::1]:7000", "tcp://[::1]:7000"),
+        ] {
+            assert_eq!(parse(text).as_deref(), Ok(shown), "{text}");
+        }
+    }
+
+    #[test]
+    fn another_host_is_refused_because_calls_carry_credentials() {
+        for text in [
+            "http://10.0.0.1:7000",
+            "tcp://drivers.example:7000",
+            "tcp://0.0.0.0:7000",
+            "tcp://[::]:7000",
+        ] {
+            assert_eq!(parse(text), Err(EndpointError::NotLoopback(text.to_owned())), "{text}");
+        }
+        assert_eq!(
+            parse("https://127.0.0.1:7000"),
+            Err(EndpointError::Tls("https://127.0.0.1:7000".to_owned()))
+        );
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_told_with_the_form_that_is_one() {
+        for text in [
+            "",
+            "/run/a.sock",
+            "127.0.0.1:7000",
+            "tcp://127.0.0.1",
+            "tcp://:7000",
+            "tcp://127.0.0.1:7000/x",
+            "tcp://a@127.0.0.1:1",
+        ] {
+            assert_eq!(parse(text), Err(EndpointError::Form(text.to_owned())), "{text}");
+        }
+        assert_eq!(
+            parse("unix://a.sock"),
+            Err(EndpointError::RelativePath("unix://a.sock".to_owned()))
+        );
+        let long = format!("unix:///{}", "x".repeat(107));
+        assert_eq!(
+            parse(&long),
+            Err(EndpointError::PathTooLong {
+                text: long.clone(),
+                bytes: 108
+            })
+        );
+    }
+
+    #[test]
+    fn a_directory_gives_its_sockets_in_order_and_none_while_it_is_absent() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        for name in ["b.sock", "a.sock", "c.txt", ".d"] {
+            std::fs::write(directory.path().join(name), b"").expect("a file");
+        }
+        let names: Vec<String> = sockets_of(directory.path())
+            .expect("it is there")
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let of = |name: &str| format!("unix://{}", directory.path().join(name).display());
+        assert_eq!(names, [of("a.sock"), of("b.sock")]);
+        assert_eq!(
+            sockets_of(&directory.path().join("none")).expect("absence is no error"),
+            []
+        );
+    }
+}

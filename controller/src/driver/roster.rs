@@ -1,0 +1,405 @@
+//! Who serves which name: a value with rules, no connection in it.
+//!
+//! Decides the one hard question of several drivers: two of one name. The first to show itself keeps the name for as
+//! long as its endpoint is known, be it there or away, because its VMs are at *its* cloud: another driver that answered
+//! in its place would know none of them and say so. The second is refused until the first's endpoint is taken away.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use millwright_core::ids::DriverName;
+
+use super::endpoint::Endpoint;
+
+const UNASKED: &str = "not asked yet";
+
+/// How it stands with one endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Answers, and has its name.
+    Ready,
+    /// Does not answer. Asked again every second.
+    Away {
+        /// What the last attempt met.
+        why: String,
+    },
+    /// Something answers that is no usable driver. Asked again now and then.
+    Wrong {
+        /// What it is instead.
+        why: String,
+    },
+    /// Another endpoint has its name.
+    Conflict {
+        /// The name that both want.
+        name: DriverName,
+        /// Who has it.
+        holder: Endpoint,
+    },
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready => f.write_str("ready"),
+            Self::Away { why } | Self::Wrong { why } => f.write_str(why),
+            Self::Conflict { name, holder } => write!(
+                f,
+                "refused: it calls itself {name}, and so does {holder}, which came first"
+            ),
+        }
+    }
+}
+
+/// One endpoint, for health and readiness.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointState {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// The name it serves, once heard.
+    pub name: Option<DriverName>,
+    /// How it stands.
+    pub health: Health,
+}
+
+/// What a name leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found<D> {
+    Nobody { unheard: Vec<(Endpoint, Health)> },
+    Away { endpoint: Endpoint, health: Health },
+    Ready(D),
+}
+
+/// What a change of the roster means to others.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct News {
+    /// Names whose drivers came, went or changed.
+    pub(super) names: Vec<DriverName>,
+    /// The endpoint stands otherwise than before: worth one line in the log.
+    pub(super) is_new: bool,
+}
+
+struct Entry<D> {
+    name: Option<DriverName>,
+    health: Health,
+    /// Kept while away: a driver that comes back unchanged is the same one.
+    driver: Option<D>,
+}
+
+/// All endpoints and the names they hold.
+pub(super) struct Roster<D> {
+    entries: BTreeMap<Endpoint, Entry<D>>,
+    holders: BTreeMap<DriverName, Endpoint>,
+}
+
+impl<D: Clone + PartialEq> Roster<D> {
+    pub(super) fn new() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            holders: BTreeMap::new(),
+        }
+    }
+
+    /// The endpoint is known from now on.
+    pub(super) fn add(&mut self, endpoint: Endpoint) -> News {
+        let health = Health::Away {
+            why: UNASKED.to_owned(),
+        };
+        self.entries.entry(endpoint).or_insert(Entry {
+            name: None,
+            health,
+            driver: None,
+        });
+        News {
+            names: Vec::new(),
+            is_new: false,
+        }
+    }
+
+    /// The endpoint has shown itself as `name`.
+    pub(super) fn shown(&mut self, endpoint: &Endpoint, name: DriverName, driver: D) -> News {
+        let mut names = self.release_other_name(endpoint, &name);
+        let holder = self.holders.entry(name.clone()).or_insert_with(|| endpoint.clone());
+        if holder != endpoint {
+            let health = Health::Conflict {
+                name,
+                holder: holder.clone(),
+            };
+            return News {
+                names,
+                is_new: self.set(endpoint, None, health, None),
+            };
+        }
+        let is_same = self.driver_of(endpoint) == Some(&driver);
+        let is_new = self.set(endpoint, Some(name.clone()), Health::Ready, Some(driver));
+        if is_new || !is_same {
+            names.push(name);
+        }
+        News { names, is_new }
+    }
+
+    /// The endpoint does not answer, or with something that is no driver. It keeps its name.
+    pub(super) fn lost(&mut self, endpoint: &Endpoint, health: Health) -> News {
+        let Some(entry) = self.entries.get_mut(endpoint) else {
+            return News {
+                names: Vec::new(),
+                is_new: false,
+            };
+        };
+        let was_ready = entry.health == Health::Ready;
+        let is_new = entry.health != health;
+        entry.health = health;
+        News {
+            names: entry.name.iter().filter(|_| was_ready).cloned().collect(),
+            is_new,
+        }
+    }
+
+    /// The endpoint was taken away, and its name with it.
+    pub(super) fn remove(&mut self, endpoint: &Endpoint) -> News {
+        let name = self.entries.remove(endpoint).and_then(|entry| entry.name);
+        if let Some(name) = &name {
+            self.holders.remove(name);
+        }
+        News {
+            names: name.into_iter().collect(),
+            is_new: true,
+        }
+    }
+
+    /// What serves that name.
+    pub(super) fn find(&self, name: &DriverName) -> Found<D> {
+        let entry = self
+            .holders
+            .get(name)
+            .and_then(|endpoint| Some((endpoint, self.entries.get(endpoint)?)));
+        let Some((endpoint, entry)) = entry else {
+            let unheard = self.entries.iter().filter(|(_, entry)| entry.name.is_none());
+            return Found::Nobody {
+                unheard: unheard
+                    .map(|(endpoint, entry)| (endpoint.clone(), entry.health.clone()))
+                    .collect(),
+            };
+        };
+        match (&entry.health, &entry.driver) {
+            (Health::Ready, Some(driver)) => Found::Ready(driver.clone()),
+            (health, _) => Found::Away {
+                endpoint: endpoint.clone(),
+                health: health.clone(),
+            },
+        }
+    }
+
+    /// The driver that last showed itself at the endpoint and got its name.
+    pub(super) fn driver_of(&self, endpoint: &Endpoint) -> Option<&D> {
+        self.entries.get(endpoint)?.driver.as_ref()
+    }
+
+    /// Whether the endpoint answers and has its name.
+    pub(super) fn is_ready(&self, endpoint: &Endpoint) -> bool {
+        self.entries
+            .get(endpoint)
+            .is_some_and(|entry| entry.health == Health::Ready)
+    }
+
+    /// How the endpoint stands.
+    pub(super) fn health_of(&self, endpoint: &Endpoint) -> Health {
+        let health = self.entries.get(endpoint).map(|entry| entry.health.clone());
+        health.unwrap_or_else(|| Health::Away {
+            why: UNASKED.to_owned(),
+        })
+    }
+
+    /// Every endpoint.
+    pub(super) fn states(&self) -> Vec<EndpointState> {
+        let state = |(endpoint, entry): (&Endpoint, &Entry<D>)| EndpointState {
+            endpoint: endpoint.clone(),
+            name: entry.name.clone(),
+            health: entry.health.clone(),
+        };
+        self.entries.iter().map(state).collect()
+    }
+
+    /// An endpoint that comes back under another name gives its old one up.
+    fn release_other_name(&mut self, endpoint: &Endpoint, name: &DriverName) -> Vec<DriverName> {
+        let old = self
+            .entries
+            .get(endpoint)
+            .and_then(|entry| entry.name.clone())
+            .filter(|old| old != name);
+        if let Some(old) = &old {
+            self.holders.remove(old);
+        }
+        old.into_iter().collect()
+    }
+
+    /// Sets an entry, and tells whether its health is another than before.
+    fn set(&mut self, endpoint: &Endpoint, name: Option<DriverName>, health: Health, driver: Option<D>) -> bool {
+        let is_new = self
+            .entries
+            .get(endpoint)
+            .is_none_or(|before| before.health != health || before.name != name);
+        self.entries.insert(endpoint.clone(), Entry { name, health, driver });
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(name: &str) -> Endpoint {
+        Endpoint::Unix(format!("/{name}.sock"))
+    }
+
+    fn away(why: &str) -> Health {
+        Health::Away { why: why.to_owned() }
+    }
+
+    fn roster(endpoints: &[&str]) -> Roster<u32> {
+        let mut roster = Roster::new();
+        for name in endpoints {
+            roster.add(at(name));
+        }
+        roster
+    }
+
+    fn x() -> DriverName {
+        DriverName::new("x")
+    }
+
+    #[test]
+    fn the_first_of_two_keeps_the_name_even_while_it_is_away() {
+        let mut roster = roster(&["a", "b"]);
+        assert_eq!(
+            roster.shown(&at("b"), x(), 1),
+            News {
+                names: vec![x()],
+                is_new: true
+            }
+        );
+        let refused = Health::Conflict {
+            name: x(),
+            holder: at("b"),
+        };
+        assert_eq!(
+            roster.shown(&at("a"), x(), 2),
+            News {
+                names: vec![],
+                is_new: true
+            }
+        );
+        assert_eq!(roster.states()[0].health, refused);
+        assert_eq!(roster.find(&x()), Found::Ready(1));
+
+        roster.lost(&at("b"), away("refused"));
+        assert_eq!(
+            roster.shown(&at("a"), x(), 2),
+            News {
+                names: vec![],
+                is_new: false
+            }
+        );
+        assert_eq!(
+            roster.find(&x()),
+            Found::Away {
+                endpoint: at("b"),
+                health: away("refused")
+            }
+        );
+        assert_eq!(roster.shown(&at("b"), x(), 1).names, [x()]);
+        assert_eq!(roster.find(&x()), Found::Ready(1));
+    }
+
+    #[test]
+    fn the_second_gets_the_name_once_the_firsts_endpoint_is_taken_away() {
+        let mut roster = roster(&["a", "b"]);
+        roster.shown(&at("a"), x(), 1);
+        roster.shown(&at("b"), x(), 2);
+        assert_eq!(roster.remove(&at("a")).names, [x()]);
+        assert!(matches!(roster.find(&x()), Found::Nobody { .. }));
+        assert_eq!(
+            roster.shown(&at("b"), x(), 2),
+            News {
+                names: vec![x()],
+                is_new: true
+            }
+        );
+        assert_eq!(roster.find(&x()), Found::Ready(2));
+    }
+
+    #[test]
+    fn removing_the_refused_one_leaves_the_holder_alone() {
+        let mut roster = roster(&["a", "b"]);
+        roster.shown(&at("a"), x(), 1);
+        roster.shown(&at("b"), x(), 2);
+        assert!(roster.remove(&at("b")).names.is_empty());
+        assert_eq!(roster.find(&x()), Found::Ready(1));
+    }
+
+    #[test]
+    fn the_same_again_is_no_news_and_an_upgrade_is_told_without_a_line() {
+        let mut roster = roster(&["a"]);
+        roster.shown(&at("a"), x(), 1);
+        assert_eq!(
+            roster.shown(&at("a"), x(), 1),
+            News {
+                names: vec![],
+                is_new: false
+            }
+        );
+        assert_eq!(
+            roster.shown(&at("a"), x(), 2),
+            News {
+                names: vec![x()],
+                is_new: false
+            }
+        );
+        assert_eq!(
+            roster.lost(&at("a"), away("w")),
+            News {
+                names: vec![x()],
+                is_new: true
+            }
+        );
+        assert_eq!(
+            roster.lost(&at("a"), away("w")),
+            News {
+                names: vec![],
+                is_new: false
+            }
+        );
+        assert_eq!(
+            roster.lost(&at("a"), away("other")),
+            News {
+                names: vec![],
+                is_new: true
+            }
+        );
+        assert_eq!(
+            roster.shown(&at("a"), x(), 2),
+            News {
+                names: vec![x()],
+                is_new: true
+            }
+        );
+    }
+
+    #[test]
+    fn a_driver_that_comes_back_under_another_name_gives_the_old_one_up() {
+        let mut roster = roster(&["a", "b"]);
+        let y = DriverName::new("y");
+        roster.shown(&at("a"), x(), 1);
+        assert_eq!(roster.shown(&at("a"), y.clone(), 2).names, [x(), y.clone()]);
+        assert_eq!(roster.shown(&at("b"), x(), 3).names, [x()]);
+        assert_eq!(roster.find(&y), Found::Ready(2));
+    }
+
+    #[test]
+    fn a_name_that_nobody_told_leads_to_those_who_have_told_none() {
+        let mut roster = roster(&["a", "b"]);
+        roster.shown(&at("a"), x(), 1);
+        roster.lost(&at("b"), away("refused"));
+        let unheard = vec![(at("b"), away("refused"))];
+        assert_eq!(roster.find(&DriverName::new("y")), Found::Nobody { unheard });
+    }
+}

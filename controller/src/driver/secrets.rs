@@ -1,0 +1,279 @@
+//! Credentials: fetched when a call needs them, shared by the calls of one class, wiped from memory soon after.
+//!
+//! Decides how long a fetched Secret may be used: as long as the metadata watch says that its version is the current
+//! one, and no longer than a minute without use. Nothing here has `Debug`, and no error holds more than a Secret's name.
+//! What is wiped is the store's copy: the bytes that kube decoded them from and those on their way to a driver are the
+//! libraries'.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use millwright_core::ids::{ResourceVersion, SecretKey};
+use tokio::time::Instant;
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// Key of the boot configuration in a class's Secret.
+const USER_DATA: &str = "userData";
+/// Most bytes of secret data that a driver takes (`driver.proto`, "Sizes").
+const MAX_BYTES: usize = 128 * 1024;
+/// A Secret not asked for this long is wiped.
+const IDLE: Duration = Duration::from_secs(60);
+/// How often the idle ones are looked for.
+const SWEEP: Duration = Duration::from_secs(15);
+/// How long a Secret whose current version nobody knows (it is not watched, or not yet) may be used.
+const UNWATCHED: Duration = Duration::from_secs(5);
+/// How long a failure answers for the next callers, so that a thousand machines do not ask a thousand times.
+const FAILED: Duration = Duration::from_secs(2);
+
+/// The data of Secrets. Wiped when dropped; has no `Debug`.
+#[derive(Default)]
+pub struct SecretData(BTreeMap<String, Vec<u8>>);
+
+impl SecretData {
+    /// Whether there is any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A copy for a request. Its owner is the request, which nobody wipes.
+    pub(super) fn to_wire(&self) -> BTreeMap<String, Vec<u8>> {
+        self.0.clone()
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|(key, value)| key.len() + value.len()).sum()
+    }
+}
+
+impl Drop for SecretData {
+    fn drop(&mut self) {
+        self.0.values_mut().for_each(|value| value.zeroize());
+    }
+}
+
+impl FromIterator<(String, Vec<u8>)> for SecretData {
+    fn from_iter<I: IntoIterator<Item = (String, Vec<u8>)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+/// The Secrets of one class, merged.
+#[derive(Clone)]
+pub struct ClassSecrets {
+    /// Everything but the user data.
+    pub data: Arc<SecretData>,
+    /// The template of the boot configuration. `None`: no Secret of the class has one, or it is empty.
+    pub user_data: Option<Arc<Zeroizing<Vec<u8>>>>,
+}
+
+/// Why a class's Secrets cannot be had. Never an empty map instead (`spec/machine.md` W7).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    /// It does not exist.
+    #[error("Secret {0} does not exist")]
+    Missing(SecretKey),
+    /// This manager may not read it.
+    #[error("Secret {0}: the API server does not let this manager read it")]
+    Forbidden(SecretKey),
+    /// The API server gave no answer, or an error.
+    #[error("Secret {key}: {why}")]
+    Unreachable {
+        /// The Secret.
+        key: SecretKey,
+        /// What the client says.
+        why: String,
+    },
+    /// The Secrets of the class hold more than a driver takes.
+    #[error("the Secrets of the class hold {bytes} bytes, more than the {limit} that a driver accepts")]
+    TooLarge {
+        /// Their length, without the user data.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// Fetches and keeps Secrets. Cheap to clone.
+#[derive(Clone)]
+pub struct SecretStore {
+    client: kube::Client,
+    /// One lock for each Secret: the first caller fetches, the others wait and find what it fetched.
+    slots: Arc<Mutex<BTreeMap<SecretKey, Slot>>>,
+}
+
+type Slot = Arc<tokio::sync::Mutex<Held>>;
+
+/// What is known of one Secret.
+#[derive(Default)]
+struct Held {
+    fetched: Option<Fetched>,
+    failed: Option<(SecretError, Instant)>,
+    used: Option<Instant>,
+}
+
+struct Fetched {
+    version: String,
+    at: Instant,
+    data: Arc<SecretData>,
+}
+
+impl SecretStore {
+    /// A store that fetches with this client.
+    pub fn new(client: kube::Client) -> Self {
+        Self {
+            client,
+            slots: Arc::default(),
+        }
+    }
+
+    /// The Secrets of a class, `keys` in the order of merging: a later one wins. `current` tells the version that the
+    /// metadata watch last saw of a Secret.
+    pub async fn get(
+        &self,
+        keys: &[SecretKey],
+        current: impl Fn(&SecretKey) -> Option<String>,
+    ) -> Result<ClassSecrets, SecretError> {
+        let mut merged = SecretData::default();
+        for key in keys {
+            let data = self.one(key, current(key)).await?;
+            for (name, value) in &data.0 {
+                if let Some(mut lost) = merged.0.insert(name.clone(), value.clone()) {
+                    lost.zeroize();
+                }
+            }
+        }
+        let user_data = merged.0.remove(USER_DATA).filter(|template| !template.is_empty());
+        let user_data = user_data.map(|template| Arc::new(Zeroizing::new(template)));
+        if merged.bytes() > MAX_BYTES {
+            return Err(SecretError::TooLarge {
+                bytes: merged.bytes(),
+                limit: MAX_BYTES,
+            });
+        }
+        Ok(ClassSecrets {
+            data: Arc::new(merged),
+            user_data,
+        })
+    }
+
+    /// One Secret, from memory if it is current.
+    async fn one(&self, key: &SecretKey, current: Option<String>) -> Result<Arc<SecretData>, SecretError> {
+        let slot = Arc::clone(
+            self.slots
+                .lock()
+                .expect("nothing panics under this lock")
+                .entry(key.clone())
+                .or_default(),
+        );
+        let mut held = slot.lock().await;
+        let now = Instant::now();
+        held.used = Some(now);
+        if let Some(fetched) = held
+            .fetched
+            .as_ref()
+            .filter(|fetched| fetched.is_current(current.as_deref(), now))
+        {
+            return Ok(Arc::clone(&fetched.data));
+        }
+        // Only an absence that the watch agrees with is remembered: a Secret that has just been made must be found.
+        let failed = held.failed.take().filter(|(error, at)| {
+            now.duration_since(*at) < FAILED && !(current.is_some() && matches!(error, SecretError::Missing(_)))
+        });
+        if let Some((error, at)) = failed {
+            held.failed = Some((error.clone(), at));
+            return Err(error);
+        }
+        match self.fetch(key).await {
+            Ok(fetched) => {
+                let data = Arc::clone(&fetched.data);
+                held.fetched = Some(fetched);
+                Ok(data)
+            }
+            Err(error) => {
+                held.fetched = None;
+                held.failed = Some((error.clone(), Instant::now()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn fetch(&self, key: &SecretKey) -> Result<Fetched, SecretError> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), &key.namespace);
+        let secret = api.get(&key.name).await.map_err(|error| classify(key, &error))?;
+        let data = secret
+            .data
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(name, value)| (name, value.0))
+            .collect();
+        let version = secret.metadata.resource_version.unwrap_or_default();
+        tracing::debug!(secret = %key, version, "secret fetched");
+        Ok(Fetched {
+            version,
+            at: Instant::now(),
+            data: Arc::new(data),
+        })
+    }
+
+    /// Wipes what has not been asked for within a minute. Runs until dropped.
+    pub async fn upkeep(self) {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            self.sweep();
+        }
+    }
+
+    fn sweep(&self) {
+        let now = Instant::now();
+        let is_used = |slot: &Slot| match slot.try_lock() {
+            Ok(held) => held.used.is_none_or(|used| now.duration_since(used) < IDLE),
+            // Somebody is using it now.
+            Err(_) => true,
+        };
+        self.slots
+            .lock()
+            .expect("nothing panics under this lock")
+            .retain(|_, slot| is_used(slot));
+    }
+}
+
+impl Fetched {
+    /// Whether it may be used, where the watch last saw `current`. A version newer than the watch's is the better one.
+    fn is_current(&self, current: Option<&str>, now: Instant) -> bool {
+        let Some(current) = current else {
+            return now.duration_since(self.at) < UNWATCHED;
+        };
+        match (ResourceVersion::parse(&self.version), ResourceVersion::parse(current)) {
+            (Some(held), Some(current)) => held >= current,
+            _ => self.version == current,
+        }
+    }
+}
+
+/// Why a read failed. Only the status is told: the body of a Secret never gets into an error's text.
+fn classify(key: &SecretKey, error: &kube::Error) -> SecretError {
+    let unreachable = |why: String| SecretError::Unreachable { key: key.clone(), why };
+    match error {
+        kube::Error::Api(status) if status.code == 404 => SecretError::Missing(key.clone()),
+        kube::Error::Api(status) if status.code == 401 || status.code == 403 => SecretError::Forbidden(key.clone()),
+        kube::Error::Api(status) => unreachable(format!("the API server answered {} {}", status.code, status.reason)),
+        // A deserializer quotes what it could not read.
+        kube::Error::SerdeError(_) => unreachable("the API server's answer is no Secret".to_owned()),
+        other => unreachable(format!("the API server cannot be asked: {}", chain(other))),
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let mut texts: Vec<String> = Vec::new();
+    for text in causes.map(ToString::to_string) {
+        if texts.last().is_none_or(|last| !last.contains(&text)) {
+            texts.push(text);
+        }
+    }
+    texts.join(": ")
+}
