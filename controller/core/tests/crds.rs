@@ -185,24 +185,21 @@ fn summary(crd: &CustomResourceDefinition) -> String {
         .additional_printer_columns
         .as_deref()
         .unwrap_or_default();
-    let (narrow, wide): (Vec<_>, Vec<_>) = columns.iter().partition(|column| column.priority.is_none());
-    let titles = |columns: Vec<&_>| {
-        let column: Vec<_> = columns
-            .into_iter()
-            .map(|column: &k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceColumnDefinition| {
-                column.name.clone()
-            })
-            .collect();
-        column.join(" ")
-    };
-    let (narrow, wide) = (titles(narrow), titles(wide));
+    let wide = columns
+        .iter()
+        .position(|column| column.priority.is_some())
+        .unwrap_or(columns.len());
+    let mut titles: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
+    if wide < titles.len() {
+        titles.insert(wide, "|");
+    }
     format!(
-        "{} {} {} [{}] {narrow}{}{wide}",
+        "{} {} {} [{}] {}",
         names.plural,
         names.singular.as_deref().unwrap_or_default(),
         names.list_kind.as_deref().unwrap_or_default(),
         names.short_names.as_deref().unwrap_or_default().join(","),
-        if wide.is_empty() { "" } else { " | " },
+        titles.join(" "),
     )
 }
 

@@ -1,14 +1,16 @@
 //! The CustomResourceDefinitions of the four kinds. Decides what the API server admits.
 //!
 //! The rule: whatever the original's definitions admit, ours admit. What the derive adds on its own account (defaults, `nullable`, a
-//! required `spec`) is taken away; what lets fields that we do not know survive is added. Only two things are refused that the
-//! original stores, because nothing can come of them, and objects that are stored already are left alone: see [`refuse`].
+//! required `spec`) is taken away; what lets fields that we do not know survive is added. One thing is refused that the original
+//! stores, because nothing can come of it, and objects that are stored already are left alone: see [`refuse`]. (Replicas below 0 or
+//! beyond 32 bits are refused by the API server itself wherever there is a scale subresource.)
 //!
 //! As YAML a definition is `serde_saphyr::to_string` of the typed value with that crate's default options: so it is in `deploy/crds/`
 //! (kept by `tests/crds.rs`) and so the command `millwright crds` prints it. The writer is not called from here, as this crate writes no YAML.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
+    JSONSchemaPropsOrBool, ValidationRule,
 };
 use kube::CustomResourceExt;
 
@@ -19,8 +21,50 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     vec![machine_class(), machine(), machine_set(), machine_deployment()]
 }
 
+/// A column of `kubectl get`: title, type, path, whether only `-o wide` shows it, and what it says.
+type Column = (&'static str, &'static str, &'static str, bool, &'static str);
+
+// The narrow columns are the original's, in its order (`spec/api.md` §1). Wide ones after ProviderID are additions.
+const AGE: Column = (
+    "Age",
+    "date",
+    ".metadata.creationTimestamp",
+    false,
+    "Time since the object was created.",
+);
+#[rustfmt::skip]
+const MACHINE_COLUMNS: [Column; 8] = [
+    ("Status", "string", ".status.currentStatus.phase", false, "Current phase of the Machine."),
+    AGE,
+    ("Node", "string", ".metadata.labels.node", false, "Name of the Machine's Node."),
+    ("ProviderID", "string", ".spec.providerID", true, "The VM's id at its provider."),
+    ("Class", "string", ".spec.class.name", true, "MachineClass of the Machine."),
+    ("Last-Op", "string", ".status.lastOperation.type", true, "Type of the last operation."),
+    ("State", "string", ".status.lastOperation.state", true, "State of the last operation."),
+    ("Error", "string", ".status.lastOperation.errorCode", true, "Driver's code of a failed creation."),
+];
+#[rustfmt::skip]
+const SET_COLUMNS: [Column; 6] = [
+    ("Desired", "integer", ".spec.replicas", false, "Number of desired Machines."),
+    ("Current", "integer", ".status.replicas", false, "Number of Machines, those that are leaving included."),
+    ("Ready", "integer", ".status.readyReplicas", false, "Number of Machines that are Running."),
+    AGE,
+    ("Available", "integer", ".status.availableReplicas", true, "Number of available Machines."),
+    ("Class", "string", ".spec.template.spec.class.name", true, "MachineClass of the Machines."),
+];
+#[rustfmt::skip]
+const DEPLOYMENT_COLUMNS: [Column; 7] = [
+    ("Ready", "integer", ".status.readyReplicas", false, "Number of Machines that are Running."),
+    ("Desired", "integer", ".spec.replicas", false, "Number of desired Machines."),
+    ("Up-to-date", "integer", ".status.updatedReplicas", false, "Number of Machines of the newest template."),
+    ("Available", "integer", ".status.availableReplicas", false, "Number of available Machines."),
+    AGE,
+    ("Strategy", "string", ".spec.strategy.type", true, "How old Machines are replaced."),
+    ("Class", "string", ".spec.template.spec.class.name", true, "MachineClass of the Machines."),
+];
+
 fn machine_class() -> CustomResourceDefinition {
-    let mut crd = plain(MachineClass::crd(), "MachineClassList");
+    let mut crd = plain(MachineClass::crd(), "MachineClassList", &[]);
     let root = root(&mut crd);
     root.x_kubernetes_preserve_unknown_fields = Some(true);
     require(root, &["providerSpec"]);
@@ -31,18 +75,18 @@ fn machine_class() -> CustomResourceDefinition {
 }
 
 fn machine() -> CustomResourceDefinition {
-    plain(Machine::crd(), "MachineList")
+    plain(Machine::crd(), "MachineList", &MACHINE_COLUMNS)
 }
 
 fn machine_set() -> CustomResourceDefinition {
-    let mut crd = plain(MachineSet::crd(), "MachineSetList");
+    let mut crd = plain(MachineSet::crd(), "MachineSetList", &SET_COLUMNS);
     scalable(&mut crd);
     condition_of(&mut crd, "machineSetCondition");
     crd
 }
 
 fn machine_deployment() -> CustomResourceDefinition {
-    let mut crd = plain(MachineDeployment::crd(), "MachineDeploymentList");
+    let mut crd = plain(MachineDeployment::crd(), "MachineDeploymentList", &DEPLOYMENT_COLUMNS);
     require(property(root(&mut crd), "spec"), &["template"]);
     scalable(&mut crd);
     condition_of(&mut crd, "conditions");
@@ -50,8 +94,12 @@ fn machine_deployment() -> CustomResourceDefinition {
 }
 
 /// The derived definition without the derive's own opinions.
-fn plain(mut crd: CustomResourceDefinition, list: &str) -> CustomResourceDefinition {
+fn plain(mut crd: CustomResourceDefinition, list: &str, columns: &[Column]) -> CustomResourceDefinition {
     crd.spec.names.list_kind = Some(list.to_owned());
+    for version in &mut crd.spec.versions {
+        // Without columns the field stays absent: `kubectl get` then shows name and age.
+        version.additional_printer_columns = (!columns.is_empty()).then(|| columns.iter().map(column).collect());
+    }
     let root = root(&mut crd);
     admit(root);
     // The original requires neither: an object without a spec is stored.
@@ -62,6 +110,17 @@ fn plain(mut crd: CustomResourceDefinition, list: &str) -> CustomResourceDefinit
         }
     }
     crd
+}
+
+fn column(&(name, type_, path, wide, description): &Column) -> CustomResourceColumnDefinition {
+    CustomResourceColumnDefinition {
+        name: name.to_owned(),
+        type_: type_.to_owned(),
+        json_path: path.to_owned(),
+        priority: wide.then_some(1),
+        description: Some(description.to_owned()),
+        format: None,
+    }
 }
 
 /// Takes away, at every depth, what the derive says from Rust's point of view: a default would change stored objects, and `nullable`
@@ -92,12 +151,6 @@ fn scalable(crd: &mut CustomResourceDefinition) {
         "has(self.selector)",
         "!has(oldSelf.value().selector)",
         "a selector is needed: without one no object belongs to this one",
-    );
-    refuse(
-        property(spec, "replicas"),
-        "self >= 0",
-        "oldSelf.value() < 0",
-        "must not be negative",
     );
 }
 

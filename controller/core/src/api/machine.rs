@@ -27,60 +27,7 @@ use crate::ids::{NodeName, ProviderId, Uid};
     status = "MachineStatus",
     shortname = "mc",
     derive = "Default",
-    derive = "PartialEq",
-    printcolumn(
-        name = "Status",
-        type_ = "string",
-        json_path = ".status.currentStatus.phase",
-        description = "Current phase of the Machine."
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp",
-        description = "Time since the Machine was created."
-    ),
-    printcolumn(
-        name = "Node",
-        type_ = "string",
-        json_path = ".metadata.labels.node",
-        description = "Name of the Machine's Node."
-    ),
-    printcolumn(
-        name = "ProviderID",
-        type_ = "string",
-        json_path = ".spec.providerID",
-        priority = 1,
-        description = "The VM's id at its provider."
-    ),
-    printcolumn(
-        name = "Class",
-        type_ = "string",
-        json_path = ".spec.class.name",
-        priority = 1,
-        description = "MachineClass of the Machine."
-    ),
-    printcolumn(
-        name = "Last-Op",
-        type_ = "string",
-        json_path = ".status.lastOperation.type",
-        priority = 1,
-        description = "Type of the last operation."
-    ),
-    printcolumn(
-        name = "State",
-        type_ = "string",
-        json_path = ".status.lastOperation.state",
-        priority = 1,
-        description = "State of the last operation."
-    ),
-    printcolumn(
-        name = "Error",
-        type_ = "string",
-        json_path = ".status.lastOperation.errorCode",
-        priority = 1,
-        description = "Driver's code of a failed creation."
-    )
+    derive = "PartialEq"
 )]
 pub struct MachineSpec {
     /// The MachineClass that says how to make the VM.

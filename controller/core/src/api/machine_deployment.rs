@@ -50,50 +50,6 @@ words!(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.labelSelector"
-    ),
-    printcolumn(
-        name = "Ready",
-        type_ = "integer",
-        json_path = ".status.readyReplicas",
-        description = "Number of Machines that are Running."
-    ),
-    printcolumn(
-        name = "Desired",
-        type_ = "integer",
-        json_path = ".spec.replicas",
-        description = "Number of desired Machines."
-    ),
-    printcolumn(
-        name = "Up-to-date",
-        type_ = "integer",
-        json_path = ".status.updatedReplicas",
-        description = "Number of Machines of the newest template."
-    ),
-    printcolumn(
-        name = "Available",
-        type_ = "integer",
-        json_path = ".status.availableReplicas",
-        description = "Number of available Machines."
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp",
-        description = "Time since the MachineDeployment was created."
-    ),
-    printcolumn(
-        name = "Strategy",
-        type_ = "string",
-        json_path = ".spec.strategy.type",
-        priority = 1,
-        description = "How old Machines are replaced."
-    ),
-    printcolumn(
-        name = "Class",
-        type_ = "string",
-        json_path = ".spec.template.spec.class.name",
-        priority = 1,
-        description = "MachineClass of the Machines."
     )
 )]
 pub struct MachineDeploymentSpec {

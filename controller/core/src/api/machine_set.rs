@@ -41,44 +41,6 @@ words!(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.labelSelector"
-    ),
-    printcolumn(
-        name = "Desired",
-        type_ = "integer",
-        json_path = ".spec.replicas",
-        description = "Number of desired Machines."
-    ),
-    printcolumn(
-        name = "Current",
-        type_ = "integer",
-        json_path = ".status.replicas",
-        description = "Number of Machines, those that are leaving included."
-    ),
-    printcolumn(
-        name = "Ready",
-        type_ = "integer",
-        json_path = ".status.readyReplicas",
-        description = "Number of Machines that are Running."
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp",
-        description = "Time since the MachineSet was created."
-    ),
-    printcolumn(
-        name = "Available",
-        type_ = "integer",
-        json_path = ".status.availableReplicas",
-        priority = 1,
-        description = "Number of available Machines."
-    ),
-    printcolumn(
-        name = "Class",
-        type_ = "string",
-        json_path = ".spec.template.spec.class.name",
-        priority = 1,
-        description = "MachineClass of the Machines."
     )
 )]
 pub struct MachineSetSpec {

@@ -118,7 +118,7 @@ fn component(text: &str) -> Option<(i128, &str)> {
     let whole: i128 = if whole.is_empty() {
         0
     } else {
-        i64::from_str_radix(whole, 10).ok()?.into()
+        whole.parse::<i64>().ok()?.into()
     };
     Some((
         whole.checked_mul(*unit)?.checked_add(fraction_of(fraction, *unit))?,
