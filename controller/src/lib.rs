@@ -1,1 +1,5 @@
 //! Under construction.
+
+pub mod driver;
+pub mod kube;
+pub mod telemetry;

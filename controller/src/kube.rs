@@ -1,0 +1,9 @@
+//! Everything that speaks to an API server. Decides nothing about Machines.
+
+pub mod budget;
+pub mod call;
+pub mod client;
+pub mod error;
+pub mod leadership;
+pub mod readable;
+pub mod watch;

@@ -1,0 +1,337 @@
+//! The clients of the control and the target cluster, and what every request passes on its way out.
+//!
+//! In this order: places and budget, the fence, the time limit, the count. Decides no retries: kube's own are off,
+//! because a POST that is silently sent twice and an eviction that is silently repeated are worse than an error
+//! (`kube-rs.md` §1). Who asked decides what a failure means.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::header::{HeaderValue, USER_AGENT};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use kube::client::{Body, ClientBuilder, DynBody};
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+
+use crate::kube::budget::Budget;
+use crate::kube::call::Call;
+use crate::kube::leadership::LeadershipReader;
+use crate::telemetry::Metrics;
+
+/// How long one answer may take, to its last byte. Half of the API server's own limit of a minute: behind that, it has
+/// given up too. kube has no limit of its own, and a peer that is gone would hold a worker for minutes.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// How many requests are under way at once, watches and the lease apart. Each needs a connection of its own (HTTP/1.1),
+/// and a server with two cores was busy with 32 (`kube-rs.md` §9).
+const PLACES: usize = 64;
+
+/// What the HTTP client underneath answers.
+type Answer = Response<Box<DynBody>>;
+
+/// Which of the two clusters; a label of metrics and logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Has our kinds, Secrets and the lease.
+    Control,
+    /// Has the nodes.
+    Target,
+}
+
+impl Role {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::Target => "target",
+        }
+    }
+}
+
+/// Where a cluster's address and credentials come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The service account of the pod we run in.
+    InCluster,
+    /// A kubeconfig file, its current context.
+    File(PathBuf),
+}
+
+/// Why there is no client. None of these heals by waiting.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The file is missing, no YAML, or names nothing usable.
+    #[error("kubeconfig {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<KubeconfigError>,
+    },
+    /// We do not run in a pod, or without a service account.
+    #[error("no --kubeconfig was given and this is no pod with a service account: {0}")]
+    InCluster(InClusterError),
+    /// The credentials cannot be used.
+    #[error("no client can be made from {origin}: {reason}")]
+    Unusable {
+        /// The file, or the service account.
+        origin: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// What decides about requests of one cluster.
+#[derive(Debug)]
+pub struct Policy {
+    /// Which cluster.
+    pub role: Role,
+    /// Who may write; nobody is asked where absent.
+    pub leadership: Option<LeadershipReader>,
+    /// How fast; no limit where absent.
+    pub budget: Option<Budget>,
+    /// Where requests are counted.
+    pub metrics: Metrics,
+}
+
+/// One cluster that can be spoken to. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Which.
+    pub role: Role,
+    /// Its client, with everything above built in.
+    pub client: Client,
+    /// When its watches were last heard of.
+    pub contact: Arc<Contact>,
+    /// Where its numbers go.
+    pub metrics: Metrics,
+}
+
+impl Cluster {
+    /// Builds the client. Nothing is sent yet: a server that is down is no error here.
+    pub async fn open(access: &Access, policy: Policy) -> Result<Self, AccessError> {
+        let mut config = read(access).await?;
+        config.default_retry = false;
+        config.headers.push((
+            USER_AGENT,
+            HeaderValue::from_static(concat!("millwright/", env!("CARGO_PKG_VERSION"))),
+        ));
+        let builder = ClientBuilder::try_from(config).map_err(|error| AccessError::Unusable {
+            origin: origin(access),
+            reason: error.to_string(),
+        })?;
+        Ok(Self::over(builder, policy))
+    }
+
+    /// Puts the policy around any service; tests bring their own.
+    pub fn over<S>(builder: ClientBuilder<S>, policy: Policy) -> Self
+    where
+        S: Service<Request<Body>, Response = Answer, Error = BoxError> + Send + 'static,
+        S::Future: Send + 'static,
+    {
+        let contact = Arc::new(Contact::default());
+        let (role, metrics) = (policy.role, policy.metrics.clone());
+        let gate = GateLayer(Arc::new(Rules {
+            policy,
+            contact: contact.clone(),
+            places: Semaphore::new(PLACES),
+        }));
+        Self {
+            role,
+            client: builder.with_layer(&gate).build(),
+            contact,
+            metrics,
+        }
+    }
+}
+
+async fn read(access: &Access) -> Result<Config, AccessError> {
+    match access {
+        Access::InCluster => Config::incluster().map_err(AccessError::InCluster),
+        Access::File(path) => read_file(path).await.map_err(|error| AccessError::File {
+            path: path.clone(),
+            source: Box::new(error),
+        }),
+    }
+}
+
+async fn read_file(path: &Path) -> Result<Config, KubeconfigError> {
+    let kubeconfig = Kubeconfig::read_from(path)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
+}
+
+fn origin(access: &Access) -> String {
+    match access {
+        Access::InCluster => "the pod's service account".to_owned(),
+        Access::File(path) => format!("kubeconfig {}", path.display()),
+    }
+}
+
+/// When each resource's watch was last answered. A watch of a quiet cluster brings no events for minutes; that the
+/// server still opens it is the only sign of life there is.
+#[derive(Debug, Default)]
+pub struct Contact(Mutex<BTreeMap<String, Instant>>);
+
+impl Contact {
+    fn answered(&self, resource: &str) {
+        let mut heard = self.0.lock().expect("no holder of this lock panics");
+        heard.insert(resource.to_owned(), Instant::now());
+    }
+
+    /// When a list or watch of the resource last succeeded.
+    pub fn last(&self, resource: &str) -> Option<Instant> {
+        self.0
+            .lock()
+            .expect("no holder of this lock panics")
+            .get(resource)
+            .copied()
+    }
+}
+
+/// Why a request was not carried to its end by us, whatever the server might have said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotCarried {
+    /// It would have changed something, and we do not lead. It was not sent.
+    #[error("this process is not the leader")]
+    Fenced,
+    /// It was sent; no whole answer came in time.
+    #[error("no answer within {} s", TIME_LIMIT.as_secs())]
+    TimedOut,
+}
+
+struct Rules {
+    policy: Policy,
+    contact: Arc<Contact>,
+    places: Semaphore,
+}
+
+impl Rules {
+    /// Waits for a place and the budget. Watches stay open for minutes and the lease must not wait: both pass.
+    async fn admit(&self, call: &Call) -> Option<SemaphorePermit<'_>> {
+        if call.is_watch() || call.is_lease() {
+            return None;
+        }
+        if let Some(budget) = &self.policy.budget {
+            budget.take().await;
+        }
+        Some(self.places.acquire().await.expect("the semaphore is never closed"))
+    }
+
+    /// Asked after all waiting, since leadership may end meanwhile. Followers may fight for the lease and report events.
+    fn fence(&self, call: &Call) -> Result<(), NotCarried> {
+        let Some(leadership) = &self.policy.leadership else {
+            return Ok(());
+        };
+        if !call.is_write() || call.is_lease() || call.is_event() {
+            return Ok(());
+        }
+        if leadership.borrow().may_act(Instant::now()) {
+            Ok(())
+        } else {
+            Err(NotCarried::Fenced)
+        }
+    }
+
+    fn note(&self, call: &Call, answer: &Result<Answer, BoxError>, took: Duration) {
+        let code = match answer {
+            Ok(response) => response.status().as_u16().to_string(),
+            Err(error) => match error.downcast_ref::<NotCarried>() {
+                Some(NotCarried::Fenced) => "fenced".to_owned(),
+                Some(NotCarried::TimedOut) => "timeout".to_owned(),
+                None => "error".to_owned(),
+            },
+        };
+        self.policy
+            .metrics
+            .api_request(self.policy.role.word(), call.verb, &call.resource, code, took);
+        let is_alive = answer.as_ref().is_ok_and(|response| response.status().is_success());
+        if is_alive && matches!(call.verb, "watch" | "list") {
+            self.contact.answered(&call.resource);
+        }
+    }
+}
+
+/// Takes one request through the rules. `answer` is not polled, so nothing is sent, before the fence has said yes.
+async fn carry<F>(rules: Arc<Rules>, call: Call, answer: F) -> Result<Answer, BoxError>
+where
+    F: Future<Output = Result<Answer, BoxError>>,
+{
+    let _place = rules.admit(&call).await;
+    let started = Instant::now();
+    let result = match rules.fence(&call) {
+        Ok(()) => bounded(&call, answer).await,
+        Err(fenced) => Err(fenced.into()),
+    };
+    rules.note(&call, &result, started.elapsed());
+    result
+}
+
+/// The time limit holds for the whole answer, except for watches, where it holds for the beginning of it.
+async fn bounded<F>(call: &Call, answer: F) -> Result<Answer, BoxError>
+where
+    F: Future<Output = Result<Answer, BoxError>>,
+{
+    let whole = async {
+        let response = answer.await?;
+        if call.is_watch() {
+            return Ok(response);
+        }
+        let (head, body) = response.into_parts();
+        let bytes = body.collect().await?.to_bytes();
+        let collected: Box<DynBody> = Box::new(Full::new(bytes).map_err(|never| match never {}));
+        Ok(Response::from_parts(head, collected))
+    };
+    tokio::time::timeout(TIME_LIMIT, whole)
+        .await
+        .unwrap_or_else(|_| Err(NotCarried::TimedOut.into()))
+}
+
+struct GateLayer(Arc<Rules>);
+
+impl<S> Layer<S> for GateLayer {
+    type Service = Gate<S>;
+
+    fn layer(&self, inner: S) -> Gate<S> {
+        Gate {
+            inner,
+            rules: self.0.clone(),
+        }
+    }
+}
+
+/// The service that asks the rules.
+struct Gate<S> {
+    inner: S,
+    rules: Arc<Rules>,
+}
+
+impl<S> Service<Request<Body>> for Gate<S>
+where
+    S: Service<Request<Body>, Response = Answer, Error = BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Answer;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let call = Call::of(request.method(), request.uri());
+        let answer = self.inner.call(request);
+        Box::pin(carry(self.rules.clone(), call, answer))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::sync::watch;
+use tower::service_fn;
+
+use super::*;
+use crate::kube::error::{ReadError, WriteError};
+use crate::kube::leadership::Leadership;
+
+fn policy(leadership: Option<LeadershipReader>) -> Policy {
+    Policy {
+        role: Role::Control,
+        leadership,
+        budget: None,
+        metrics: Metrics::default(),
+    }
+}
+
+fn answer(code: u16, body: &serde_json::Value) -> Answer {
+    let body: Box<DynBody> = Box::new(Full::from(body.to_string()).map_err(|never| match never {}));
+    Response::builder().status(code).body(body).unwrap()
+}
+
+/// A server that counts requests and gives every one the same answer.
+fn server(code: u16, body: serde_json::Value, leadership: Option<LeadershipReader>) -> (Cluster, Arc<AtomicUsize>) {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counter = seen.clone();
+    let service = service_fn(move |_: Request<Body>| {
+        let answer = answer(code, &body);
+        let counter = counter.clone();
+        async move {
+            counter.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, BoxError>(answer)
+        }
+    });
+    (
+        Cluster::over(ClientBuilder::new(service, "default"), policy(leadership)),
+        seen,
+    )
+}
+
+fn leader_for(time: Duration) -> LeadershipReader {
+    let state = Leadership::Leader {
+        epoch: Some(1),
+        valid_until: Some(Instant::now() + time),
+    };
+    watch::channel(state).1
+}
+
+async fn create(cluster: &Cluster) -> Result<ConfigMap, WriteError> {
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client.clone());
+    let map = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
+    maps.create(&PostParams::default(), &map)
+        .await
+        .map_err(WriteError::of_create)
+}
+
+fn failure(code: u16, reason: &str, message: &str) -> serde_json::Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_sends_no_write() {
+    let (_sender, follower) = watch::channel(Leadership::Follower);
+    let (cluster, seen) = server(201, json!({"metadata": {"name": "a"}}), Some(follower));
+
+    assert!(matches!(create(&cluster).await, Err(WriteError::Fenced)));
+    assert_eq!(seen.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_writes_until_its_time_is_up_and_not_a_moment_longer() {
+    let (cluster, seen) = server(
+        201,
+        json!({"metadata": {"name": "a"}}),
+        Some(leader_for(Duration::from_secs(10))),
+    );
+
+    assert!(create(&cluster).await.is_ok());
+    tokio::time::advance(Duration::from_secs(10)).await;
+
+    assert!(matches!(create(&cluster).await, Err(WriteError::Fenced)));
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waited_for_the_budget_past_the_end_of_leadership_is_not_sent() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counter = seen.clone();
+    let service = service_fn(move |_: Request<Body>| {
+        let counter = counter.clone();
+        async move {
+            counter.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, BoxError>(answer(201, &json!({"metadata": {"name": "a"}})))
+        }
+    });
+    let mut policy = policy(Some(leader_for(Duration::from_secs(10))));
+    policy.budget = Budget::new(0.05, 1);
+    let cluster = Cluster::over(ClientBuilder::new(service, "default"), policy);
+
+    assert!(create(&cluster).await.is_ok());
+    assert!(matches!(create(&cluster).await, Err(WriteError::Fenced)));
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_reads_and_fights_for_the_lease() {
+    let (_sender, follower) = watch::channel(Leadership::Follower);
+    let (cluster, seen) = server(200, json!({"metadata": {"name": "a"}, "items": []}), Some(follower));
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client.clone());
+    let leases: Api<Lease> = Api::default_namespaced(cluster.client.clone());
+
+    assert!(maps.get("a").await.is_ok());
+    let patch = Patch::Merge(json!({"spec": {"holderIdentity": "me"}}));
+    assert!(leases.patch("a", &PatchParams::default(), &patch).await.is_ok());
+    assert_eq!(seen.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_is_given_up_on() {
+    let service = service_fn(|_: Request<Body>| std::future::pending::<Result<Answer, BoxError>>());
+    let cluster = Cluster::over(ClientBuilder::new(service, "default"), policy(None));
+
+    let error = create(&cluster).await.unwrap_err();
+
+    assert!(
+        matches!(&error, WriteError::Unreachable { reason } if reason.contains("30 s")),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_stops_in_the_middle_is_given_up_on() {
+    let service = service_fn(|_: Request<Body>| async {
+        let never = http_body_util::StreamBody::new(futures::stream::pending());
+        let body: Box<DynBody> = Box::new(never);
+        Ok::<_, BoxError>(Response::new(body))
+    });
+    let cluster = Cluster::over(ClientBuilder::new(service, "default"), policy(None));
+
+    assert!(matches!(create(&cluster).await, Err(WriteError::Unreachable { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_lists_and_watches_that_succeed_count_as_contact() {
+    let (cluster, _) = server(200, json!({"metadata": {"resourceVersion": "1"}, "items": []}), None);
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client.clone());
+    assert!(cluster.contact.last("configmaps").is_none());
+
+    maps.list(&ListParams::default()).await.unwrap();
+
+    assert_eq!(cluster.contact.last("configmaps"), Some(Instant::now()));
+    assert!(cluster.contact.last("machines").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_counted_by_verb_resource_and_code() {
+    let (cluster, _) = server(409, failure(409, "AlreadyExists", "there is one"), None);
+
+    assert!(matches!(create(&cluster).await, Err(WriteError::AlreadyExists)));
+
+    let text = cluster.metrics.render().unwrap();
+    let line = r#"api_request_seconds_count{cluster="control",verb="create",resource="configmaps",code="409"} 1"#;
+    assert!(text.contains(line), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_answer_of_the_server_has_one_meaning() {
+    let meaning = async |code, reason, message| {
+        let (cluster, _) = server(code, failure(code, reason, message), None);
+        let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client.clone());
+        let patch = Patch::Merge(json!({}));
+        let error = maps.patch("a", &PatchParams::default(), &patch).await.unwrap_err();
+        WriteError::from(error).label()
+    };
+
+    assert_eq!(meaning(409, "Conflict", "the object has been modified").await, "stale");
+    assert_eq!(
+        meaning(
+            409,
+            "Conflict",
+            "Precondition failed: UID in precondition: a, UID in object meta: b"
+        )
+        .await,
+        "gone"
+    );
+    assert_eq!(meaning(404, "NotFound", "not found").await, "gone");
+    assert_eq!(
+        meaning(422, "Invalid", "metadata.uid: Invalid value: field is immutable").await,
+        "gone"
+    );
+    assert_eq!(
+        meaning(422, "Invalid", "spec.replicas: must not be negative").await,
+        "refused"
+    );
+    assert_eq!(meaning(403, "Forbidden", "no permission").await, "refused");
+    assert_eq!(meaning(429, "TooManyRequests", "later").await, "unreachable");
+    assert_eq!(meaning(500, "InternalError", "etcd").await, "unreachable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_namespace_is_a_refusal_of_the_create_and_not_a_missing_object() {
+    let (cluster, _) = server(404, failure(404, "NotFound", "namespaces \"x\" not found"), None);
+
+    assert!(matches!(create(&cluster).await, Err(WriteError::Refused { reason }) if reason.contains("namespaces")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_cannot_be_read_is_not_repeated_in_the_error() {
+    let (cluster, _) = server(200, json!({"metadata": {"name": "a"}, "data": "hush-hush"}), None);
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client.clone());
+
+    let error = ReadError::from(maps.get("a").await.unwrap_err());
+
+    assert!(matches!(error, ReadError::Unreadable));
+    assert!(!format!("{error:?}").contains("hush-hush"));
+}
+
+#[tokio::test]
+async fn a_missing_kubeconfig_is_named_with_the_reason() {
+    let access = Access::File("/nowhere/kubeconfig".into());
+    let error = Cluster::open(&access, policy(None)).await.err().unwrap().to_string();
+    assert!(
+        error.contains("/nowhere/kubeconfig") && error.contains("No such file"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_is_none_is_named_with_the_reason() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for text in ["", "{", "apiVersion: v1\nkind: Config\ncurrent-context: x\n"] {
+        std::fs::write(file.path(), text).unwrap();
+        let error = Cluster::open(&Access::File(file.path().into()), policy(None))
+            .await
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.contains(&file.path().display().to_string()), "{error}");
+    }
+}

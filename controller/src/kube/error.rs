@@ -1,0 +1,178 @@
+//! What a failed request means to whoever made it. The one place that reads `kube::Error`.
+//!
+//! Facts about the server's answers come from a real kube-apiserver (`kube-rs.md` §9).
+
+use std::fmt::Display;
+
+use kube::core::Status;
+
+use crate::kube::client::NotCarried;
+
+/// Why a write did not take effect. The variant alone decides what happens next.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The object is a newer one than was read: look again.
+    #[error("the object changed since it was read")]
+    Stale,
+    /// The object, or the one that had the uid we meant, is not there any more.
+    #[error("the object is gone")]
+    Gone,
+    /// Another object has the name.
+    #[error("an object of that name exists already")]
+    AlreadyExists,
+    /// The server understood and said no; asking again the same way gets the same answer.
+    #[error("the API server refused the write: {reason}")]
+    Refused {
+        /// The server's own words.
+        reason: String,
+    },
+    /// This process does not lead (any more), so nothing was sent.
+    #[error("nothing was written: this process is not the leader")]
+    Fenced,
+    /// No answer, or one that says "later". The write may have taken effect.
+    #[error("the API server did not answer the write: {reason}")]
+    Unreachable {
+        /// What was heard instead.
+        reason: String,
+    },
+}
+
+/// Why a read brought nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is no such object.
+    #[error("there is no such object")]
+    Gone,
+    /// The server understood and said no.
+    #[error("the API server refused the read: {reason}")]
+    Refused {
+        /// The server's own words.
+        reason: String,
+    },
+    /// The answer was no object of that kind. Its text is not repeated: it may be a Secret.
+    #[error("the answer cannot be read as the kind that was asked for")]
+    Unreadable,
+    /// No answer, or one that says "later".
+    #[error("the API server did not answer the read: {reason}")]
+    Unreachable {
+        /// What was heard instead.
+        reason: String,
+    },
+}
+
+impl WriteError {
+    /// The meaning of an error of a create: there, 404 speaks of the namespace or the kind.
+    pub fn of_create(error: kube::Error) -> Self {
+        let reason = match &error {
+            kube::Error::Api(status) => said(status),
+            _ => return Self::from(error),
+        };
+        match Self::from(error) {
+            Self::Gone => Self::Refused { reason },
+            other => other,
+        }
+    }
+
+    /// A word for metrics and logs.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Stale => "stale",
+            Self::Gone => "gone",
+            Self::AlreadyExists => "already_exists",
+            Self::Refused { .. } => "refused",
+            Self::Fenced => "fenced",
+            Self::Unreachable { .. } => "unreachable",
+        }
+    }
+}
+
+impl From<kube::Error> for WriteError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::of_status(&status),
+            kube::Error::BuildRequest(error) => Self::Refused {
+                reason: error.to_string(),
+            },
+            // The write was carried out; what came back is not the kind we know. Unsure is the honest answer.
+            kube::Error::SerdeError(_) => Self::Unreachable {
+                reason: "the answer cannot be read".to_owned(),
+            },
+            kube::Error::Service(error) if is_fenced(&error) => Self::Fenced,
+            other => Self::Unreachable { reason: plain(&other) },
+        }
+    }
+}
+
+impl WriteError {
+    fn of_status(status: &Status) -> Self {
+        match status.code {
+            404 | 410 => Self::Gone,
+            409 if status.is_already_exists() => Self::AlreadyExists,
+            // A delete whose uid precondition fails is a conflict too, but its object is not coming back.
+            409 if status.message.contains("UID in precondition") => Self::Gone,
+            409 => Self::Stale,
+            422 if speaks_of_uid(&status.message) => Self::Gone,
+            422 if is_failed_test(&status.message) => Self::Stale,
+            429 | 500..=599 => Self::Unreachable { reason: said(status) },
+            _ => Self::Refused { reason: said(status) },
+        }
+    }
+}
+
+impl From<kube::Error> for ReadError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => match status.code {
+                404 | 410 => Self::Gone,
+                429 | 500..=599 => Self::Unreachable { reason: said(&status) },
+                _ => Self::Refused { reason: said(&status) },
+            },
+            kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Self::Unreadable,
+            kube::Error::BuildRequest(error) => Self::Refused {
+                reason: error.to_string(),
+            },
+            other => Self::Unreachable { reason: plain(&other) },
+        }
+    }
+}
+
+/// The text of an error without the repeated status that kube adds, and without anything that was read.
+pub fn plain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => said(status),
+        kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => "the answer cannot be read".to_owned(),
+        kube::Error::Service(error) => innermost(error.as_ref()),
+        kube::Error::HyperError(error) => innermost(error),
+        other => other.to_string(),
+    }
+}
+
+/// The last cause says what happened ("connection refused"); those before it say which library noticed.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+fn said(status: &Status) -> String {
+    let text: &dyn Display = if status.message.is_empty() {
+        &status.reason
+    } else {
+        &status.message
+    };
+    format!("{text} (HTTP {})", status.code)
+}
+
+fn speaks_of_uid(message: &str) -> bool {
+    message.contains("/metadata/uid") || (message.contains("metadata.uid") && message.contains("immutable"))
+}
+
+fn is_failed_test(message: &str) -> bool {
+    message.contains("test failed") || message.contains("testing value")
+}
+
+fn is_fenced(error: &tower::BoxError) -> bool {
+    matches!(error.downcast_ref::<NotCarried>(), Some(NotCarried::Fenced))
+}

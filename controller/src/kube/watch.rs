@@ -1,0 +1,314 @@
+//! Watches: what the API server streams becomes `Change`s, for as long as the process runs.
+//!
+//! kube's `watcher` lists, watches, resumes and lists again; this file adds what it leaves out: back-off, an object that
+//! cannot be read costs only itself, and a health that can fail. Decides nothing about what a change means.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::NamespaceResourceScope;
+use kube::runtime::watcher::{self, DefaultBackoff, Event, watcher};
+use kube::{Api, Resource};
+use millwright_core::change::Change;
+use millwright_core::ids::Name;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::kube::client::{Cluster, Contact};
+use crate::kube::error::plain;
+use crate::kube::readable::Readable;
+use crate::telemetry::Metrics;
+
+/// Seconds after which the server ends a watch and we open it again where it ended. A peer that is gone without a word
+/// is noticed after this time and five seconds; kube's default of 290 is too long to be blind.
+const WATCH_SECONDS: u32 = 60;
+
+/// Without any sign of life for this long a watch is blind: two rounds of `WATCH_SECONDS`.
+const BLIND_AFTER: Duration = Duration::from_secs(120);
+
+/// Errors in a row for this long make a watch unhealthy: longer than a restart of an API server.
+const FAILING_AFTER: Duration = Duration::from_secs(30);
+
+/// Where the back-off, which never ends, would end.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A watch of one kind, ready to run.
+pub struct Watch<K> {
+    api: Api<Readable<K>>,
+    config: watcher::Config,
+    health: Arc<WatchHealth>,
+    metrics: Metrics,
+}
+
+impl<K> Watch<K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + fmt::Debug + Send + 'static,
+{
+    /// Of one namespace.
+    pub fn namespaced(cluster: &Cluster, namespace: &str) -> Self
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+    {
+        Self::of(Api::namespaced(cluster.client.clone(), namespace), cluster)
+    }
+
+    /// Of the whole cluster.
+    pub fn everywhere(cluster: &Cluster) -> Self {
+        Self::of(Api::all(cluster.client.clone()), cluster)
+    }
+
+    fn of(api: Api<Readable<K>>, cluster: &Cluster) -> Self {
+        let health = Arc::new(WatchHealth::new(&K::plural(&()), cluster.contact.clone()));
+        let config = watcher::Config::default().timeout(WATCH_SECONDS);
+        Self {
+            api,
+            config,
+            health,
+            metrics: cluster.metrics.clone(),
+        }
+    }
+
+    /// The same watch, of objects with these labels only.
+    pub fn labelled(mut self, selector: &str) -> Self {
+        self.config = self.config.labels(selector);
+        self
+    }
+
+    /// How the watch is doing, for readiness.
+    pub fn health(&self) -> Arc<WatchHealth> {
+        self.health.clone()
+    }
+
+    /// Follows the kind until `stop`: each object loses its `managedFields` and what `prune` takes, then goes to `sink`.
+    pub async fn run(self, stop: CancellationToken, mut prune: impl FnMut(&mut K), mut sink: impl FnMut(Change<K>)) {
+        let mut complaints = Complaints::default();
+        let follow = async {
+            loop {
+                self.follow_until_restart(&mut prune, &mut sink, &mut complaints).await;
+            }
+        };
+        stop.run_until_cancelled(follow).await;
+    }
+
+    /// Returns only where the one way to learn the truth is a new listing.
+    async fn follow_until_restart(
+        &self,
+        prune: &mut impl FnMut(&mut K),
+        sink: &mut impl FnMut(Change<K>),
+        complaints: &mut Complaints,
+    ) {
+        let mut backoff = DefaultBackoff::default();
+        let mut stream = pin!(watcher(self.api.clone(), self.config.clone()));
+        while let Some(next) = stream.next().await {
+            let event = match next {
+                Ok(event) => event,
+                Err(error) => {
+                    self.failed(&error, complaints);
+                    tokio::time::sleep(backoff.next().unwrap_or(LONGEST_PAUSE)).await;
+                    continue;
+                }
+            };
+            // `Init` is kube's intention to list, not an answer of the server: taken for one, it would reset the
+            // back-off and hide the failure at every try. kube's own `default_backoff` does that.
+            if !matches!(event, Event::Init) {
+                backoff = DefaultBackoff::default();
+                self.heard(complaints);
+            }
+            let Some(change) = absorb(event, prune, self.health.resource()) else {
+                return;
+            };
+            if matches!(change, Change::Synced) {
+                self.health.synced();
+            }
+            sink(change);
+        }
+    }
+
+    fn heard(&self, complaints: &mut Complaints) {
+        self.health.heard();
+        if complaints.is_open() {
+            tracing::info!(resource = self.health.resource(), "watch works again");
+            complaints.close();
+        }
+    }
+
+    fn failed(&self, error: &watcher::Error, complaints: &mut Complaints) {
+        self.health.failed();
+        self.metrics.watch_failed(self.health.resource());
+        let reason = reason_of(error);
+        if complaints.is_new(&reason) {
+            let hint = hint_of(error);
+            tracing::warn!(resource = self.health.resource(), %reason, hint, "watch failed, trying again");
+        }
+    }
+}
+
+/// Turns one event into a change. `None`: an object left that we never could read, so what else left with it is found
+/// by listing again.
+fn absorb<K>(event: Event<Readable<K>>, prune: &mut impl FnMut(&mut K), resource: &str) -> Option<Change<K>>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let mut shorten = |mut object: K| {
+        object.meta_mut().managed_fields = None;
+        prune(&mut object);
+        object
+    };
+    let change = match event {
+        Event::Init => Change::Restarted,
+        Event::InitDone => Change::Synced,
+        Event::InitApply(Readable::Yes(object)) => Change::Listed(shorten(object)),
+        Event::Apply(Readable::Yes(object)) => Change::Applied(shorten(object)),
+        Event::Delete(Readable::Yes(object)) => Change::Deleted(shorten(object)),
+        Event::InitApply(Readable::No(bad)) | Event::Apply(Readable::No(bad)) => {
+            let name = bad.metadata.name.unwrap_or_default();
+            tracing::warn!(resource, %name, error = %bad.error, "object cannot be read, keeping what is known of it");
+            Change::Unreadable(Name::new(name))
+        }
+        Event::Delete(Readable::No(_)) => return None,
+    };
+    Some(change)
+}
+
+fn reason_of(error: &watcher::Error) -> String {
+    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
+    match error {
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => plain(error),
+        WatchError(status) => format!("{} (HTTP {})", status.message, status.code),
+        NoResourceVersion => error.to_string(),
+    }
+}
+
+/// What an operator can do about it, where that is plain.
+fn hint_of(error: &watcher::Error) -> &'static str {
+    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
+    let (InitialListFailed(kube::Error::Api(status))
+    | WatchStartFailed(kube::Error::Api(status))
+    | WatchFailed(kube::Error::Api(status))) = error
+    else {
+        return "";
+    };
+    match status.code {
+        404 => "is the CRD installed? `millwright crds | kubectl apply -f -`",
+        401 => "the credentials are not accepted",
+        403 => "the account lacks the permission to list and watch this resource",
+        _ => "",
+    }
+}
+
+/// Which errors were logged since the watch last worked, so that each is said once and not at every retry.
+#[derive(Default)]
+struct Complaints(BTreeSet<String>);
+
+impl Complaints {
+    fn is_new(&mut self, reason: &str) -> bool {
+        self.0.insert(reason.to_owned())
+    }
+
+    fn is_open(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn close(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// How one watch is doing. A value that `run` feeds and readiness asks.
+#[derive(Debug)]
+pub struct WatchHealth {
+    resource: String,
+    contact: Arc<Contact>,
+    state: Mutex<WatchState>,
+}
+
+#[derive(Debug, Default)]
+struct WatchState {
+    synced: bool,
+    heard: Option<Instant>,
+    failing_since: Option<Instant>,
+}
+
+impl WatchHealth {
+    fn new(resource: &str, contact: Arc<Contact>) -> Self {
+        Self {
+            resource: resource.to_owned(),
+            contact,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Plural name of the kind.
+    pub fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    /// Whether the first listing is complete.
+    pub fn is_synced(&self) -> bool {
+        self.locked().synced
+    }
+
+    /// The reason why decisions should not rest on this watch, if there is one.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_at(Instant::now())
+    }
+
+    fn check_at(&self, now: Instant) -> Result<(), String> {
+        let state = self.locked();
+        let heard = state.heard.max(self.contact.last(&self.resource));
+        let failing = state
+            .failing_since
+            .filter(|since| heard.is_none_or(|heard| heard < *since));
+        if let Some(since) = failing
+            && now.saturating_duration_since(since) >= FAILING_AFTER
+        {
+            return Err(format!(
+                "failing for {} s",
+                now.saturating_duration_since(since).as_secs()
+            ));
+        }
+        if !state.synced {
+            return Err("the first listing is not complete".to_owned());
+        }
+        match heard.map(|heard| now.saturating_duration_since(heard)) {
+            Some(age) if age < BLIND_AFTER => Ok(()),
+            Some(age) => Err(format!("nothing heard for {} s", age.as_secs())),
+            None => Err("nothing heard yet".to_owned()),
+        }
+    }
+
+    fn heard(&self) {
+        let mut state = self.locked();
+        state.heard = Some(Instant::now());
+        state.failing_since = None;
+    }
+
+    fn synced(&self) {
+        self.locked().synced = true;
+    }
+
+    fn failed(&self) {
+        let now = Instant::now();
+        let heard = self.contact.last(&self.resource);
+        let mut state = self.locked();
+        // The server was heard of after the first failure: that failure is over, this one is new.
+        if state
+            .failing_since
+            .is_none_or(|since| heard.is_some_and(|heard| heard > since))
+        {
+            state.failing_since = Some(now);
+        }
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, WatchState> {
+        self.state.lock().expect("no holder of this lock panics")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+use std::collections::VecDeque;
+
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::{Body, ClientBuilder, DynBody};
+use serde_json::{Value, json};
+use tower::{BoxError, service_fn};
+
+use super::*;
+use crate::kube::client::{Policy, Role};
+
+/// A server that answers lists and watches from a script, in order; when it is through, requests hang.
+fn scripted(answers: impl IntoIterator<Item = (u16, Vec<Value>)>) -> Cluster {
+    let script: Mutex<VecDeque<_>> = Mutex::new(answers.into_iter().collect());
+    let service = service_fn(move |_: Request<Body>| {
+        let next = script.lock().unwrap().pop_front();
+        async move {
+            let Some((code, lines)) = next else {
+                return std::future::pending().await;
+            };
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            let body: Box<DynBody> = Box::new(Full::from(text).map_err(|never| match never {}));
+            Ok::<_, BoxError>(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    let policy = Policy {
+        role: Role::Control,
+        leadership: None,
+        budget: None,
+        metrics: Metrics::default(),
+    };
+    Cluster::over(ClientBuilder::new(service, "default"), policy)
+}
+
+fn map(name: &str, version: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},
+        "metadata": {"name": name, "resourceVersion": version, "managedFields": [{"manager": "kubectl"}]}})
+}
+
+fn list(items: &[Value]) -> (u16, Vec<Value>) {
+    (
+        200,
+        vec![
+            json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "10"}, "items": items}),
+        ],
+    )
+}
+
+fn event(kind: &str, object: &Value) -> Value {
+    json!({"type": kind, "object": object})
+}
+
+fn unreadable(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "resourceVersion": "11"}, "data": "no map"})
+}
+
+fn word(change: &Change<ConfigMap>) -> String {
+    let name = |map: &ConfigMap| map.metadata.name.clone().unwrap();
+    match change {
+        Change::Restarted => "restarted".into(),
+        Change::Listed(map) => format!("listed {}", name(map)),
+        Change::Synced => "synced".into(),
+        Change::Applied(map) => format!("applied {}", name(map)),
+        Change::Deleted(map) => format!("deleted {}", name(map)),
+        Change::Unreadable(name) => format!("unreadable {name}"),
+    }
+}
+
+/// Runs a watch over the script for `time` and tells what it brought.
+async fn story(cluster: &Cluster, time: Duration) -> (Vec<String>, Arc<WatchHealth>) {
+    let watch = Watch::<ConfigMap>::namespaced(cluster, "default");
+    let health = watch.health();
+    let mut told = Vec::new();
+    let sink = |change: Change<ConfigMap>| {
+        if let Change::Listed(map) | Change::Applied(map) = &change {
+            assert!(map.metadata.managed_fields.is_none(), "managedFields are kept");
+            assert!(map.data.is_none(), "the object was not pruned");
+        }
+        told.push(word(&change));
+    };
+    let run = watch.run(CancellationToken::new(), |map| map.data = None, sink);
+    tokio::time::timeout(time, run).await.unwrap_err();
+    (told, health)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_and_a_watch_become_changes_in_order_and_pruned() {
+    let events = vec![event("MODIFIED", &map("a", "11")), event("DELETED", &map("b", "12"))];
+    let cluster = scripted([list(&[map("a", "1"), map("b", "2")]), (200, events)]);
+
+    let (told, health) = story(&cluster, Duration::from_secs(1)).await;
+
+    assert_eq!(
+        told,
+        ["restarted", "listed a", "listed b", "synced", "applied a", "deleted b"]
+    );
+    assert_eq!(health.check(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_costs_only_itself() {
+    let events = vec![
+        event("MODIFIED", &unreadable("bad")),
+        event("MODIFIED", &map("a", "13")),
+    ];
+    let cluster = scripted([list(&[map("a", "1"), unreadable("bad")]), (200, events)]);
+
+    let (told, _) = story(&cluster, Duration::from_secs(1)).await;
+
+    assert_eq!(
+        told,
+        [
+            "restarted",
+            "listed a",
+            "unreadable bad",
+            "synced",
+            "unreadable bad",
+            "applied a"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_an_object_that_cannot_be_read_is_found_by_listing_again() {
+    let cluster = scripted([
+        list(&[unreadable("bad")]),
+        (200, vec![event("DELETED", &unreadable("bad"))]),
+        list(&[]),
+    ]);
+
+    let (told, _) = story(&cluster, Duration::from_secs(1)).await;
+
+    assert_eq!(told, ["restarted", "unreadable bad", "synced", "restarted", "synced"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_place_is_followed_by_a_new_listing() {
+    let gone = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired",
+        "message": "too old resource version"});
+    let cluster = scripted([
+        list(&[map("a", "1")]),
+        (200, vec![event("ERROR", &gone)]),
+        list(&[map("b", "20")]),
+    ]);
+
+    let (told, _) = story(&cluster, Duration::from_secs(20)).await;
+
+    assert_eq!(
+        told,
+        ["restarted", "listed a", "synced", "restarted", "listed b", "synced"]
+    );
+    assert!(
+        cluster
+            .metrics
+            .render()
+            .unwrap()
+            .contains(r#"watch_errors_total{kind="configmaps"} 1"#)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_for_long_makes_the_watch_unhealthy() {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden"});
+    let cluster = scripted(std::iter::repeat_n((403, vec![status]), 100));
+
+    let (_, health) = story(&cluster, Duration::from_secs(1)).await;
+    assert!(health.check().unwrap_err().contains("not complete"));
+
+    let (_, health) = story(&cluster, Duration::from_secs(100)).await;
+    assert!(health.check().unwrap_err().contains("failing"), "{:?}", health.check());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_hears_nothing_at_all_becomes_unhealthy() {
+    let cluster = scripted([list(&[])]);
+    let (_, health) = story(&cluster, Duration::from_secs(1)).await;
+    assert_eq!(health.check(), Ok(()));
+
+    tokio::time::advance(BLIND_AFTER).await;
+
+    assert!(health.check().unwrap_err().contains("nothing heard"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_cluster_is_healthy_because_its_watches_are_opened_again() {
+    let mut script = vec![list(&[])];
+    script.extend(std::iter::repeat_n((200, Vec::new()), 3));
+    let cluster = scripted(script);
+    let (_, health) = story(&cluster, Duration::from_secs(1)).await;
+    tokio::time::advance(BLIND_AFTER - Duration::from_secs(2)).await;
+
+    assert_eq!(health.check(), Ok(()));
+}

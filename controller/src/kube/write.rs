@@ -1,0 +1,215 @@
+//! Every write to the API, with the precondition that makes a stale one fail.
+//!
+//! Chooses nothing. Objects of ours are written by merge patches of only our fields that carry the resourceVersion that
+//! was read: versions are the cluster's, so that guards the uid as well, and unknown fields stay (`architecture.md`
+//! §2.5, `kube-rs.md` §9). Nodes have other writers every few seconds and are written by strategic merge of list items
+//! of ours, guarded by uid. Deletions carry the uid. Nothing here repeats a request.
+
+use either::Either;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Node, Secret};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client, Resource};
+use millwright_core::api::{keys, meta};
+use millwright_core::ids::{Name, NodeName, Uid};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use std::fmt::Debug;
+
+use super::error::{ReadError, WriteError};
+use crate::crash;
+
+/// Who we are in `managedFields`.
+const FIELD_MANAGER: &str = "millwright";
+
+/// Writes to the control cluster's namespace and to the target cluster.
+#[derive(Clone)]
+pub struct Writer {
+    control: Client,
+    target: Option<Client>,
+    namespace: String,
+}
+
+/// A kind of ours that lives in the control namespace.
+pub trait Own:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize + Send + 'static
+{
+}
+
+impl<K> Own for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize + Send + 'static
+{
+}
+
+impl Writer {
+    /// A writer; `target` is absent where there is no cluster to join.
+    pub fn new(control: Client, target: Option<Client>, namespace: impl Into<String>) -> Self {
+        Self { control, target, namespace: namespace.into() }
+    }
+
+    /// The namespace of our kinds.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn own<K: Own>(&self) -> Api<K> {
+        Api::namespaced(self.control.clone(), &self.namespace)
+    }
+
+    /// Reads one object from the API server itself.
+    pub async fn read<K: Own>(&self, name: &Name) -> Result<K, ReadError> {
+        self.own::<K>().get(name.as_str()).await.map_err(ReadError::from)
+    }
+
+    /// Merges `body` into the object that was read.
+    pub async fn merge<K: Own>(&self, read: &K, body: Value) -> Result<K, WriteError> {
+        let api = self.own::<K>();
+        let (name, body) = (read.meta().name.clone().unwrap_or_default(), guarded(read, body));
+        let sent = async { api.patch(&name, &params(), &Patch::Merge(body)).await };
+        crash::around("write", sent).await.map_err(WriteError::from)
+    }
+
+    /// Merges `body` into the status of the object that was read.
+    pub async fn merge_status<K: Own>(&self, read: &K, body: Value) -> Result<K, WriteError> {
+        let api = self.own::<K>();
+        let (name, body) = (read.meta().name.clone().unwrap_or_default(), guarded(read, body));
+        let sent = async { api.patch_status(&name, &params(), &Patch::Merge(body)).await };
+        crash::around("write", sent).await.map_err(WriteError::from)
+    }
+
+    /// Adds a finalizer to the object that was read.
+    pub async fn add_finalizer<K: Own>(&self, read: &K, finalizer: &str) -> Result<K, WriteError> {
+        let mut held = read.meta().finalizers.clone().unwrap_or_default();
+        held.push(finalizer.to_owned());
+        self.merge(read, json!({ "metadata": { "finalizers": held } })).await
+    }
+
+    /// Takes a finalizer from the object that was read.
+    pub async fn remove_finalizer<K: Own>(&self, read: &K, finalizer: &str) -> Result<K, WriteError> {
+        let mut held = read.meta().finalizers.clone().unwrap_or_default();
+        held.retain(|item| item != finalizer);
+        self.merge(read, json!({ "metadata": { "finalizers": held } })).await
+    }
+
+    /// Creates an object under a name that was chosen before.
+    pub async fn create<K: Own>(&self, body: Value) -> Result<K, WriteError> {
+        let object: K = serde_json::from_value(body)
+            .map_err(|error| WriteError::Refused { reason: format!("the object cannot be built: {error}") })?;
+        let api = self.own::<K>();
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        crash::around("write", async { api.create(&params, &object).await }).await.map_err(WriteError::of_create)
+    }
+
+    /// Deletes the object of that name and uid. Returns it as far as it still stands.
+    pub async fn delete<K: Own>(&self, name: &Name, uid: &Uid) -> Result<Option<K>, WriteError> {
+        let api = self.own::<K>();
+        let sent = async { api.delete(name.as_str(), &deletion(uid)).await };
+        match crash::around("write", sent).await {
+            Ok(Either::Left(object)) => Ok(Some(object)),
+            Ok(Either::Right(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn nodes(&self) -> Result<Api<Node>, WriteError> {
+        let target = self.target.clone().ok_or_else(no_target)?;
+        Ok(Api::all(target))
+    }
+
+    /// Reads a Node from the API server itself.
+    pub async fn read_node(&self, name: &NodeName) -> Result<Node, ReadError> {
+        let target = self.target.clone().ok_or(ReadError::Gone)?;
+        Api::<Node>::all(target).get(name.as_str()).await.map_err(ReadError::from)
+    }
+
+    /// Puts our label and finalizer on a Node, beside everybody else's.
+    pub async fn guard_node(&self, node: &Node, machine: &Name) -> Result<Node, WriteError> {
+        let body = json!({ "metadata": {
+            "uid": node.metadata.uid,
+            "labels": { keys::MACHINE_NAME: machine.as_str() },
+            "finalizers": [keys::NODE_FINALIZER],
+        }});
+        self.patch_node(node, body).await
+    }
+
+    /// Takes our finalizer from a Node.
+    pub async fn release_node(&self, node: &Node) -> Result<Node, WriteError> {
+        let body = json!({ "metadata": {
+            "uid": node.metadata.uid,
+            "$deleteFromPrimitiveList/finalizers": [keys::NODE_FINALIZER],
+        }});
+        self.patch_node(node, body).await
+    }
+
+    async fn patch_node(&self, node: &Node, body: Value) -> Result<Node, WriteError> {
+        let api = self.nodes()?;
+        let name = meta::name(&node.metadata);
+        let sent = async { api.patch(name, &params(), &Patch::Strategic(body)).await };
+        crash::around("write", sent).await.map_err(WriteError::from)
+    }
+
+    /// Deletes a Node of that name and uid. Returns it as far as it still stands.
+    pub async fn delete_node(&self, name: &NodeName, uid: &Uid) -> Result<Option<Node>, WriteError> {
+        let api = self.nodes()?;
+        match crash::around("write", async { api.delete(name.as_str(), &deletion(uid)).await }).await {
+            Ok(Either::Left(node)) => Ok(Some(node)),
+            Ok(Either::Right(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn tokens(&self) -> Result<Api<Secret>, WriteError> {
+        let target = self.target.clone().ok_or_else(no_target)?;
+        Ok(Api::namespaced(target, keys::TOKEN_NAMESPACE))
+    }
+
+    /// Creates a bootstrap token's Secret in the target cluster.
+    pub async fn create_token(&self, secret: &Secret) -> Result<Secret, WriteError> {
+        let api = self.tokens()?;
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        crash::around("write", async { api.create(&params, secret).await }).await.map_err(WriteError::of_create)
+    }
+
+    /// Reads a bootstrap token's Secret.
+    pub async fn read_token(&self, name: &str) -> Result<Secret, ReadError> {
+        let target = self.target.clone().ok_or(ReadError::Gone)?;
+        Api::<Secret>::namespaced(target, keys::TOKEN_NAMESPACE).get(name).await.map_err(ReadError::from)
+    }
+
+    /// Deletes a bootstrap token's Secret.
+    pub async fn delete_token(&self, name: &str, uid: &Uid) -> Result<(), WriteError> {
+        let api = self.tokens()?;
+        match crash::around("write", async { api.delete(name, &deletion(uid)).await }).await {
+            Ok(_) => Ok(()),
+            Err(error) => match WriteError::from(error) {
+                WriteError::Gone => Ok(()),
+                other => Err(other),
+            },
+        }
+    }
+}
+
+fn no_target() -> WriteError {
+    WriteError::Refused { reason: "there is no target cluster (--target-kubeconfig none)".to_owned() }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+fn deletion(uid: &Uid) -> DeleteParams {
+    let preconditions = Preconditions { uid: Some(uid.as_str().to_owned()), resource_version: None };
+    DeleteParams::background().preconditions(preconditions)
+}
+
+/// `body` with the version that was read, so that the write fails if anything changed since.
+fn guarded<K: Resource>(read: &K, mut body: Value) -> Value {
+    if let Some(fields) = body.as_object_mut() {
+        let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert("resourceVersion".to_owned(), json!(read.meta().resource_version));
+        }
+    }
+    body
+}

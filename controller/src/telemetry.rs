@@ -1,0 +1,351 @@
+//! Logs and metrics. The only file that names a metric or shapes a log line; decides nothing else.
+//!
+//! Labels take few values by construction: verbs, kinds, codes, phases, never names of objects.
+
+use std::fmt;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tracing_subscriber::EnvFilter;
+
+/// What is logged when nothing is said: our own words at info, others' only when they matter. The HTTP client tells of
+/// every failed request at error level; we say the same once, with the consequence.
+pub const DEFAULT_FILTER: &str =
+    "info,kube_client=error,kube_client::client::builder=off,kube_runtime=error,tower=warn,hyper=warn,h2=warn";
+
+/// Added to every filter: this module of kube logs whole answers that it cannot decode, and an answer may be a Secret.
+const NEVER_LOGGED: &str = "kube_client::client=error";
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line, for machines.
+    Json,
+}
+
+/// Why logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter is no filter.
+    #[error(
+        "--log-level {filter:?} is not understood: {reason}. Say a level (\"info\") or directives (\"info,millwright=debug\")"
+    )]
+    Filter {
+        /// What was given.
+        filter: String,
+        /// What the parser says.
+        reason: String,
+    },
+    /// The process already has a subscriber.
+    #[error("logging is already set up in this process")]
+    AlreadySet,
+}
+
+/// Starts logging to stderr, so that stdout stays for results.
+pub fn init(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
+    let filter = filter_of(filter)?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let set = match format {
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    set.map_err(|_| TelemetryError::AlreadySet)
+}
+
+/// Builds the filter with what is never logged.
+fn filter_of(text: &str) -> Result<EnvFilter, TelemetryError> {
+    let wrong = |reason: String| TelemetryError::Filter {
+        filter: text.to_owned(),
+        reason,
+    };
+    let filter = EnvFilter::builder()
+        .parse(text)
+        .map_err(|error| wrong(error.to_string()))?;
+    let directive = NEVER_LOGGED
+        .parse()
+        .map_err(|error: tracing_subscriber::filter::ParseError| wrong(error.to_string()))?;
+    Ok(filter.add_directive(directive))
+}
+
+/// Seconds; a healthy API server answers within milliseconds, its own limit is a minute.
+const API_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
+/// Seconds; clouds answer between a tenth of a second and ten minutes.
+const DRIVER_BUCKETS: [f64; 11] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 180.0, 600.0];
+/// Seconds; a pass over one key, without the driver's time.
+const RECONCILE_BUCKETS: [f64; 9] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ApiLabels {
+    cluster: &'static str,
+    verb: &'static str,
+    resource: String,
+    code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DriverLabels {
+    driver: String,
+    method: &'static str,
+    code: String,
+    reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReconcileLabels {
+    kind: &'static str,
+    why: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PhaseLabels {
+    phase: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    result: &'static str,
+}
+
+/// Makes histograms of one set of buckets.
+#[derive(Clone)]
+struct Buckets(&'static [f64]);
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
+}
+
+/// Everything that is measured, behind one small method each. Clones share the numbers.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: std::sync::Arc<Registry>,
+    api: Family<ApiLabels, Histogram, Buckets>,
+    driver: Family<DriverLabels, Histogram, Buckets>,
+    reconcile: Family<ReconcileLabels, Histogram, Buckets>,
+    queue: Family<KindLabels, Gauge>,
+    watch_errors: Family<KindLabels, Counter>,
+    machines: Family<PhaseLabels, Gauge>,
+    events: Family<ResultLabels, Counter>,
+    leader: Gauge,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: std::sync::Arc::default(),
+            api: Family::new_with_constructor(Buckets(&API_BUCKETS)),
+            driver: Family::new_with_constructor(Buckets(&DRIVER_BUCKETS)),
+            reconcile: Family::new_with_constructor(Buckets(&RECONCILE_BUCKETS)),
+            queue: Family::default(),
+            watch_errors: Family::default(),
+            machines: Family::default(),
+            events: Family::default(),
+            leader: Gauge::default(),
+        };
+        metrics.registry = std::sync::Arc::new(metrics.registered());
+        metrics
+    }
+}
+
+impl Metrics {
+    fn registered(&self) -> Registry {
+        let mut r = Registry::with_prefix("millwright");
+        r.register(
+            "api_request_seconds",
+            "Requests to an API server, with the time until the whole answer (watches: until its beginning)",
+            self.api.clone(),
+        );
+        r.register(
+            "driver_call_seconds",
+            "Calls to a driver; reason is the driver's own, code is gRPC's",
+            self.driver.clone(),
+        );
+        r.register(
+            "reconcile_seconds",
+            "Passes over one key, by what they decided and how that went",
+            self.reconcile.clone(),
+        );
+        r.register(
+            "queue_depth",
+            "Keys that wait for a worker or for their time",
+            self.queue.clone(),
+        );
+        r.register(
+            "watch_errors",
+            "Errors of watches; each is followed by a retry",
+            self.watch_errors.clone(),
+        );
+        r.register("machines", "Machines by phase", self.machines.clone());
+        r.register(
+            "events",
+            "Kubernetes events by what became of them",
+            self.events.clone(),
+        );
+        r.register("leader", "1 while this process is the leader", self.leader.clone());
+        r
+    }
+
+    /// A request to an API server ended. `code` is the HTTP status or a word for why there is none.
+    pub fn api_request(&self, cluster: &'static str, verb: &'static str, resource: &str, code: String, took: Duration) {
+        let labels = ApiLabels {
+            cluster,
+            verb,
+            resource: resource.to_owned(),
+            code,
+        };
+        self.api.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A call to a driver ended. `reason` is empty where the driver gave none.
+    pub fn driver_call(&self, driver: &str, method: &'static str, code: &str, reason: &str, took: Duration) {
+        let labels = DriverLabels {
+            driver: driver.to_owned(),
+            method,
+            code: code.to_owned(),
+            reason: reason.to_owned(),
+        };
+        self.driver.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A pass over a key ended.
+    pub fn reconciled(&self, kind: &'static str, why: &str, result: &'static str, took: Duration) {
+        let labels = ReconcileLabels {
+            kind,
+            why: why.to_owned(),
+            result,
+        };
+        self.reconcile.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// How many keys of a kind are in the queue.
+    pub fn queue_depth(&self, kind: &str, keys: usize) {
+        let labels = KindLabels { kind: kind.to_owned() };
+        self.queue
+            .get_or_create(&labels)
+            .set(i64::try_from(keys).unwrap_or(i64::MAX));
+    }
+
+    /// A watch of a resource failed and will try again.
+    pub fn watch_failed(&self, resource: &str) {
+        self.watch_errors
+            .get_or_create(&KindLabels {
+                kind: resource.to_owned(),
+            })
+            .inc();
+    }
+
+    /// How many Machines there are in each phase. Phases that are not named have none.
+    pub fn machines(&self, phases: impl IntoIterator<Item = (String, usize)>) {
+        self.machines.clear();
+        for (phase, machines) in phases {
+            let machines = i64::try_from(machines).unwrap_or(i64::MAX);
+            self.machines.get_or_create(&PhaseLabels { phase }).set(machines);
+        }
+    }
+
+    /// What became of a Kubernetes event: `written`, `failed`, `full`, `throttled` or `repeated`.
+    pub fn event(&self, result: &'static str) {
+        self.events.get_or_create(&ResultLabels { result }).inc();
+    }
+
+    /// Whether this process leads.
+    pub fn leader(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// The text of `/metrics`.
+    pub fn render(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_rendered_with_its_labels() {
+        let metrics = Metrics::default();
+        metrics.api_request(
+            "control",
+            "patch",
+            "machines/status",
+            "200".into(),
+            Duration::from_millis(7),
+        );
+        metrics.driver_call(
+            "virtual",
+            "CreateMachine",
+            "ResourceExhausted",
+            "QUOTA_EXCEEDED",
+            Duration::from_secs(2),
+        );
+        metrics.leader(true);
+
+        let text = metrics.render().unwrap();
+
+        assert!(
+            text.contains(
+                r#"api_request_seconds_count{cluster="control",verb="patch",resource="machines/status",code="200"} 1"#
+            ),
+            "{text}"
+        );
+        assert!(text.contains(r#"reason="QUOTA_EXCEEDED""#), "{text}");
+        assert!(text.contains("millwright_leader 1"), "{text}");
+    }
+
+    #[test]
+    fn a_phase_without_machines_is_no_longer_shown() {
+        let metrics = Metrics::default();
+        metrics.machines([("Pending".to_owned(), 3)]);
+        metrics.machines([("Running".to_owned(), 3)]);
+
+        let text = metrics.render().unwrap();
+
+        assert!(text.contains(r#"millwright_machines{phase="Running"} 3"#), "{text}");
+        assert!(!text.contains("Pending"), "{text}");
+    }
+
+    #[test]
+    fn a_wrong_filter_is_named() {
+        let error = filter_of("millwright=loud").unwrap_err().to_string();
+        assert!(
+            error.contains("--log-level") && error.contains("millwright=loud"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn undecodable_answers_are_kept_out_of_the_log_whatever_the_filter_says() {
+        let filter = filter_of("trace,kube_client::client=trace").unwrap().to_string();
+        assert!(
+            filter.contains(NEVER_LOGGED) && !filter.contains("kube_client::client=trace"),
+            "{filter}"
+        );
+    }
+}
