@@ -23,8 +23,13 @@ fn schema(kind: &str) -> JSONSchemaProps {
 }
 
 fn at<'a>(schema: &'a JSONSchemaProps, path: &str) -> &'a JSONSchemaProps {
-    path.split('.')
-        .fold(schema, |schema, field| &schema.properties.as_ref().unwrap()[field])
+    path.split('.').fold(schema, |schema, field| {
+        schema
+            .properties
+            .as_ref()
+            .and_then(|fields| fields.get(field))
+            .expect("a field of the schema")
+    })
 }
 
 /// Calls `look` with every schema below `schema` and its path.
