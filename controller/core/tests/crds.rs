@@ -186,10 +186,8 @@ fn names_and_columns_are_those_that_tools_know() {
 
 fn summary(crd: &CustomResourceDefinition) -> String {
     let names = &crd.spec.names;
-    let columns = crd.spec.versions[0]
-        .additional_printer_columns
-        .as_deref()
-        .unwrap_or_default();
+    let version = crd.spec.versions.first().expect("one version");
+    let columns = version.additional_printer_columns.as_deref().unwrap_or_default();
     let wide = columns
         .iter()
         .position(|column| column.priority.is_some())
