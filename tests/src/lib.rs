@@ -10,7 +10,13 @@
 //! ```
 //!
 //! - [`apiserver`]: control planes for tests.
+//! - [`programs`]: our own programs, built from this checkout.
+//! - [`fleet`]: manager and virtual provider as processes.
+//! - [`service`]: a process that is killed and started again, and the one way to wait.
 //! - [`requirement`]: skip loudly, or fail where CI demands it.
 
 pub mod apiserver;
+pub mod fleet;
+pub mod programs;
 pub mod requirement;
+pub mod service;

@@ -6,7 +6,7 @@
 //! process starts them all: a child started from a test's own thread would die with that test.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
@@ -17,6 +17,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// How often a wait for an exit looks again.
 const LOOK: Duration = Duration::from_millis(20);
+/// A line this often: long enough not to flood a log, short enough that nobody believes it hangs.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// A running child with its log. Dropping it kills its whole process group.
 #[derive(Debug)]
@@ -189,6 +191,38 @@ fn spawn_on_the_lasting_thread(command: Command) -> io::Result<Child> {
     child
         .recv()
         .map_err(|_| io::Error::other("the thread that starts processes has ended"))?
+}
+
+/// Runs a command that may take minutes: its output goes to `log`, and every ten seconds `alive` is told for how long
+/// it has been running, so that it can show that it is.
+///
+/// # Errors
+/// The log cannot be written or the program cannot be run. That it failed is in the status.
+pub fn run_long(mut command: Command, log: &Path, mut alive: impl FnMut(Duration)) -> io::Result<ExitStatus> {
+    let sink = File::create(log)?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(sink.try_clone()?)
+        .stderr(sink)
+        .spawn()?;
+    let began = Instant::now();
+    let mut said = began;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if said.elapsed() >= SIGN_OF_LIFE {
+            said = Instant::now();
+            alive(began.elapsed());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// A line on standard error, past the capture of the test runner: who waits minutes must see why.
+pub fn say(who: &str, line: &str) {
+    // Nobody to tell if standard error is closed.
+    let _ = writeln!(io::stderr(), "[{who}] {line}");
 }
 
 /// The full path of `program` if a file of that name is on PATH.

@@ -1,21 +1,17 @@
 //! Builds kube-apiserver and etcd from the Go module `tests/kubernetes`, once per target directory however many
 //! processes ask, with lines on standard error that show it is alive. It may not decide whether they are needed.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::binaries::{Binaries, FindError, built_in, workspace_root};
-use crate::process;
+use crate::process::{self, say};
 
 /// Pins of both programs. Compiled in, so that the name of the cache belongs to the sources this was built from.
 const GO_MOD: &str = include_str!("../../../../tests/kubernetes/go.mod");
 const APISERVER: &str = "k8s.io/kubernetes";
 const ETCD: &str = "go.etcd.io/etcd/server/v3";
-/// A line this often: long enough not to flood a log, short enough that nobody believes it hangs.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+const WHO: &str = "apiserver";
 
 /// What is pinned, as a directory name.
 pub(super) fn version() -> String {
@@ -36,15 +32,20 @@ pub(super) fn build(cache: &Path) -> Result<Binaries, FindError> {
     let go = process::on_path("go").ok_or_else(|| FindError::NoGo {
         cache: cache.to_owned(),
     })?;
-    let lock = cache.with_extension("lock");
-    let waiting = || say("another process is building kube-apiserver and etcd; waiting for it");
+    let lock = beside(cache, "lock");
+    let waiting = || {
+        say(
+            WHO,
+            "another process is building kube-apiserver and etcd; waiting for it",
+        )
+    };
     let _lock = process::locked(&lock, waiting).map_err(|error| io(format!("lock {}", lock.display()), error))?;
     if let Some(built) = built_in(cache) {
         return Ok(built);
     }
-    let staging = cache.with_extension("building");
+    let staging = beside(cache, "building");
     make_empty(&staging)?;
-    run_go(&go, &staging, &cache.with_extension("log"))?;
+    run_go(&go, &staging, &beside(cache, "log"))?;
     // Go names a program after its package's last directory.
     rename(&staging.join("server"), &staging.join("etcd"))?;
     if cache.exists() {
@@ -60,9 +61,9 @@ pub(super) fn build(cache: &Path) -> Result<Binaries, FindError> {
 }
 
 fn run_go(go: &Path, out: &Path, log: &Path) -> Result<(), FindError> {
-    let sink = File::create(log).map_err(|error| io(format!("write {}", log.display()), error))?;
     let version = pinned(APISERVER);
-    let mut build = Command::new(go)
+    let mut build = Command::new(go);
+    build
         .current_dir(workspace_root().join("tests/kubernetes"))
         .env("CGO_ENABLED", "0") // no C compiler needed
         .env("GOFLAGS", "-mod=readonly -trimpath")
@@ -70,36 +71,25 @@ fn run_go(go: &Path, out: &Path, log: &Path) -> Result<(), FindError> {
         .arg(format!("-s -w -X k8s.io/component-base/version.gitVersion={version}"))
         .arg("-o")
         .arg(out)
-        .args([format!("{APISERVER}/cmd/kube-apiserver"), ETCD.to_owned()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(sink)
-        .spawn()
-        .map_err(|error| io(format!("run {}", go.display()), error))?;
-
-    let began = Instant::now();
-    say(&format!(
-        "building kube-apiserver {version} and etcd {} with Go, once: about 4 minutes on 2 cores",
-        pinned(ETCD)
-    ));
-    let mut said = began;
-    let status = loop {
-        if let Some(status) = build
-            .try_wait()
-            .map_err(|error| io("wait for go build".to_owned(), error))?
-        {
-            break status;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-        if said.elapsed() >= SIGN_OF_LIFE {
-            said = Instant::now();
-            let packages = std::fs::read_to_string(log).map_or(0, |text| text.lines().count());
-            say(&format!(
-                "building for {} s, {packages} packages so far",
-                began.elapsed().as_secs()
-            ));
-        }
-    };
+        .args([format!("{APISERVER}/cmd/kube-apiserver"), ETCD.to_owned()]);
+    let etcd = pinned(ETCD);
+    say(
+        WHO,
+        &format!("building kube-apiserver {version} and etcd {etcd} with Go, once: about 4 minutes on 2 cores"),
+    );
+    let status = process::run_long(build, log, |elapsed| {
+        let packages = std::fs::read_to_string(log).map_or(0, |text| text.lines().count());
+        say(
+            WHO,
+            &format!("building for {} s, {packages} packages so far", elapsed.as_secs()),
+        );
+    })
+    .map_err(|error| {
+        io(
+            format!("run {} with its output in {}", go.display(), log.display()),
+            error,
+        )
+    })?;
     if !status.success() {
         return Err(FindError::Build {
             status,
@@ -107,18 +97,16 @@ fn run_go(go: &Path, out: &Path, log: &Path) -> Result<(), FindError> {
             tail: process::tail(log, 20),
         });
     }
-    say(&format!(
-        "built in {} s, kept in {}",
-        began.elapsed().as_secs(),
-        out.with_extension("").display()
-    ));
+    say(WHO, &format!("built, and kept in {}", out.with_extension("").display()));
     Ok(())
 }
 
-/// Past the capture of the test runner: who waits minutes must see why.
-fn say(line: &str) {
-    // Nobody to tell if standard error is closed.
-    let _ = writeln!(std::io::stderr(), "[apiserver] {line}");
+/// `<cache>.<what>`; `with_extension` would cut the last number of the version.
+fn beside(cache: &Path, what: &str) -> PathBuf {
+    let mut name = cache.as_os_str().to_owned();
+    name.push(".");
+    name.push(what);
+    PathBuf::from(name)
 }
 
 fn make_empty(dir: &Path) -> Result<(), FindError> {

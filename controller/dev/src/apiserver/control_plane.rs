@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
 use super::access::{self, AccessError};
 use super::binaries::{self, Binaries, FindError};
+use super::workdir::WorkDir;
 use crate::process::Process;
 
 /// Far above the 2 s it takes alone: on a small machine many may be starting while other tests run.
@@ -68,7 +68,7 @@ pub struct ControlPlane {
     address: SocketAddr,
     /// Bound, never listening: keeps the port ours.
     _port: TcpSocket,
-    dir: TempDir,
+    dir: WorkDir,
 }
 
 impl ControlPlane {
@@ -91,13 +91,10 @@ impl ControlPlane {
                 doing: "look for the programs",
                 error: error.into(),
             })??;
-        let dir = tempfile::Builder::new()
-            .prefix("millwright-")
-            .tempdir()
-            .map_err(|error| StartError::Io {
-                doing: "make a directory for the control plane",
-                error,
-            })?;
+        let dir = WorkDir::make().map_err(|error| StartError::Io {
+            doing: "make a directory for the control plane",
+            error,
+        })?;
         let (port, address) = reserve_port().map_err(|error| StartError::Io {
             doing: "reserve a port",
             error,

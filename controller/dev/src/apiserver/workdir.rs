@@ -1,0 +1,89 @@
+//! The directory of one control plane, and the removal of those that killed processes left behind. It may not touch a
+//! directory whose owner lives.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+/// Short, because sockets of providers are put into it and their paths may not be longer than 107 bytes.
+const PREFIX: &str = "millwright-";
+/// Locked by the owner for as long as it lives; the kernel takes the lock away from the dead.
+const MARK: &str = "in-use";
+/// Younger directories are left alone: their owner may be about to lock its mark.
+const AGE: Duration = Duration::from_secs(60);
+
+/// A directory that goes when this is dropped, or by the next [`WorkDir::make`] after its owner was killed.
+#[derive(Debug)]
+pub(super) struct WorkDir {
+    dir: TempDir,
+    _mark: File,
+}
+
+impl WorkDir {
+    pub(super) fn make() -> io::Result<Self> {
+        sweep(&std::env::temp_dir());
+        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
+        let mark = File::create(dir.path().join(MARK))?;
+        mark.lock()?;
+        Ok(Self { dir, _mark: mark })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+/// Removes what the dead left. What cannot be removed belongs to somebody else or is gone already: not our concern.
+fn sweep(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for dir in entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
+    {
+        let old = dir
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > AGE));
+        if old && is_abandoned(&dir.path()) {
+            let _ = std::fs::remove_dir_all(dir.path());
+        }
+    }
+}
+
+fn is_abandoned(dir: &Path) -> bool {
+    File::open(dir.join(MARK)).is_ok_and(|mark| mark.try_lock().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aged(dir: &Path) {
+        let past = std::time::SystemTime::now() - 2 * AGE;
+        File::open(dir).unwrap().set_modified(past).unwrap();
+    }
+
+    #[test]
+    fn a_directory_is_swept_only_after_its_owner_is_gone() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let dir = parent.path().join(name);
+            std::fs::create_dir(&dir).unwrap();
+            let mark = File::create(dir.join(MARK)).unwrap();
+            mark.lock().unwrap();
+            aged(&dir);
+            (dir, mark)
+        };
+        let (owned, _mark) = make("millwright-owned");
+        let (left, mark) = make("millwright-left");
+        drop(mark);
+        let (stranger, mark) = make("somebody-else");
+        drop(mark);
+        sweep(parent.path());
+        assert!(owned.exists() && stranger.exists());
+        assert!(!left.exists());
+    }
+}

@@ -1,0 +1,223 @@
+//! The manager and the virtual provider as processes, with the flags of issue 3. It may not look inside them, and
+//! decides nothing but where their sockets and files are.
+//!
+//! ```no_run
+//! # use millwright_tests::{apiserver, fleet::{Manager, VirtualProvider}};
+//! # async fn example() {
+//! # let plane = apiserver::start("x").await.unwrap();
+//! let provider = VirtualProvider::on(&plane).await.flag("--list-lag", "3s").start();
+//! let mut manager = Manager::on(&plane, "default").await.driver(&provider.endpoint).start();
+//! manager.service.kill(); // -9
+//! manager.service.restart();
+//! # }
+//! ```
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use millwright_dev::apiserver::ControlPlane;
+
+use crate::programs::{Programs, programs, programs_with_crash_points};
+use crate::service::{Recipe, Service, eventually, free_address, log_in};
+
+/// How long a program may take until it answers; only a machine under load comes near it.
+const START: Duration = Duration::from_secs(60);
+
+/// A virtual provider before its start.
+#[derive(Debug)]
+pub struct VirtualProviderPlan {
+    recipe: Recipe,
+    endpoint: String,
+    socket: PathBuf,
+    console: PathBuf,
+    state: PathBuf,
+}
+
+/// A running virtual provider.
+#[derive(Debug)]
+pub struct VirtualProvider {
+    pub service: Service,
+    /// What the manager's `--driver` takes: `unix:///PATH`.
+    pub endpoint: String,
+    pub socket: PathBuf,
+    /// The cloud's own window (`--console`), past the Driver API.
+    pub console: PathBuf,
+    pub state: PathBuf,
+}
+
+impl VirtualProvider {
+    /// A provider whose VMs register as nodes on `plane`, with its socket, state and log in the plane's directory.
+    pub async fn on(plane: &ControlPlane) -> VirtualProviderPlan {
+        let kubeconfig = plane.kubeconfig().display().to_string();
+        Self::alone(plane.dir(), "virtual")
+            .await
+            .flag("--target-kubeconfig", kubeconfig)
+    }
+
+    /// A provider without a cluster, its files in `dir` under `name`.
+    pub async fn alone(dir: &Path, name: &str) -> VirtualProviderPlan {
+        let file = |extension: &str| dir.join(format!("{name}.{extension}"));
+        let (socket, console, state) = (file("sock"), file("console"), file("state"));
+        let endpoint = format!("unix://{}", socket.display());
+        let recipe = Recipe {
+            name: name.to_owned(),
+            program: programs().await.virtual_provider.clone(),
+            args: Vec::new(),
+            env: vec![("RUST_LOG".to_owned(), "info".to_owned())],
+            log: log_in(dir, name),
+        };
+        VirtualProviderPlan {
+            recipe,
+            endpoint,
+            socket,
+            console,
+            state,
+        }
+        .flag("--listen", format!("unix://{}", file("sock").display()))
+        .flag("--console", format!("unix://{}", file("console").display()))
+        .flag("--state", file("state").display().to_string())
+    }
+
+    /// Waits until it accepts connections, after a start or a restart.
+    ///
+    /// # Panics
+    /// It does not within a minute.
+    pub async fn wait_until_it_listens(&self) {
+        let probe = async || tokio::net::UnixStream::connect(&self.socket).await.map(drop);
+        eventually("the provider listens", START, &[&self.service], probe).await;
+    }
+}
+
+impl VirtualProviderPlan {
+    /// One more flag with its value.
+    #[must_use]
+    pub fn flag(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.recipe.args.extend([name.to_owned(), value.into()]);
+        self
+    }
+
+    /// Starts it, without waiting.
+    #[must_use]
+    pub fn start(self) -> VirtualProvider {
+        let Self {
+            recipe,
+            endpoint,
+            socket,
+            console,
+            state,
+        } = self;
+        VirtualProvider {
+            service: Service::start(recipe),
+            endpoint,
+            socket,
+            console,
+            state,
+        }
+    }
+}
+
+/// A manager before its start.
+#[derive(Debug)]
+pub struct ManagerPlan {
+    recipe: Recipe,
+    admin: SocketAddr,
+}
+
+/// A running manager.
+#[derive(Debug)]
+pub struct Manager {
+    pub service: Service,
+    /// Where `/livez`, `/readyz` and `/metrics` are.
+    pub admin: SocketAddr,
+}
+
+impl Manager {
+    /// The manager as shipped, for one namespace of `plane`, with cluster id `local`.
+    pub async fn on(plane: &ControlPlane, namespace: &str) -> ManagerPlan {
+        Self::plan(programs().await, plane, namespace)
+    }
+
+    /// The test build that dies at named points.
+    pub async fn with_crash_points_on(plane: &ControlPlane, namespace: &str) -> ManagerPlan {
+        Self::plan(programs_with_crash_points().await, plane, namespace)
+    }
+
+    fn plan(programs: &Programs, plane: &ControlPlane, namespace: &str) -> ManagerPlan {
+        let admin = free_address();
+        // Several managers may stand beside each other on one control plane.
+        let log = log_in(plane.dir(), &format!("manager-{}", admin.port()));
+        let recipe = Recipe {
+            name: format!("manager-{}", admin.port()),
+            program: programs.manager.clone(),
+            args: vec!["manager".to_owned()],
+            env: vec![("RUST_LOG".to_owned(), "info".to_owned())],
+            log,
+        };
+        ManagerPlan { recipe, admin }
+            .flag("--kubeconfig", plane.kubeconfig().display().to_string())
+            .flag("--namespace", namespace)
+            .flag("--cluster-id", "local")
+            .flag("--metrics-addr", admin.to_string())
+    }
+
+    /// The answer of one of `/livez`, `/readyz`, `/metrics`: status code and text.
+    ///
+    /// # Errors
+    /// Nobody listens, or what answers is not HTTP.
+    pub async fn get(&self, path: &str) -> std::io::Result<(u16, String)> {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = tokio::net::TcpStream::connect(self.admin).await?;
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.admin);
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::InvalidData)?;
+        let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+        Ok((status.ok_or(std::io::ErrorKind::InvalidData)?, body.to_owned()))
+    }
+
+    /// Waits until `/readyz` answers 200.
+    ///
+    /// # Panics
+    /// It does not within a minute.
+    pub async fn wait_until_ready(&self) {
+        let probe = async || match self.get("/readyz").await {
+            Ok((200, _)) => Ok(()),
+            Ok((code, body)) => Err(format!("{code} {body}")),
+            Err(error) => Err(error.to_string()),
+        };
+        eventually("the manager is ready", START, &[&self.service], probe).await;
+    }
+}
+
+impl ManagerPlan {
+    /// One driver to use.
+    #[must_use]
+    pub fn driver(self, endpoint: &str) -> Self {
+        self.flag("--driver", endpoint)
+    }
+
+    /// One more flag with its value.
+    #[must_use]
+    pub fn flag(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.recipe.args.extend([name.to_owned(), value.into()]);
+        self
+    }
+
+    /// One more environment variable, for example to arm a crash point.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.recipe.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Starts it, without waiting.
+    #[must_use]
+    pub fn start(self) -> Manager {
+        Manager {
+            service: Service::start(self.recipe),
+            admin: self.admin,
+        }
+    }
+}

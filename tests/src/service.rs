@@ -1,0 +1,175 @@
+//! A program under test: started, killed with -9, started again with the same command, its log kept across lives. And
+//! the one way in which tests wait. It may not know which program it is.
+
+use std::fmt::{Debug, Display};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use millwright_dev::process::Process;
+
+const LOOK: Duration = Duration::from_millis(50);
+/// Lines of a log that a failed wait shows.
+const TAIL: usize = 40;
+
+/// What to run, as often as it is started.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    pub name: String,
+    pub program: PathBuf,
+    pub args: Vec<String>,
+    pub env: Vec<(String, String)>,
+    pub log: PathBuf,
+}
+
+/// A program that may be running.
+#[derive(Debug)]
+pub struct Service {
+    recipe: Recipe,
+    process: Process,
+}
+
+impl Service {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// It cannot be executed.
+    #[must_use]
+    pub fn start(recipe: Recipe) -> Self {
+        let process = launch(&recipe);
+        Self { recipe, process }
+    }
+
+    /// Kill -9; returns when it is gone.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Kill -9 if it runs, and start it again with the same command.
+    ///
+    /// # Panics
+    /// It cannot be executed.
+    pub fn restart(&mut self) {
+        self.process.kill();
+        self.process = launch(&self.recipe);
+    }
+
+    /// Changes what the next [`Service::restart`] runs, for example to disarm a crash point.
+    pub fn recipe_mut(&mut self) -> &mut Recipe {
+        &mut self.recipe
+    }
+
+    /// SIGTERM, then waits for the end.
+    ///
+    /// # Panics
+    /// It does not end within `limit`.
+    pub async fn stop(&mut self, limit: Duration) -> ExitStatus {
+        self.process.terminate();
+        self.wait_for_exit(limit).await
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Panics
+    /// It does not end within `limit`.
+    pub async fn wait_for_exit(&mut self, limit: Duration) -> ExitStatus {
+        match self.process.wait(limit).await {
+            Some(status) => status,
+            None => panic!("{} did not end within {limit:?}\n{}", self.recipe.name, self.log_tail()),
+        }
+    }
+
+    /// Waits until its log, of all its lives, contains `text`.
+    ///
+    /// # Panics
+    /// The text does not come within `limit`.
+    pub async fn wait_for_log(&self, text: &str, limit: Duration) {
+        let what = format!("{:?} in the log of {}", text, self.recipe.name);
+        eventually(&what, limit, &[self], async || {
+            if self.log().contains(text) {
+                Ok(())
+            } else {
+                Err("not there")
+            }
+        })
+        .await;
+    }
+
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
+    /// How it ended, or `None` while it runs.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.process.exit_status()
+    }
+
+    /// Everything it has printed, of all its lives.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read(&self.recipe.log).map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into_owned())
+    }
+
+    /// The end of its log under a headline.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let log = self.recipe.log.display();
+        format!("--- {} ({log})\n{}\n", self.recipe.name, self.process.log_tail(TAIL))
+    }
+}
+
+fn launch(recipe: &Recipe) -> Process {
+    let mut command = Command::new(&recipe.program);
+    command
+        .args(&recipe.args)
+        .envs(recipe.env.iter().map(|(key, value)| (key, value)));
+    Process::start(&recipe.name, command, &recipe.log)
+        .unwrap_or_else(|error| panic!("{} ({}): {error}", recipe.name, recipe.program.display()))
+}
+
+/// Asks again and again until the answer is `Ok`, and gives what is in it.
+///
+/// # Panics
+/// There is no `Ok` within `limit`: with the last reason and the ends of the services' logs.
+pub async fn eventually<T, E: Display>(
+    what: &str,
+    limit: Duration,
+    services: &[&Service],
+    mut probe: impl AsyncFnMut() -> Result<T, E>,
+) -> T {
+    let began = Instant::now();
+    loop {
+        let reason = match probe().await {
+            Ok(found) => return found,
+            Err(reason) => reason,
+        };
+        if began.elapsed() >= limit {
+            let logs: String = services.iter().map(|service| service.log_tail()).collect();
+            panic!("not within {limit:?}: {what} ({reason})\n{logs}");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// An address on loopback that nobody uses now. Somebody else may be quicker, so where a program can choose its own
+/// port or listen on a unix socket, prefer that.
+///
+/// # Panics
+/// The machine has no free port.
+#[must_use]
+pub fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
+    listener.local_addr().expect("a bound socket has an address")
+}
+
+/// A new file name for a log in `dir`.
+#[must_use]
+pub fn log_in(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.log"))
+}

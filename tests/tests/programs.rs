@@ -1,0 +1,52 @@
+//! The harness itself: our programs are built, run, die and run again.
+
+use std::time::Duration;
+
+use millwright_tests::programs::{programs, programs_with_crash_points};
+use millwright_tests::service::{Recipe, Service, eventually};
+
+fn counting_shell(dir: &std::path::Path) -> Service {
+    Service::start(Recipe {
+        name: "counter".to_owned(),
+        program: "/bin/sh".into(),
+        args: vec!["-c".to_owned(), "echo life; exec sleep 60".to_owned()],
+        env: Vec::new(),
+        log: dir.join("counter.log"),
+    })
+}
+
+#[tokio::test]
+async fn the_variant_with_crash_points_never_replaces_the_shipped_one() {
+    let shipped = programs().await;
+    let crashing = programs_with_crash_points().await;
+    assert_ne!(shipped.manager, crashing.manager);
+    assert!(shipped.manager.is_file() && crashing.manager.is_file() && shipped.virtual_provider.is_file());
+}
+
+#[tokio::test]
+async fn a_service_killed_and_restarted_keeps_one_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut service = counting_shell(dir.path());
+    service.wait_for_log("life", Duration::from_secs(10)).await;
+    let first = service.pid();
+    service.kill();
+    assert!(!service.is_running());
+    service.restart();
+    assert_ne!(service.pid(), first);
+    let twice = async || {
+        if service.log().matches("life").count() == 2 {
+            Ok(())
+        } else {
+            Err(service.log())
+        }
+    };
+    eventually("two lives", Duration::from_secs(10), &[&service], twice).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "--- counter")]
+async fn a_wait_in_vain_shows_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let service = counting_shell(dir.path());
+    service.wait_for_log("never printed", Duration::from_millis(200)).await;
+}
