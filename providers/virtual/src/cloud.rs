@@ -174,6 +174,11 @@ impl Cloud {
         shown.take(limit).cloned().collect()
     }
 
+    /// The VM of this id, without lag. For its own kubelet, not for drivers.
+    pub(crate) fn any_by_id(&self, id: &VmId) -> Option<Arc<Vm>> {
+        self.shared.fleet().get(id).cloned()
+    }
+
     /// Every VM of every cluster, without lag. For the console, not for drivers.
     pub fn everything(&self) -> Vec<Arc<Vm>> {
         self.shared.fleet().beyond(None).cloned().collect()

@@ -66,12 +66,23 @@ impl VirtualDriver {
     /// A driver for this cloud. `delays` are those of classes that set none, `list_lag` is the cloud's.
     pub fn new(cloud: Cloud, delays: Delays, list_lag: Duration) -> Self {
         let (recent, script) = (Recent::default(), Script::default());
-        Self { cloud, delays, list_lag, started: clock::now(), recent, script }
+        Self {
+            cloud,
+            delays,
+            list_lag,
+            started: clock::now(),
+            recent,
+            script,
+        }
     }
 
     fn locate(&self, key: &MachineKey) -> Located {
         let now = clock::now();
-        if let Some(vm) = self.cloud.find_by_uid(&key.cluster_id, &key.uid).filter(|_| !key.uid.is_empty()) {
+        if let Some(vm) = self
+            .cloud
+            .find_by_uid(&key.cluster_id, &key.uid)
+            .filter(|_| !key.uid.is_empty())
+        {
             return Located::Found(vm);
         }
         // A VM without a uid was made by an older controller: its name makes it the Machine's own.
@@ -92,7 +103,10 @@ impl VirtualDriver {
     /// Refuses a provider id that points at somebody else's VM. An id of nothing is only a stale hint.
     fn refuse_foreign(&self, key: &MachineKey, provider_id: &str) -> Result<(), DriverError> {
         let Some(id) = id_in(provider_id) else { return Ok(()) };
-        let seen = self.cloud.find_by_id(&id).or_else(|| self.recent.by_id(&id, clock::now()));
+        let seen = self
+            .cloud
+            .find_by_id(&id)
+            .or_else(|| self.recent.by_id(&id, clock::now()));
         let Some(vm) = seen else { return Ok(()) };
         if vm.owner.cluster == key.cluster_id && (vm.owner.uid == key.uid || vm.owner.uid.is_empty()) {
             return Ok(());
@@ -105,10 +119,16 @@ impl VirtualDriver {
     fn refuse_name_conflict(&self, key: &MachineKey) -> Result<(), DriverError> {
         let mut others = self.cloud.find_by_name(&key.cluster_id, &key.name);
         others.extend(self.recent.by_name(&key.cluster_id, &key.name, clock::now()));
-        let Some(other) = others.into_iter().find(|vm| vm.owner.uid != key.uid && !vm.owner.uid.is_empty()) else {
+        let Some(other) = others
+            .into_iter()
+            .find(|vm| vm.owner.uid != key.uid && !vm.owner.uid.is_empty())
+        else {
             return Ok(());
         };
-        let text = format!("the VM of another machine with the uid {} has the name {}", other.owner.uid, key.name);
+        let text = format!(
+            "the VM of another machine with the uid {} has the name {}",
+            other.owner.uid, key.name
+        );
         Err(DriverError::new(Reason::NameConflict, text).provider_ids([other.provider_id()]))
     }
 
@@ -117,7 +137,12 @@ impl VirtualDriver {
         let pick = |wanted: Option<Span>, usual: Duration| wanted.map_or(usual, |Span(wanted)| wanted);
         Launch {
             token: key.uid.clone(),
-            owner: Owner { cluster: key.cluster_id, namespace: key.namespace, name: key.name, uid: key.uid },
+            owner: Owner {
+                cluster: key.cluster_id,
+                namespace: key.namespace,
+                name: key.name,
+                uid: key.uid,
+            },
             machine_class: request.machine_class.name,
             spec_digest: request.spec_digest,
             tags: request.tags,
@@ -134,7 +159,11 @@ impl VirtualDriver {
 
     async fn order(&self, request: CreateMachine, spec: Spec) -> Result<Arc<Vm>, DriverError> {
         self.refuse_name_conflict(&request.key)?;
-        let vm = self.cloud.run_vm(self.launch(request, spec)).await.map_err(failed_order)?;
+        let vm = self
+            .cloud
+            .run_vm(self.launch(request, spec))
+            .await
+            .map_err(failed_order)?;
         self.recent.note(&vm, clock::now());
         Ok(vm)
     }
@@ -154,7 +183,9 @@ impl VirtualDriver {
 
     /// The faults due on a call whose spec may be anything: an unreadable one has no script.
     fn due(&self, call: Call, class: &millwright_provider_sdk::MachineClass) -> Due {
-        let faults: Vec<Fault> = Spec::read(&class.provider_spec).map(|spec| spec.faults).unwrap_or_default();
+        let faults: Vec<Fault> = Spec::read(&class.provider_spec)
+            .map(|spec| spec.faults)
+            .unwrap_or_default();
         self.script.next(call, class, &faults)
     }
 }
@@ -177,8 +208,11 @@ impl Driver for VirtualDriver {
     async fn create_machine(&self, request: CreateMachine, _: Context) -> Result<MachineStatus, DriverError> {
         check_credentials(&request.secrets)?;
         let spec = readable(&request.machine_class.provider_spec)?;
-        spec.size().map_err(|fault| DriverError::new(Reason::SpecOutOfRange, fault.description))?;
-        let due = self.script.next(Call::CreateMachine, &request.machine_class, &spec.faults);
+        spec.size()
+            .map_err(|fault| DriverError::new(Reason::SpecOutOfRange, fault.description))?;
+        let due = self
+            .script
+            .next(Call::CreateMachine, &request.machine_class, &spec.faults);
         due.before().await?;
         let last_known_state = request.last_known_state.clone();
         let vm = self.order(request, spec).await?;
@@ -212,7 +246,10 @@ impl Driver for VirtualDriver {
         due.after(None).await?;
         match found {
             Located::Found(vm) => Ok(answer::status(&vm, clock::now())),
-            Located::Absent => Err(DriverError::not_found(format!("no VM bears the uid {}", request.key.uid))),
+            Located::Absent => Err(DriverError::not_found(format!(
+                "no VM bears the uid {}",
+                request.key.uid
+            ))),
             Located::TooEarly(left) => Err(too_early(left)),
         }
     }
@@ -223,7 +260,9 @@ impl Driver for VirtualDriver {
         let due = self.due(Call::ListMachines, &request.machine_class);
         due.before().await?;
         let after = (!request.cursor.is_empty()).then(|| VmId::new(request.cursor));
-        let mut vms = self.cloud.list(&request.cluster_id, after.as_ref(), request.page_size.saturating_add(1));
+        let mut vms = self
+            .cloud
+            .list(&request.cluster_id, after.as_ref(), request.page_size.saturating_add(1));
         let is_last = vms.len() <= request.page_size;
         vms.truncate(request.page_size);
         let cursor = vms.last().filter(|_| !is_last).map(|vm| vm.id.to_string());
@@ -239,7 +278,10 @@ impl Driver for VirtualDriver {
     async fn watch_machines(&self, request: WatchMachines, _: Context) -> Result<WatchStream, DriverError> {
         check_credentials(&request.secrets)?;
         if !request.resume_token.is_empty() {
-            return Err(DriverError::new(Reason::ResumeTokenExpired, "this driver cannot resume a watch"));
+            return Err(DriverError::new(
+                Reason::ResumeTokenExpired,
+                "this driver cannot resume a watch",
+            ));
         }
         Ok(watch::stream(&self.cloud, request.cluster_id))
     }
@@ -248,8 +290,13 @@ impl Driver for VirtualDriver {
         let mut answer = VolumeIds::default();
         for volume in request.volumes {
             match volume.source {
-                Some(VolumeSource::Csi { driver, volume_handle, .. }) if driver == CSI_DRIVER => {
-                    answer.volume_ids.push(VolumeId { name: volume.name, volume_id: volume_handle });
+                Some(VolumeSource::Csi {
+                    driver, volume_handle, ..
+                }) if driver == CSI_DRIVER => {
+                    answer.volume_ids.push(VolumeId {
+                        name: volume.name,
+                        volume_id: volume_handle,
+                    });
                 }
                 Some(VolumeSource::Csi { .. } | VolumeSource::InTree { .. }) | None => {
                     answer.unrecognized.push(volume.name);
@@ -266,7 +313,11 @@ impl Driver for VirtualDriver {
             description: "Anything but \"wrong\", which the cloud refuses.".to_owned(),
         };
         let (provider_spec_schema, examples) = (spec::schema(), spec::examples());
-        Ok(ClassSchema { provider_spec_schema, secret_keys: vec![password], examples })
+        Ok(ClassSchema {
+            provider_spec_schema,
+            secret_keys: vec![password],
+            examples,
+        })
     }
 
     async fn validate_machine_class(
@@ -296,9 +347,13 @@ impl Driver for VirtualDriver {
     async fn node_template(&self, request: GetNodeTemplate, _: Context) -> Result<NodeTemplate, DriverError> {
         check_credentials(&request.secrets)?;
         let spec = readable(&request.machine_class.provider_spec)?;
-        let due = self.script.next(Call::GetNodeTemplate, &request.machine_class, &spec.faults);
+        let due = self
+            .script
+            .next(Call::GetNodeTemplate, &request.machine_class, &spec.faults);
         due.before().await?;
-        let size = spec.size().map_err(|fault| DriverError::new(Reason::SpecOutOfRange, fault.description))?;
+        let size = spec
+            .size()
+            .map_err(|fault| DriverError::new(Reason::SpecOutOfRange, fault.description))?;
         due.after(None).await?;
         Ok(answer::template(&spec, size))
     }
@@ -306,7 +361,10 @@ impl Driver for VirtualDriver {
 
 fn check_credentials(secrets: &Secrets) -> Result<(), DriverError> {
     if secrets.get(PASSWORD) == Some(WRONG_PASSWORD) {
-        return Err(DriverError::new(Reason::CredentialsRejected, "the cloud does not accept the password"));
+        return Err(DriverError::new(
+            Reason::CredentialsRejected,
+            "the cloud does not accept the password",
+        ));
     }
     Ok(())
 }
@@ -345,5 +403,7 @@ fn failed_order(error: CloudError) -> DriverError {
 }
 
 fn cloud_failure(error: CloudError) -> DriverError {
-    DriverError::unavailable(error.to_string()).outcome(Outcome::Unknown).source(error)
+    DriverError::unavailable(error.to_string())
+        .outcome(Outcome::Unknown)
+        .source(error)
 }

@@ -89,7 +89,13 @@ impl Fault {
     /// What the types do not say: one effect, one way to count.
     pub(crate) fn check(&self) -> Result<(), String> {
         let fails = self.error.is_some() || self.partial;
-        let effects = [fails, self.hang.is_some(), self.late_answer.is_some(), self.panic, self.exit];
+        let effects = [
+            fails,
+            self.hang.is_some(),
+            self.late_answer.is_some(),
+            self.panic,
+            self.exit,
+        ];
         if effects.iter().filter(|is_set| **is_set).count() != 1 {
             return Err("must name exactly one of error, partial, hang, lateAnswer, panic, exit".to_owned());
         }
@@ -118,9 +124,16 @@ impl Fault {
         if self.error.is_none() && !self.partial {
             return None;
         }
-        let reason = self.error.as_ref().map_or(Reason::ProviderUnavailable, |name| name.0.clone());
+        let reason = self
+            .error
+            .as_ref()
+            .map_or(Reason::ProviderUnavailable, |name| name.0.clone());
         let error = DriverError::new(reason, "scripted by the class").provider_code("Scripted");
-        Some(if self.partial { error.outcome(Outcome::Partial) } else { error })
+        Some(if self.partial {
+            error.outcome(Outcome::Partial)
+        } else {
+            error
+        })
     }
 }
 
@@ -137,9 +150,15 @@ impl Script {
             return Due(Vec::new());
         }
         let mut counts = self.counts.lock().expect("no holder of this lock panics");
-        let count = counts.entry((class.namespace.clone(), class.name.clone(), call)).or_default();
+        let count = counts
+            .entry((class.namespace.clone(), class.name.clone(), call))
+            .or_default();
         *count += 1;
-        Due(faults.iter().filter(|fault| fault.is_due(call, *count)).cloned().collect())
+        Due(faults
+            .iter()
+            .filter(|fault| fault.is_due(call, *count))
+            .cloned()
+            .collect())
     }
 }
 
@@ -226,7 +245,9 @@ mod tests {
 
     #[tokio::test]
     async fn partial_fails_after_the_work_and_names_what_is_left() {
-        let due = Due(vec![fault(json!({ "call": "CreateMachine", "partial": true, "error": "CAPACITY_UNAVAILABLE" }))]);
+        let due = Due(vec![fault(
+            json!({ "call": "CreateMachine", "partial": true, "error": "CAPACITY_UNAVAILABLE" }),
+        )]);
         due.before().await.expect("the work is done");
         let error = due.after(Some("virtual:///a/b/c")).await.expect_err("then it fails");
         assert_eq!(error.reason().name(), Some("CAPACITY_UNAVAILABLE"));

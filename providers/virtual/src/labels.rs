@@ -21,5 +21,8 @@ pub(crate) fn of_place(region: &str, zone: &str, instance_type: &str) -> BTreeMa
         (OS, OPERATING_SYSTEM),
         (ARCH, ARCHITECTURE),
     ];
-    labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    labels
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }

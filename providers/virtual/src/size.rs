@@ -11,9 +11,24 @@ pub(crate) struct Size {
 }
 
 const SIZES: [Size; 3] = [
-    Size { name: "small", cpus: 2, memory_gib: 4, price_micros: 20_000 },
-    Size { name: "medium", cpus: 4, memory_gib: 16, price_micros: 70_000 },
-    Size { name: "large", cpus: 8, memory_gib: 32, price_micros: 140_000 },
+    Size {
+        name: "small",
+        cpus: 2,
+        memory_gib: 4,
+        price_micros: 20_000,
+    },
+    Size {
+        name: "medium",
+        cpus: 4,
+        memory_gib: 16,
+        price_micros: 70_000,
+    },
+    Size {
+        name: "large",
+        cpus: 8,
+        memory_gib: 32,
+        price_micros: 140_000,
+    },
 ];
 
 /// Pods that fit on a node of any size, the kubelet's own default.

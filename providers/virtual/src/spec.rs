@@ -76,7 +76,10 @@ impl Spec {
         let Some(fields) = value.as_object() else {
             return Err(vec![fault("", "INVALID_VALUE", "must be an object")]);
         };
-        let mut reader = Reader { fields, faults: Vec::new() };
+        let mut reader = Reader {
+            fields,
+            faults: Vec::new(),
+        };
         reader.refuse_unknown();
         let instance_type = reader.required_text("instanceType");
         let region = reader.place("region");
@@ -84,9 +87,13 @@ impl Spec {
         let delays = reader.optional("delays").unwrap_or_default();
         let faults = reader.scripted_faults();
         match (instance_type, region, zone, reader.faults.is_empty()) {
-            (Some(instance_type), Some(region), Some(zone), true) => {
-                Ok(Self { instance_type, region, zone, delays, faults })
-            }
+            (Some(instance_type), Some(region), Some(zone), true) => Ok(Self {
+                instance_type,
+                region,
+                zone,
+                delays,
+                faults,
+            }),
             _ => Err(reader.faults),
         }
     }
@@ -140,7 +147,8 @@ impl Reader<'_> {
         }
         let text: String = self.optional(name)?;
         if text.is_empty() {
-            self.faults.push(fault(&pointer("", name), "REQUIRED", "must not be empty"));
+            self.faults
+                .push(fault(&pointer("", name), "REQUIRED", "must not be empty"));
             return None;
         }
         Some(text)
@@ -163,11 +171,15 @@ impl Reader<'_> {
     }
 
     fn scripted_faults(&mut self) -> Vec<Fault> {
-        let Some(entries) = self.optional::<Vec<Value>>("faults") else { return Vec::new() };
+        let Some(entries) = self.optional::<Vec<Value>>("faults") else {
+            return Vec::new();
+        };
         let mut faults = Vec::with_capacity(entries.len());
         for (at, entry) in entries.iter().enumerate() {
             let place = format!("/faults/{at}");
-            let Some(scripted) = self.parse::<Fault>(&place, entry) else { continue };
+            let Some(scripted) = self.parse::<Fault>(&place, entry) else {
+                continue;
+            };
             match scripted.check() {
                 Ok(()) => faults.push(scripted),
                 Err(text) => self.faults.push(fault(&place, "INVALID_VALUE", text)),
@@ -180,13 +192,17 @@ impl Reader<'_> {
         match serde_path_to_error::deserialize(value) {
             Ok(read) => Some(read),
             Err(error) => {
-                let place = error.path().iter().fold(place.to_owned(), |place, segment| match segment {
-                    serde_path_to_error::Segment::Seq { index } => format!("{place}/{index}"),
-                    serde_path_to_error::Segment::Map { key } => pointer(&place, key),
-                    serde_path_to_error::Segment::Enum { variant } => pointer(&place, variant),
-                    serde_path_to_error::Segment::Unknown => place,
-                });
-                self.faults.push(fault(&place, "INVALID_VALUE", error.inner().to_string()));
+                let place = error
+                    .path()
+                    .iter()
+                    .fold(place.to_owned(), |place, segment| match segment {
+                        serde_path_to_error::Segment::Seq { index } => format!("{place}/{index}"),
+                        serde_path_to_error::Segment::Map { key } => pointer(&place, key),
+                        serde_path_to_error::Segment::Enum { variant } => pointer(&place, variant),
+                        serde_path_to_error::Segment::Unknown => place,
+                    });
+                self.faults
+                    .push(fault(&place, "INVALID_VALUE", error.inner().to_string()));
                 None
             }
         }
@@ -222,7 +238,15 @@ mod tests {
         });
         let faults = Spec::read(&bad).expect_err("nothing of it is right");
         let fields: Vec<_> = faults.iter().map(|fault| fault.field.as_str()).collect();
-        let expected = ["/si~1ze", "/instanceType", "/region", "/zone", "/delays/join", "/faults/1/call", "/faults/2"];
+        let expected = [
+            "/si~1ze",
+            "/instanceType",
+            "/region",
+            "/zone",
+            "/delays/join",
+            "/faults/1/call",
+            "/faults/2",
+        ];
         assert_eq!(fields, expected, "{faults:#?}");
     }
 
@@ -237,7 +261,12 @@ mod tests {
     #[test]
     fn the_schema_names_exactly_the_fields_that_are_read() {
         let schema = schema();
-        let mut named: Vec<_> = schema["properties"].as_object().expect("an object").keys().map(String::as_str).collect();
+        let mut named: Vec<_> = schema["properties"]
+            .as_object()
+            .expect("an object")
+            .keys()
+            .map(String::as_str)
+            .collect();
         let mut read = FIELDS.to_vec();
         named.sort_unstable();
         read.sort_unstable();

@@ -26,6 +26,20 @@ pub enum Event {
 }
 
 impl Event {
+    const ALL: [Self; 6] = [
+        Self::Accepted,
+        Self::Booted,
+        Self::Joined,
+        Self::Stopped,
+        Self::Deleting,
+        Self::Removed,
+    ];
+
+    /// The event of this word.
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|event| event.word() == word)
+    }
+
     /// The word that JSON and tables show.
     pub fn word(self) -> &'static str {
         match self {

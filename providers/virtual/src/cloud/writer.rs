@@ -255,14 +255,21 @@ fn run(launch: Launch, fleet: &Fleet, now: Timestamp, list_lag: Duration) -> Dec
 fn terminate(id: &VmId, at_once: bool, fleet: &mut Fleet, now: Timestamp) -> Decision {
     let vm = found(fleet, id)?;
     let delay = if at_once { Duration::ZERO } else { vm.delete_delay };
-    let deletion = Deletion { asked_at: now, gone_at: clock::after(now, delay), is_loss: at_once };
+    let deletion = Deletion {
+        asked_at: now,
+        gone_at: clock::after(now, delay),
+        is_loss: at_once,
+    };
     if vm.deletion.is_some_and(|earlier| earlier.gone_at <= deletion.gone_at) {
         return Ok((vm, Vec::new()));
     }
     // A node that registers at this moment must not appear after its VM is gone: the removal waits for it.
     if delay.is_zero() && !fleet.is_registering(id) {
         fleet.close(id);
-        let last = Vm { deletion: Some(deletion), ..vm.as_ref().clone() };
+        let last = Vm {
+            deletion: Some(deletion),
+            ..vm.as_ref().clone()
+        };
         let changes = removal(&last, now);
         return Ok((Arc::new(last), changes));
     }

@@ -28,7 +28,10 @@ pub(super) fn status(vm: &Vm, now: Timestamp) -> MachineStatus {
         Phase::Running | Phase::Stopped => None,
     };
     let poll_after = changes_at.map(|at| clock::until(at, now).max(MIN_POLL));
-    MachineStatus { machine: machine(vm, now), poll_after }
+    MachineStatus {
+        machine: machine(vm, now),
+        poll_after,
+    }
 }
 
 pub(super) fn machine(vm: &Vm, now: Timestamp) -> Machine {
@@ -59,7 +62,12 @@ pub(super) fn gone(vm: &Vm) -> Machine {
 
 fn key(vm: &Vm) -> MachineKey {
     let owner = vm.owner.clone();
-    MachineKey { cluster_id: owner.cluster, namespace: owner.namespace, name: owner.name, uid: owner.uid }
+    MachineKey {
+        cluster_id: owner.cluster,
+        namespace: owner.namespace,
+        name: owner.name,
+        uid: owner.uid,
+    }
 }
 
 fn state(phase: Phase) -> MachineState {
@@ -73,7 +81,10 @@ fn state(phase: Phase) -> MachineState {
 
 pub(super) fn template(spec: &Spec, size: &Size) -> NodeTemplate {
     let named = |resources: crate::size::Resources| -> BTreeMap<_, _> {
-        resources.into_iter().map(|(name, amount)| (name.to_owned(), amount)).collect()
+        resources
+            .into_iter()
+            .map(|(name, amount)| (name.to_owned(), amount))
+            .collect()
     };
     NodeTemplate {
         capacity: named(size.capacity()),
@@ -85,7 +96,10 @@ pub(super) fn template(spec: &Spec, size: &Size) -> NodeTemplate {
         architecture: labels::ARCHITECTURE.to_owned(),
         operating_system: labels::OPERATING_SYSTEM.to_owned(),
         capacity_type: Some(CapacityType::OnDemand),
-        hourly_price: Some(Price { currency_code: "USD".to_owned(), micros: size.price_micros }),
+        hourly_price: Some(Price {
+            currency_code: "USD".to_owned(),
+            micros: size.price_micros,
+        }),
         ttl: None,
     }
 }

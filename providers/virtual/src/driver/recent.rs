@@ -32,16 +32,24 @@ impl Recent {
     }
 
     pub(super) fn by_uid(&self, cluster: &str, uid: &str, now: Timestamp) -> Option<Arc<Vm>> {
-        self.lock().get(uid).filter(|vm| vm.owner.cluster == cluster && !vm.is_visible(now)).cloned()
+        self.lock()
+            .get(uid)
+            .filter(|vm| vm.owner.cluster == cluster && !vm.is_visible(now))
+            .cloned()
     }
 
     pub(super) fn by_id(&self, id: &VmId, now: Timestamp) -> Option<Arc<Vm>> {
-        self.lock().values().find(|vm| vm.id == *id && !vm.is_visible(now)).cloned()
+        self.lock()
+            .values()
+            .find(|vm| vm.id == *id && !vm.is_visible(now))
+            .cloned()
     }
 
     pub(super) fn by_name(&self, cluster: &str, name: &str, now: Timestamp) -> Vec<Arc<Vm>> {
         let known = self.lock();
-        let named = known.values().filter(|vm| vm.owner.cluster == cluster && vm.owner.name == name);
+        let named = known
+            .values()
+            .filter(|vm| vm.owner.cluster == cluster && vm.owner.name == name);
         named.filter(|vm| !vm.is_visible(now)).cloned().collect()
     }
 

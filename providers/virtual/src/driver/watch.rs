@@ -19,7 +19,9 @@ pub(super) fn stream(cloud: &Cloud, cluster: String) -> WatchStream {
     let happenings = cloud.watch();
     let now = clock::now();
     let known = cloud.list(&cluster, None, usize::MAX);
-    let known = known.into_iter().map(move |vm| Ok(event(Change::Upsert(Box::new(answer::machine(&vm, now))))));
+    let known = known
+        .into_iter()
+        .map(move |vm| Ok(event(Change::Upsert(Box::new(answer::machine(&vm, now))))));
     let synced = stream::iter([Ok(event(Change::Synced))]);
     let changes = stream::unfold(Some((happenings, Arc::<str>::from(cluster))), |place| async move {
         let (mut happenings, cluster) = place?;
@@ -58,5 +60,8 @@ fn change(happening: &Happening) -> Change {
 }
 
 fn event(change: Change) -> WatchEvent {
-    WatchEvent { change, resume_token: String::new() }
+    WatchEvent {
+        change,
+        resume_token: String::new(),
+    }
 }
