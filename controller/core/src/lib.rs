@@ -10,6 +10,7 @@ pub mod driver;
 pub mod fence;
 pub mod ids;
 pub mod kinds;
+pub mod lease;
 pub mod machine;
 pub mod permit;
 pub mod provider_spec;

@@ -1,0 +1,281 @@
+//! Who may lead, decided from the Lease as it was last seen.
+//!
+//! Pure. `controller/src/kube/lease.rs` reads and writes the Lease and measures the time. A holder's claim runs out by
+//! *our* clock since *we* saw it change: times written by other machines are compared with nothing, so clocks that
+//! disagree cannot make two leaders. (client-go does the same, for the same reason.)
+
+use std::time::Duration;
+
+/// What a Lease says about leadership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// Who holds it; nobody after a release.
+    pub holder: Option<String>,
+    /// How long a holder's silence is to be borne.
+    pub duration: Duration,
+    /// How often leadership changed: the leader's epoch.
+    pub transitions: u32,
+}
+
+/// All that the decision looks at.
+#[derive(Clone, Debug)]
+pub struct Sight<'a> {
+    /// The Lease; `None`: there is none.
+    pub record: Option<&'a LeaseRecord>,
+    /// Time since we first saw it as it is now.
+    pub unchanged_for: Duration,
+    /// The highest epoch this process ever saw. A Lease that somebody deleted must not take the count back, or drivers
+    /// would refuse the new leader as an old one.
+    pub highest_epoch: Option<u32>,
+}
+
+/// How long things take in an election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Silence after which another may take the Lease.
+    pub duration: Duration,
+    /// Time after its last successful renewal at which a leader stops on its own.
+    pub renew_deadline: Duration,
+    /// Pause between two looks, or two renewals.
+    pub retry_period: Duration,
+}
+
+impl Default for Terms {
+    /// The defaults of the original and of Kubernetes' own controllers. The five seconds between the deadline and the
+    /// duration are what a request under way at the deadline has to end.
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Why an election cannot be held on these terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTerms {
+    /// A leader would still act when another may begin.
+    #[error("the lease duration must be longer than the renew deadline")]
+    DeadlineTooLate,
+    /// A leader would stop before it tries to renew.
+    #[error("the renew deadline must be longer than the retry period")]
+    RetryTooLate,
+    /// The Lease is kept in whole seconds.
+    #[error("the lease duration must be at least one second")]
+    DurationTooShort,
+    /// It would try without a pause.
+    #[error("the retry period must be positive")]
+    NoPause,
+}
+
+impl Terms {
+    /// Whether two leaders are excluded on these terms.
+    pub fn check(&self) -> Result<(), BadTerms> {
+        if self.duration < Duration::from_secs(1) {
+            return Err(BadTerms::DurationTooShort);
+        }
+        if self.retry_period.is_zero() {
+            return Err(BadTerms::NoPause);
+        }
+        if self.duration <= self.renew_deadline {
+            return Err(BadTerms::DeadlineTooLate);
+        }
+        if self.renew_deadline <= self.retry_period {
+            return Err(BadTerms::RetryTooLate);
+        }
+        Ok(())
+    }
+}
+
+/// What to do with the Lease now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseMove {
+    /// There is none: create it, held by us, with this epoch.
+    Create {
+        /// The epoch of our leadership.
+        epoch: u32,
+    },
+    /// It is nobody's, or its holder is silent: write ourselves in, if it is still as it was seen.
+    Take {
+        /// The epoch of our leadership.
+        epoch: u32,
+    },
+    /// It is ours and needs a sign of life.
+    Renew {
+        /// The epoch of our leadership.
+        epoch: u32,
+    },
+    /// It is ours and fresh: look again after the pause.
+    Hold {
+        /// How long it stays fresh.
+        pause: Duration,
+    },
+    /// It is somebody else's: look again after the pause.
+    Wait {
+        /// How long.
+        pause: Duration,
+    },
+}
+
+/// Decides the next move of `me`.
+pub fn step(sight: &Sight<'_>, me: &str, terms: &Terms) -> LeaseMove {
+    let Some(record) = sight.record else {
+        return LeaseMove::Create {
+            epoch: next_epoch(sight.highest_epoch),
+        };
+    };
+    let epoch = next_epoch(sight.highest_epoch.max(Some(record.transitions)));
+    let Some(holder) = record.holder.as_deref().filter(|holder| !holder.is_empty()) else {
+        return LeaseMove::Take { epoch };
+    };
+    if holder == me {
+        return match terms.retry_period.checked_sub(sight.unchanged_for) {
+            Some(pause) if !pause.is_zero() => LeaseMove::Hold { pause },
+            _ => LeaseMove::Renew {
+                epoch: record.transitions,
+            },
+        };
+    }
+    // The holder may have been started on longer terms than ours; it is owed the longer of the two.
+    let silence = record.duration.max(terms.duration);
+    match silence.checked_sub(sight.unchanged_for) {
+        Some(left) if !left.is_zero() => LeaseMove::Wait {
+            pause: left.min(terms.retry_period),
+        },
+        _ => LeaseMove::Take { epoch },
+    }
+}
+
+fn next_epoch(highest: Option<u32>) -> u32 {
+    highest.map_or(0, |epoch| epoch.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held_by(holder: &str) -> LeaseRecord {
+        LeaseRecord {
+            holder: Some(holder.to_owned()),
+            duration: Duration::from_secs(15),
+            transitions: 4,
+        }
+    }
+
+    fn next(record: Option<&LeaseRecord>, unchanged_for: u64) -> LeaseMove {
+        let unchanged_for = Duration::from_secs(unchanged_for);
+        let highest_epoch = record.map(|record| record.transitions);
+        step(
+            &Sight {
+                record,
+                unchanged_for,
+                highest_epoch,
+            },
+            "me",
+            &Terms::default(),
+        )
+    }
+
+    #[test]
+    fn the_first_leader_creates_the_lease() {
+        assert_eq!(next(None, 0), LeaseMove::Create { epoch: 0 });
+    }
+
+    #[test]
+    fn a_lease_that_vanished_does_not_take_the_epoch_back() {
+        let sight = Sight {
+            record: None,
+            unchanged_for: Duration::ZERO,
+            highest_epoch: Some(7),
+        };
+        assert_eq!(step(&sight, "me", &Terms::default()), LeaseMove::Create { epoch: 8 });
+    }
+
+    #[test]
+    fn a_lease_that_was_deleted_and_made_anew_by_another_does_not_take_the_epoch_back() {
+        let released = LeaseRecord {
+            holder: None,
+            transitions: 0,
+            ..held_by("")
+        };
+        let sight = Sight {
+            record: Some(&released),
+            unchanged_for: Duration::ZERO,
+            highest_epoch: Some(7),
+        };
+        assert_eq!(step(&sight, "me", &Terms::default()), LeaseMove::Take { epoch: 8 });
+    }
+
+    #[test]
+    fn a_lease_held_by_another_is_left_alone_while_its_time_runs() {
+        let pause = Duration::from_secs(2);
+        assert_eq!(next(Some(&held_by("you")), 0), LeaseMove::Wait { pause });
+        let pause = Duration::from_secs(1);
+        assert_eq!(next(Some(&held_by("you")), 14), LeaseMove::Wait { pause });
+    }
+
+    #[test]
+    fn a_silent_holder_is_replaced_with_the_next_epoch() {
+        assert_eq!(next(Some(&held_by("you")), 15), LeaseMove::Take { epoch: 5 });
+    }
+
+    #[test]
+    fn a_holder_on_longer_terms_than_ours_is_given_its_own_time() {
+        let slow = LeaseRecord {
+            duration: Duration::from_secs(60),
+            ..held_by("you")
+        };
+        assert!(matches!(next(Some(&slow), 59), LeaseMove::Wait { .. }));
+        assert_eq!(next(Some(&slow), 60), LeaseMove::Take { epoch: 5 });
+    }
+
+    #[test]
+    fn a_holder_that_claims_a_short_time_is_still_given_ours() {
+        let hasty = LeaseRecord {
+            duration: Duration::from_secs(1),
+            ..held_by("you")
+        };
+        assert!(matches!(next(Some(&hasty), 14), LeaseMove::Wait { .. }));
+    }
+
+    #[test]
+    fn a_released_lease_is_taken_at_once_with_the_next_epoch() {
+        let released = LeaseRecord {
+            holder: None,
+            ..held_by("")
+        };
+        assert_eq!(next(Some(&released), 0), LeaseMove::Take { epoch: 5 });
+        assert_eq!(next(Some(&held_by("")), 0), LeaseMove::Take { epoch: 5 });
+    }
+
+    #[test]
+    fn our_own_lease_is_renewed_once_a_period_without_a_new_epoch() {
+        assert_eq!(
+            next(Some(&held_by("me")), 0),
+            LeaseMove::Hold {
+                pause: Duration::from_secs(2)
+            }
+        );
+        assert_eq!(next(Some(&held_by("me")), 2), LeaseMove::Renew { epoch: 4 });
+    }
+
+    #[test]
+    fn our_own_lease_is_renewed_however_late_since_nobody_else_took_it() {
+        assert_eq!(next(Some(&held_by("me")), 3600), LeaseMove::Renew { epoch: 4 });
+    }
+
+    #[test]
+    fn terms_on_which_two_could_lead_are_refused() {
+        let terms = |duration, renew_deadline, retry_period| Terms {
+            duration: Duration::from_millis(duration),
+            renew_deadline: Duration::from_millis(renew_deadline),
+            retry_period: Duration::from_millis(retry_period),
+        };
+        assert_eq!(Terms::default().check(), Ok(()));
+        assert_eq!(terms(10_000, 10_000, 2_000).check(), Err(BadTerms::DeadlineTooLate));
+        assert_eq!(terms(15_000, 2_000, 2_000).check(), Err(BadTerms::RetryTooLate));
+        assert_eq!(terms(900, 500, 100).check(), Err(BadTerms::DurationTooShort));
+        assert_eq!(terms(15_000, 10_000, 0).check(), Err(BadTerms::NoPause));
+    }
+}
