@@ -1,18 +1,101 @@
 //! Write a Millwright provider: implement [`Driver`], call [`serve`].
+//!
+//! The SDK owns the wire: the socket, the checks of every request, one operation at a time for each Machine, work that
+//! outlives its caller, errors cut to what trailers can carry, health, reflection, metrics and the orderly end. An
+//! author sees plain types and writes plain `async fn`s. A complete driver, keeping its VMs in memory:
+//!
+//! ```
+//! use std::{collections::BTreeMap, sync::Mutex};
+//! use millwright_provider_sdk::*;
+//!
+//! #[derive(Default)]
+//! struct Shelf(Mutex<BTreeMap<String, Machine>>); // uid -> VM
+//!
+//! impl Driver for Shelf {
+//!     fn info(&self) -> DriverInfo {
+//!         DriverInfo::new("shelf", "1.0.0")
+//!     }
+//!
+//!     async fn create_machine(&self, request: CreateMachine, _: Context) -> Result<MachineStatus, DriverError> {
+//!         let mut vms = self.0.lock().expect("no holder of this lock panics");
+//!         let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| Machine {
+//!             node_name: request.key.name.clone(),
+//!             spec_digest: request.spec_digest.clone(),
+//!             ..Machine::new(request.key.clone(), format!("shelf:///{}", request.key.uid), MachineState::Running)
+//!         });
+//!         if vm.spec_digest != request.spec_digest {
+//!             return Err(DriverError::new(Reason::SpecConflict, "the VM was made of another spec"));
+//!         }
+//!         Ok(vm.clone().into())
+//!     }
+//!
+//!     async fn delete_machine(&self, request: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
+//!         self.0.lock().expect("no holder of this lock panics").remove(&request.key.uid);
+//!         Ok(Deletion::Deleted) // also if it was not there: deletion is a state to reach, not an act
+//!     }
+//!
+//!     async fn get_machine_status(&self, request: GetMachineStatus, _: Context) -> Result<MachineStatus, DriverError> {
+//!         let vms = self.0.lock().expect("no holder of this lock panics");
+//!         vms.get(&request.key.uid).cloned().map(Into::into).ok_or_else(|| DriverError::not_found("no such VM"))
+//!     }
+//!
+//!     async fn list_machines(&self, request: ListMachines, _: Context) -> Result<MachinePage, DriverError> {
+//!         let vms = self.0.lock().expect("no holder of this lock panics");
+//!         let rest = vms.range(request.cursor.clone()..).filter(|(_, vm)| vm.key.cluster_id == request.cluster_id);
+//!         let mut machines: Vec<Machine> = rest.map(|(_, vm)| vm.clone()).take(request.page_size + 1).collect();
+//!         let next = machines.split_off(request.page_size.min(machines.len()));
+//!         let next_cursor = next.first().map(|vm| vm.key.uid.clone()).unwrap_or_default();
+//!         Ok(MachinePage { machines, next_cursor, ..MachinePage::default() })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("shelf.sock");
+//! let options = ServeOptions::new(format!("unix://{}", path.display()).parse()?);
+//! # let server = Server::bind(Shelf::default(), options).await?;
+//! # server.run_until(async { assert!(path.exists()) }).await?;
+//! # let serve = |options| serve(Shelf::default(), options);
+//! # let options = ServeOptions::new("tcp://127.0.0.1:0".parse()?);
+//! # let _never_polled =
+//! serve(options) // … .await: serves until SIGTERM
+//! # ;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A binary takes its flags from [`ServeArgs`] and its log from [`telemetry::init`]; `examples/hello.rs` is one.
+//! What each call must hold to is said at the methods of [`Driver`]; the contract itself is `driver.proto`.
 
 #![warn(missing_docs)]
 
 mod args;
+mod call;
+mod deadline;
 mod driver;
 mod endpoint;
+mod epoch;
 mod error;
+mod flight;
+mod http;
+mod metrics;
+mod page;
+mod peer;
 mod serve;
+mod service;
+mod socket;
+mod status;
 pub mod telemetry;
+mod translate;
 mod types;
+mod validate;
+mod watch;
 
 pub use self::args::{ServeArgs, parse_duration};
 pub use self::driver::Driver;
 pub use self::endpoint::{Endpoint, EndpointError};
 pub use self::error::{DriverError, FieldViolation, Outcome, Reason};
-pub use self::serve::{ServeError, ServeOptions, serve};
+pub use self::serve::{ServeError, ServeOptions, Server, serve};
+pub use self::socket::SocketError;
 pub use self::types::*;

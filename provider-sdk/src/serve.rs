@@ -1,10 +1,40 @@
-//! The server around a driver. Under construction: the public face is here, the works follow.
+//! The process around a driver: takes the endpoint, serves, and ends well.
+//!
+//! Order of the end: health says NOT_SERVING, watches end, no connection is accepted any more, calls and the work that
+//! outlived its calls are waited for up to `drain_timeout`, the socket is removed.
 
+use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use millwright_proto::v1::driver_service_server::DriverServiceServer;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::{JoinError, JoinSet};
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
 use crate::driver::Driver;
 use crate::endpoint::Endpoint;
+use crate::http;
+use crate::metrics::Metrics;
+use crate::peer::Peers;
+use crate::service::Service;
+use crate::socket::{self, Claim, SocketError};
+
+/// The contract's limit for a message.
+const MESSAGE_MAX: usize = 4 * 1024 * 1024;
+/// How long idle connections have for their goodbye once all work is done. An open health watch never says one.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// The contract's limit for a driver's name.
+const DRIVER_NAME_MAX: usize = 63;
+/// The names under which health is told.
+const HEALTH_NAMES: [&str; 2] = ["", millwright_proto::SERVICE_NAME];
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -23,6 +53,7 @@ pub struct ServeOptions {
 impl ServeOptions {
     /// The defaults, at this endpoint.
     pub fn new(endpoint: Endpoint) -> Self {
+        // 25 s fit into the 30 s that Kubernetes gives a Pod to end.
         Self {
             endpoint,
             metrics_addr: None,
@@ -35,9 +66,46 @@ impl ServeOptions {
 /// Why a server did not start or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Under construction.
-    #[error("the server is not built yet")]
-    NotBuilt,
+    /// `Driver::info` breaks the contract.
+    #[error("the driver's name {0:?} is no DNS label or domain of 1 to 63 bytes")]
+    DriverName(String),
+    /// `Driver::info` breaks the contract.
+    #[error("the driver tells no vendor_version")]
+    VendorVersion,
+    /// The socket cannot be had.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// A TCP address cannot be had.
+    #[error("cannot listen at {address}")]
+    Tcp {
+        /// The address.
+        address: SocketAddr,
+        /// What came back.
+        source: io::Error,
+    },
+    /// An address that others could reach.
+    #[error("{0} is not a loopback address: there is no TLS yet")]
+    NotLoopback(SocketAddr),
+    /// The descriptors that the crate was built with are broken.
+    #[error("cannot set up gRPC reflection")]
+    Reflection(#[source] tonic_reflection::server::Error),
+    /// The process cannot have signal handlers.
+    #[error("cannot wait for SIGTERM and SIGINT")]
+    Signals(#[source] io::Error),
+    /// The gRPC server failed while serving.
+    #[error("the gRPC server failed")]
+    Grpc(#[source] tonic::transport::Error),
+    /// The HTTP server failed while serving.
+    #[error("the metrics server failed")]
+    Http(#[source] io::Error),
+    /// The end came before all work was done.
+    #[error("{left} calls or pieces of work were not done after {}s", after.as_secs_f32())]
+    DrainTimedOut {
+        /// How many.
+        left: usize,
+        /// `drain_timeout`.
+        after: Duration,
+    },
 }
 
 /// Serves the driver until SIGTERM or SIGINT, then drains.
@@ -45,6 +113,228 @@ pub enum ServeError {
 /// # Errors
 /// If the endpoint cannot be taken, or what is in flight does not end in time.
 pub async fn serve<D: Driver>(driver: D, options: ServeOptions) -> Result<(), ServeError> {
-    let _ = (driver, options);
-    Err(ServeError::NotBuilt)
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+    let server = Server::bind(driver, options).await?;
+    server
+        .run_until(async move {
+            tokio::select! {
+                _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+                _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+            }
+        })
+        .await
+}
+
+/// A driver that listens already and is not served yet. [`serve`] is all that a provider's `main` needs; this is for
+/// tests and for embedding.
+pub struct Server {
+    listener: Listener,
+    metrics_listener: Option<TcpListener>,
+    endpoint: Endpoint,
+    metrics_addr: Option<SocketAddr>,
+    routes: Routes,
+    health: HealthReporter,
+    metrics: Metrics,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+    drain_timeout: Duration,
+}
+
+enum Listener {
+    Unix(tokio::net::UnixListener, Claim),
+    Tcp(TcpListener),
+}
+
+impl Server {
+    /// Takes the endpoint. From here on callers can connect; they are answered once the server runs.
+    ///
+    /// # Errors
+    /// If the endpoint cannot be taken, or `Driver::info` breaks the contract.
+    pub async fn bind<D: Driver>(driver: D, options: ServeOptions) -> Result<Self, ServeError> {
+        check_info(&driver)?;
+        let (metrics, tasks, stopping) = (Metrics::new(), TaskTracker::new(), CancellationToken::new());
+        let (health, routes) = {
+            let peers = Peers::new(&options.allowed_uids);
+            let service = Service::new(driver, peers, metrics.clone(), tasks.clone(), stopping.clone());
+            routes(DriverServiceServer::new(service).max_decoding_message_size(MESSAGE_MAX))?
+        };
+        let metrics_listener = match options.metrics_addr {
+            Some(address) => Some(bind_tcp(address).await?),
+            None => None,
+        };
+        let metrics_addr = metrics_listener
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok());
+        let (listener, endpoint) = listen(options.endpoint).await?;
+        let drain_timeout = options.drain_timeout;
+        Ok(Self {
+            listener,
+            metrics_listener,
+            endpoint,
+            metrics_addr,
+            routes,
+            health,
+            metrics,
+            tasks,
+            stopping,
+            drain_timeout,
+        })
+    }
+
+    /// Where the driver is reached, with the real port if 0 was asked for.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Where the metrics are, with the real port.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics_addr
+    }
+
+    /// Serves until `stop` is done, then drains.
+    ///
+    /// # Errors
+    /// If serving fails, or what is in flight does not end in time.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+        for name in HEALTH_NAMES {
+            self.health.set_service_status(name, ServingStatus::Serving).await;
+        }
+        tracing::info!(endpoint = %self.endpoint, "serving");
+        let mut servers = JoinSet::new();
+        if let Some(listener) = self.metrics_listener {
+            servers.spawn(serve_http(listener, self.metrics, self.stopping.clone()));
+        }
+        // The claim keeps the socket's path until the last answer is out.
+        let _claim = match self.listener {
+            Listener::Unix(listener, claim) => {
+                servers.spawn(serve_unix(listener, self.routes, self.stopping.clone()));
+                Some(claim)
+            }
+            Listener::Tcp(listener) => {
+                servers.spawn(serve_tcp(listener, self.routes, self.stopping.clone()));
+                None
+            }
+        };
+        tokio::select! {
+            () = stop => {}
+            ended = servers.join_next() => return ended.map_or(Ok(()), outcome),
+        }
+
+        for name in HEALTH_NAMES {
+            self.health.set_service_status(name, ServingStatus::NotServing).await;
+        }
+        self.stopping.cancel();
+        self.tasks.close();
+        let drained = tokio::time::timeout(self.drain_timeout, self.tasks.wait()).await;
+        if drained.is_err() {
+            return Err(ServeError::DrainTimedOut {
+                left: self.tasks.len(),
+                after: self.drain_timeout,
+            });
+        }
+        let goodbye = async {
+            while let Some(ended) = servers.join_next().await {
+                outcome(ended)?;
+            }
+            Ok::<(), ServeError>(())
+        };
+        // Over time only for connections on which nothing is in flight: nothing is lost with them.
+        tokio::time::timeout(GOODBYE, goodbye).await.unwrap_or(Ok(()))?;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+fn outcome(ended: Result<Result<(), ServeError>, JoinError>) -> Result<(), ServeError> {
+    match ended {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // Only dropping the set aborts a server, and then nobody is left to ask.
+            Err(_) => Ok(()),
+        },
+    }
+}
+
+/// The driver with the standard services beside it.
+fn routes<D: Driver>(driver: DriverServiceServer<Service<D>>) -> Result<(HealthReporter, Routes), ServeError> {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    // With google.rpc among them a client like grpcurl prints error details in full.
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(millwright_proto::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+    };
+    let routes = Routes::new(driver)
+        .add_service(health)
+        .add_service(reflection().build_v1().map_err(ServeError::Reflection)?)
+        .add_service(reflection().build_v1alpha().map_err(ServeError::Reflection)?);
+    Ok((reporter, routes))
+}
+
+async fn listen(endpoint: Endpoint) -> Result<(Listener, Endpoint), ServeError> {
+    match endpoint {
+        Endpoint::Unix(path) => {
+            let (listener, claim) = socket::listen(&path).await?;
+            Ok((Listener::Unix(listener, claim), Endpoint::Unix(path)))
+        }
+        // The type can be built past its parser, so the rule is checked here, too.
+        Endpoint::Tcp(address) if !address.ip().is_loopback() => Err(ServeError::NotLoopback(address)),
+        Endpoint::Tcp(address) => {
+            let listener = bind_tcp(address).await?;
+            let real = listener
+                .local_addr()
+                .map_err(|source| ServeError::Tcp { address, source })?;
+            Ok((Listener::Tcp(listener), Endpoint::Tcp(real)))
+        }
+    }
+}
+
+async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| ServeError::Tcp { address, source })
+}
+
+async fn serve_unix(
+    listener: tokio::net::UnixListener,
+    routes: Routes,
+    stopping: CancellationToken,
+) -> Result<(), ServeError> {
+    tonic::transport::Server::builder()
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stopping.cancelled_owned())
+        .await
+        .map_err(ServeError::Grpc)
+}
+
+async fn serve_tcp(listener: TcpListener, routes: Routes, stopping: CancellationToken) -> Result<(), ServeError> {
+    tonic::transport::Server::builder()
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopping.cancelled_owned())
+        .await
+        .map_err(ServeError::Grpc)
+}
+
+async fn serve_http(listener: TcpListener, metrics: Metrics, stopping: CancellationToken) -> Result<(), ServeError> {
+    axum::serve(listener, http::router(metrics, stopping.clone()))
+        .with_graceful_shutdown(stopping.cancelled_owned())
+        .await
+        .map_err(ServeError::Http)
+}
+
+fn check_info(driver: &impl Driver) -> Result<(), ServeError> {
+    let info = driver.info();
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let label =
+        |label: &str| !label.is_empty() && label.bytes().all(legal) && !label.starts_with('-') && !label.ends_with('-');
+    if info.name.len() > DRIVER_NAME_MAX || !info.name.split('.').all(label) {
+        return Err(ServeError::DriverName(info.name));
+    }
+    if info.vendor_version.is_empty() {
+        return Err(ServeError::VendorVersion);
+    }
+    Ok(())
 }

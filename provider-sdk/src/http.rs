@@ -1,0 +1,46 @@
+//! The optional HTTP side: `/metrics` for a scraper and `/healthz` for a kubelet, whose gRPC probe cannot reach a
+//! socket.
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::Metrics;
+
+#[derive(Clone)]
+struct Shared {
+    metrics: Metrics,
+    stopping: CancellationToken,
+}
+
+/// The two pages. `/healthz` fails from the moment the server is asked to stop.
+pub(crate) fn router(metrics: Metrics, stopping: CancellationToken) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics_page))
+        .route("/healthz", get(health))
+        .with_state(Shared { metrics, stopping })
+}
+
+async fn metrics_page(State(shared): State<Shared>) -> Response {
+    match shared.metrics.page() {
+        Ok(page) => (
+            [(
+                header::CONTENT_TYPE,
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            )],
+            page,
+        )
+            .into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn health(State(shared): State<Shared>) -> (StatusCode, &'static str) {
+    if shared.stopping.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+    }
+    (StatusCode::OK, "ok\n")
+}
