@@ -4,6 +4,8 @@ pub mod budget;
 pub mod call;
 pub mod client;
 pub mod error;
+pub mod events;
 pub mod leadership;
 pub mod readable;
 pub mod watch;
+pub mod write;
