@@ -341,7 +341,8 @@ impl Driver {
                 tracing::info!(code, reason, effect = ?failure.effect, message = %failure.message, ?took, "driver call failed")
             }
         }
-        if failure.is_some_and(|failure| failure.reason.is_none()) {
+        // Without a reason it may not have been the driver: it may be gone, or another one by now.
+        if failure.is_some_and(|failure| failure.reason.is_none() && failure.code != Code::Unimplemented) {
             self.doubted.notify_one();
         }
     }

@@ -86,10 +86,10 @@ impl Shared {
 /// Why a handshake gave no driver.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// Nothing answered.
+    /// Nobody is there.
     Silent(String),
-    /// No answer in time: a driver that was there before may only be busy.
-    Slow(String),
+    /// No answer in time, or a connection that broke.
+    Unsure(String),
     /// Something answered that is no driver.
     Wrong(String),
 }
@@ -100,8 +100,8 @@ pub(super) struct Connection {
     client: DriverServiceClient<Channel>,
     doubted: Arc<Notify>,
     shared: Arc<Shared>,
-    /// Handshakes in a row that were only too slow.
-    slow: u32,
+    /// The last handshake failed in a way that a driver may get over by the next.
+    is_on_trial: bool,
 }
 
 type Answer = Result<v1::GetDriverInfoResponse, Trouble>;
@@ -114,7 +114,7 @@ impl Connection {
             client,
             doubted: Arc::default(),
             shared,
-            slow: 0,
+            is_on_trial: false,
         }
     }
 
@@ -155,22 +155,27 @@ impl Connection {
     /// Takes an answer into the roster. Returns the pause until the next handshake.
     pub(super) fn absorb(&mut self, answer: Answer) -> Duration {
         let pauses = self.shared.pauses;
-        match answer.and_then(|response| Ok((answer::driver_info(&response).map_err(Trouble::Wrong)?, response))) {
+        let read = |response| Ok((answer::driver_info(&response).map_err(Trouble::Wrong)?, response));
+        let trouble = match answer.and_then(read) {
             Ok((info, response)) => {
-                self.slow = 0;
-                self.shown(info, &response)
+                self.is_on_trial = false;
+                return self.shown(info, &response);
             }
-            // One late answer of a driver that was there is no reason to stop its machines.
-            Err(Trouble::Slow(_)) if self.slow == 0 && self.is_ready() => {
-                self.slow = 1;
-                pauses.away
-            }
-            Err(Trouble::Slow(why) | Trouble::Silent(why)) => {
-                self.slow = 0;
+            Err(trouble) => trouble,
+        };
+        // One bad answer of a driver that was there is no reason to stop its machines; that nobody is there, is.
+        let is_certain = matches!(trouble, Trouble::Silent(_));
+        if !is_certain && !self.is_on_trial && self.is_ready() {
+            self.is_on_trial = true;
+            return pauses.away;
+        }
+        self.is_on_trial = false;
+        match trouble {
+            Trouble::Silent(why) | Trouble::Unsure(why) => {
                 self.lost(Health::Away { why });
                 pauses.away
             }
-            Err(Trouble::Wrong(why)) => {
+            Trouble::Wrong(why) => {
                 self.lost(Health::Wrong { why });
                 pauses.wrong
             }
@@ -259,19 +264,26 @@ impl Connection {
 }
 
 fn too_slow(bound: Duration) -> Trouble {
-    Trouble::Slow(format!("no answer to GetDriverInfo within {bound:?}"))
+    Trouble::Unsure(format!("no answer to GetDriverInfo within {bound:?}"))
 }
 
 /// What a failed handshake says of the other side.
 fn trouble(status: &tonic::Status, bound: Duration) -> Trouble {
-    let failure = status::failure(status);
+    use std::error::Error as _;
     let text = causes(status);
-    match failure.code {
+    // A status with a cause was made on this side.
+    let is_ours = status.source().is_some();
+    match status::failure(status).code {
         Code::DeadlineExceeded => too_slow(bound),
         Code::Unavailable => Trouble::Silent(text),
         Code::Unimplemented => Trouble::Wrong(format!(
             "answers, but does not serve {}: {text}",
             millwright_proto::SERVICE_NAME
+        )),
+        // HTTP/2 found something else where a frame should be: HTTP/1, TLS, SSH, …
+        Code::Internal if is_ours => Trouble::Wrong(format!("does not speak gRPC: {text}")),
+        Code::Unknown | Code::Cancelled if is_ours => Trouble::Unsure(format!(
+            "hung up when asked (it has just ended, or does not speak gRPC): {text}"
         )),
         code => Trouble::Wrong(format!("GetDriverInfo failed with {}: {text}", code.word())),
     }

@@ -102,7 +102,8 @@ fn loopback(text: &str, address: &str) -> Result<Endpoint, EndpointError> {
     let form = || EndpointError::Form(text.to_owned());
     let uri: Uri = format!("http://{address}").parse().map_err(|_| form())?;
     let is_bare = matches!(uri.path(), "" | "/") && uri.query().is_none() && !address.contains('@');
-    let (Some(host), Some(port), true) = (uri.host(), uri.port_u16(), is_bare) else {
+    let host = uri.host().filter(|host| !host.is_empty());
+    let (Some(host), Some(port), true) = (host, uri.port_u16(), is_bare) else {
         return Err(form());
     };
     let ip = match host.trim_start_matches('[').trim_end_matches(']') {

@@ -1,0 +1,514 @@
+//! Calls over a real socket: what a driver gets, and what its answers and failures become.
+
+mod stub;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use millwright::driver::{Creation, Driver, DriverClass, Scope, SecretData};
+use millwright_core::driver::{Code, Deletion, Effect, Failure, Initialization, Reason, VmState};
+use millwright_core::ids::{DriverName, NodeName, ProviderId, Uid};
+use millwright_core::permit::DeletePermit;
+use millwright_proto::v1;
+use prost::Message;
+use stub::{Act, Desk, Running, Script, Stub, target};
+use tonic::Status;
+use tonic_types::pb;
+use zeroize::Zeroizing;
+
+/// A stub with its pool, and the driver that the pool made of it.
+struct Line {
+    stub: Stub,
+    desk: Desk,
+    driver: Arc<Driver>,
+    running: Running,
+    _directory: tempfile::TempDir,
+}
+
+async fn line(script: impl FnOnce(&mut Script)) -> Line {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("x.sock");
+    let stub = Stub::named("x").with(script);
+    let running = stub.serve(&socket);
+    let desk = Desk::at(&[&socket]);
+    let driver = desk.ready("x").await;
+    Line {
+        stub,
+        desk,
+        driver,
+        running,
+        _directory: directory,
+    }
+}
+
+fn creation() -> Creation {
+    Creation {
+        user_data: Zeroizing::new(b"#cloud-config".to_vec()),
+        tags: BTreeMap::from([("millwright/uid".to_owned(), "u".to_owned())]),
+        spec_digest: "d".into(),
+    }
+}
+
+fn permit() -> DeletePermit {
+    DeletePermit::for_deleting(target().key.uid, Timestamp::UNIX_EPOCH)
+}
+
+/// Advice for one call.
+fn advice(method: &str, seconds: i64, max_in_flight: Option<i32>) -> Vec<v1::CallAdvice> {
+    let timeout = Some(prost_types::Duration { seconds, nanos: 0 });
+    vec![v1::CallAdvice {
+        method: method.into(),
+        timeout,
+        max_in_flight,
+        ..Default::default()
+    }]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_create_request_carries_all_that_the_contract_asks_for() {
+    let line = line(|_| {}).await;
+    line.desk.epoch.set(7);
+    let vm = line
+        .driver
+        .create_machine(&target(), &creation())
+        .await
+        .expect("the stub answers");
+    assert_eq!(
+        (vm.provider_id, vm.node_name),
+        (Some(ProviderId::new("stub:///1")), Some(NodeName::new("node-1")))
+    );
+    assert_eq!(
+        (vm.state, vm.initialization),
+        (VmState::Running, Initialization::NotNeeded)
+    );
+    assert_eq!(vm.poll_after, Some(SignedDuration::from_secs(2)));
+
+    let heard = line.stub.heard.lock().unwrap().creates.pop().expect("one create");
+    assert_eq!(
+        heard
+            .metadata()
+            .get("machine-leader-epoch")
+            .map(|value| value.to_str().unwrap()),
+        Some("7")
+    );
+    assert_eq!(
+        heard
+            .metadata()
+            .get("grpc-timeout")
+            .map(|value| value.to_str().unwrap()),
+        Some("120000m")
+    );
+    let request = heard.into_inner();
+    let key = request.key.expect("a key");
+    assert_eq!(
+        (key.cluster_id.as_str(), key.namespace.as_str(), key.name.as_str()),
+        ("c", "default", "m-1")
+    );
+    assert_eq!(key.uid, "0e7b5bd0-6f2c-4f0e-9a55-3f0b8f1f2d11");
+    let class = request.machine_class.expect("a class");
+    assert_eq!(
+        (class.name.as_str(), class.namespace.as_str(), class.provider.as_str()),
+        ("small", "default", "x")
+    );
+    assert_eq!(class.provider_spec.expect("a spec").fields.len(), 2);
+    assert_eq!(
+        request.secret_data,
+        BTreeMap::from([("key".to_owned(), b"canary".to_vec())])
+    );
+    assert_eq!(
+        (request.user_data.as_slice(), request.spec_digest.as_str()),
+        (&b"#cloud-config"[..], "d")
+    );
+    assert_eq!(request.tags.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_lease_the_epoch_is_left_out() {
+    let line = line(|_| {}).await;
+    line.driver
+        .create_machine(&target(), &creation())
+        .await
+        .expect("the stub answers");
+    assert!(
+        line.stub.heard.lock().unwrap().creates[0]
+            .metadata()
+            .get("machine-leader-epoch")
+            .is_none()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_ends_at_the_advised_deadline_with_unknown_outcome() {
+    let line = line(|script| {
+        script.on_create = Act::Hang;
+        script.info.call_advice = advice("CreateMachine", 1, None);
+    })
+    .await;
+    let begun = Instant::now();
+    let failure = line
+        .driver
+        .create_machine(&target(), &creation())
+        .await
+        .expect_err("it hangs");
+    assert!(
+        begun.elapsed() >= Duration::from_secs(1) && begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(
+        (failure.code, failure.reason, failure.effect),
+        (Code::DeadlineExceeded, None, Effect::Unknown)
+    );
+    assert_eq!(failure.word(), "DeadlineExceeded");
+}
+
+fn any(kind: &str, message: &impl Message) -> prost_types::Any {
+    prost_types::Any {
+        type_url: format!("type.googleapis.com/{kind}"),
+        value: message.encode_to_vec(),
+    }
+}
+
+/// A status as a driver makes it.
+fn driver_status(code: tonic::Code, reason: &str, detail: &v1::ErrorDetail) -> Status {
+    let info = pb::ErrorInfo {
+        domain: "machine.driver.v1".into(),
+        reason: reason.into(),
+        ..Default::default()
+    };
+    let retry = pb::RetryInfo {
+        retry_delay: Some(prost_types::Duration { seconds: 7, nanos: 0 }),
+    };
+    let details = vec![
+        any("google.rpc.ErrorInfo", &info),
+        any("google.rpc.RetryInfo", &retry),
+        any("machine.driver.v1.ErrorDetail", detail),
+    ];
+    let body = pb::Status {
+        code: code as i32,
+        message: String::new(),
+        details,
+    };
+    Status::with_details(code, "its words", body.encode_to_vec().into())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_reason_arrives_with_code_outcome_and_pace() {
+    use tonic::Code as Wire;
+    let all = [
+        (
+            Wire::InvalidArgument,
+            "INVALID_FIELD",
+            Code::InvalidArgument,
+            Reason::InvalidField,
+        ),
+        (
+            Wire::Unauthenticated,
+            "CREDENTIALS_REJECTED",
+            Code::Unauthenticated,
+            Reason::CredentialsRejected,
+        ),
+        (
+            Wire::PermissionDenied,
+            "ACCESS_DENIED",
+            Code::PermissionDenied,
+            Reason::AccessDenied,
+        ),
+        (
+            Wire::Aborted,
+            "OPERATION_IN_PROGRESS",
+            Code::Aborted,
+            Reason::OperationInProgress,
+        ),
+        (
+            Wire::Unavailable,
+            "RATE_LIMITED",
+            Code::Unavailable,
+            Reason::RateLimited,
+        ),
+        (
+            Wire::Unavailable,
+            "PROVIDER_UNAVAILABLE",
+            Code::Unavailable,
+            Reason::ProviderUnavailable,
+        ),
+        (
+            Wire::FailedPrecondition,
+            "STALE_LEADER",
+            Code::FailedPrecondition,
+            Reason::StaleLeader,
+        ),
+        (
+            Wire::NotFound,
+            "MACHINE_NOT_FOUND",
+            Code::NotFound,
+            Reason::MachineNotFound,
+        ),
+        (
+            Wire::AlreadyExists,
+            "NAME_CONFLICT",
+            Code::AlreadyExists,
+            Reason::NameConflict,
+        ),
+        (
+            Wire::AlreadyExists,
+            "SPEC_CONFLICT",
+            Code::AlreadyExists,
+            Reason::SpecConflict,
+        ),
+        (
+            Wire::ResourceExhausted,
+            "CAPACITY_UNAVAILABLE",
+            Code::ResourceExhausted,
+            Reason::CapacityUnavailable,
+        ),
+        (
+            Wire::ResourceExhausted,
+            "QUOTA_EXCEEDED",
+            Code::ResourceExhausted,
+            Reason::QuotaExceeded,
+        ),
+        (
+            Wire::FailedPrecondition,
+            "DEPENDENCY_MISSING",
+            Code::FailedPrecondition,
+            Reason::DependencyMissing,
+        ),
+        (
+            Wire::FailedPrecondition,
+            "MACHINE_DELETED",
+            Code::FailedPrecondition,
+            Reason::MachineDeleted,
+        ),
+        (
+            Wire::FailedPrecondition,
+            "VM_INCONSISTENT",
+            Code::FailedPrecondition,
+            Reason::VmInconsistent,
+        ),
+        (
+            Wire::FailedPrecondition,
+            "NOT_OWNED",
+            Code::FailedPrecondition,
+            Reason::NotOwned,
+        ),
+        (
+            Wire::FailedPrecondition,
+            "DELETE_BLOCKED",
+            Code::FailedPrecondition,
+            Reason::DeleteBlocked,
+        ),
+        (
+            Wire::OutOfRange,
+            "SPEC_OUT_OF_RANGE",
+            Code::OutOfRange,
+            Reason::SpecOutOfRange,
+        ),
+        (
+            Wire::OutOfRange,
+            "DUPLICATE_VMS",
+            Code::OutOfRange,
+            Reason::DuplicateVms,
+        ),
+        (
+            Wire::Internal,
+            "INITIALIZATION_FAILED",
+            Code::Internal,
+            Reason::InitializationFailed,
+        ),
+        (
+            Wire::Aborted,
+            "PAGE_TOKEN_EXPIRED",
+            Code::Aborted,
+            Reason::PageTokenExpired,
+        ),
+        (
+            Wire::Aborted,
+            "RESUME_TOKEN_EXPIRED",
+            Code::Aborted,
+            Reason::ResumeTokenExpired,
+        ),
+        (Wire::Internal, "DRIVER_FAULT", Code::Internal, Reason::DriverFault),
+    ];
+    let line = line(|_| {}).await;
+    let detail = v1::ErrorDetail {
+        outcome: v1::error_detail::Outcome::Partial.into(),
+        provider_ids: vec!["stub:///1".into(), "stub:///2".into()],
+        last_known_state: "step=2".into(),
+        ..Default::default()
+    };
+    for (wire, name, code, reason) in all {
+        line.stub
+            .set(|script| script.on_create = Act::Fail(driver_status(wire, name, &detail)));
+        let failure = line
+            .driver
+            .create_machine(&target(), &creation())
+            .await
+            .expect_err("it fails");
+        let expected = Failure {
+            code,
+            reason: Some(reason),
+            effect: Effect::Partial,
+            message: "its words".into(),
+            retry_after: Some(SignedDuration::from_secs(7)),
+            provider_ids: vec![ProviderId::new("stub:///1"), ProviderId::new("stub:///2")],
+            last_known_state: Some("step=2".into()),
+        };
+        assert_eq!(failure, expected, "{name}");
+        let line = line.desk.recorder.0.lock().unwrap().pop();
+        assert_eq!(line, Some(("x".to_owned(), "CreateMachine", failure.word(), name)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_that_dies_during_a_call_leaves_a_failure_without_reason() {
+    let line = line(|script| script.on_create = Act::Hang).await;
+    let driver = Arc::clone(&line.driver);
+    let call = tokio::spawn(async move { driver.create_machine(&target(), &creation()).await });
+    stub::until("under way", || {
+        (!line.stub.heard.lock().unwrap().creates.is_empty()).then_some(())
+    })
+    .await;
+    line.running.kill();
+    let failure = call.await.unwrap().expect_err("it died");
+    assert_eq!((failure.reason, failure.effect), (None, Effect::Unknown), "{failure:?}");
+    assert_eq!(failure.pause(1), SignedDuration::from_secs(5), "{failure:?}");
+    line.desk.away("x").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_the_driver_does_not_have_has_done_nothing() {
+    let line = line(|_| {}).await;
+    let failure = line
+        .driver
+        .initialize_machine(&target())
+        .await
+        .expect_err("the stub has no such call");
+    assert_eq!(
+        (failure.code, failure.reason, failure.effect),
+        (Code::Unimplemented, None, Effect::None)
+    );
+    let scope = Scope {
+        cluster_id: "c".into(),
+        class: target().class,
+        secrets: Arc::new(SecretData::default()),
+    };
+    assert_eq!(
+        line.driver
+            .validate_machine_class(&scope, false)
+            .await
+            .map_err(|failure| failure.code),
+        Err(Code::Unimplemented)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_as_many_calls_as_advised_are_under_way_and_no_other_kind_waits_for_them() {
+    let line = line(|script| {
+        script.on_create = Act::Hang;
+        script.info.call_advice = advice("CreateMachine", 2, Some(2));
+    })
+    .await;
+    let calls: Vec<_> = (0..3)
+        .map(|_| {
+            let driver = Arc::clone(&line.driver);
+            tokio::spawn(async move { driver.create_machine(&target(), &creation()).await })
+        })
+        .collect();
+    stub::until("two under way", || {
+        (line.stub.heard.lock().unwrap().creates.len() == 2).then_some(())
+    })
+    .await;
+    let deletion = line
+        .driver
+        .delete_machine(&target(), permit())
+        .await
+        .expect("deletions have a lane of their own");
+    assert_eq!(
+        deletion,
+        Deletion {
+            gone: true,
+            poll_after: None,
+            last_known_state: None
+        }
+    );
+    assert_eq!(line.stub.heard.lock().unwrap().creates.len(), 2, "the third waits");
+    for call in calls {
+        let failure = call.await.unwrap().expect_err("they hang");
+        let is_unsent = failure.effect == Effect::None && failure.code == Code::Unavailable;
+        assert!(is_unsent || failure.code == Code::DeadlineExceeded, "{failure:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_for_another_machine_deletes_nothing() {
+    let line = line(|_| {}).await;
+    let foreign = DeletePermit::for_deleting(Uid::new("another"), Timestamp::UNIX_EPOCH);
+    let failure = line
+        .driver
+        .delete_machine(&target(), foreign)
+        .await
+        .expect_err("it is refused here");
+    assert_eq!(failure.effect, Effect::None);
+    assert!(line.stub.heard.lock().unwrap().deletes.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_tells_vms_owners_and_what_could_not_be_asked() {
+    let machine = v1::Machine {
+        key: Some(v1::MachineKey {
+            cluster_id: "c".into(),
+            namespace: "n".into(),
+            name: "m-1".into(),
+            uid: String::new(),
+        }),
+        provider_id: "stub:///1".into(),
+        state: v1::machine::State::Running.into(),
+        create_time: Some(prost_types::Timestamp {
+            seconds: 1_800_000_000,
+            nanos: 0,
+        }),
+        spec_digest: "d".into(),
+        ..Default::default()
+    };
+    let line = line(|script| {
+        script.page = v1::ListMachinesResponse {
+            machines: vec![machine],
+            next_page_token: "2".into(),
+            unreachable: vec!["zone-b".into()],
+        };
+    })
+    .await;
+    let class = DriverClass::new("default", "small", &DriverName::new("x"), &serde_json::json!({})).unwrap();
+    let scope = Scope {
+        cluster_id: "c".into(),
+        class,
+        secrets: Arc::new(SecretData::default()),
+    };
+    let page = line.driver.list_machines(&scope, None).await.expect("the stub answers");
+    assert_eq!(
+        (page.next.as_deref(), page.unreachable.as_slice()),
+        (Some("2"), &["zone-b".to_owned()][..])
+    );
+    let [listed] = page.vms.as_slice() else {
+        panic!("one VM")
+    };
+    assert_eq!((listed.uid.clone(), listed.spec_digest.as_deref()), (None, Some("d")));
+    assert_eq!(listed.created.map(Timestamp::as_second), Some(1_800_000_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ok_without_a_machine_is_no_success() {
+    let line = line(|script| script.machine = None).await;
+    let failure = line
+        .driver
+        .create_machine(&target(), &creation())
+        .await
+        .expect_err("an OK without a VM");
+    assert_eq!(
+        (failure.code, failure.reason, failure.effect),
+        (Code::Internal, None, Effect::Unknown)
+    );
+}
