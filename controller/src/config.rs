@@ -1,0 +1,307 @@
+//! What the operator says: flags and environment become one checked value.
+//!
+//! Decides defaults and refuses what cannot work, each time naming the flag, what is wrong and what to do. With
+//! `env.rs` the only place that reads the environment. Flags that mean what they mean in
+//! machine-controller-manager have its names and defaults (`spec/machine.md` §8.3, `spec/machineset.md` §11).
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use millwright_core::lease::{BadTerms, Terms};
+use millwright_core::settings::Settings;
+
+use crate::driver::{Endpoint, Endpoints};
+use crate::kube::budget::Budget;
+use crate::kube::client::Access;
+
+mod flags;
+
+pub use flags::{Cli, Command, ManagerFlags};
+
+/// The word that stands for the pod's service account where a path is expected.
+const IN_CLUSTER: &str = "inClusterConfig";
+/// The word that stands for "no cluster for nodes" in `--target-kubeconfig`.
+const NO_TARGET: &str = "none";
+/// What the API server demands of a bootstrap token's extra groups; others it ignores without a word.
+const GROUP_PREFIX: &str = "system:bootstrappers:";
+/// `--resource-exhausted-retry` of zero means this, as in the original.
+const RESOURCE_EXHAUSTED_RETRY: Duration = Duration::from_secs(600);
+
+/// The checked configuration of `millwright manager`.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How to reach the cluster with our kinds.
+    pub control: Access,
+    /// The cluster with the nodes.
+    pub target: TargetCluster,
+    /// The one namespace of our kinds.
+    pub namespace: String,
+    /// What decisions may read.
+    pub settings: Settings,
+    /// Where drivers are.
+    pub drivers: Endpoints,
+    /// Keys that are worked on at once.
+    pub workers: usize,
+    /// Requests a second to each API server; zero for no limit of ours.
+    pub kube_api_qps: f64,
+    /// Requests that may come at once before the limit holds.
+    pub kube_api_burst: u32,
+    /// Extra groups of the users that bootstrap tokens stand for.
+    pub bootstrap_groups: Vec<String>,
+    /// Pause after a driver said that a resource is exhausted.
+    pub resource_exhausted_retry: Duration,
+    /// The election; `None`: this process is told that it is the only one.
+    pub election: Option<Election>,
+    /// Where `/metrics`, `/livez` and `/readyz` are served.
+    pub metrics_addr: SocketAddr,
+}
+
+impl Config {
+    /// The client-side rate limit, one for each client.
+    pub fn budget(&self) -> Option<Budget> {
+        Budget::new(self.kube_api_qps, self.kube_api_burst)
+    }
+}
+
+/// The cluster with the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetCluster {
+    /// The control cluster is also the target.
+    SameAsControl,
+    /// Another cluster.
+    Other(Access),
+    /// There is none: machines join nothing.
+    None,
+}
+
+/// How leaders are elected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Election {
+    /// Name of the Lease in the control namespace.
+    pub lease_name: String,
+    /// This process in the Lease.
+    pub identity: String,
+    /// The times.
+    pub terms: Terms,
+}
+
+/// What is wrong with the flags.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Two clusters with one id would delete each other's VMs.
+    #[error(
+        "--cluster-id {0:?}: write 1 to 63 characters of a-z, 0-9 and -. It marks this cluster's VMs at the provider and must never change"
+    )]
+    ClusterId(String),
+    /// No driver could do any work.
+    #[error("no driver: give --driver unix:///PATH (repeatable) or --driver-dir DIR")]
+    NoDriver,
+    /// Which of the two is meant cannot be told.
+    #[error("--driver and --driver-dir are both given: use one of them")]
+    TwoKindsOfDriver,
+    /// The flag is one path of a directory.
+    #[error("--driver-dir {}: {reason}", path.display())]
+    DriverDir {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No namespace can have that name.
+    #[error(
+        "--{flag} {text:?}: not a name that Kubernetes takes (a-z, 0-9 and -, at most 63 characters, no - at the ends)"
+    )]
+    Name {
+        /// The flag.
+        flag: &'static str,
+        /// What was given.
+        text: String,
+    },
+    /// The API server would ignore the group, and nodes would lack its permissions.
+    #[error("--bootstrap-token-auth-extra-groups {0:?}: each group must begin with {GROUP_PREFIX}")]
+    Group(String),
+    /// Two could lead, or nobody could.
+    #[error("--leader-elect-lease-duration, --leader-elect-renew-deadline, --leader-elect-retry-period: {0}")]
+    Election(#[source] BadTerms),
+    /// No work would be done.
+    #[error("--concurrent-syncs 0: at least one worker is needed")]
+    NoWorkers,
+    /// Not a rate.
+    #[error("--kube-api-qps {0}: write a number of requests a second, or 0 for no limit")]
+    Rate(f64),
+}
+
+impl ManagerFlags {
+    /// Checks everything that can be checked without asking anybody.
+    pub fn check(self) -> Result<Config, ConfigError> {
+        let (control, target) = self.clusters();
+        let election = if self.leader_elect {
+            Some(self.election()?)
+        } else {
+            None
+        };
+        let drivers = self.drivers()?;
+        let bootstrap_groups = groups(&self.bootstrap_token_auth_extra_groups)?;
+        if self.concurrent_syncs == 0 {
+            return Err(ConfigError::NoWorkers);
+        }
+        if !self.kube_api_qps.is_finite() || self.kube_api_qps < 0.0 {
+            return Err(ConfigError::Rate(self.kube_api_qps));
+        }
+        if !is_cluster_id(&self.cluster_id) {
+            return Err(ConfigError::ClusterId(self.cluster_id));
+        }
+        let mut settings = Settings::new(self.cluster_id);
+        settings.has_target = target != TargetCluster::None;
+        settings.creation_timeout =
+            SignedDuration::try_from(self.machine_creation_timeout).unwrap_or(SignedDuration::MAX);
+        settings.node_conditions = words(&self.node_conditions);
+        Ok(Config {
+            control,
+            target,
+            namespace: dns_label("namespace", self.namespace)?,
+            settings,
+            drivers,
+            workers: usize::from(self.concurrent_syncs),
+            kube_api_qps: self.kube_api_qps,
+            kube_api_burst: self.kube_api_burst,
+            bootstrap_groups,
+            resource_exhausted_retry: Some(self.resource_exhausted_retry)
+                .filter(|retry| !retry.is_zero())
+                .unwrap_or(RESOURCE_EXHAUSTED_RETRY),
+            election,
+            metrics_addr: self.metrics_addr,
+        })
+    }
+
+    /// The table of `spec/machine.md` §8.2: a target alone is both, except that "no target" leaves the control cluster
+    /// to the pod's own.
+    fn clusters(&self) -> (Access, TargetCluster) {
+        let target = self
+            .target_kubeconfig
+            .as_deref()
+            .filter(|path| !path.as_os_str().is_empty());
+        let control = self.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
+        match (control, target) {
+            (None, None) => (Access::InCluster, TargetCluster::SameAsControl),
+            (None, Some(path)) if path == Path::new(NO_TARGET) => (Access::InCluster, TargetCluster::None),
+            (Some(path), Some(target)) if target == Path::new(NO_TARGET) => (access(path), TargetCluster::None),
+            (Some(path), None) | (None, Some(path)) => (access(path), TargetCluster::SameAsControl),
+            (Some(path), Some(target)) if path == target => (access(path), TargetCluster::SameAsControl),
+            (Some(path), Some(target)) => (access(path), TargetCluster::Other(access(target))),
+        }
+    }
+
+    fn drivers(&self) -> Result<Endpoints, ConfigError> {
+        match (self.driver.as_slice(), &self.driver_dir) {
+            ([], None) => Err(ConfigError::NoDriver),
+            ([], Some(path)) => directory(path),
+            (endpoints, None) => Ok(Endpoints::Listed(distinct(endpoints))),
+            (_, Some(_)) => Err(ConfigError::TwoKindsOfDriver),
+        }
+    }
+
+    fn election(&self) -> Result<Election, ConfigError> {
+        let terms = Terms {
+            duration: self.leader_elect_lease_duration,
+            renew_deadline: self.leader_elect_renew_deadline,
+            retry_period: self.leader_elect_retry_period,
+        };
+        terms.check().map_err(ConfigError::Election)?;
+        let lease_name = dns_label("leader-elect-lease-name", self.leader_elect_lease_name.clone())?;
+        Ok(Election {
+            lease_name,
+            identity: identity(),
+            terms,
+        })
+    }
+}
+
+fn access(path: &Path) -> Access {
+    if path == Path::new(IN_CLUSTER) {
+        Access::InCluster
+    } else {
+        Access::File(path.to_owned())
+    }
+}
+
+/// The directory must be there at the start; a mistyped path would otherwise be a manager that waits for ever.
+fn directory(path: &Path) -> Result<Endpoints, ConfigError> {
+    let wrong = |reason: String| ConfigError::DriverDir {
+        path: path.to_owned(),
+        reason,
+    };
+    let found = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+    if !found.is_dir() {
+        return Err(wrong("not a directory".to_owned()));
+    }
+    Ok(Endpoints::Directory(path.to_owned()))
+}
+
+/// The same socket twice would be two drivers of one name.
+fn distinct(endpoints: &[Endpoint]) -> Vec<Endpoint> {
+    let mut distinct: Vec<Endpoint> = Vec::with_capacity(endpoints.len());
+    for endpoint in endpoints {
+        if !distinct.contains(endpoint) {
+            distinct.push(endpoint.clone());
+        }
+    }
+    distinct
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn groups(text: &str) -> Result<Vec<String>, ConfigError> {
+    let groups = words(text);
+    match groups.iter().find(|group| !is_bootstrap_group(group)) {
+        Some(wrong) => Err(ConfigError::Group(wrong.clone())),
+        None => Ok(groups),
+    }
+}
+
+/// Colons may come again; the last character may be none.
+fn is_bootstrap_group(group: &str) -> bool {
+    let rest = group.strip_prefix(GROUP_PREFIX).unwrap_or_default();
+    let is_last = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    rest.bytes().all(|byte| byte == b':' || is_label_byte(byte)) && rest.bytes().last().is_some_and(is_last)
+}
+
+fn is_cluster_id(text: &str) -> bool {
+    (1..=63).contains(&text.len()) && text.bytes().all(is_label_byte)
+}
+
+fn dns_label(flag: &'static str, text: String) -> Result<String, ConfigError> {
+    if is_label(&text) && text.len() <= 63 {
+        Ok(text)
+    } else {
+        Err(ConfigError::Name { flag, text })
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(is_label_byte) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+fn is_label_byte(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-')
+}
+
+/// Host and a random part: a pod that was restarted on the same host is another candidate, since what its predecessor
+/// began may still be under way.
+fn identity() -> String {
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    let host = if host.is_empty() { "unknown-host" } else { &host };
+    format!("{host}_{}", uuid::Uuid::new_v4())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! The command line as it is typed. Checks the form of each flag alone; what they mean together is `config.rs`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use millwright_core::api::lenient::GoDuration;
+use millwright_core::settings::Settings;
+
+use crate::driver::Endpoint;
+use crate::telemetry::{DEFAULT_FILTER, LogFormat};
+
+/// Machines for Kubernetes: keeps the VMs that MachineDeployments, MachineSets and Machines ask for, through drivers in
+/// processes of their own.
+#[derive(Debug, Parser)]
+#[command(name = "millwright", version, max_term_width = 120)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the controller manager
+    ///
+    /// Every flag can also be set by an environment variable, which its help names.
+    Manager(Box<ManagerFlags>),
+    /// Print the CustomResourceDefinitions as YAML
+    ///
+    /// To install or update them: millwright crds | kubectl apply --server-side -f -
+    Crds,
+}
+
+/// Flags of `millwright manager`.
+#[derive(Debug, Args)]
+pub struct ManagerFlags {
+    /// Kubeconfig of the control cluster: our kinds, their Secrets, the leader's Lease. "inClusterConfig" is the pod's
+    /// service account, which is also the default unless --target-kubeconfig names a file
+    #[arg(
+        long,
+        visible_alias = "control-kubeconfig",
+        env = "MILLWRIGHT_KUBECONFIG",
+        value_name = "PATH"
+    )]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Kubeconfig of the cluster that the nodes join; by default the control cluster. "none": there is no such cluster
+    #[arg(long, env = "MILLWRIGHT_TARGET_KUBECONFIG", value_name = "PATH|none")]
+    pub target_kubeconfig: Option<PathBuf>,
+
+    /// The namespace of our kinds in the control cluster; no other is looked at
+    #[arg(long, env = "MILLWRIGHT_NAMESPACE", default_value = "default", value_name = "NAME")]
+    pub namespace: String,
+
+    /// Marks this cluster's VMs at the provider. Two clusters of one provider account need two ids; it must never change
+    #[arg(long, env = "MILLWRIGHT_CLUSTER_ID", value_name = "ID")]
+    pub cluster_id: String,
+
+    /// Where a driver listens: unix:///PATH or tcp://127.0.0.1:PORT. Repeat the flag for several drivers
+    #[arg(long, env = "MILLWRIGHT_DRIVER", value_name = "ENDPOINT", value_delimiter = ',')]
+    pub driver: Vec<Endpoint>,
+
+    /// Take every *.sock in this directory for a driver, also those that come later
+    #[arg(long, env = "MILLWRIGHT_DRIVER_DIR", value_name = "DIR")]
+    pub driver_dir: Option<PathBuf>,
+
+    /// How many objects are worked on at once
+    #[arg(long, env = "MILLWRIGHT_CONCURRENT_SYNCS", default_value_t = 50, value_name = "N")]
+    pub concurrent_syncs: u16,
+
+    /// Most requests a second to each API server; 0: no limit of ours, the server shares itself out
+    #[arg(long, env = "MILLWRIGHT_KUBE_API_QPS", default_value_t = 0.0, value_name = "RATE")]
+    pub kube_api_qps: f64,
+
+    /// Requests that may come at once before --kube-api-qps holds
+    #[arg(long, env = "MILLWRIGHT_KUBE_API_BURST", default_value_t = 30, value_name = "N")]
+    pub kube_api_burst: u32,
+
+    /// Time in which a VM must have become a ready node, else its Machine is Failed. A Machine's creationTimeout wins
+    #[arg(long, env = "MILLWRIGHT_MACHINE_CREATION_TIMEOUT", default_value = "20m", value_parser = duration, value_name = "DURATION")]
+    pub machine_creation_timeout: Duration,
+
+    /// Node conditions that make a node unhealthy when they are not False. A Machine's nodeConditions wins
+    #[arg(long, env = "MILLWRIGHT_NODE_CONDITIONS", default_value = Settings::NODE_CONDITIONS, value_name = "NAMES")]
+    pub node_conditions: String,
+
+    /// Extra groups of bootstrap tokens, separated by commas, each beginning with system:bootstrappers:
+    #[arg(
+        long,
+        env = "MILLWRIGHT_BOOTSTRAP_TOKEN_AUTH_EXTRA_GROUPS",
+        default_value = "",
+        value_name = "GROUPS"
+    )]
+    pub bootstrap_token_auth_extra_groups: String,
+
+    /// Pause after a driver said that a resource is exhausted, unless the driver names one. 0 is 10m
+    #[arg(long, env = "MILLWRIGHT_RESOURCE_EXHAUSTED_RETRY", default_value = "10m", value_parser = duration, value_name = "DURATION")]
+    pub resource_exhausted_retry: Duration,
+
+    /// Act only while holding a Lease, so that several managers can stand by. Turn it off only where there is but one
+    #[arg(
+        long, env = "MILLWRIGHT_LEADER_ELECT", default_value_t = true, default_missing_value = "true",
+        num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_name = "true|false"
+    )]
+    pub leader_elect: bool,
+
+    /// Name of the Lease, in --namespace of the control cluster
+    #[arg(
+        long,
+        env = "MILLWRIGHT_LEADER_ELECT_LEASE_NAME",
+        default_value = "millwright",
+        value_name = "NAME"
+    )]
+    pub leader_elect_lease_name: String,
+
+    /// Silence of a leader after which another takes over
+    #[arg(long, env = "MILLWRIGHT_LEADER_ELECT_LEASE_DURATION", default_value = "15s", value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_lease_duration: Duration,
+
+    /// Time after its last renewal at which a leader stops by itself; shorter than the lease duration
+    #[arg(long, env = "MILLWRIGHT_LEADER_ELECT_RENEW_DEADLINE", default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_renew_deadline: Duration,
+
+    /// Pause between two renewals, or two looks at another's Lease
+    #[arg(long, env = "MILLWRIGHT_LEADER_ELECT_RETRY_PERIOD", default_value = "2s", value_parser = duration, value_name = "DURATION")]
+    pub leader_elect_retry_period: Duration,
+
+    /// Where /metrics, /livez, /readyz and /healthz are served. Port 0 takes a free one, which the log names
+    #[arg(
+        long,
+        env = "MILLWRIGHT_METRICS_ADDR",
+        default_value = "127.0.0.1:10258",
+        value_name = "ADDR:PORT"
+    )]
+    pub metrics_addr: SocketAddr,
+
+    /// How log lines are written to stderr
+    #[arg(long, env = "MILLWRIGHT_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    pub log_format: LogFormat,
+
+    /// What is logged: a level, or directives as of RUST_LOG ("info,millwright=debug")
+    #[arg(long, env = "MILLWRIGHT_LOG_LEVEL", default_value = DEFAULT_FILTER, hide_default_value = true, value_name = "FILTER")]
+    pub log_level: String,
+}
+
+/// Go's duration text, as the original's flags take it.
+fn duration(text: &str) -> Result<Duration, String> {
+    let signed = GoDuration::from_text(text).get().map_err(|error| error.to_string())?;
+    Duration::try_from(signed).map_err(|_| format!("{text:?} is negative"))
+}
