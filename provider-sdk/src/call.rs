@@ -9,8 +9,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{Code, Status};
 use tracing::Span;
 
-use crate::error::{DriverError, Reason};
+use crate::error::DriverError;
 use crate::metrics::Metrics;
+use crate::reason::Reason;
 use crate::status;
 use crate::types::Capability;
 

@@ -9,7 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use millwright_proto::LEADER_EPOCH_KEY;
 use tonic::metadata::MetadataMap;
 
-use crate::error::{DriverError, Reason};
+use crate::error::DriverError;
+use crate::reason::Reason;
 
 /// The highest epoch of each cluster.
 #[derive(Default)]

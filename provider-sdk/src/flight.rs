@@ -15,7 +15,8 @@ use futures::future::{BoxFuture, FutureExt as _, Shared};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::error::{DriverError, Reason};
+use crate::error::DriverError;
+use crate::reason::Reason;
 use crate::types::MachineKey;
 
 /// How long a deleted uid is remembered: far longer than any cache of a manager is stale.

@@ -6,7 +6,8 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{DriverError, Reason};
+use crate::error::DriverError;
+use crate::reason::Reason;
 use crate::types::MachineClass;
 
 /// What a token is good for.

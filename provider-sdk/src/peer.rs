@@ -6,7 +6,8 @@
 use tonic::Extensions;
 use tonic::transport::server::UdsConnectInfo;
 
-use crate::error::{DriverError, Reason};
+use crate::error::DriverError;
+use crate::reason::Reason;
 
 const ROOT: u32 = 0;
 

@@ -200,7 +200,7 @@ impl Server {
         for name in HEALTH_NAMES {
             self.health.set_service_status(name, ServingStatus::Serving).await;
         }
-        tracing::info!(endpoint = %self.endpoint, "serving");
+        tracing::info!(endpoint = %self.endpoint, metrics = self.metrics_addr.map(tracing::field::display), "serving");
         let mut servers = JoinSet::new();
         if let Some(listener) = self.metrics_listener {
             servers.spawn(serve_http(listener, self.metrics, self.stopping.clone()));

@@ -90,7 +90,9 @@ impl<D: Driver> Service<D> {
         {
             return Err(DriverError::unimplemented(call.name()));
         }
-        let context = Context { deadline: deadline_of(request.metadata(), Instant::now()) };
+        let context = Context {
+            deadline: deadline_of(request.metadata(), Instant::now()),
+        };
         Ok(Head {
             call,
             context,

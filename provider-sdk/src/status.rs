@@ -12,7 +12,8 @@ use prost_types::Any;
 use tonic::Status;
 use tonic_types::pb;
 
-use crate::error::{DriverError, Outcome, Reason};
+use crate::error::DriverError;
+use crate::reason::{Outcome, Reason};
 
 /// Limits of the contract: `status.message`, and all details together.
 const MESSAGE_MAX: usize = 1024;
@@ -193,7 +194,7 @@ mod tests {
     use tonic_types::StatusExt as _;
 
     use super::*;
-    use crate::error::FieldViolation;
+    use crate::reason::FieldViolation;
 
     fn details(status: &Status) -> Vec<Any> {
         tonic_types::Status::decode(status.details()).unwrap().details

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use millwright_proto::v1;
 use prost_types::Struct;
 
-use crate::error::{DriverError, FieldViolation};
+use crate::error::DriverError;
+use crate::reason::FieldViolation;
 use crate::translate;
 
 const STRING_MAX: usize = 256;

@@ -1,7 +1,7 @@
 //! Each rule of `validate.rs` by a request that breaks only this rule, and by one at its very limit.
 
 use super::*;
-use crate::error::Reason;
+use crate::reason::Reason;
 
 fn good_key() -> v1::MachineKey {
     v1::MachineKey {

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use millwright_proto::v1;
 
 use super::json::wire_object;
-use crate::error::{DriverError, Outcome};
+use crate::error::DriverError;
 use crate::page::Seal;
+use crate::reason::Outcome;
 use crate::status::cut;
 use crate::types::{
     AddressType, Capability, CapacityType, Change, ClassReport, ClassSchema, Deletion, DriverInfo, Initialization,

@@ -1,7 +1,7 @@
 //! What an author may answer, and what becomes a fault of the driver.
 
 use super::*;
-use crate::error::Reason;
+use crate::reason::Reason;
 use crate::types::{MachineClass, Violation};
 
 fn key() -> MachineKey {
