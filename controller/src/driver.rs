@@ -13,12 +13,14 @@ mod roster;
 mod secrets;
 mod status;
 mod structs;
+mod target;
 
 pub use answer::{Listed, Page, ValidationReport};
-pub use call::{CallObserver, CallRecord, Creation, Driver, DriverClass, LeaderEpoch, MachineKey, Scope, Target};
+pub use call::{CallObserver, CallRecord, Driver};
 pub use connection::{ManagerIdentity, Pauses};
 pub use endpoint::{Endpoint, EndpointError, Endpoints};
 pub use lanes::{Deadlines, Method};
 pub use pool::{DriverState, OnChange, Pool, PoolSettings};
 pub use roster::{EndpointState, Health};
 pub use secrets::{ClassSecrets, SecretData, SecretError, SecretStore};
+pub use target::{Creation, DriverClass, LeaderEpoch, MachineKey, Scope, Target};

@@ -1,4 +1,9 @@
 //! Drivers that come late, die, are replaced, share a name or are none: what the pool makes of them, over real sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 mod stub;
 

@@ -1,4 +1,9 @@
 //! Secrets of classes: fetched once for many, again when they change, never guessed. The API server is a scripted one.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

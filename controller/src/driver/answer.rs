@@ -12,8 +12,8 @@ use millwright_core::driver::{
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_proto::v1;
 
-use super::call::MachineKey;
 use super::status::{MAX_MESSAGE, broken_answer, cut, duration, last_known_state};
+use super::target::MachineKey;
 
 /// Answer of ValidateMachineClass.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,17 +3,14 @@
 //! Chooses nothing and repeats nothing: the reconciler is the retry, and two retry loops would multiply. Every call
 //! ends within its deadline, whatever the driver does. Secrets go into the request and nowhere else.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millwright_core::driver::{Code, Deletion, DriverInfo, Effect, Failure, Vm};
-use millwright_core::ids::{DriverName, Name, ProviderId, Uid};
+use millwright_core::ids::DriverName;
 use millwright_core::permit::DeletePermit;
-use millwright_core::provider_spec::SpecError;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
 use millwright_proto::{LEADER_EPOCH_KEY, v1};
 use tokio::sync::Notify;
@@ -21,108 +18,11 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
-use zeroize::Zeroizing;
 
 use super::answer::{self, Page, ValidationReport};
 use super::lanes::{Lanes, Method};
-use super::secrets::SecretData;
-use super::{status, structs};
-
-/// Names one Machine to a driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MachineKey {
-    /// The ownership domain: `--cluster-id`.
-    pub cluster_id: String,
-    /// The Machine's namespace.
-    pub namespace: String,
-    /// The Machine's name.
-    pub name: Name,
-    /// The Machine's uid: the idempotency token of its VM.
-    pub uid: Uid,
-}
-
-/// A class as it travels. Made once per version of the class, shared by all calls.
-#[derive(Clone, Debug)]
-pub struct DriverClass(Arc<v1::MachineClass>);
-
-impl DriverClass {
-    /// The class, if its `providerSpec` can travel.
-    pub fn new(
-        namespace: &str,
-        name: &str,
-        provider: &DriverName,
-        provider_spec: &serde_json::Value,
-    ) -> Result<Self, SpecError> {
-        Ok(Self(Arc::new(v1::MachineClass {
-            name: name.to_owned(),
-            namespace: namespace.to_owned(),
-            provider: provider.as_str().to_owned(),
-            provider_spec: Some(structs::provider_spec(provider_spec)?),
-        })))
-    }
-
-    fn to_wire(&self) -> Option<v1::MachineClass> {
-        Some(v1::MachineClass::clone(&self.0))
-    }
-}
-
-/// What a call about one machine is about.
-#[derive(Clone)]
-pub struct Target {
-    /// The Machine.
-    pub key: MachineKey,
-    /// Its class.
-    pub class: DriverClass,
-    /// The data of the class's Secrets, merged, without `userData`.
-    pub secrets: Arc<SecretData>,
-    /// Hint: the VM's id, if it was ever learned.
-    pub provider_id: Option<ProviderId>,
-    /// `status.lastKnownState`.
-    pub last_known_state: Option<String>,
-}
-
-/// What a call about a class or all its VMs is about.
-#[derive(Clone)]
-pub struct Scope {
-    /// `--cluster-id`.
-    pub cluster_id: String,
-    /// The class.
-    pub class: DriverClass,
-    /// The data of its Secrets.
-    pub secrets: Arc<SecretData>,
-}
-
-/// What only CreateMachine carries.
-pub struct Creation {
-    /// User data with its placeholders filled in: the same bytes while an earlier outcome is unknown.
-    pub user_data: Zeroizing<Vec<u8>>,
-    /// Tags that the VM carries from its first moment.
-    pub tags: BTreeMap<String, String>,
-    /// `provider_spec::digest` of the request.
-    pub spec_digest: String,
-}
-
-/// The epoch of this manager's leadership, sent with every call so that a driver can refuse an older leader's. One for
-/// the process: a manager that loses the lease exits.
-#[derive(Debug, Default)]
-pub struct LeaderEpoch(AtomicU64);
-
-impl LeaderEpoch {
-    /// Not known: the header is left out, and drivers serve the call.
-    pub const fn unknown() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    /// Sets the epoch, `Lease.spec.leaseTransitions`.
-    pub fn set(&self, epoch: u32) {
-        // Kept one higher, so that zero can mean "not known".
-        self.0.store(u64::from(epoch) + 1, Ordering::Release);
-    }
-
-    fn get(&self) -> Option<u64> {
-        self.0.load(Ordering::Acquire).checked_sub(1)
-    }
-}
+use super::status;
+use super::target::{Creation, LeaderEpoch, Scope, Target};
 
 /// One finished call, for metrics.
 #[derive(Clone, Copy, Debug)]
@@ -350,26 +250,6 @@ impl Driver {
 
 type Client = DriverServiceClient<Channel>;
 
-impl MachineKey {
-    fn to_wire(&self) -> Option<v1::MachineKey> {
-        Some(v1::MachineKey {
-            cluster_id: self.cluster_id.clone(),
-            namespace: self.namespace.clone(),
-            name: self.name.as_str().to_owned(),
-            uid: self.uid.as_str().to_owned(),
-        })
-    }
-}
-
-impl Target {
-    fn provider_id_to_wire(&self) -> String {
-        self.provider_id
-            .as_ref()
-            .map(|id| id.as_str().to_owned())
-            .unwrap_or_default()
-    }
-}
-
 /// All places stayed taken. Nothing was sent, so nothing is left behind. Not RESOURCE_EXHAUSTED: an autoscaler would take
 /// that for a stock-out (`driver-api.md` §2).
 fn no_place(waited: Duration, places: usize) -> Failure {
@@ -387,19 +267,4 @@ fn too_late(timeout: Duration) -> Failure {
         Code::DeadlineExceeded,
         format!("the driver did not answer within {timeout:?}"),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_leader_has_an_epoch_too() {
-        let epoch = LeaderEpoch::unknown();
-        assert_eq!(epoch.get(), None);
-        epoch.set(0);
-        assert_eq!(epoch.get(), Some(0));
-        epoch.set(7);
-        assert_eq!(epoch.get(), Some(7));
-    }
 }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millwright_core::driver::Code;
+use millwright_core::driver::{Code, DriverInfo};
 use millwright_core::ids::DriverName;
 use millwright_proto::v1;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
@@ -15,11 +15,12 @@ use tokio::sync::Notify;
 use tonic::transport::Channel;
 
 use super::answer;
-use super::call::{CallObserver, Driver, LeaderEpoch};
+use super::call::{CallObserver, Driver};
 use super::endpoint::Endpoint;
 use super::lanes::{Deadlines, Lanes};
 use super::roster::{Health, News, Roster};
 use super::status;
+use super::target::LeaderEpoch;
 
 /// Who the manager is, told to every driver for its logs.
 #[derive(Clone, Debug)]
@@ -183,37 +184,29 @@ impl Connection {
     }
 
     /// The driver has shown itself.
-    fn shown(&self, info: millwright_core::driver::DriverInfo, response: &v1::GetDriverInfoResponse) -> Duration {
-        let (name, version) = (info.name.clone(), info.vendor_version.clone());
-        let mut upgraded_from = None;
+    fn shown(&self, info: DriverInfo, response: &v1::GetDriverInfoResponse) -> Duration {
+        let name = info.name.clone();
+        let mut replaced = None;
         let is_new = self.shared.change(|roster| {
             let before = roster.driver_of(&self.endpoint).cloned();
-            let lanes = Lanes::new(
-                &response.call_advice,
-                &self.shared.deadlines,
-                before.as_ref().map(|driver| &driver.lanes),
-            );
+            let known = before.as_ref().map(|driver| &driver.lanes);
+            let lanes = Lanes::new(&response.call_advice, &self.shared.deadlines, known);
             let driver = match before {
                 Some(before) if before.info == info && before.lanes.same_as(&lanes) => before,
                 before => {
-                    upgraded_from = before.map(|before| before.info.vendor_version.clone());
+                    replaced = before;
                     Arc::new(self.driver(info, lanes))
                 }
             };
             roster.shown(&self.endpoint, name.clone(), driver)
         });
-        if let Some(from) = upgraded_from {
-            tracing::info!(endpoint = %self.endpoint, driver = %name, from, to = version, "driver was replaced, its capabilities were read again");
+        if let Some(before) = replaced {
+            let (from, to) = (&before.info.vendor_version, &response.vendor_version);
+            tracing::info!(endpoint = %self.endpoint, driver = %name, from, to, "driver was replaced, its capabilities are read again");
         }
         let health = self.health();
-        match &health {
-            Health::Ready if is_new => {
-                tracing::info!(endpoint = %self.endpoint, driver = %name, version, "driver is ready")
-            }
-            Health::Conflict { holder, .. } if is_new => {
-                tracing::error!(endpoint = %self.endpoint, driver = %name, %holder, "two drivers have one name: this one is refused, the first is used");
-            }
-            _ => {}
+        if is_new {
+            self.tell_shown(&name, &health, &response.vendor_version);
         }
         if health == Health::Ready {
             self.shared.pauses.ready
@@ -222,7 +215,16 @@ impl Connection {
         }
     }
 
-    fn driver(&self, info: millwright_core::driver::DriverInfo, lanes: Lanes) -> Driver {
+    fn tell_shown(&self, name: &DriverName, health: &Health, version: &str) {
+        let endpoint = &self.endpoint;
+        if let Health::Conflict { holder, .. } = health {
+            tracing::error!(%endpoint, driver = %name, %holder, "two drivers have one name: this one is refused, the first is used");
+        } else {
+            tracing::info!(%endpoint, driver = %name, version, "driver is ready");
+        }
+    }
+
+    fn driver(&self, info: DriverInfo, lanes: Lanes) -> Driver {
         Driver {
             info,
             client: self.client.clone(),

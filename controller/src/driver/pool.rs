@@ -12,11 +12,12 @@ use futures::future::join_all;
 use millwright_core::ids::DriverName;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::call::{CallObserver, Driver, LeaderEpoch};
+use super::call::{CallObserver, Driver};
 use super::connection::{Connection, ManagerIdentity, Pauses, Shared};
 use super::endpoint::{Endpoint, Endpoints, sockets_of};
 use super::lanes::Deadlines;
 use super::roster::{EndpointState, Found, Health, Roster};
+use super::target::LeaderEpoch;
 
 /// Told the name of a driver that came, went or was replaced.
 pub type OnChange = Arc<dyn Fn(&DriverName) + Send + Sync>;
