@@ -73,7 +73,7 @@ fn everything_in(package: &str) -> BTreeSet<String> {
         .output()
         .expect("cargo can be run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines = String::from_utf8(output.stdout).expect("cargo prints UTF-8");
     lines
         .lines()
         .filter_map(|line| line.split_whitespace().next())

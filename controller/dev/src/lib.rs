@@ -2,7 +2,9 @@
 //! outlive their parent. It decides nothing about machines and knows none of our kinds.
 //!
 //! - [`apiserver`]: finds or builds kube-apiserver and etcd, starts any number of isolated control planes.
+//! - [`once`]: what is expensive to make is made once.
 //! - [`process`]: one child process with its log file.
 
 pub mod apiserver;
+pub mod once;
 pub mod process;

@@ -1,10 +1,11 @@
 //! Builds kube-apiserver and etcd from the Go module `tests/kubernetes`, once per target directory however many
 //! processes ask, with lines on standard error that show it is alive. It may not decide whether they are needed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use super::binaries::{Binaries, FindError, built_in, workspace_root};
+use crate::once::{OnceError, beside, made_once};
 use crate::process::{self, say};
 
 /// Pins of both programs. Compiled in, so that the name of the cache belongs to the sources this was built from.
@@ -32,29 +33,19 @@ pub(super) fn build(cache: &Path) -> Result<Binaries, FindError> {
     let go = process::on_path("go").ok_or_else(|| FindError::NoGo {
         cache: cache.to_owned(),
     })?;
-    let lock = beside(cache, "lock");
-    let waiting = || {
-        say(
-            WHO,
-            "another process is building kube-apiserver and etcd; waiting for it",
-        )
-    };
-    let _lock = process::locked(&lock, waiting).map_err(|error| io(format!("lock {}", lock.display()), error))?;
-    if let Some(built) = built_in(cache) {
-        return Ok(built);
-    }
-    let staging = beside(cache, "building");
-    make_empty(&staging)?;
-    run_go(&go, &staging, &beside(cache, "log"))?;
-    // Go names a program after its package's last directory.
-    rename(&staging.join("server"), &staging.join("etcd"))?;
-    if cache.exists() {
-        remove(cache)?; // half of a build that somebody cut short or took apart
-    }
-    rename(&staging, cache)?;
+    let made = made_once(cache, |staging| {
+        run_go(&go, staging, &beside(cache, "log"))?;
+        // Go names a program after its package's last directory.
+        let (named, wanted) = (staging.join("server"), staging.join("etcd"));
+        std::fs::rename(&named, &wanted).map_err(|error| io(format!("rename {}", named.display()), error))
+    });
+    made.map_err(|error| match error {
+        OnceError::Io { doing, error } => io(doing, error),
+        OnceError::Make(error) => error,
+    })?;
     built_in(cache).ok_or_else(|| {
         io(
-            format!("find the programs in {}", cache.display()),
+            format!("use {}, which is incomplete; remove it", cache.display()),
             std::io::ErrorKind::NotFound.into(),
         )
     })
@@ -97,31 +88,8 @@ fn run_go(go: &Path, out: &Path, log: &Path) -> Result<(), FindError> {
             tail: process::tail(log, 20),
         });
     }
-    say(WHO, &format!("built, and kept in {}", out.with_extension("").display()));
+    say(WHO, "built, and kept for the next time");
     Ok(())
-}
-
-/// `<cache>.<what>`; `with_extension` would cut the last number of the version.
-fn beside(cache: &Path, what: &str) -> PathBuf {
-    let mut name = cache.as_os_str().to_owned();
-    name.push(".");
-    name.push(what);
-    PathBuf::from(name)
-}
-
-fn make_empty(dir: &Path) -> Result<(), FindError> {
-    if dir.exists() {
-        remove(dir)?;
-    }
-    std::fs::create_dir_all(dir).map_err(|error| io(format!("make {}", dir.display()), error))
-}
-
-fn remove(dir: &Path) -> Result<(), FindError> {
-    std::fs::remove_dir_all(dir).map_err(|error| io(format!("remove {}", dir.display()), error))
-}
-
-fn rename(from: &Path, to: &Path) -> Result<(), FindError> {
-    std::fs::rename(from, to).map_err(|error| io(format!("rename {} to {}", from.display(), to.display()), error))
 }
 
 fn io(doing: String, error: std::io::Error) -> FindError {
