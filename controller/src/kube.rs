@@ -6,6 +6,7 @@ pub mod client;
 pub mod error;
 pub mod events;
 pub mod leadership;
+pub mod lease;
 pub mod readable;
 pub mod watch;
 pub mod write;

@@ -64,8 +64,12 @@ pub struct Postman {
 /// A publisher and the postman behind it. `instance` names this process.
 pub fn channel(client: Client, metrics: Metrics, instance: &str) -> (Publisher, Postman) {
     let (sender, queue) = mpsc::channel(WAITING);
-    let publisher =
-        Publisher { queue: sender, memory: Arc::default(), metrics: metrics.clone(), instance: Arc::from(instance) };
+    let publisher = Publisher {
+        queue: sender,
+        memory: Arc::default(),
+        metrics: metrics.clone(),
+        instance: Arc::from(instance),
+    };
     (publisher, Postman { queue, client, metrics })
 }
 
@@ -88,7 +92,9 @@ impl Publisher {
         let now = Instant::now();
         let mut memory = self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         memory.told.retain(|_, at| now.duration_since(*at) < REPEAT_AFTER);
-        memory.said.retain(|_, (since, _)| now.duration_since(*since) < REPEAT_AFTER);
+        memory
+            .said
+            .retain(|_, (since, _)| now.duration_since(*since) < REPEAT_AFTER);
         let key = (uid.to_owned(), reason.to_owned(), note.to_owned());
         if memory.told.contains_key(&key) {
             return Err("repeated");
@@ -106,7 +112,11 @@ impl Publisher {
         let now = jiff::Timestamp::now();
         // Events outlive their object by an hour and bear its name; the time makes the name their own.
         let name: String = name.chars().take(230).collect();
-        let cut = note.char_indices().map(|(at, letter)| at + letter.len_utf8()).take_while(|end| *end <= LONGEST_NOTE).last();
+        let cut = note
+            .char_indices()
+            .map(|(at, letter)| at + letter.len_utf8())
+            .take_while(|end| *end <= LONGEST_NOTE)
+            .last();
         Event {
             metadata: ObjectMeta {
                 name: Some(format!("{name}.{:x}", now.as_nanosecond())),

@@ -15,7 +15,7 @@ pub enum Leadership {
     /// We lead.
     Leader {
         /// Grows with every new leader; sent to drivers. Absent where leader election is off.
-        epoch: Option<u64>,
+        epoch: Option<u32>,
         /// Nothing may be started from this moment on, unless a renewal moved it. It lies before the moment at which
         /// others may take over, so that what is under way can end. Absent where leader election is off.
         valid_until: Option<Instant>,
@@ -38,7 +38,7 @@ impl Leadership {
     }
 
     /// What drivers are told, where we lead.
-    pub fn epoch(&self) -> Option<u64> {
+    pub fn epoch(&self) -> Option<u32> {
         match self {
             Self::Unknown | Self::Follower => None,
             Self::Leader { epoch, .. } => *epoch,

@@ -5,17 +5,18 @@
 //! §2.5, `kube-rs.md` §9). Nodes have other writers every few seconds and are written by strategic merge of list items
 //! of ours, guarded by uid. Deletions carry the uid. Nothing here repeats a request.
 
-use either::Either;
+use std::fmt::Debug;
+
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
 use millwright_core::api::{keys, meta};
 use millwright_core::ids::{Name, NodeName, Uid};
+use millwright_core::kinds::SecretMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use std::fmt::Debug;
 
 use super::error::{ReadError, WriteError};
 use crate::crash;
@@ -33,19 +34,35 @@ pub struct Writer {
 
 /// A kind of ours that lives in the control namespace.
 pub trait Own:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize + Send + 'static
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Serialize
+    + Send
+    + 'static
 {
 }
 
 impl<K> Own for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize + Send + 'static
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+        + Send
+        + 'static
 {
 }
 
 impl Writer {
     /// A writer; `target` is absent where there is no cluster to join.
     pub fn new(control: Client, target: Option<Client>, namespace: impl Into<String>) -> Self {
-        Self { control, target, namespace: namespace.into() }
+        Self {
+            control,
+            target,
+            namespace: namespace.into(),
+        }
     }
 
     /// The namespace of our kinds.
@@ -94,22 +111,46 @@ impl Writer {
 
     /// Creates an object under a name that was chosen before.
     pub async fn create<K: Own>(&self, body: Value) -> Result<K, WriteError> {
-        let object: K = serde_json::from_value(body)
-            .map_err(|error| WriteError::Refused { reason: format!("the object cannot be built: {error}") })?;
+        let object: K = serde_json::from_value(body).map_err(|error| WriteError::Refused {
+            reason: format!("the object cannot be built: {error}"),
+        })?;
         let api = self.own::<K>();
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        crash::around("write", async { api.create(&params, &object).await }).await.map_err(WriteError::of_create)
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        crash::around("write", async { api.create(&params, &object).await })
+            .await
+            .map_err(WriteError::of_create)
     }
 
     /// Deletes the object of that name and uid. Returns it as far as it still stands.
     pub async fn delete<K: Own>(&self, name: &Name, uid: &Uid) -> Result<Option<K>, WriteError> {
         let api = self.own::<K>();
         let sent = async { api.delete(name.as_str(), &deletion(uid)).await };
-        match crash::around("write", sent).await {
-            Ok(Either::Left(object)) => Ok(Some(object)),
-            Ok(Either::Right(_)) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(crash::around("write", sent).await?.left())
+    }
+
+    /// Puts our finalizer on a Secret of the control namespace. Only metadata travels: nothing here reads its data.
+    pub async fn guard_secret(&self, secret: &SecretMeta) -> Result<SecretMeta, WriteError> {
+        let mut held = secret.metadata.finalizers.clone().unwrap_or_default();
+        held.push(keys::SECRET_FINALIZER.to_owned());
+        self.patch_secret(secret, &held).await
+    }
+
+    /// Takes our finalizer from a Secret of the control namespace.
+    pub async fn release_secret(&self, secret: &SecretMeta) -> Result<SecretMeta, WriteError> {
+        let mut held = secret.metadata.finalizers.clone().unwrap_or_default();
+        held.retain(|item| item != keys::SECRET_FINALIZER);
+        self.patch_secret(secret, &held).await
+    }
+
+    async fn patch_secret(&self, secret: &SecretMeta, finalizers: &[String]) -> Result<SecretMeta, WriteError> {
+        let api: Api<Secret> = Api::namespaced(self.control.clone(), &self.namespace);
+        let body = guarded(secret, json!({ "metadata": { "finalizers": finalizers } }));
+        let name = meta::name(&secret.metadata);
+        let sent = async { api.patch_metadata(name, &params(), &Patch::Merge(body)).await };
+        crash::around("write", sent).await.map_err(WriteError::from)
     }
 
     fn nodes(&self) -> Result<Api<Node>, WriteError> {
@@ -120,7 +161,10 @@ impl Writer {
     /// Reads a Node from the API server itself.
     pub async fn read_node(&self, name: &NodeName) -> Result<Node, ReadError> {
         let target = self.target.clone().ok_or(ReadError::Gone)?;
-        Api::<Node>::all(target).get(name.as_str()).await.map_err(ReadError::from)
+        Api::<Node>::all(target)
+            .get(name.as_str())
+            .await
+            .map_err(ReadError::from)
     }
 
     /// Puts our label and finalizer on a Node, beside everybody else's.
@@ -152,11 +196,8 @@ impl Writer {
     /// Deletes a Node of that name and uid. Returns it as far as it still stands.
     pub async fn delete_node(&self, name: &NodeName, uid: &Uid) -> Result<Option<Node>, WriteError> {
         let api = self.nodes()?;
-        match crash::around("write", async { api.delete(name.as_str(), &deletion(uid)).await }).await {
-            Ok(Either::Left(node)) => Ok(Some(node)),
-            Ok(Either::Right(_)) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let sent = async { api.delete(name.as_str(), &deletion(uid)).await };
+        Ok(crash::around("write", sent).await?.left())
     }
 
     fn tokens(&self) -> Result<Api<Secret>, WriteError> {
@@ -167,14 +208,22 @@ impl Writer {
     /// Creates a bootstrap token's Secret in the target cluster.
     pub async fn create_token(&self, secret: &Secret) -> Result<Secret, WriteError> {
         let api = self.tokens()?;
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        crash::around("write", async { api.create(&params, secret).await }).await.map_err(WriteError::of_create)
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        crash::around("write", async { api.create(&params, secret).await })
+            .await
+            .map_err(WriteError::of_create)
     }
 
     /// Reads a bootstrap token's Secret.
     pub async fn read_token(&self, name: &str) -> Result<Secret, ReadError> {
         let target = self.target.clone().ok_or(ReadError::Gone)?;
-        Api::<Secret>::namespaced(target, keys::TOKEN_NAMESPACE).get(name).await.map_err(ReadError::from)
+        Api::<Secret>::namespaced(target, keys::TOKEN_NAMESPACE)
+            .get(name)
+            .await
+            .map_err(ReadError::from)
     }
 
     /// Deletes a bootstrap token's Secret.
@@ -191,15 +240,23 @@ impl Writer {
 }
 
 fn no_target() -> WriteError {
-    WriteError::Refused { reason: "there is no target cluster (--target-kubeconfig none)".to_owned() }
+    WriteError::Refused {
+        reason: "there is no target cluster (--target-kubeconfig none)".to_owned(),
+    }
 }
 
 fn params() -> PatchParams {
-    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
 }
 
 fn deletion(uid: &Uid) -> DeleteParams {
-    let preconditions = Preconditions { uid: Some(uid.as_str().to_owned()), resource_version: None };
+    let preconditions = Preconditions {
+        uid: Some(uid.as_str().to_owned()),
+        resource_version: None,
+    };
     DeleteParams::background().preconditions(preconditions)
 }
 

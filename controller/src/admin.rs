@@ -1,0 +1,164 @@
+//! The HTTP port for operators: `/metrics`, `/livez`, `/readyz` and `/healthz`. Decides nothing; it asks and prints.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::health::{Health, Report};
+use crate::telemetry::Metrics;
+
+/// The format of `/metrics`.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Why the port cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// Somebody has it, or the address is not of this host.
+    #[error("--metrics-addr {addr}: {source}. Choose a free one; port 0 takes any")]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The listener failed.
+    #[error("the port for metrics and health failed: {0}")]
+    Serve(#[source] std::io::Error),
+}
+
+/// Takes the port, so that a port that is taken is an error at the start and not a line in the log.
+pub async fn bind(addr: SocketAddr) -> Result<TcpListener, AdminError> {
+    let wrong = |source| AdminError::Bind { addr, source };
+    let listener = TcpListener::bind(addr).await.map_err(wrong)?;
+    let addr = listener.local_addr().map_err(wrong)?;
+    tracing::info!(%addr, "serving /metrics, /livez and /readyz");
+    Ok(listener)
+}
+
+/// Serves until `stop`.
+pub async fn run(
+    listener: TcpListener,
+    health: Arc<Health>,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> Result<(), AdminError> {
+    let app = Router::new()
+        .route("/metrics", get(show_metrics))
+        .route("/livez", get(show_liveness))
+        .route("/healthz", get(show_liveness))
+        .route("/readyz", get(show_readiness))
+        .with_state(Admin { health, metrics });
+    let server = axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await });
+    server.await.map_err(AdminError::Serve)
+}
+
+#[derive(Clone)]
+struct Admin {
+    health: Arc<Health>,
+    metrics: Metrics,
+}
+
+async fn show_metrics(State(admin): State<Admin>) -> Response {
+    match admin.metrics.render() {
+        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn show_liveness(State(admin): State<Admin>, query: RawQuery) -> Response {
+    show(&admin.health.liveness(), "livez", &query)
+}
+
+async fn show_readiness(State(admin): State<Admin>, query: RawQuery) -> Response {
+    show(&admin.health.readiness(), "readyz", &query)
+}
+
+/// A failure is always told in full; success only to those who ask with `?verbose`.
+fn show(report: &Report, name: &str, RawQuery(query): &RawQuery) -> Response {
+    if !report.holds() {
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("{report}{name} check failed\n"),
+        )
+            .into_response();
+    }
+    let asks_for_more = query
+        .as_deref()
+        .unwrap_or_default()
+        .split('&')
+        .any(|word| word.starts_with("verbose"));
+    if asks_for_more {
+        format!("{report}{name} check passed\n").into_response()
+    } else {
+        "ok".into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    async fn ask(addr: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn readiness_fails_and_heals_with_its_checks_while_liveness_stays() {
+        let synced = Arc::new(AtomicBool::new(false));
+        let mut health = Health::default();
+        let fact = synced.clone();
+        let check = move || {
+            if fact.load(Ordering::SeqCst) {
+                Ok(())
+            } else {
+                Err("still listing".to_owned())
+            }
+        };
+        health.ready("watch machines", check);
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stop, metrics) = (CancellationToken::new(), Metrics::default());
+        metrics.leader(true);
+
+        let server = run(listener, Arc::new(health), metrics, stop.clone());
+        let asking = async {
+            let answer = ask(addr, "/readyz").await;
+            assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+            assert!(answer.contains("[-]watch machines failed: still listing"), "{answer}");
+            assert!(ask(addr, "/livez").await.starts_with("HTTP/1.1 200"));
+
+            synced.store(true, Ordering::SeqCst);
+            assert!(ask(addr, "/readyz").await.ends_with("\r\n\r\nok"));
+            assert!(ask(addr, "/readyz?verbose").await.contains("[+]watch machines ok"));
+            assert!(ask(addr, "/metrics").await.contains("millwright_leader 1"));
+            stop.cancel();
+        };
+        let (served, ()) = tokio::join!(server, asking);
+        served.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_named() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = taken.local_addr().unwrap();
+        let error = bind(addr).await.unwrap_err().to_string();
+        assert!(error.contains(&addr.to_string()), "{error}");
+    }
+}

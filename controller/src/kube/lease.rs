@@ -1,0 +1,333 @@
+//! Carries out `millwright_core::lease` on the control cluster: reads the Lease, writes it, measures the time, and
+//! publishes whether this process leads.
+//!
+//! Decides only how long to wait for the API server. Every write carries the resourceVersion that was read, so of two
+//! candidates that see the same Lease one gets 409.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use millwright_core::lease::{LeaseMove, LeaseRecord, Sight, Terms, step};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::health::Heartbeat;
+use crate::kube::error::{ReadError, WriteError};
+use crate::kube::leadership::Leadership;
+
+/// A candidate that did not come round for this long hangs: far beyond what its own limits allow.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+/// One candidate of an election.
+#[derive(Clone, Debug)]
+pub struct LeaseSettings {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of the Lease.
+    pub name: String,
+    /// This process.
+    pub identity: String,
+    /// The times; checked.
+    pub terms: Terms,
+    /// The wall clock, for what people read in the Lease. No decision rests on it.
+    pub wall_clock: fn() -> Timestamp,
+}
+
+/// One candidate and what it knows.
+pub struct Candidate {
+    api: Api<Lease>,
+    settings: LeaseSettings,
+    sender: watch::Sender<Leadership>,
+    heartbeat: Arc<Heartbeat>,
+    /// The Lease as it was last read or written, with the time when it was first seen like this.
+    seen: Option<(Lease, Instant)>,
+    /// Whether `seen` may be older than what is stored: the next turn reads.
+    is_doubtful: bool,
+    highest_epoch: Option<u32>,
+    /// The holder that was last told of in the log.
+    told_of: Option<String>,
+}
+
+/// A turn that did not work out.
+#[derive(Debug, thiserror::Error)]
+enum TurnError {
+    #[error("the lease cannot be read: {0}")]
+    Read(#[source] ReadError),
+    #[error("the lease cannot be written: {0}")]
+    Write(#[source] WriteError),
+    #[error("no answer about the lease within {} ms", .0.as_millis())]
+    TimedOut(Duration),
+}
+
+impl Candidate {
+    /// A candidate over the client of the control cluster. The sender starts at `Leadership::Unknown`.
+    pub fn new(client: Client, settings: LeaseSettings, sender: watch::Sender<Leadership>) -> Self {
+        let api = Api::namespaced(client, &settings.namespace);
+        let heartbeat = Arc::new(Heartbeat::new(HANGS_AFTER));
+        Self {
+            api,
+            settings,
+            sender,
+            heartbeat,
+            seen: None,
+            is_doubtful: true,
+            highest_epoch: None,
+            told_of: None,
+        }
+    }
+
+    /// The sign of life of the election, for liveness.
+    pub fn heartbeat(&self) -> Arc<Heartbeat> {
+        self.heartbeat.clone()
+    }
+
+    /// Stands for election until `stop`, then gives the Lease back. Cancel `stop` only when all work has ended: from
+    /// then on another may lead.
+    pub async fn run(mut self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            let pause = self.turn().await;
+            self.heartbeat.beat();
+            let pause = pause.min(self.time_left().unwrap_or(pause));
+            stop.run_until_cancelled(tokio::time::sleep(pause)).await;
+            self.step_down_when_late();
+        }
+        self.release().await;
+    }
+
+    /// Looks, decides, acts once. Returns when to come again.
+    async fn turn(&mut self) -> Duration {
+        let limit = self.request_limit();
+        let outcome = match tokio::time::timeout(limit, self.attempt()).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(TurnError::TimedOut(limit)),
+        };
+        self.step_down_when_late();
+        match outcome {
+            Ok(pause) => pause,
+            Err(error) => {
+                // Whatever was sent may have been carried out, or somebody was faster.
+                self.is_doubtful = true;
+                if !matches!(
+                    error,
+                    TurnError::Write(WriteError::Stale | WriteError::AlreadyExists | WriteError::Gone)
+                ) {
+                    tracing::warn!(lease = self.settings.name, %error, "leader election waits");
+                }
+                self.settings.terms.retry_period
+            }
+        }
+    }
+
+    async fn attempt(&mut self) -> Result<Duration, TurnError> {
+        if self.is_doubtful || !self.is_leader() {
+            self.read().await?;
+        }
+        let record = self.seen.as_ref().map(|(lease, _)| record_of(lease));
+        let sight = Sight {
+            record: record.as_ref(),
+            unchanged_for: self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed()),
+            highest_epoch: self.highest_epoch,
+        };
+        let retry = self.settings.terms.retry_period;
+        match step(&sight, &self.settings.identity, &self.settings.terms) {
+            LeaseMove::Create { epoch } | LeaseMove::Take { epoch } => self.write(epoch, true).await.map(|()| retry),
+            LeaseMove::Renew { epoch } => self.write(epoch, false).await.map(|()| retry),
+            LeaseMove::Hold { pause } => Ok(pause),
+            LeaseMove::Wait { pause } => {
+                self.follow(record.and_then(|record| record.holder));
+                Ok(pause)
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), TurnError> {
+        let read = self.api.get(&self.settings.name).await.map_err(ReadError::from);
+        let lease = match read {
+            Ok(lease) => Some(lease),
+            Err(ReadError::Gone) => None,
+            Err(error) => return Err(TurnError::Read(error)),
+        };
+        self.is_doubtful = false;
+        self.see(lease);
+        Ok(())
+    }
+
+    /// Remembers the Lease; the clock of its holder's silence starts anew only when its spec changed.
+    fn see(&mut self, lease: Option<Lease>) {
+        let since = self
+            .seen
+            .take()
+            .filter(|(before, _)| lease.as_ref().is_some_and(|now| now.spec == before.spec));
+        let since = since.map_or_else(Instant::now, |(_, since)| since);
+        if let Some(lease) = &lease {
+            self.highest_epoch = self.highest_epoch.max(Some(record_of(lease).transitions));
+        }
+        self.seen = lease.map(|lease| (lease, since));
+    }
+
+    /// Writes us in. Our time counts from before the write was sent: others count from when they see it.
+    async fn write(&mut self, epoch: u32, is_new: bool) -> Result<(), TurnError> {
+        let sent = Instant::now();
+        let spec = self.claim(epoch, is_new);
+        let lease = match &self.seen {
+            None => self.create(spec).await,
+            Some((lease, _)) => self.patch(lease.metadata.resource_version.as_deref(), spec).await,
+        };
+        let lease = lease.map_err(TurnError::Write)?;
+        self.seen = Some((lease, sent));
+        self.is_doubtful = false;
+        self.highest_epoch = self.highest_epoch.max(Some(epoch));
+        self.lead(epoch, sent + self.settings.terms.renew_deadline);
+        Ok(())
+    }
+
+    async fn create(&self, spec: Value) -> Result<Lease, WriteError> {
+        let lease = json!({"metadata": {"name": self.settings.name}, "spec": spec});
+        let lease = serde_json::from_value(lease).map_err(|error| WriteError::Refused {
+            reason: error.to_string(),
+        })?;
+        self.api
+            .create(&PostParams::default(), &lease)
+            .await
+            .map_err(WriteError::of_create)
+    }
+
+    async fn patch(&self, version: Option<&str>, spec: Value) -> Result<Lease, WriteError> {
+        let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
+        let patched = self
+            .api
+            .patch(&self.settings.name, &PatchParams::default(), &Patch::Merge(body))
+            .await;
+        patched.map_err(WriteError::from)
+    }
+
+    fn claim(&self, epoch: u32, is_new: bool) -> Value {
+        let now = MicroTime((self.settings.wall_clock)());
+        let mut spec = json!({
+            "holderIdentity": self.settings.identity,
+            "leaseDurationSeconds": whole_seconds(self.settings.terms.duration),
+            "leaseTransitions": epoch,
+            "renewTime": now,
+        });
+        if is_new && let Some(spec) = spec.as_object_mut() {
+            spec.insert("acquireTime".to_owned(), json!(now));
+        }
+        spec
+    }
+
+    fn lead(&mut self, epoch: u32, valid_until: Instant) {
+        if !self.is_leader() {
+            tracing::info!(
+                lease = self.settings.name,
+                identity = self.settings.identity,
+                epoch,
+                "leading"
+            );
+        }
+        self.told_of = None;
+        self.sender.send_replace(Leadership::Leader {
+            epoch: Some(epoch),
+            valid_until: Some(valid_until),
+        });
+    }
+
+    fn follow(&mut self, holder: Option<String>) {
+        if self.told_of != holder {
+            tracing::info!(lease = self.settings.name, holder, "another process leads");
+            self.told_of = holder;
+        }
+        self.step_down("another process took the lease");
+    }
+
+    fn step_down(&mut self, why: &'static str) {
+        if self.is_leader() {
+            tracing::warn!(lease = self.settings.name, why, "no longer leading");
+        }
+        self.sender.send_if_modified(|state| {
+            let is_news = *state != Leadership::Follower;
+            *state = Leadership::Follower;
+            is_news
+        });
+    }
+
+    /// The fence holds by itself at the deadline; this tells those who only listen.
+    fn step_down_when_late(&mut self) {
+        if self.is_leader() && self.time_left() == Some(Duration::ZERO) {
+            self.step_down("the lease could not be renewed in time");
+        }
+    }
+
+    fn is_leader(&self) -> bool {
+        matches!(*self.sender.borrow(), Leadership::Leader { .. })
+    }
+
+    /// Time until our leadership ends, where we lead.
+    fn time_left(&self) -> Option<Duration> {
+        match *self.sender.borrow() {
+            Leadership::Leader {
+                valid_until: Some(until),
+                ..
+            } => Some(until.saturating_duration_since(Instant::now())),
+            Leadership::Leader { valid_until: None, .. } | Leadership::Follower | Leadership::Unknown => None,
+        }
+    }
+
+    /// Half the deadline, so that one lost connection leaves time for a second try; for a leader never beyond its time.
+    fn request_limit(&self) -> Duration {
+        let half = self.settings.terms.renew_deadline / 2;
+        half.min(self.time_left().unwrap_or(half))
+    }
+
+    /// Gives the Lease back, so that a successor need not wait for its end.
+    async fn release(mut self) {
+        let is_held = self.is_leader();
+        self.step_down("this process ends");
+        let Some((lease, _)) = self.seen.take().filter(|_| is_held) else {
+            return;
+        };
+        let now = MicroTime((self.settings.wall_clock)());
+        let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now});
+        let limit = self.settings.terms.renew_deadline / 2;
+        let patch = self.patch(lease.metadata.resource_version.as_deref(), spec);
+        match tokio::time::timeout(limit, patch).await {
+            Ok(Ok(_)) => tracing::info!(lease = self.settings.name, "lease released"),
+            Ok(Err(error)) => {
+                tracing::warn!(lease = self.settings.name, %error, "the lease was not released and runs out")
+            }
+            Err(_) => tracing::warn!(
+                lease = self.settings.name,
+                "the lease was not released in time and runs out"
+            ),
+        }
+    }
+}
+
+fn record_of(lease: &Lease) -> LeaseRecord {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let seconds = spec
+        .lease_duration_seconds
+        .and_then(|seconds| u64::try_from(seconds).ok());
+    LeaseRecord {
+        holder: spec.holder_identity,
+        duration: Duration::from_secs(seconds.unwrap_or_default()),
+        transitions: spec
+            .lease_transitions
+            .and_then(|count| u32::try_from(count).ok())
+            .unwrap_or_default(),
+    }
+}
+
+/// Rounded up: a Lease that claims less than we take for ourselves would be taken too early.
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+use std::sync::Mutex;
+
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use kube::client::{Body, ClientBuilder, DynBody};
+use tower::{BoxError, service_fn};
+
+use super::*;
+use crate::kube::client::{Cluster, Policy, Role};
+use crate::telemetry::Metrics;
+
+/// A server that knows one Lease and minds versions.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<Stored>>);
+
+#[derive(Default)]
+struct Stored {
+    lease: Option<Value>,
+    version: u64,
+    is_down: bool,
+}
+
+impl Server {
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = service_fn(
+            move |request: Request<Body>| -> BoxFuture<'static, Result<Response<Box<DynBody>>, BoxError>> {
+                let server = server.clone();
+                Box::pin(async move {
+                    if server.0.lock().unwrap().is_down {
+                        return std::future::pending().await;
+                    }
+                    let method = request.method().clone();
+                    let body = request.into_body().collect().await?.to_bytes();
+                    let (code, answer) = server.answer(&method, serde_json::from_slice(&body).unwrap_or_default());
+                    let body: Box<DynBody> = Box::new(Full::from(answer.to_string()).map_err(|never| match never {}));
+                    Ok(Response::builder().status(code).body(body)?)
+                })
+            },
+        );
+        let policy = Policy {
+            role: Role::Control,
+            leadership: None,
+            budget: None,
+            metrics: Metrics::default(),
+        };
+        Cluster::over(ClientBuilder::new(service, "default"), policy).client
+    }
+
+    fn answer(&self, method: &Method, body: Value) -> (u16, Value) {
+        let mut stored = self.0.lock().unwrap();
+        let Some(lease) = stored.lease.clone() else {
+            return match *method {
+                Method::POST => stored.store(body),
+                _ => failure(404, "NotFound"),
+            };
+        };
+        match *method {
+            Method::GET => (200, lease),
+            Method::POST => failure(409, "AlreadyExists"),
+            _ if body["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"] => {
+                failure(409, "Conflict")
+            }
+            _ => {
+                let mut merged = lease;
+                for (field, value) in body["spec"].as_object().unwrap() {
+                    merged["spec"][field] = value.clone();
+                }
+                stored.store(merged)
+            }
+        }
+    }
+
+    fn spec(&self) -> Value {
+        self.0.lock().unwrap().lease.clone().unwrap_or_default()["spec"].clone()
+    }
+
+    fn set_down(&self, is_down: bool) {
+        self.0.lock().unwrap().is_down = is_down;
+    }
+
+    /// Somebody else writes the Lease.
+    fn write(&self, holder: &str, transitions: u32) {
+        let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": transitions});
+        self.0
+            .lock()
+            .unwrap()
+            .store(json!({"metadata": {"name": "millwright"}, "spec": spec}));
+    }
+}
+
+impl Stored {
+    fn store(&mut self, mut lease: Value) -> (u16, Value) {
+        self.version += 1;
+        lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.lease = Some(lease.clone());
+        (200, lease)
+    }
+}
+
+fn failure(code: u16, reason: &str) -> (u16, Value) {
+    (
+        code,
+        json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}),
+    )
+}
+
+struct Running {
+    state: watch::Receiver<Leadership>,
+    stop: CancellationToken,
+    task: tokio::task::JoinSet<()>,
+}
+
+impl Running {
+    fn start(server: &Server, identity: &str) -> Self {
+        let (sender, state) = watch::channel(Leadership::Unknown);
+        let settings = LeaseSettings {
+            namespace: "default".to_owned(),
+            name: "millwright".to_owned(),
+            identity: identity.to_owned(),
+            terms: Terms::default(),
+            wall_clock: || Timestamp::UNIX_EPOCH,
+        };
+        let stop = CancellationToken::new();
+        let candidate = Candidate::new(server.client(), settings, sender);
+        let mut task = tokio::task::JoinSet::new();
+        task.spawn(candidate.run(stop.clone()));
+        Self { state, stop, task }
+    }
+
+    fn epoch(&self) -> Option<u32> {
+        let state = *self.state.borrow();
+        state.may_act(Instant::now()).then(|| state.epoch().unwrap())
+    }
+
+    async fn end(mut self) {
+        self.stop.cancel();
+        while let Some(ended) = self.task.join_next().await {
+            ended.unwrap();
+        }
+    }
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_candidate_leads_and_keeps_leading() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(1).await;
+    assert_eq!(first.epoch(), Some(0));
+    pass(3600).await;
+    assert_eq!(first.epoch(), Some(0));
+    assert_eq!(server.spec()["leaseDurationSeconds"], 15);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_candidate_waits_and_takes_over_at_once_after_a_release() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(1).await;
+    let second = Running::start(&server, "second");
+    pass(60).await;
+    assert_eq!(second.epoch(), None);
+
+    first.end().await;
+    assert_eq!(server.spec()["holderIdentity"], "");
+    pass(3).await;
+
+    assert_eq!(second.epoch(), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_comes_back_after_its_own_release_has_a_new_epoch() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(1).await;
+    first.end().await;
+    let again = Running::start(&server, "first");
+    pass(1).await;
+    assert_eq!(again.epoch(), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_leader_is_replaced_after_its_time_and_not_before() {
+    let server = Server::default();
+    server.write("dead", 4);
+    let second = Running::start(&server, "second");
+    pass(14).await;
+    assert_eq!(second.epoch(), None);
+    pass(4).await;
+    assert_eq!(second.epoch(), Some(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_hears_nothing_stops_before_another_may_begin() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(3).await;
+    assert_eq!(first.epoch(), Some(0));
+
+    server.set_down(true);
+    pass(10).await;
+
+    assert_eq!(first.epoch(), None);
+    assert_eq!(*first.state.borrow(), Leadership::Follower);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_survives_a_short_outage_with_its_epoch() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(3).await;
+    server.set_down(true);
+    pass(4).await;
+    server.set_down(false);
+    for _ in 0..30 {
+        pass(1).await;
+        assert_eq!(first.epoch(), Some(0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_long_outage_in_which_nobody_took_over_the_epoch_is_the_same() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(3).await;
+    server.set_down(true);
+    pass(60).await;
+    assert_eq!(first.epoch(), None);
+    server.set_down(false);
+    pass(10).await;
+    assert_eq!(first.epoch(), Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_was_taken_stops_at_its_next_renewal() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(1).await;
+    server.write("thief", 9);
+    pass(5).await;
+    assert_eq!(first.epoch(), None);
+    assert_eq!(*first.state.borrow(), Leadership::Follower);
+    assert_eq!(server.spec()["holderIdentity"], "thief");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_lease_is_made_anew_with_a_higher_epoch() {
+    let server = Server::default();
+    server.write("", 6);
+    let first = Running::start(&server, "first");
+    pass(1).await;
+    assert_eq!(first.epoch(), Some(7));
+    server.0.lock().unwrap().lease = None;
+    pass(6).await;
+    assert_eq!(first.epoch(), Some(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_candidates_at_most_one_leads_at_any_time() {
+    let server = Server::default();
+    let candidates: Vec<Running> = (0..5).map(|n| Running::start(&server, &format!("c{n}"))).collect();
+    for second in 0..120 {
+        pass(1).await;
+        server.set_down((30..55).contains(&second));
+        let leaders = candidates
+            .iter()
+            .filter(|candidate| candidate.epoch().is_some())
+            .count();
+        assert!(leaders <= 1, "{leaders} leaders at second {second}");
+    }
+    assert_eq!(
+        candidates
+            .iter()
+            .filter(|candidate| candidate.epoch().is_some())
+            .count(),
+        1
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_that_ends_leaves_the_lease_alone() {
+    let server = Server::default();
+    server.write("other", 1);
+    let second = Running::start(&server, "second");
+    pass(1).await;
+    second.end().await;
+    assert_eq!(server.spec()["holderIdentity"], "other");
+}

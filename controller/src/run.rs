@@ -1,0 +1,320 @@
+//! The composition root: clients, watches, drivers, workers, and the order in which they start and stop.
+//!
+//! Decides nothing about machines. One `JoinSet` holds every task, so that a panic of any ends the process. Order of
+//! start: watches and drivers at once, work when every watch has its first list and this process leads. Order of stop:
+//! no new work, passes end, driver calls get a moment for their answers, events are flushed, the lease is given up.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Node;
+use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet};
+use millwright_core::ids::DriverName;
+use millwright_core::kinds::SecretMeta;
+use millwright_core::wake;
+use millwright_core::world::Kind;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, TargetCluster};
+use crate::driver::{CallObserver, CallRecord, LeaderEpoch, ManagerIdentity, Pauses, Pool, PoolSettings, SecretStore};
+use crate::env::Env;
+use crate::kube::client::{Cluster, Policy, Role};
+use crate::kube::events;
+use crate::kube::leadership::Leadership;
+use crate::kube::watch::{Watch, WatchHealth};
+use crate::kube::write::Writer;
+use crate::telemetry::Metrics;
+use crate::work::dispatch;
+use crate::work::shared::{Parts, Shared};
+
+/// How long driver calls may take to answer after the stop; their work goes on in the driver either way.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A signal asked for it.
+    Asked,
+    /// Another process leads now.
+    LostLead,
+}
+
+/// Runs the manager until a signal or the loss of its lease.
+pub async fn run(config: Config) -> anyhow::Result<End> {
+    let metrics = Metrics::default();
+    let (leads, leadership) = watch::channel(if config.election.is_some() {
+        Leadership::Unknown
+    } else {
+        Leadership::ALONE
+    });
+    let policy = |role| Policy {
+        role,
+        leadership: Some(leadership.clone()),
+        budget: config.budget(),
+        metrics: metrics.clone(),
+    };
+    let control = Cluster::open(&config.control, policy(Role::Control)).await?;
+    let target = match &config.target {
+        TargetCluster::SameAsControl => Some(control.clone()),
+        TargetCluster::Other(access) => Some(Cluster::open(access, policy(Role::Target)).await?),
+        TargetCluster::None => None,
+    };
+
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let epoch = Arc::new(LeaderEpoch::unknown());
+    let changed: Arc<OnceLock<Weak<Shared>>> = Arc::default();
+    let (drivers, upkeep) = Pool::new(pool_settings(&config, &metrics, &epoch, &changed));
+    let secrets = SecretStore::new(control.client.clone());
+    let identity = config
+        .election
+        .as_ref()
+        .map_or("millwright", |election| election.identity.as_str());
+    let (publisher, postman) = events::channel(control.client.clone(), metrics.clone(), identity);
+    let shared = Shared::new(Parts {
+        env: Env::begin(),
+        write: Writer::new(
+            control.client.clone(),
+            target.as_ref().map(|target| target.client.clone()),
+            &config.namespace,
+        ),
+        drivers: drivers.clone(),
+        secrets: secrets.clone(),
+        events: publisher,
+        settings: config.settings.clone(),
+        token_groups: config.bootstrap_groups.join(","),
+        metrics: metrics.clone(),
+        stop: stop.clone(),
+    });
+    changed
+        .set(Arc::downgrade(&shared))
+        .ok()
+        .context("the shared state is set once")?;
+
+    tasks.spawn(until(stop.clone(), upkeep));
+    tasks.spawn(until(stop.clone(), secrets.upkeep()));
+    tasks.spawn(postman.run(stop.clone()));
+    tasks.spawn(signals(stop.clone())?);
+    let watches = start_watches(&mut tasks, &shared, &control, target.as_ref(), &config.namespace, &stop);
+    tracing::info!(
+        namespace = config.namespace,
+        cluster = config.settings.cluster_id,
+        "manager started"
+    );
+
+    let held = CancellationToken::new();
+    let _ = &leads;
+    let elected: Option<std::future::Ready<()>> = None;
+    let mut lead = JoinSet::new();
+    if let Some(elected) = elected {
+        lead.spawn(elected);
+    }
+
+    let end = work(&config, &shared, &watches, leadership, &epoch).await;
+    stop.cancel();
+    shared.calls.close();
+    if tokio::time::timeout(LAST_ANSWERS, shared.calls.wait()).await.is_err() {
+        tracing::info!("driver calls are still under way; the next leader repeats them and gets their answers");
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.context("a task of the manager panicked")?;
+    }
+    held.cancel();
+    while lead.join_next().await.is_some() {}
+    tracing::info!(?end, "manager stopped");
+    end
+}
+
+fn pool_settings(
+    config: &Config,
+    metrics: &Metrics,
+    epoch: &Arc<LeaderEpoch>,
+    shared: &Arc<OnceLock<Weak<Shared>>>,
+) -> PoolSettings {
+    let shared = Arc::clone(shared);
+    PoolSettings {
+        endpoints: config.drivers.clone(),
+        manager: ManagerIdentity {
+            name: "millwright".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+        deadlines: crate::driver::Deadlines::new(),
+        pauses: Pauses::default(),
+        epoch: Arc::clone(epoch),
+        observer: Arc::new(Observer(metrics.clone())),
+        on_change: Arc::new(move |driver: &DriverName| {
+            if let Some(shared) = shared.get().and_then(Weak::upgrade) {
+                shared.change(|world, uptime| wake::driver_changed(world, driver, uptime));
+            }
+        }),
+    }
+}
+
+/// Gives driver calls to the metrics.
+struct Observer(Metrics);
+
+impl CallObserver for Observer {
+    fn called(&self, record: CallRecord<'_>) {
+        self.0.driver_call(
+            record.driver.as_str(),
+            record.method.name(),
+            record.code,
+            record.reason,
+            record.took,
+        );
+    }
+}
+
+async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
+    stop.run_until_cancelled(task).await;
+}
+
+/// Ends the process in order at SIGTERM and SIGINT.
+fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+            _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+            () = stop.cancelled() => {}
+        }
+        stop.cancel();
+    })
+}
+
+fn start_watches(
+    tasks: &mut JoinSet<()>,
+    shared: &Arc<Shared>,
+    control: &Cluster,
+    target: Option<&Cluster>,
+    namespace: &str,
+    stop: &CancellationToken,
+) -> Vec<Arc<WatchHealth>> {
+    let mut healths = vec![
+        follow(tasks, shared, Watch::<Machine>::namespaced(control, namespace), stop),
+        follow(tasks, shared, Watch::<MachineSet>::namespaced(control, namespace), stop),
+        follow(
+            tasks,
+            shared,
+            Watch::<MachineDeployment>::namespaced(control, namespace),
+            stop,
+        ),
+        follow(
+            tasks,
+            shared,
+            Watch::<MachineClass>::namespaced(control, namespace),
+            stop,
+        ),
+        follow(tasks, shared, Watch::<SecretMeta>::namespaced(control, namespace), stop),
+    ];
+    if let Some(target) = target {
+        healths.push(follow_nodes(tasks, shared, Watch::<Node>::everywhere(target), stop));
+    }
+    healths
+}
+
+fn follow<K>(
+    tasks: &mut JoinSet<()>,
+    shared: &Arc<Shared>,
+    watch: Watch<K>,
+    stop: &CancellationToken,
+) -> Arc<WatchHealth>
+where
+    K: Kind
+        + kube::Resource<DynamicType = ()>
+        + serde::de::DeserializeOwned
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    let (health, sink) = (watch.health(), Arc::clone(shared));
+    let stop = stop.clone();
+    tasks.spawn(async move {
+        watch
+            .run(
+                stop,
+                |_| {},
+                |change| sink.change(|world, uptime| world.observe(change, uptime)),
+            )
+            .await;
+    });
+    health
+}
+
+/// Nodes are large, and plans read little of them.
+fn follow_nodes(
+    tasks: &mut JoinSet<()>,
+    shared: &Arc<Shared>,
+    watch: Watch<Node>,
+    stop: &CancellationToken,
+) -> Arc<WatchHealth> {
+    let (health, sink) = (watch.health(), Arc::clone(shared));
+    let stop = stop.clone();
+    let prune = |node: &mut Node| {
+        if let Some(status) = &mut node.status {
+            let conditions = status.conditions.take();
+            *status = k8s_openapi::api::core::v1::NodeStatus {
+                conditions,
+                ..Default::default()
+            };
+        }
+    };
+    tasks.spawn(async move {
+        watch
+            .run(stop, prune, |change| {
+                sink.change(|world, uptime| world.observe(change, uptime))
+            })
+            .await;
+    });
+    health
+}
+
+/// Waits for the first lists and the lead, then works until the end of either.
+async fn work(
+    config: &Config,
+    shared: &Arc<Shared>,
+    watches: &[Arc<WatchHealth>],
+    mut leadership: watch::Receiver<Leadership>,
+    epoch: &LeaderEpoch,
+) -> anyhow::Result<End> {
+    let ready = async {
+        while !watches.iter().all(|watch| watch.is_synced()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        tracing::info!("every watch has its first list");
+        leadership
+            .wait_for(|leadership| matches!(leadership, Leadership::Leader { .. }))
+            .await
+            .map(|leading| leading.epoch())
+    };
+    let Some(leading) = shared.stop.run_until_cancelled(ready).await else {
+        return Ok(End::Asked);
+    };
+    if let Some(number) = leading.context("the election ended")? {
+        epoch.set(u32::try_from(number).unwrap_or(u32::MAX));
+    }
+    tracing::info!("this process leads");
+    let lost = async {
+        let lost = leadership
+            .wait_for(|leadership| !matches!(leadership, Leadership::Leader { .. }))
+            .await;
+        if lost.is_err() {
+            // The election task ended: nobody renews.
+        }
+    };
+    tokio::select! {
+        biased;
+        () = lost, if config.election.is_some() => {
+            tracing::error!("the lease is lost; another process leads, this one ends");
+            Ok(End::LostLead)
+        }
+        () = dispatch::run(Arc::clone(shared), config.workers) => Ok(End::Asked),
+    }
+}

@@ -1,0 +1,11 @@
+//! Observe and execute, one file per kind. Nothing here decides: plans come from `millwright-core`.
+
+pub mod class;
+pub mod deployment;
+pub mod dispatch;
+pub mod machine;
+pub mod set;
+pub mod shared;
+pub mod step;
+pub mod token;
+pub mod vm;

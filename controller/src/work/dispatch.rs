@@ -1,0 +1,105 @@
+//! Takes keys that are due, has each worked on by one task at a time, gives it back with its verdict.
+//!
+//! Chooses nothing but how many at once. A panic in one pass is logged, counted and costs that key a back-off, nothing
+//! else (`kube-rs.md` §0).
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use millwright_core::queue::Verdict;
+use millwright_core::wake::Key;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::shared::Shared;
+use super::{class, deployment, machine, set};
+
+/// How one pass over a key ended.
+pub struct Pass {
+    /// What the queue does with the key.
+    pub verdict: Verdict,
+    /// The plan's reason, in one word.
+    pub why: String,
+    /// How the steps went, in one word.
+    pub result: &'static str,
+}
+
+impl Pass {
+    /// The object is not there.
+    pub fn gone() -> Self {
+        Self {
+            verdict: Verdict::Forget,
+            why: "Gone".to_owned(),
+            result: "done",
+        }
+    }
+}
+
+/// Works until the process stops. Keys under way are finished first.
+pub async fn run(shared: Arc<Shared>, workers: usize) {
+    let mut passes: JoinSet<()> = JoinSet::new();
+    while !shared.stop.is_cancelled() {
+        start_due(&shared, &mut passes, workers);
+        let free = passes.len() < workers;
+        let next = shared.look(|world| world.queue.next_due()).filter(|_| free);
+        let idle = async {
+            match next {
+                Some(uptime) => tokio::time::sleep_until(shared.env.instant(uptime)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shared.stop.cancelled() => break,
+            Some(_) = async { if passes.is_empty() { None } else { passes.join_next().await } } => {}
+            () = shared.bell.notified() => {}
+            () = idle => {}
+        }
+    }
+    while passes.join_next().await.is_some() {}
+}
+
+fn start_due(shared: &Arc<Shared>, passes: &mut JoinSet<()>, workers: usize) {
+    while passes.try_join_next().is_some() {}
+    while passes.len() < workers {
+        let now = shared.env.uptime();
+        let Some(key) = shared.take(now) else { return };
+        let shared = Arc::clone(shared);
+        passes.spawn(async move { work(&shared, key).await });
+    }
+}
+
+impl Shared {
+    /// Takes a key without ringing: nobody waits for that.
+    fn take(&self, now: std::time::Duration) -> Option<Key> {
+        self.quietly(|world| world.queue.take(now))
+    }
+}
+
+async fn work(shared: &Arc<Shared>, key: Key) {
+    let begun = Instant::now();
+    let pass = AssertUnwindSafe(look_at(shared, &key)).catch_unwind().await;
+    let pass = pass.unwrap_or_else(|_| {
+        tracing::error!(kind = key.kind(), name = %key.name(), "a pass panicked; the key backs off");
+        Pass {
+            verdict: Verdict::BackOff,
+            why: "Panic".to_owned(),
+            result: "panic",
+        }
+    });
+    shared
+        .metrics
+        .reconciled(key.kind(), &pass.why, pass.result, begun.elapsed());
+    shared.change(|world, uptime| world.queue.give_back(key, pass.verdict, uptime));
+}
+
+async fn look_at(shared: &Arc<Shared>, key: &Key) -> Pass {
+    match key {
+        Key::Machine(name) => machine::work(shared, name).await,
+        Key::Set(name) => set::work(shared, name).await,
+        Key::Deployment(name) => deployment::work(shared, name).await,
+        Key::Class(name) => class::work(shared, name).await,
+        Key::Secret(name) => class::work_secret(shared, name).await,
+    }
+}

@@ -1,0 +1,136 @@
+//! What all workers share: the world, the writer, the drivers, the seam to time.
+//!
+//! The world stands behind one lock that is never held over an await. Everything that enters it rings the bell of the
+//! dispatcher.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use millwright_core::settings::Settings;
+use millwright_core::world::{Kind, World};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::driver::{Pool, SecretStore};
+use crate::env::Env;
+use crate::kube::events::Publisher;
+use crate::kube::write::Writer;
+use crate::telemetry::Metrics;
+
+/// See the module's text.
+pub struct Shared {
+    world: Mutex<World>,
+    /// Rung when a key may be due sooner than the dispatcher knows.
+    pub bell: Notify,
+    /// Time and chance.
+    pub env: Env,
+    /// Writes to both clusters.
+    pub write: Writer,
+    /// The drivers.
+    pub drivers: Pool,
+    /// Credentials and user data.
+    pub secrets: SecretStore,
+    /// Kubernetes events.
+    pub events: Publisher,
+    /// The operator's wishes.
+    pub settings: Settings,
+    /// `auth-extra-groups` of bootstrap tokens.
+    pub token_groups: String,
+    /// Numbers.
+    pub metrics: Metrics,
+    /// Driver calls under way.
+    pub calls: TaskTracker,
+    /// Ends the process in order.
+    pub stop: CancellationToken,
+}
+
+/// The parts of [`Shared`] that are made elsewhere.
+pub struct Parts {
+    /// Time and chance.
+    pub env: Env,
+    /// Writes to both clusters.
+    pub write: Writer,
+    /// The drivers.
+    pub drivers: Pool,
+    /// Credentials and user data.
+    pub secrets: SecretStore,
+    /// Kubernetes events.
+    pub events: Publisher,
+    /// The operator's wishes.
+    pub settings: Settings,
+    /// `auth-extra-groups` of bootstrap tokens.
+    pub token_groups: String,
+    /// Numbers.
+    pub metrics: Metrics,
+    /// Ends the process in order.
+    pub stop: CancellationToken,
+}
+
+impl Shared {
+    /// Puts the parts together around an empty world.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts {
+            env,
+            write,
+            drivers,
+            secrets,
+            events,
+            settings,
+            token_groups,
+            metrics,
+            stop,
+        } = parts;
+        Arc::new(Self {
+            world: Mutex::default(),
+            bell: Notify::new(),
+            env,
+            write,
+            drivers,
+            secrets,
+            events,
+            settings,
+            token_groups,
+            metrics,
+            calls: TaskTracker::new(),
+            stop,
+        })
+    }
+
+    /// Looks at the world.
+    pub fn look<T>(&self, look: impl FnOnce(&World) -> T) -> T {
+        let world = self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        look(&world)
+    }
+
+    /// Changes the world, and rings.
+    pub fn change<T>(&self, change: impl FnOnce(&mut World, Duration) -> T) -> T {
+        let uptime = self.env.uptime();
+        let result = {
+            let mut world = self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            change(&mut world, uptime)
+        };
+        self.bell.notify_one();
+        result
+    }
+
+    /// Changes the world where nothing becomes due by it.
+    pub fn quietly<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+        let mut world = self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(&mut world)
+    }
+
+    /// Takes an object that one of our writes returned, and gives it back.
+    pub fn wrote<K: Kind + Clone>(&self, object: K) -> K {
+        let copy = object.clone();
+        self.change(|world, uptime| world.wrote(copy, uptime));
+        object
+    }
+
+    /// The uptime of a time on the wall clock.
+    pub fn uptime_of(&self, at: Timestamp) -> Duration {
+        let ahead = Duration::try_from(at.duration_since(self.env.now())).unwrap_or(Duration::ZERO);
+        self.env.uptime() + ahead
+    }
+}

@@ -1,0 +1,50 @@
+//! Why a step did not take effect, and what becomes of the key then. Decides nothing else.
+
+use std::time::Duration;
+
+use millwright_core::queue::Verdict;
+
+use crate::kube::error::{ReadError, WriteError};
+
+/// A step that did not take effect.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// A write failed.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A read failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// What was read makes the rest of the plan void.
+    #[error("the object is not what the plan was made for any more")]
+    Void,
+}
+
+impl StepError {
+    /// What the queue does with the key.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            // The newer object, or the end of this one, is on its way; without it, a look a little later does.
+            Self::Write(WriteError::Stale | WriteError::AlreadyExists) => Verdict::BackOff,
+            Self::Write(WriteError::Gone) | Self::Read(ReadError::Gone) | Self::Void => {
+                Verdict::Done { wake: None::<Duration> }
+            }
+            Self::Write(WriteError::Refused { .. } | WriteError::Fenced | WriteError::Unreachable { .. }) => {
+                Verdict::BackOff
+            }
+            Self::Read(ReadError::Refused { .. } | ReadError::Unreadable | ReadError::Unreachable { .. }) => {
+                Verdict::BackOff
+            }
+        }
+    }
+
+    /// Whether it belongs to ordinary life: a conflict, an end.
+    pub fn is_ordinary(&self) -> bool {
+        match self {
+            Self::Write(WriteError::Stale | WriteError::AlreadyExists | WriteError::Gone | WriteError::Fenced) => true,
+            Self::Read(ReadError::Gone) | Self::Void => true,
+            Self::Write(WriteError::Refused { .. } | WriteError::Unreachable { .. }) => false,
+            Self::Read(ReadError::Refused { .. } | ReadError::Unreadable | ReadError::Unreachable { .. }) => false,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A Machine's bootstrap token in the target cluster: made before its VM, gone when its node has joined or the Machine
+//! goes.
+//!
+//! The Secret's name is a function of the Machine's uid, so a repeat finds the same token and the VM gets the same
+//! bytes. Chooses nothing but the next name where one is another's. Source: `spec/machine.md` §3.3, W11, W40.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use millwright_core::api::lenient::GoDuration;
+use millwright_core::api::{Machine, keys, meta};
+use millwright_core::ids::Uid;
+use millwright_core::user_data::bootstrap_token_id;
+use zeroize::Zeroizing;
+
+use super::shared::Shared;
+use super::step::StepError;
+use crate::kube::error::{ReadError, WriteError};
+
+/// How many names are tried where they turn out to be others'. Two machines of a thousand share one of 36^6 names with
+/// a chance of 1 in 4,000; four in a row do not.
+const NAMES: u32 = 4;
+
+/// Whose token it is.
+const OWNER: &str = "machine.sapcloud.io/machine-uid";
+
+/// The Machine's token, `id.secret`. Makes it if it is not there.
+pub async fn ensure(shared: &Shared, machine: &Machine) -> Result<Zeroizing<String>, StepError> {
+    let uid = meta::identity(&machine.metadata).1;
+    for attempt in 0..NAMES {
+        let id = bootstrap_token_id(&uid, attempt);
+        let made = shared.write.create_token(&secret(shared, machine, &uid, &id)).await;
+        let found = match made {
+            Ok(made) => made,
+            Err(WriteError::AlreadyExists) => shared.write.read_token(&name(&id)).await?,
+            Err(error) => return Err(error.into()),
+        };
+        if is_of(&found, &uid) {
+            return text(&found, &id).ok_or(StepError::Read(ReadError::Unreadable));
+        }
+    }
+    let reason = format!("the names of {NAMES} bootstrap tokens are taken by others");
+    Err(StepError::Write(WriteError::Refused { reason }))
+}
+
+/// Deletes the Machine's token, if it is there.
+pub async fn remove(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
+    let uid = meta::identity(&machine.metadata).1;
+    for attempt in 0..NAMES {
+        let name = name(&bootstrap_token_id(&uid, attempt));
+        let found = match shared.write.read_token(&name).await {
+            Ok(found) => found,
+            Err(ReadError::Gone) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        if is_of(&found, &uid) {
+            let token = Uid::new(found.metadata.uid.unwrap_or_default());
+            return Ok(shared.write.delete_token(&name, &token).await?);
+        }
+    }
+    Ok(())
+}
+
+fn name(id: &str) -> String {
+    format!("{}{id}", keys::TOKEN_NAME_PREFIX)
+}
+
+fn is_of(secret: &Secret, uid: &Uid) -> bool {
+    meta::annotation(&secret.metadata, OWNER) == Some(uid.as_str())
+}
+
+fn text(secret: &Secret, id: &str) -> Option<Zeroizing<String>> {
+    let value = secret.data.as_ref()?.get("token-secret")?;
+    let value = std::str::from_utf8(&value.0).ok()?;
+    Some(Zeroizing::new(format!("{id}.{value}")))
+}
+
+fn secret(shared: &Shared, machine: &Machine, uid: &Uid, id: &str) -> Secret {
+    let lifetime = machine.creation_timeout().unwrap_or(shared.settings.creation_timeout);
+    let expiration = format!("{:.0}", shared.env.now() + lifetime);
+    let place = format!(
+        "{}/{}",
+        meta::namespace(&machine.metadata),
+        meta::name(&machine.metadata)
+    );
+    let description = format!(
+        "Lets the VM of machine {place} join, for {}",
+        GoDuration::from(lifetime)
+    );
+    let value = shared.env.token_secret();
+    let fields = [
+        ("token-id", id),
+        ("token-secret", value.as_str()),
+        ("description", description.as_str()),
+        ("expiration", expiration.as_str()),
+        ("usage-bootstrap-authentication", "true"),
+        ("usage-bootstrap-signing", "true"),
+        ("auth-extra-groups", shared.token_groups.as_str()),
+    ];
+    let data = fields
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())));
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name(id)),
+            namespace: Some(keys::TOKEN_NAMESPACE.to_owned()),
+            annotations: Some([(OWNER.to_owned(), uid.as_str().to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        type_: Some(keys::TOKEN_TYPE.to_owned()),
+        data: Some(data.collect()),
+        ..Secret::default()
+    }
+}
