@@ -25,8 +25,8 @@ pub enum EndpointError {
     /// The path of a socket must be absolute.
     #[error("{0:?} has no absolute path: write unix:///run/drivers/NAME.sock")]
     RelativePath(String),
-    /// The kernel keeps at most 107 bytes of a socket's path, and the SDK needs 5 for its own names beside it.
-    #[error("the path {0:?} is longer than 102 bytes, too long for a unix socket")]
+    /// The kernel keeps at most 107 bytes of a socket's path, and the SDK needs 6 for its own names beside it.
+    #[error("the path {0:?} is longer than 101 bytes, too long for a unix socket")]
     PathTooLong(String),
     /// Not `IP:PORT`.
     #[error("{0:?} is not IP:PORT")]
@@ -36,8 +36,8 @@ pub enum EndpointError {
     NotLoopback(SocketAddr),
 }
 
-/// `sun_path` holds 108 bytes with its final zero; 5 are for `.lock`, so that both names are legal.
-const SOCKET_PATH_MAX: usize = 107 - 5;
+/// `sun_path` holds 108 bytes with its final zero; 6 are for `.new/s`, where it is bound first.
+const SOCKET_PATH_MAX: usize = 107 - 6;
 
 impl FromStr for Endpoint {
     type Err = EndpointError;

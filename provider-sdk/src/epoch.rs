@@ -12,7 +12,7 @@ use tonic::metadata::MetadataMap;
 use crate::error::DriverError;
 use crate::reason::Reason;
 
-/// The highest epoch of each cluster.
+/// The highest epoch of each cluster. Grows with the clusters that a driver serves: one, or a few.
 #[derive(Default)]
 pub(crate) struct Epochs(Mutex<HashMap<String, u64>>);
 

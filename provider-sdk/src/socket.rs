@@ -3,16 +3,16 @@
 //! A lock file beside the socket says who owns it. It settles the race of two starts and goes with the process, however
 //! that ends; the file itself stays, since removing it would let two processes lock two files of one name.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::fs::{FlockOperation, flock};
 use tokio::net::{UnixListener, UnixStream};
 
 /// Read and write for the owner and the group, nothing for others: connecting needs the right to write.
-const FORBIDDEN: Mode = Mode::from_bits_retain(0o117);
+const MODE: u32 = 0o660;
 
 /// Why a socket cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -60,32 +60,34 @@ pub(crate) async fn listen(path: &Path) -> Result<(UnixListener, Claim), SocketE
     let lock = lock(path)?;
     ensure_dead(path).await?;
 
-    // Bound under another name and renamed: the old file is replaced in one step, and no caller finds a socket that
-    // does not listen yet.
-    let fresh = with_suffix(path, ".new");
-    remove_leftover(&fresh)?;
-    // The mask is the process's, so for this moment other threads' files are stricter, too. A chmod after the bind
-    // would leave a moment in which anyone may connect.
-    let mask = rustix::process::umask(FORBIDDEN);
-    let bound = UnixListener::bind(&fresh);
-    rustix::process::umask(mask);
-    let listener = bound.map_err(|source| SocketError::Io {
-        action: "listen at",
-        path: fresh.clone(),
-        source,
-    })?;
-    std::fs::rename(&fresh, path).map_err(|source| SocketError::Io {
-        action: "rename the new socket to",
+    // Bound within a directory that only we can enter, opened to the group, then moved to its place in one step: at no
+    // moment can anyone else connect, and no caller finds a socket that does not listen yet. (A umask would do the same
+    // for the socket but is the whole process's: a directory that another thread makes meanwhile could not be entered.)
+    let nursery = with_suffix(path, ".new");
+    remove_leftover(&nursery)?;
+    let fresh = nursery.join("s");
+    try_io("make", &nursery, DirBuilder::new().mode(0o700).create(&nursery))?;
+    let listener = try_io("listen at", &fresh, UnixListener::bind(&fresh))?;
+    try_io(
+        "set the mode of",
+        &fresh,
+        std::fs::set_permissions(&fresh, Permissions::from_mode(MODE)),
+    )?;
+    try_io("move the new socket to", path, std::fs::rename(&fresh, path))?;
+    let claim = Claim {
+        path: path.to_owned(),
+        _lock: lock,
+    };
+    try_io("remove", &nursery, std::fs::remove_dir(&nursery))?;
+    Ok((listener, claim))
+}
+
+fn try_io<T>(action: &'static str, path: &Path, result: io::Result<T>) -> Result<T, SocketError> {
+    result.map_err(|source| SocketError::Io {
+        action,
         path: path.to_owned(),
         source,
-    })?;
-    Ok((
-        listener,
-        Claim {
-            path: path.to_owned(),
-            _lock: lock,
-        },
-    ))
+    })
 }
 
 fn lock(path: &Path) -> Result<File, SocketError> {
@@ -136,16 +138,11 @@ async fn ensure_dead(path: &Path) -> Result<(), SocketError> {
     }
 }
 
-/// A process killed between bind and rename leaves the fresh name behind. Ours to remove: we hold the lock.
-fn remove_leftover(fresh: &Path) -> Result<(), SocketError> {
-    match std::fs::remove_file(fresh) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(SocketError::Io {
-            action: "remove",
-            path: fresh.to_owned(),
-            source,
-        }),
+/// A process killed on its way leaves its directory behind. Ours to remove: we hold the lock.
+fn remove_leftover(nursery: &Path) -> Result<(), SocketError> {
+    match std::fs::remove_dir_all(nursery) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => try_io("remove", nursery, Err(error)),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
@@ -200,6 +197,18 @@ mod tests {
         let path = dir.path().join("d.sock");
         let (_listener, _claim) = listen(&path).await.unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o660);
+    }
+
+    #[tokio::test]
+    async fn what_a_killed_start_left_behind_is_cleared_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d.sock");
+        let nursery = dir.path().join("d.sock.new");
+        std::fs::create_dir(&nursery).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(nursery.join("s")).unwrap());
+        let (_listener, _claim) = listen(&path).await.unwrap();
+        UnixStream::connect(&path).await.unwrap();
+        assert!(!nursery.exists());
     }
 
     #[tokio::test]

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Cloud, Script, Scripted, Served, class, create, reason};
 use millwright_proto::v1;
-use millwright_provider_sdk::{ServeError, ServeOptions, Server};
+use millwright_proto::v1::driver_service_client::DriverServiceClient;
+use millwright_provider_sdk::{Endpoint, ServeError, ServeOptions, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
@@ -114,6 +115,32 @@ async fn the_socket_is_closed_to_others_and_a_second_driver_is_refused() {
         .create_machine(create(1))
         .await
         .expect("the first is not disturbed");
+}
+
+#[tokio::test]
+async fn tcp_is_served_on_loopback_and_nowhere_else() {
+    let scripted = || Scripted {
+        cloud: Arc::new(Cloud::default()),
+        script: Script::Succeed,
+    };
+    let everywhere = ServeOptions::new(Endpoint::Tcp(([0, 0, 0, 0], 0).into()));
+    assert!(matches!(
+        Server::bind(scripted(), everywhere).await,
+        Err(ServeError::NotLoopback(_))
+    ));
+
+    let server = Server::bind(scripted(), ServeOptions::new("tcp://127.0.0.1:0".parse().unwrap()))
+        .await
+        .unwrap();
+    let Endpoint::Tcp(address) = server.endpoint() else {
+        panic!("asked for TCP")
+    };
+    let uri = format!("http://{address}");
+    let asked = async {
+        let mut client = DriverServiceClient::connect(uri).await.unwrap();
+        client.create_machine(create(1)).await.unwrap();
+    };
+    server.run_until(asked).await.unwrap();
 }
 
 #[tokio::test]
