@@ -228,7 +228,7 @@ mod tests {
             fault(json!({ "call": "CreateMachine", "every": 3, "partial": true })),
         ];
         let (script, class) = (Script::default(), MachineClass::default());
-        let mut due = |call| script.next(call, &class, &faults).0.len();
+        let due = |call| script.next(call, &class, &faults).0.len();
         assert_eq!(due(Call::DeleteMachine), 0);
         let creates: Vec<_> = (0..6).map(|_| due(Call::CreateMachine)).collect();
         assert_eq!(creates, [0, 1, 1, 0, 0, 1]);

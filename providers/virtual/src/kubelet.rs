@@ -7,6 +7,8 @@
 //! renewed. The set-ups that this cloud is for have none, so the cloud does it: some seconds after somebody powered a VM
 //! off or took it away, and only to the node that bears the VM's provider id.
 //!
+//! It does no more than that: the not-ready taint that the API server puts on every new node stays.
+//!
 //! One task serves all VMs: an agenda says whose turn it is, and a bounded number of requests is in flight. What is
 //! due while all of them are busy waits in line.
 

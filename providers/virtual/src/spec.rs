@@ -114,15 +114,23 @@ pub(crate) fn schema() -> Value {
 
 /// Specs that are valid as they are.
 pub(crate) fn examples() -> BTreeMap<String, Value> {
-    let place = |size: &str| json!({ "instanceType": size, "region": "moon", "zone": "moon-a" });
-    let mut slow = place("large");
-    slow["delays"] = json!({ "create": "30s", "join": "1m", "delete": "10s" });
-    let mut faulty = place("medium");
-    faulty["faults"] = json!([
-        { "call": "CreateMachine", "nth": 2, "error": "CAPACITY_UNAVAILABLE" },
-        { "call": "DeleteMachine", "every": 3, "lateAnswer": "3s" },
-    ]);
-    let named = [("small", place("small")), ("slow", slow), ("faulty", faulty)];
+    let small = json!({ "instanceType": "small", "region": "moon", "zone": "moon-a" });
+    let slow = json!({
+        "instanceType": "large",
+        "region": "moon",
+        "zone": "moon-a",
+        "delays": { "create": "30s", "join": "1m", "delete": "10s" },
+    });
+    let faulty = json!({
+        "instanceType": "medium",
+        "region": "moon",
+        "zone": "moon-b",
+        "faults": [
+            { "call": "CreateMachine", "nth": 2, "error": "CAPACITY_UNAVAILABLE" },
+            { "call": "DeleteMachine", "every": 3, "lateAnswer": "3s" },
+        ],
+    });
+    let named = [("small", small), ("slow", slow), ("faulty", faulty)];
     named.into_iter().map(|(name, spec)| (name.to_owned(), spec)).collect()
 }
 

@@ -94,24 +94,26 @@ pub(super) fn unknown(now: Timestamp) -> Value {
 
 /// A node's first Lease. It belongs to the node, so a cluster with a garbage collector removes it with the node.
 pub(super) fn lease(vm: &Vm, node_uid: &str, now: Timestamp, heartbeat: Duration) -> Value {
-    let mut lease = renewal(vm, now, heartbeat);
-    lease["apiVersion"] = "coordination.k8s.io/v1".into();
-    lease["kind"] = "Lease".into();
-    lease["metadata"] = json!({
-        "name": vm.node_name(),
-        "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": vm.node_name(), "uid": node_uid }],
-    });
-    lease
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "name": vm.node_name(), "uid": node_uid });
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": { "name": vm.node_name(), "ownerReferences": [node] },
+        "spec": lease_spec(vm, now, heartbeat),
+    })
 }
 
 /// Patch that renews a Lease.
 pub(super) fn renewal(vm: &Vm, now: Timestamp, heartbeat: Duration) -> Value {
-    let lasts = heartbeat.saturating_mul(LEASE_BEATS).as_secs().max(1);
-    json!({ "spec": {
+    json!({ "spec": lease_spec(vm, now, heartbeat) })
+}
+
+fn lease_spec(vm: &Vm, now: Timestamp, heartbeat: Duration) -> Value {
+    json!({
         "holderIdentity": vm.node_name(),
-        "leaseDurationSeconds": lasts,
+        "leaseDurationSeconds": heartbeat.saturating_mul(LEASE_BEATS).as_secs().max(1),
         "renewTime": format!("{now:.6}"),
-    } })
+    })
 }
 
 pub(super) fn lease_namespace() -> Value {

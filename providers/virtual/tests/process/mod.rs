@@ -44,6 +44,7 @@ impl Provider {
             .args(["--listen", &self.address("driver.sock")])
             .args(["--console", &self.address("console.sock")])
             .args(&self.flags)
+            .env("RUST_LOG", "warn")
             .stdin(Stdio::null())
             .spawn();
         self.child = Some(child.expect("the binary starts"));
