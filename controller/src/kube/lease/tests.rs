@@ -1,4 +1,5 @@
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -106,6 +107,12 @@ fn failure(code: u16, reason: &str) -> (u16, Value) {
     )
 }
 
+/// A wall clock that is wrong but never stands still: a renewal must differ from the one before.
+fn ticking() -> Timestamp {
+    static TICKS: AtomicI64 = AtomicI64::new(0);
+    Timestamp::from_microsecond(TICKS.fetch_add(1, Ordering::Relaxed)).unwrap()
+}
+
 struct Running {
     state: watch::Receiver<Leadership>,
     stop: CancellationToken,
@@ -120,7 +127,7 @@ impl Running {
             name: "millwright".to_owned(),
             identity: identity.to_owned(),
             terms: Terms::default(),
-            wall_clock: || Timestamp::UNIX_EPOCH,
+            wall_clock: ticking,
         };
         let stop = CancellationToken::new();
         let candidate = Candidate::new(server.client(), settings, sender);
