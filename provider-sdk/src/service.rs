@@ -258,10 +258,10 @@ impl<D: Driver> DriverService for Service<D> {
         self.answer(Call::GetDriverInfo, None, async {
             self.admit(Call::GetDriverInfo, &request)?;
             let manager = request.get_ref();
-            tracing::info!(
+            tracing::debug!(
                 name = manager.manager_name,
                 version = manager.manager_version,
-                "a manager has connected"
+                "a manager asks"
             );
             Ok(translate::driver_info(self.info.clone()))
         })

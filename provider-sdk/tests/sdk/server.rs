@@ -331,10 +331,10 @@ async fn no_secret_is_logged_at_any_level() {
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(
         text.contains("author") && text.contains("INVALID_FIELD"),
-        "the log was caught: {text}"
+        "the log was not caught"
     );
     assert!(
         !text.contains("canary") && !text.contains("99, 97, 110, 97, 114, 121"),
-        "{text}"
+        "a secret is in the log"
     );
 }
