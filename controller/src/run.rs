@@ -8,27 +8,28 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::Node;
-use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet};
 use millwright_core::ids::DriverName;
-use millwright_core::kinds::SecretMeta;
 use millwright_core::wake;
-use millwright_core::world::Kind;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, TargetCluster};
+use crate::admin;
+use crate::config::{Config, Election, TargetCluster};
 use crate::driver::{CallObserver, CallRecord, LeaderEpoch, ManagerIdentity, Pauses, Pool, PoolSettings, SecretStore};
 use crate::env::Env;
 use crate::kube::client::{Cluster, Policy, Role};
-use crate::kube::events;
 use crate::kube::leadership::Leadership;
-use crate::kube::watch::{Watch, WatchHealth};
+use crate::kube::events;
+use crate::kube::lease::{Candidate, LeaseSettings};
+use crate::kube::watch::WatchHealth;
 use crate::kube::write::Writer;
 use crate::telemetry::Metrics;
 use crate::work::dispatch;
 use crate::work::shared::{Parts, Shared};
+
+mod checks;
+mod watches;
 
 /// How long driver calls may take to answer after the stop; their work goes on in the driver either way.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -45,11 +46,7 @@ pub enum End {
 /// Runs the manager until a signal or the loss of its lease.
 pub async fn run(config: Config) -> anyhow::Result<End> {
     let metrics = Metrics::default();
-    let (leads, leadership) = watch::channel(if config.election.is_some() {
-        Leadership::Unknown
-    } else {
-        Leadership::ALONE
-    });
+    let (leads, leadership) = watch::channel(if config.election.is_some() { Leadership::Unknown } else { Leadership::ALONE });
     let policy = |role| Policy {
         role,
         leadership: Some(leadership.clone()),
@@ -69,18 +66,11 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
     let changed: Arc<OnceLock<Weak<Shared>>> = Arc::default();
     let (drivers, upkeep) = Pool::new(pool_settings(&config, &metrics, &epoch, &changed));
     let secrets = SecretStore::new(control.client.clone());
-    let identity = config
-        .election
-        .as_ref()
-        .map_or("millwright", |election| election.identity.as_str());
+    let identity = config.election.as_ref().map_or("millwright", |election| election.identity.as_str());
     let (publisher, postman) = events::channel(control.client.clone(), metrics.clone(), identity);
     let shared = Shared::new(Parts {
         env: Env::begin(),
-        write: Writer::new(
-            control.client.clone(),
-            target.as_ref().map(|target| target.client.clone()),
-            &config.namespace,
-        ),
+        write: Writer::new(control.client.clone(), target.as_ref().map(|target| target.client.clone()), &config.namespace),
         drivers: drivers.clone(),
         secrets: secrets.clone(),
         events: publisher,
@@ -89,29 +79,31 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
         metrics: metrics.clone(),
         stop: stop.clone(),
     });
-    changed
-        .set(Arc::downgrade(&shared))
-        .ok()
-        .context("the shared state is set once")?;
+    changed.set(Arc::downgrade(&shared)).ok().context("the shared state is set once")?;
 
     tasks.spawn(until(stop.clone(), upkeep));
     tasks.spawn(until(stop.clone(), secrets.upkeep()));
     tasks.spawn(postman.run(stop.clone()));
     tasks.spawn(signals(stop.clone())?);
-    let watches = start_watches(&mut tasks, &shared, &control, target.as_ref(), &config.namespace, &stop);
-    tracing::info!(
-        namespace = config.namespace,
-        cluster = config.settings.cluster_id,
-        "manager started"
-    );
+    let watches = watches::start(&mut tasks, &shared, &control, target.as_ref(), &config.namespace, &stop);
 
+    // The lease outlives all other work: from the moment it is given back, another may lead.
     let held = CancellationToken::new();
-    let _ = &leads;
-    let elected: Option<std::future::Ready<()>> = None;
-    let mut lead = JoinSet::new();
-    if let Some(elected) = elected {
-        lead.spawn(elected);
+    let mut standing = JoinSet::new();
+    let candidate = config.election.as_ref().map(|election| candidate(&control, &config.namespace, election, leads));
+    let election_beat = candidate.as_ref().map(Candidate::heartbeat);
+    let health = checks::all(&shared, &watches, &drivers, leadership.clone(), election_beat);
+    let port = admin::bind(config.metrics_addr).await?;
+    let serving = admin::run(port, Arc::new(health), metrics.clone(), held.clone());
+    standing.spawn(async move {
+        if let Err(error) = serving.await {
+            tracing::error!(%error, "metrics and health are not served any more");
+        }
+    });
+    if let Some(candidate) = candidate {
+        standing.spawn(candidate.run(held.clone()));
     }
+    tracing::info!(namespace = config.namespace, cluster = config.settings.cluster_id, "manager started");
 
     let end = work(&config, &shared, &watches, leadership, &epoch).await;
     stop.cancel();
@@ -123,24 +115,16 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
         ended.context("a task of the manager panicked")?;
     }
     held.cancel();
-    while lead.join_next().await.is_some() {}
+    while standing.join_next().await.is_some() {}
     tracing::info!(?end, "manager stopped");
     end
 }
 
-fn pool_settings(
-    config: &Config,
-    metrics: &Metrics,
-    epoch: &Arc<LeaderEpoch>,
-    shared: &Arc<OnceLock<Weak<Shared>>>,
-) -> PoolSettings {
+fn pool_settings(config: &Config, metrics: &Metrics, epoch: &Arc<LeaderEpoch>, shared: &Arc<OnceLock<Weak<Shared>>>) -> PoolSettings {
     let shared = Arc::clone(shared);
     PoolSettings {
         endpoints: config.drivers.clone(),
-        manager: ManagerIdentity {
-            name: "millwright".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        },
+        manager: ManagerIdentity { name: "millwright".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
         deadlines: crate::driver::Deadlines::new(),
         pauses: Pauses::default(),
         epoch: Arc::clone(epoch),
@@ -158,14 +142,19 @@ struct Observer(Metrics);
 
 impl CallObserver for Observer {
     fn called(&self, record: CallRecord<'_>) {
-        self.0.driver_call(
-            record.driver.as_str(),
-            record.method.name(),
-            record.code,
-            record.reason,
-            record.took,
-        );
+        self.0.driver_call(record.driver.as_str(), record.method.name(), record.code, record.reason, record.took);
     }
+}
+
+fn candidate(control: &Cluster, namespace: &str, election: &Election, leads: watch::Sender<Leadership>) -> Candidate {
+    let settings = LeaseSettings {
+        namespace: namespace.to_owned(),
+        name: election.lease_name.clone(),
+        identity: election.identity.clone(),
+        terms: election.terms.clone(),
+        wall_clock: jiff::Timestamp::now,
+    };
+    Candidate::new(control.client.clone(), settings, leads)
 }
 
 async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
@@ -187,95 +176,6 @@ fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> 
     })
 }
 
-fn start_watches(
-    tasks: &mut JoinSet<()>,
-    shared: &Arc<Shared>,
-    control: &Cluster,
-    target: Option<&Cluster>,
-    namespace: &str,
-    stop: &CancellationToken,
-) -> Vec<Arc<WatchHealth>> {
-    let mut healths = vec![
-        follow(tasks, shared, Watch::<Machine>::namespaced(control, namespace), stop),
-        follow(tasks, shared, Watch::<MachineSet>::namespaced(control, namespace), stop),
-        follow(
-            tasks,
-            shared,
-            Watch::<MachineDeployment>::namespaced(control, namespace),
-            stop,
-        ),
-        follow(
-            tasks,
-            shared,
-            Watch::<MachineClass>::namespaced(control, namespace),
-            stop,
-        ),
-        follow(tasks, shared, Watch::<SecretMeta>::namespaced(control, namespace), stop),
-    ];
-    if let Some(target) = target {
-        healths.push(follow_nodes(tasks, shared, Watch::<Node>::everywhere(target), stop));
-    }
-    healths
-}
-
-fn follow<K>(
-    tasks: &mut JoinSet<()>,
-    shared: &Arc<Shared>,
-    watch: Watch<K>,
-    stop: &CancellationToken,
-) -> Arc<WatchHealth>
-where
-    K: Kind
-        + kube::Resource<DynamicType = ()>
-        + serde::de::DeserializeOwned
-        + Clone
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static,
-{
-    let (health, sink) = (watch.health(), Arc::clone(shared));
-    let stop = stop.clone();
-    tasks.spawn(async move {
-        watch
-            .run(
-                stop,
-                |_| {},
-                |change| sink.change(|world, uptime| world.observe(change, uptime)),
-            )
-            .await;
-    });
-    health
-}
-
-/// Nodes are large, and plans read little of them.
-fn follow_nodes(
-    tasks: &mut JoinSet<()>,
-    shared: &Arc<Shared>,
-    watch: Watch<Node>,
-    stop: &CancellationToken,
-) -> Arc<WatchHealth> {
-    let (health, sink) = (watch.health(), Arc::clone(shared));
-    let stop = stop.clone();
-    let prune = |node: &mut Node| {
-        if let Some(status) = &mut node.status {
-            let conditions = status.conditions.take();
-            *status = k8s_openapi::api::core::v1::NodeStatus {
-                conditions,
-                ..Default::default()
-            };
-        }
-    };
-    tasks.spawn(async move {
-        watch
-            .run(stop, prune, |change| {
-                sink.change(|world, uptime| world.observe(change, uptime))
-            })
-            .await;
-    });
-    health
-}
-
 /// Waits for the first lists and the lead, then works until the end of either.
 async fn work(
     config: &Config,
@@ -289,26 +189,15 @@ async fn work(
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         tracing::info!("every watch has its first list");
-        leadership
-            .wait_for(|leadership| matches!(leadership, Leadership::Leader { .. }))
-            .await
-            .map(|leading| leading.epoch())
+        leadership.wait_for(|leadership| matches!(leadership, Leadership::Leader { .. })).await.map(|leading| leading.epoch())
     };
-    let Some(leading) = shared.stop.run_until_cancelled(ready).await else {
-        return Ok(End::Asked);
-    };
+    let Some(leading) = shared.stop.run_until_cancelled(ready).await else { return Ok(End::Asked) };
     if let Some(number) = leading.context("the election ended")? {
         epoch.set(u32::try_from(number).unwrap_or(u32::MAX));
     }
     tracing::info!("this process leads");
-    let lost = async {
-        let lost = leadership
-            .wait_for(|leadership| !matches!(leadership, Leadership::Leader { .. }))
-            .await;
-        if lost.is_err() {
-            // The election task ended: nobody renews.
-        }
-    };
+    // An error means that the election has ended, and then nobody renews either.
+    let lost = async { drop(leadership.wait_for(|leadership| !matches!(leadership, Leadership::Leader { .. })).await) };
     tokio::select! {
         biased;
         () = lost, if config.election.is_some() => {

@@ -3,8 +3,10 @@
 //! Chooses nothing but how many at once. A panic in one pass is logged, counted and costs that key a back-off, nothing
 //! else (`kube-rs.md` §0).
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use millwright_core::queue::Verdict;
@@ -39,7 +41,9 @@ impl Pass {
 /// Works until the process stops. Keys under way are finished first.
 pub async fn run(shared: Arc<Shared>, workers: usize) {
     let mut passes: JoinSet<()> = JoinSet::new();
+    let mut tick = tokio::time::interval(TICK);
     while !shared.stop.is_cancelled() {
+        shared.heartbeat.beat();
         start_due(&shared, &mut passes, workers);
         let free = passes.len() < workers;
         let next = shared.look(|world| world.queue.next_due()).filter(|_| free);
@@ -54,10 +58,28 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
             () = shared.stop.cancelled() => break,
             Some(_) = async { if passes.is_empty() { None } else { passes.join_next().await } } => {}
             () = shared.bell.notified() => {}
+            _ = tick.tick() => measure(&shared),
             () = idle => {}
         }
     }
     while passes.join_next().await.is_some() {}
+}
+
+/// How often the dispatcher comes round with nothing to do, and the gauges are set.
+const TICK: Duration = Duration::from_secs(5);
+
+/// Sets the gauges.
+fn measure(shared: &Shared) {
+    let now = shared.env.uptime();
+    let mut phases: BTreeMap<String, usize> = BTreeMap::new();
+    let depth = shared.look(|world| {
+        for machine in world.machines.iter() {
+            *phases.entry(machine.phase().as_str().to_owned()).or_default() += 1;
+        }
+        world.queue.depth(now)
+    });
+    shared.metrics.machines(phases);
+    shared.metrics.queue_depth("all", depth);
 }
 
 fn start_due(shared: &Arc<Shared>, passes: &mut JoinSet<()>, workers: usize) {
@@ -72,7 +94,7 @@ fn start_due(shared: &Arc<Shared>, passes: &mut JoinSet<()>, workers: usize) {
 
 impl Shared {
     /// Takes a key without ringing: nobody waits for that.
-    fn take(&self, now: std::time::Duration) -> Option<Key> {
+    fn take(&self, now: Duration) -> Option<Key> {
         self.quietly(|world| world.queue.take(now))
     }
 }

@@ -15,9 +15,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::driver::{Pool, SecretStore};
 use crate::env::Env;
+use crate::health::Heartbeat;
 use crate::kube::events::Publisher;
 use crate::kube::write::Writer;
 use crate::telemetry::Metrics;
+
+/// A dispatcher that did not come round for this long hangs: it comes round every few seconds with nothing to do.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// See the module's text.
 pub struct Shared {
@@ -42,6 +46,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Driver calls under way.
     pub calls: TaskTracker,
+    /// Sign of life of the dispatcher.
+    pub heartbeat: Arc<Heartbeat>,
     /// Ends the process in order.
     pub stop: CancellationToken,
 }
@@ -94,6 +100,7 @@ impl Shared {
             token_groups,
             metrics,
             calls: TaskTracker::new(),
+            heartbeat: Arc::new(Heartbeat::new(HANGS_AFTER)),
             stop,
         })
     }
