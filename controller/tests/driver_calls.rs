@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use millwright::driver::{Creation, Driver, DriverClass, Scope, SecretData};
-use millwright_core::driver::{Code, Deletion, Effect, Failure, Initialization, Reason, VmState};
+use millwright_core::driver::{Code, Deletion, Effect, Failure, Initialization, Pace, Reason, VmState};
 use millwright_core::ids::{DriverName, NodeName, ProviderId, Uid};
 use millwright_core::permit::DeletePermit;
 use millwright_proto::v1;
@@ -281,7 +281,7 @@ async fn a_driver_that_dies_during_a_call_leaves_a_failure_without_reason() {
     line.running.kill();
     let failure = call.await.unwrap().expect_err("it died");
     assert_eq!((failure.reason, failure.effect), (None, Effect::Unknown), "{failure:?}");
-    assert_eq!(failure.pause(1), SignedDuration::from_secs(5), "{failure:?}");
+    assert_eq!(failure.pace(), Pace::Growing, "{failure:?}");
     line.desk.away("x").await;
 }
 

@@ -1,0 +1,254 @@
+//! The manager's calls against a driver made with the SDK: both halves of the contract, written apart, over a socket.
+#![allow(clippy::unwrap_used, reason = "a test says by its panic what went wrong")]
+
+mod stub;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use millwright::driver::{Creation, Driver, Scope, SecretData, Target};
+use millwright_core::driver::{Capability, Code, Effect, Reason, VmState};
+use millwright_core::ids::{Name, ProviderId, Uid};
+use millwright_core::permit::DeletePermit;
+use millwright_provider_sdk as sdk;
+use stub::{Desk, target};
+use zeroize::Zeroizing;
+
+/// VMs in a map; the type "gone" is out of stock.
+#[derive(Default)]
+struct Shelf(Mutex<BTreeMap<String, sdk::Machine>>);
+
+#[derive(serde::Deserialize)]
+struct Spec {
+    size: String,
+}
+
+impl sdk::Driver for Shelf {
+    fn info(&self) -> sdk::DriverInfo {
+        sdk::DriverInfo::new("x", "1").with_capabilities([sdk::Capability::ValidateMachineClass])
+    }
+
+    async fn create_machine(
+        &self,
+        request: sdk::CreateMachine,
+        _: sdk::Context,
+    ) -> Result<sdk::MachineStatus, sdk::DriverError> {
+        let spec: Spec = request.machine_class.spec()?;
+        if spec.size == "gone" {
+            return Err(sdk::DriverError::new(
+                sdk::Reason::CapacityUnavailable {
+                    zone: "a".into(),
+                    instance_type: spec.size,
+                },
+                "no more of these",
+            ));
+        }
+        let id = format!("shelf:///{}", request.key.uid);
+        let vm = sdk::Machine {
+            node_name: request.key.name.clone(),
+            create_time: Some(Timestamp::UNIX_EPOCH),
+            ..sdk::Machine::new(request.key.clone(), id, sdk::MachineState::Running)
+        };
+        Ok(self
+            .0
+            .lock()
+            .unwrap()
+            .entry(request.key.uid)
+            .or_insert(vm)
+            .clone()
+            .into())
+    }
+
+    async fn delete_machine(
+        &self,
+        request: sdk::DeleteMachine,
+        _: sdk::Context,
+    ) -> Result<sdk::Deletion, sdk::DriverError> {
+        self.0.lock().unwrap().remove(&request.key.uid);
+        Ok(sdk::Deletion::Deleted)
+    }
+
+    async fn get_machine_status(
+        &self,
+        request: sdk::GetMachineStatus,
+        _: sdk::Context,
+    ) -> Result<sdk::MachineStatus, sdk::DriverError> {
+        let vm = self.0.lock().unwrap().get(&request.key.uid).cloned();
+        vm.map(Into::into)
+            .ok_or_else(|| sdk::DriverError::not_found("no such VM"))
+    }
+
+    async fn list_machines(
+        &self,
+        request: sdk::ListMachines,
+        _: sdk::Context,
+    ) -> Result<sdk::MachinePage, sdk::DriverError> {
+        let vms = self.0.lock().unwrap();
+        let mut rest = vms.range(request.cursor..);
+        let machines = rest
+            .by_ref()
+            .take(request.page_size)
+            .map(|(_, vm)| vm.clone())
+            .collect();
+        let next_cursor = rest.next().map(|(uid, _)| uid.clone()).unwrap_or_default();
+        Ok(sdk::MachinePage {
+            machines,
+            next_cursor,
+            unreachable: Vec::new(),
+        })
+    }
+}
+
+/// A served shelf and the driver that the pool made of it.
+async fn shelf() -> (Desk, Arc<Driver>, stub::Running, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("x.sock");
+    let endpoint = format!("unix://{}", socket.display()).parse().unwrap();
+    let running = stub::run_server(|| async move {
+        sdk::serve(Shelf::default(), sdk::ServeOptions::new(endpoint))
+            .await
+            .unwrap();
+    });
+    let desk = Desk::at(&[&socket]);
+    let driver = desk.ready("x").await;
+    (desk, driver, running, directory)
+}
+
+fn creation() -> Creation {
+    Creation {
+        user_data: Zeroizing::new(Vec::new()),
+        tags: BTreeMap::from([("millwright/uid".to_owned(), "u".to_owned())]),
+        spec_digest: "0".repeat(64),
+    }
+}
+
+/// Another machine of the same class.
+fn numbered(n: usize) -> Target {
+    let mut target = target();
+    target.key.name = Name::new(format!("m-{n}"));
+    target.key.uid = Uid::new(format!("0e7b5bd0-6f2c-4f0e-9a55-{n:012}"));
+    target
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_lives_and_dies_once() {
+    let (_desk, driver, _running, _directory) = shelf().await;
+    assert_eq!(driver.info().capabilities, [Capability::ValidateMachineClass].into());
+    let target = target();
+
+    let absent = driver
+        .get_machine_status(&target)
+        .await
+        .expect_err("nothing was made yet");
+    assert_eq!(
+        (absent.code, absent.reason),
+        (Code::NotFound, Some(Reason::MachineNotFound))
+    );
+    let vm = driver.create_machine(&target, &creation()).await.expect("it is made");
+    assert_eq!(
+        vm.provider_id,
+        Some(ProviderId::new(format!("shelf:///{}", target.key.uid)))
+    );
+    let again = driver.create_machine(&target, &creation()).await.expect("it is there");
+    assert_eq!(again.provider_id, vm.provider_id);
+    assert_eq!(
+        driver.get_machine_status(&target).await.map(|vm| vm.state),
+        Ok(VmState::Running)
+    );
+
+    let permit = || DeletePermit::for_deleting(target.key.uid.clone(), Timestamp::UNIX_EPOCH);
+    assert!(
+        driver
+            .delete_machine(&target, permit())
+            .await
+            .expect("it is deleted")
+            .gone
+    );
+    assert!(
+        driver
+            .delete_machine(&target, permit())
+            .await
+            .expect("gone stays gone")
+            .gone
+    );
+    let refused = driver
+        .create_machine(&target, &creation())
+        .await
+        .expect_err("a uid never comes back");
+    let said = (refused.code, refused.reason, refused.effect);
+    assert_eq!(
+        said,
+        (Code::FailedPrecondition, Some(Reason::MachineDeleted), Effect::None)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_author_s_error_arrives_with_its_reason_and_outcome() {
+    let (_desk, driver, _running, _directory) = shelf().await;
+    let spec = serde_json::json!({ "size": "gone" });
+    let class = millwright::driver::DriverClass::new("default", "small", &driver.info().name, &spec).unwrap();
+    let failure = driver
+        .create_machine(&Target { class, ..target() }, &creation())
+        .await
+        .expect_err("out of stock");
+    assert_eq!(
+        (failure.code, failure.reason),
+        (Code::ResourceExhausted, Some(Reason::CapacityUnavailable))
+    );
+    assert_eq!(
+        (failure.effect, failure.message.contains("no more of these")),
+        (Effect::None, true)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_leader_s_call_is_refused() {
+    let (desk, driver, _running, _directory) = shelf().await;
+    desk.epoch.set(5);
+    driver
+        .create_machine(&numbered(1), &creation())
+        .await
+        .expect("the leader may");
+    desk.epoch.set(4);
+    let failure = driver
+        .create_machine(&numbered(2), &creation())
+        .await
+        .expect_err("it has been replaced");
+    assert_eq!(
+        (failure.reason, failure.effect),
+        (Some(Reason::StaleLeader), Effect::None)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_machines_are_made_over_one_connection_and_listed_by_pages() {
+    let (desk, driver, _running, _directory) = shelf().await;
+    let targets: Vec<Target> = (0..1000).map(numbered).collect();
+    let creation = creation();
+    let made = join_all(targets.iter().map(|target| driver.create_machine(target, &creation))).await;
+    assert!(
+        made.iter().all(Result::is_ok),
+        "{:?}",
+        made.iter().find(|vm| vm.is_err())
+    );
+    let scope = Scope {
+        cluster_id: "c".into(),
+        class: target().class,
+        secrets: Arc::new(SecretData::default()),
+    };
+    let first = driver.list_machines(&scope, None).await.expect("a page");
+    let second = driver
+        .list_machines(&scope, first.next.as_deref())
+        .await
+        .expect("the next");
+    let uids: BTreeSet<_> = first
+        .vms
+        .iter()
+        .chain(&second.vms)
+        .map(|listed| listed.uid.clone())
+        .collect();
+    assert_eq!((uids.len(), second.next), (1000, None));
+    assert_eq!(desk.recorder.0.lock().unwrap().len(), 1002);
+}
