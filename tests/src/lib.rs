@@ -11,12 +11,19 @@
 //!
 //! - [`apiserver`]: control planes for tests.
 //! - [`programs`]: our own programs, built from this checkout.
+//! - [`clients`]: grpcurl and Python, which know the Driver API from its proto alone.
 //! - [`fleet`]: manager and virtual provider as processes.
+//! - [`scene`]: a namespace with both, what a user does there and what can be seen; [`manifests`]: its objects.
+//! - [`laws`]: what must be true of it.
 //! - [`service`]: a process that is killed and started again, and the one way to wait.
 //! - [`requirement`]: skip loudly, or fail where CI demands it.
 
 pub mod apiserver;
+pub mod clients;
 pub mod fleet;
+pub mod laws;
+pub mod manifests;
 pub mod programs;
 pub mod requirement;
+pub mod scene;
 pub mod service;

@@ -1,0 +1,239 @@
+//! What must be true of a scene, judged from what can be seen from outside: the cloud's own journal, the API server's
+//! objects and their managed fields. Pure, and written apart from the code under test; it shares no rule with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::scene::{Entry, Sight};
+
+/// S1: at no time two live VMs of one uid. A VM lives from the order's acceptance until nothing is left of it.
+///
+/// # Errors
+/// The uid and its VMs.
+pub fn one_vm_a_machine(journal: &[Entry]) -> Result<(), String> {
+    let mut live: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut ordered: Vec<&Entry> = journal.iter().collect();
+    ordered.sort_by(|a, b| a.at.cmp(&b.at)); // stable: of one time, the order of the journal
+    for entry in ordered {
+        let vms = live.entry(&entry.uid).or_default();
+        match entry.event.as_str() {
+            "accepted" => drop(vms.insert(&entry.vm_id)),
+            "removed" => drop(vms.remove(entry.vm_id.as_str())),
+            _ => {}
+        }
+        if vms.len() > 1 {
+            return Err(format!(
+                "{} ({}) has the VMs {vms:?} at {}",
+                entry.name, entry.uid, entry.at
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// How many VMs were ever made.
+#[must_use]
+pub fn vms_made(journal: &[Entry]) -> usize {
+    journal.iter().filter(|entry| entry.event == "accepted").count()
+}
+
+/// Exactly `wanted` machines, each Running with its own VM and Node, no other VM or Node, no bootstrap token, and a
+/// deployment that says so.
+///
+/// # Errors
+/// What is otherwise.
+pub fn settled(sight: &Sight, wanted: usize) -> Result<(), String> {
+    let machines: Vec<&Value> = sight.machines.iter().collect();
+    if machines.len() != wanted {
+        let phases: Vec<String> = machines.iter().map(|machine| phase(machine).to_owned()).collect();
+        return Err(format!("{} machines {phases:?}", machines.len()));
+    }
+    for machine in &machines {
+        if !machine["metadata"]["deletionTimestamp"].is_null() || phase(machine) != "Running" {
+            return Err(format!(
+                "{} is {:?}: {}",
+                name(machine),
+                phase(machine),
+                machine["status"]["lastOperation"]
+            ));
+        }
+    }
+    let ids = |values: Vec<String>| values.into_iter().collect::<BTreeSet<String>>();
+    let of_machines = ids(machines
+        .iter()
+        .map(|machine| format!("{} {}", uid(machine), text(&machine["spec"]["providerID"])))
+        .collect());
+    let of_vms = ids(sight
+        .vms
+        .iter()
+        .map(|vm| format!("{} {}", vm.uid, vm.provider_id))
+        .collect());
+    if of_machines != of_vms || sight.vms.len() != wanted {
+        return Err(format!("machines {of_machines:?}, VMs {of_vms:?}"));
+    }
+    let by_machines = ids(machines
+        .iter()
+        .map(|machine| text(&machine["spec"]["providerID"]))
+        .collect());
+    let by_nodes = ids(sight
+        .nodes
+        .iter()
+        .map(|node| text(&node["spec"]["providerID"]))
+        .collect());
+    if by_machines != by_nodes || sight.nodes.len() != wanted {
+        return Err(format!("machines {by_machines:?}, nodes {by_nodes:?}"));
+    }
+    if !sight.tokens.is_empty() {
+        return Err(format!("{} bootstrap tokens are left", sight.tokens.len()));
+    }
+    for deployment in &sight.deployments {
+        let counts = ["replicas", "readyReplicas", "availableReplicas"].map(|field| &deployment["status"][field]);
+        if counts.iter().any(|count| count.as_u64().unwrap_or(0) != wanted as u64) {
+            return Err(format!("the deployment counts {counts:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Nothing at all is left in the cloud and the target cluster, and no machine or set in the control cluster.
+///
+/// # Errors
+/// What is left.
+pub fn nothing_left(sight: &Sight) -> Result<(), String> {
+    let counts = [
+        ("machines", sight.machines.len()),
+        ("sets", sight.sets.len()),
+        ("deployments", sight.deployments.len()),
+        ("VMs", sight.vms.len()),
+        ("nodes", sight.nodes.len()),
+        ("tokens", sight.tokens.len()),
+    ];
+    match counts.iter().all(|(_, count)| *count == 0) {
+        true => Ok(()),
+        false => Err(format!("left: {counts:?}")),
+    }
+}
+
+/// Of an object that somebody else made, `millwright` has written nothing but what lies under one of `own`
+/// (`.status`, `.metadata.finalizers`…), by the API server's own record.
+///
+/// # Errors
+/// The fields it should not have touched.
+pub fn only_own_fields(object: &Value, own: &[&str]) -> Result<(), String> {
+    let entries = object["metadata"]["managedFields"]
+        .as_array()
+        .ok_or("the object has no managed fields")?;
+    let mut written = BTreeSet::new();
+    for entry in entries.iter().filter(|entry| entry["manager"] == "millwright") {
+        paths("", &entry["fieldsV1"], &mut written);
+    }
+    let foreign: Vec<&String> = written
+        .iter()
+        .filter(|path| !own.iter().any(|prefix| is_under(path, prefix)))
+        .collect();
+    match foreign.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{} has foreign fields of ours: {foreign:?}", name(object))),
+    }
+}
+
+fn is_under(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// The leaves of a `fieldsV1`: `f:a: {f:b: {}}` is `.a.b`, an item of a list is in brackets.
+fn paths(at: &str, fields: &Value, found: &mut BTreeSet<String>) {
+    let children: Vec<_> = fields
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != ".")
+        .collect();
+    if children.is_empty() && !at.is_empty() {
+        found.insert(at.to_owned());
+    }
+    for (key, below) in children {
+        match key.strip_prefix("f:") {
+            Some(field) => paths(&format!("{at}.{field}"), below, found),
+            None => paths(&format!("{at}[{key}]"), below, found),
+        }
+    }
+}
+
+/// The phase of a Machine, "" before its first.
+#[must_use]
+pub fn phase(machine: &Value) -> &str {
+    machine["status"]["currentStatus"]["phase"].as_str().unwrap_or_default()
+}
+
+/// The name of any object.
+#[must_use]
+pub fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// The uid of any object.
+#[must_use]
+pub fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+/// The condition of a type in a list of conditions.
+#[must_use]
+pub fn condition<'a>(conditions: &'a Value, kind: &str) -> Option<&'a Value> {
+    conditions
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == kind)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(at: &str, event: &str, vm: &str) -> Entry {
+        let at = format!("2026-01-01T00:00:0{at}Z").parse().unwrap();
+        Entry {
+            at,
+            event: event.into(),
+            vm_id: vm.into(),
+            uid: "u".into(),
+            name: "m".into(),
+        }
+    }
+
+    #[test]
+    fn two_vms_of_one_uid_at_one_time_are_found() {
+        let both = [
+            entry("1", "accepted", "a"),
+            entry("2", "deleting", "a"),
+            entry("3", "accepted", "b"),
+        ];
+        assert!(one_vm_a_machine(&both).is_err());
+        let after = [
+            entry("1", "accepted", "a"),
+            entry("3", "accepted", "b"),
+            entry("2", "removed", "a"),
+        ];
+        one_vm_a_machine(&after).unwrap();
+    }
+
+    #[test]
+    fn a_field_outside_of_ours_is_found() {
+        let object = json!({ "metadata": { "name": "x", "managedFields": [
+            { "manager": "kubectl", "fieldsV1": { "f:spec": { "f:replicas": {} } } },
+            { "manager": "millwright", "fieldsV1": { "f:metadata": { "f:finalizers": { ".": {}, "v:\"x\"": {} } }, "f:statusText": {} } },
+        ] } });
+        only_own_fields(&object, &[".metadata.finalizers", ".statusText"]).unwrap();
+        let error = only_own_fields(&object, &[".metadata.finalizers", ".status"]).unwrap_err();
+        assert!(error.contains(".statusText") && !error.contains("replicas"), "{error}");
+    }
+}
