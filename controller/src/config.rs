@@ -6,7 +6,6 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use jiff::SignedDuration;
 use millwright_core::lease::{BadTerms, Terms};
@@ -26,8 +25,6 @@ const IN_CLUSTER: &str = "inClusterConfig";
 const NO_TARGET: &str = "none";
 /// What the API server demands of a bootstrap token's extra groups; others it ignores without a word.
 const GROUP_PREFIX: &str = "system:bootstrappers:";
-/// `--resource-exhausted-retry` of zero means this, as in the original.
-const RESOURCE_EXHAUSTED_RETRY: Duration = Duration::from_secs(600);
 
 /// The checked configuration of `millwright manager`.
 #[derive(Clone, Debug)]
@@ -50,8 +47,6 @@ pub struct Config {
     pub kube_api_burst: u32,
     /// Extra groups of the users that bootstrap tokens stand for.
     pub bootstrap_groups: Vec<String>,
-    /// Pause after a driver said that a resource is exhausted.
-    pub resource_exhausted_retry: Duration,
     /// The election; `None`: this process is told that it is the only one.
     pub election: Option<Election>,
     /// Where `/metrics`, `/livez` and `/readyz` are served.
@@ -157,6 +152,11 @@ impl ManagerFlags {
         settings.has_target = target != TargetCluster::None;
         settings.creation_timeout =
             SignedDuration::try_from(self.machine_creation_timeout).unwrap_or(SignedDuration::MAX);
+        // Zero means the default, as in the original.
+        if !self.resource_exhausted_retry.is_zero() {
+            settings.resource_exhausted_retry =
+                SignedDuration::try_from(self.resource_exhausted_retry).unwrap_or(SignedDuration::MAX);
+        }
         settings.node_conditions = words(&self.node_conditions);
         Ok(Config {
             control,
@@ -168,9 +168,6 @@ impl ManagerFlags {
             kube_api_qps: self.kube_api_qps,
             kube_api_burst: self.kube_api_burst,
             bootstrap_groups,
-            resource_exhausted_retry: Some(self.resource_exhausted_retry)
-                .filter(|retry| !retry.is_zero())
-                .unwrap_or(RESOURCE_EXHAUSTED_RETRY),
             election,
             metrics_addr: self.metrics_addr,
         })

@@ -254,11 +254,16 @@ impl Failure {
 
     /// The pause before the next try, after `failures` failures in a row (at least 1). `RetryInfo` wins, clamped to
     /// 1 s … 10 min. Jitter is the shell's.
-    pub fn pause(&self, failures: u32) -> SignedDuration {
+    ///
+    /// `exhausted` is the operator's pause after `RESOURCE_EXHAUSTED`.
+    pub fn pause(&self, failures: u32, exhausted: SignedDuration) -> SignedDuration {
         const SHORT: SignedDuration = SignedDuration::from_secs(5);
         const LONG: SignedDuration = SignedDuration::from_mins(10);
         if let Some(told) = self.retry_after {
             return told.clamp(SignedDuration::from_secs(1), LONG);
+        }
+        if self.code == Code::ResourceExhausted {
+            return exhausted;
         }
         match self.pace() {
             Pace::Short => SHORT,
@@ -387,6 +392,8 @@ pub struct DriverInfo {
 mod tests {
     use super::*;
 
+    const LONG: SignedDuration = SignedDuration::from_mins(10);
+
     fn failure(code: Code, reason: Option<Reason>) -> Failure {
         Failure { reason, ..Failure::transport(code, "m") }
     }
@@ -395,23 +402,23 @@ mod tests {
     fn a_passed_deadline_reported_as_cancelled_is_told_as_deadline_exceeded() {
         let failure = Failure::transport(Code::Cancelled, "Timeout expired");
         assert_eq!(failure.word(), "DeadlineExceeded");
-        assert_eq!(failure.pause(1), SignedDuration::from_secs(5));
+        assert_eq!(failure.pause(1, LONG), SignedDuration::from_secs(5));
     }
 
     #[test]
     fn pauses_double_up_to_ten_minutes() {
         let failure = failure(Code::Unavailable, Some(Reason::ProviderUnavailable));
-        let pauses: Vec<i64> = (1..=9).map(|n| failure.pause(n).as_secs()).collect();
+        let pauses: Vec<i64> = (1..=9).map(|n| failure.pause(n, LONG).as_secs()).collect();
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 320, 600, 600]);
-        assert_eq!(failure.pause(u32::MAX).as_secs(), 600);
+        assert_eq!(failure.pause(u32::MAX, LONG).as_secs(), 600);
     }
 
     #[test]
     fn retry_info_wins_but_is_clamped() {
         let told = |secs| Failure { retry_after: Some(SignedDuration::from_secs(secs)), ..failure(Code::Unavailable, None) };
-        assert_eq!(told(30).pause(7).as_secs(), 30);
-        assert_eq!(told(0).pause(1).as_secs(), 1);
-        assert_eq!(told(86_400).pause(1).as_secs(), 600);
+        assert_eq!(told(30).pause(7, LONG).as_secs(), 30);
+        assert_eq!(told(0).pause(1, LONG).as_secs(), 1);
+        assert_eq!(told(86_400).pause(1, LONG).as_secs(), 600);
     }
 
     #[test]

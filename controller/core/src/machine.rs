@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{Machine, Phase, keys, meta};
 pub use observed::{Answer, Call, Calls, ClassView, DriverView, Observed, Trouble};
+pub use outcome::Pacing;
 pub use status::StatusChange;
 pub use step::{Plan, Step, Why};
 

@@ -1,5 +1,6 @@
 //! One MachineSet: as many Machines as it wants, no more, and a status that says how it stands.
 
+pub mod bring;
 pub mod claim;
 pub mod names;
 pub mod observed;

@@ -11,6 +11,8 @@ pub struct Settings {
     pub has_target: bool,
     /// How long a VM may take to become a healthy node. 20 min, as in the original: slow images and bare metal.
     pub creation_timeout: SignedDuration,
+    /// Pause after a driver said that a resource is exhausted, unless the driver names one.
+    pub resource_exhausted_retry: SignedDuration,
     /// Node conditions that make a node unhealthy when they are not `False`.
     pub node_conditions: Vec<String>,
 }
@@ -18,6 +20,8 @@ pub struct Settings {
 impl Settings {
     /// The original's default of `--machine-creation-timeout`.
     pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
+    /// The original's default of `--resource-exhausted-retry`.
+    pub const RESOURCE_EXHAUSTED_RETRY: SignedDuration = SignedDuration::from_mins(10);
     /// The original's default of `--node-conditions`.
     pub const NODE_CONDITIONS: &'static str = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable";
 
@@ -27,6 +31,7 @@ impl Settings {
             cluster_id: cluster_id.into(),
             has_target: true,
             creation_timeout: Self::CREATION_TIMEOUT,
+            resource_exhausted_retry: Self::RESOURCE_EXHAUSTED_RETRY,
             node_conditions: Self::NODE_CONDITIONS.split(',').map(str::to_owned).collect(),
         }
     }

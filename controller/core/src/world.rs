@@ -14,7 +14,7 @@ use crate::class::Readiness;
 use crate::ids::{Name, Uid};
 use crate::kinds::SecretMeta;
 use crate::machine::Calls;
-use crate::queue::Queue;
+use crate::queue::{Queue, Urgency};
 use crate::store::{Store, Stored, Touched};
 use crate::wake::{self, Key, Wake};
 
@@ -78,6 +78,21 @@ impl World {
     pub fn wake(&mut self, wakes: impl IntoIterator<Item = Wake>, uptime: Duration) {
         for wake in wakes {
             self.queue.push(wake.key, uptime + wake.delay, wake.urgency);
+        }
+    }
+
+    /// Asks for everything to be looked at, within `spread`: the net under the wake table, and free where nothing is to
+    /// be done.
+    pub fn look_at_all(&mut self, uptime: Duration, spread: Duration) {
+        let machines = self.machines.iter().map(|object| Key::Machine(object.key()));
+        let sets = self.sets.iter().map(|object| Key::Set(object.key()));
+        let deployments = self.deployments.iter().map(|object| Key::Deployment(object.key()));
+        let classes = self.classes.iter().map(|object| Key::Class(object.key()));
+        let secrets = self.secrets.iter().map(|object| Key::Secret(object.key()));
+        let all: Vec<Key> = machines.chain(sets).chain(deployments).chain(classes).chain(secrets).collect();
+        let step = spread / u32::try_from(all.len().max(1)).unwrap_or(u32::MAX);
+        for (place, key) in (0u32..).zip(all) {
+            self.queue.push(key, uptime + step.saturating_mul(place), Urgency::Routine);
         }
     }
 

@@ -42,6 +42,7 @@ impl Pass {
 pub async fn run(shared: Arc<Shared>, workers: usize) {
     let mut passes: JoinSet<()> = JoinSet::new();
     let mut tick = tokio::time::interval(TICK);
+    let mut round = tokio::time::interval_at(Instant::now() + ROUND, ROUND);
     while !shared.stop.is_cancelled() {
         shared.heartbeat.beat();
         start_due(&shared, &mut passes, workers);
@@ -59,6 +60,7 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
             Some(_) = async { if passes.is_empty() { None } else { passes.join_next().await } } => {}
             () = shared.bell.notified() => {}
             _ = tick.tick() => measure(&shared),
+            _ = round.tick() => shared.change(|world, uptime| world.look_at_all(uptime, ROUND / 2)),
             () = idle => {}
         }
     }
@@ -67,6 +69,9 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
 
 /// How often the dispatcher comes round with nothing to do, and the gauges are set.
 const TICK: Duration = Duration::from_secs(5);
+
+/// How often everything is looked at, whether it changed or not, as in the original.
+const ROUND: Duration = Duration::from_secs(600);
 
 /// Sets the gauges.
 fn measure(shared: &Shared) {

@@ -12,7 +12,7 @@ use millwright_core::api::{Machine, MachineClass, meta};
 use millwright_core::class::{self, Readiness};
 use millwright_core::driver::{Code, Deletion, Effect, Failure};
 use millwright_core::ids::{DriverName, Name};
-use millwright_core::machine::{Answer, Call};
+use millwright_core::machine::{Answer, Call, Pacing};
 use millwright_core::permit::DeletePermit;
 use millwright_core::queue::Urgency;
 use millwright_core::user_data;
@@ -43,8 +43,9 @@ pub fn start(shared: &Arc<Shared>, machine: &Machine, call: Call, token: Option<
         });
         task.change(|world, uptime| {
             let now = task.env.now();
+            let pacing = Pacing { resource_exhausted: task.settings.resource_exhausted_retry, jitter: task.env.jitter() };
             if let Some(calls) = world.calls.get_mut(&uid) {
-                calls.absorb(answer, digest.as_deref(), now);
+                calls.absorb(answer, digest.as_deref(), pacing, now);
             }
             world.queue.push(Key::Machine(name), uptime, Urgency::Prompt);
         });

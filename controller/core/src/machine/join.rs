@@ -20,7 +20,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = uninitialized(seen, now) {
         return plan;
     }
-    if let Some(joined) = seen.node.filter(|joined| node::belongs(joined, seen.machine)) {
+    // A Node that is on its way out is none that has joined.
+    let staying = seen.node.filter(|joined| joined.metadata.deletion_timestamp.is_none());
+    if let Some(joined) = staying.filter(|joined| node::belongs(joined, seen.machine)) {
         return met(seen, joined, now);
     }
     let foreign = seen.node.is_some();

@@ -8,6 +8,15 @@ use crate::driver::{Failure, VmState};
 /// Pause before a VM that is still changing is asked for again, where the driver advises none (driver.proto).
 const POLL: SignedDuration = SignedDuration::from_secs(5);
 
+/// What the shell adds to the pauses between tries.
+#[derive(Clone, Copy, Debug)]
+pub struct Pacing {
+    /// The operator's pause after `RESOURCE_EXHAUSTED`.
+    pub resource_exhausted: SignedDuration,
+    /// A factor around 1, so that what failed together is not repeated together.
+    pub jitter: f64,
+}
+
 impl Calls {
     /// Notes that a call has begun.
     pub fn begin(&mut self, call: Call) {
@@ -15,8 +24,8 @@ impl Calls {
         self.poll_at = None;
     }
 
-    /// Takes the answer to the running call. `digest` is the recipe that the call was made with.
-    pub fn absorb(&mut self, answer: Answer, digest: Option<&str>, now: Timestamp) {
+    /// Takes the answer to the running call, which was made with `recipe`.
+    pub fn absorb(&mut self, answer: Answer, recipe: Option<&str>, pacing: Pacing, now: Timestamp) {
         self.running = None;
         match answer {
             Answer::Vm(_, Ok(vm)) => {
@@ -33,7 +42,7 @@ impl Calls {
                 self.vm = None;
                 self.trouble = None;
             }
-            Answer::Vm(call, Err(failure)) => self.fail(call, failure, digest, now),
+            Answer::Vm(call, Err(failure)) => self.fail(call, failure, recipe, pacing, now),
             Answer::Deletion(Ok(deletion)) => {
                 self.trouble = None;
                 if deletion.gone {
@@ -48,7 +57,7 @@ impl Calls {
                 self.trouble = None;
                 self.end(now);
             }
-            Answer::Deletion(Err(failure)) => self.fail(Call::Delete, failure, digest, now),
+            Answer::Deletion(Err(failure)) => self.fail(Call::Delete, failure, recipe, pacing, now),
         }
     }
 
@@ -57,10 +66,11 @@ impl Calls {
         self.gone_since.get_or_insert(now);
     }
 
-    fn fail(&mut self, call: Call, failure: Failure, digest: Option<&str>, now: Timestamp) {
+    fn fail(&mut self, call: Call, failure: Failure, recipe: Option<&str>, pacing: Pacing, now: Timestamp) {
         let before = self.trouble.take().filter(|trouble| trouble.call == call);
         let times = before.map_or(0, |trouble| trouble.times).saturating_add(1);
-        let retry_at = now + failure.pause(times);
-        self.trouble = Some(Trouble { call, failure, times, retry_at, digest: digest.map(str::to_owned) });
+        let pause = failure.pause(times, pacing.resource_exhausted);
+        let retry_at = now + SignedDuration::from_secs_f64(pause.as_secs_f64() * pacing.jitter);
+        self.trouble = Some(Trouble { call, failure, times, retry_at, digest: recipe.map(str::to_owned) });
     }
 }

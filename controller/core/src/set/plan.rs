@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::bring::bring;
 use super::claim::{Claimed, claim};
 use super::names::machine_name;
 use super::observed::{Observed, Plan, Step, Why};
@@ -98,6 +99,9 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     };
     let claiming = !claims.is_empty();
     steps.extend(claims);
+    let template = set.spec.template.spec();
+    let brought = machines.iter().filter_map(|machine| bring(set, &template, machine));
+    steps.extend(brought.map(|(machine, body)| Step::Bring(machine, body)));
     let present: Vec<&Machine> = machines.iter().map(Arc::as_ref).filter(|machine| !is_leaving(machine)).collect();
     let (victims, retry) = victims(set, &present, now);
     let failed = victims.len();

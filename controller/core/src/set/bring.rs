@@ -1,0 +1,42 @@
+//! Parts of a set's template that Machines which exist take over without being replaced.
+//!
+//! Source: `spec/machineset.md` §5: nodeTemplate and the timeouts for Machines in use, the class's kind for all. Nothing
+//! else of a template reaches a Machine that exists.
+
+use serde_json::{Map, Value, json};
+
+use crate::api::{Machine, MachineSet, MachineSpec, Phase, keys, meta};
+use crate::ids::Name;
+
+/// What to merge into a Machine of the set, if anything.
+pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Machine) -> Option<(Name, Value)> {
+    let mut spec = Map::new();
+    let kind = template.class.as_ref().and_then(|class| class.kind.as_deref());
+    if kind != machine.spec.class.as_ref().and_then(|class| class.kind.as_deref()) {
+        spec.insert("class".to_owned(), json!({ "kind": kind }));
+    }
+    if !matches!(machine.phase(), Phase::Failed | Phase::Terminating) && !meta::is_deleting(&machine.metadata) {
+        let (wanted, has) = (carried(set, template), carried(set, &machine.spec));
+        spec.extend(wanted.into_iter().filter(|(field, value)| has.get(field) != Some(value)));
+    }
+    (!spec.is_empty()).then(|| (meta::identity(&machine.metadata).0, json!({ "spec": spec })))
+}
+
+/// The fields that are carried over, each with its value or null. A nodeTemplate is replaced as a whole by the merge of
+/// its members, because Machines get theirs from nowhere else.
+fn carried(set: &MachineSet, spec: &MachineSpec) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("nodeTemplate".to_owned(), json!(spec.node_template));
+    fields.insert("drainTimeout".to_owned(), json!(spec.drain_timeout));
+    fields.insert("healthTimeout".to_owned(), json!(spec.health_timeout));
+    fields.insert("inPlaceUpdateTimeout".to_owned(), json!(spec.in_place_update_timeout));
+    fields.insert("machinePreserveTimeout".to_owned(), json!(spec.machine_preserve_timeout));
+    fields.insert("disableHealthTimeout".to_owned(), json!(spec.disable_health_timeout));
+    fields.insert("maxEvictRetries".to_owned(), json!(spec.max_evict_retries));
+    fields.insert("nodeConditions".to_owned(), json!(spec.node_conditions));
+    // The annotation has put its own value there (§7.2), and the template's would put it back.
+    if meta::annotation(&set.metadata, keys::EFFECTIVE_CREATION_TIMEOUT).is_none() {
+        fields.insert("creationTimeout".to_owned(), json!(spec.creation_timeout));
+    }
+    fields
+}
