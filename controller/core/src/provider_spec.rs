@@ -234,7 +234,9 @@ mod tests {
             }
         );
         assert!(
-            error.to_string().starts_with("providerSpec/disks/1/a~1b~0c: "),
+            error
+                .to_string()
+                .starts_with("the integer at /disks/1/a~1b~0c is outside "),
             "{error}"
         );
     }
