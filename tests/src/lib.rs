@@ -12,6 +12,7 @@
 //! - [`apiserver`]: control planes for tests.
 //! - [`programs`]: our own programs, built from this checkout.
 //! - [`clients`]: grpcurl and Python, which know the Driver API from its proto alone.
+//! - [`figures`]: a benchmark run beside the original's figures.
 //! - [`fleet`]: manager and virtual provider as processes.
 //! - [`scene`]: a namespace with both, what a user does there and what can be seen; [`manifests`]: its objects.
 //! - [`laws`]: what must be true of it.
@@ -20,6 +21,7 @@
 
 pub mod apiserver;
 pub mod clients;
+pub mod figures;
 pub mod fleet;
 pub mod laws;
 pub mod manifests;
