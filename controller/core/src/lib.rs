@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod change;
+pub mod check;
 pub mod class;
 pub mod deployment;
 pub mod driver;
@@ -12,6 +13,7 @@ pub mod ids;
 pub mod kinds;
 pub mod lease;
 pub mod machine;
+pub mod narrate;
 pub mod permit;
 pub mod provider_spec;
 pub mod queue;
