@@ -17,7 +17,10 @@ fn counting_shell(dir: &std::path::Path) -> Service {
 
 fn can_be_crashed(program: &std::path::Path) -> bool {
     let wanted = b"MILLWRIGHT_CRASH_AT";
-    std::fs::read(program).unwrap().windows(wanted.len()).any(|bytes| bytes == wanted)
+    std::fs::read(program)
+        .unwrap()
+        .windows(wanted.len())
+        .any(|bytes| bytes == wanted)
 }
 
 #[tokio::test]
