@@ -3,6 +3,7 @@
 //! Public only for the binary and the tests.
 
 pub mod admin;
+pub mod cli;
 pub mod config;
 pub mod crash;
 pub mod driver;

@@ -19,8 +19,8 @@ use crate::config::{Config, Election, TargetCluster};
 use crate::driver::{CallObserver, CallRecord, LeaderEpoch, ManagerIdentity, Pauses, Pool, PoolSettings, SecretStore};
 use crate::env::Env;
 use crate::kube::client::{Cluster, Policy, Role};
-use crate::kube::leadership::Leadership;
 use crate::kube::events;
+use crate::kube::leadership::Leadership;
 use crate::kube::lease::{Candidate, LeaseSettings};
 use crate::kube::watch::WatchHealth;
 use crate::kube::write::Writer;
@@ -46,7 +46,56 @@ pub enum End {
 /// Runs the manager until a signal or the loss of its lease.
 pub async fn run(config: Config) -> anyhow::Result<End> {
     let metrics = Metrics::default();
-    let (leads, leadership) = watch::channel(if config.election.is_some() { Leadership::Unknown } else { Leadership::ALONE });
+    let (leads, leadership) = watch::channel(match config.election {
+        Some(_) => Leadership::Unknown,
+        None => Leadership::ALONE,
+    });
+    let (control, target) = clusters(&config, &metrics, &leadership).await?;
+    let port = admin::bind(config.metrics_addr).await?;
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(signals(stop.clone())?);
+    let epoch = Arc::new(LeaderEpoch::unknown());
+    let shared = build(&config, &metrics, &control, target.as_ref(), &epoch, &stop, &mut tasks);
+    let watches = watches::start(&mut tasks, &shared, &control, target.as_ref(), &config.namespace, &stop);
+
+    // The lease and the admin port outlive all other work: from the moment the lease is given back, another may lead.
+    let held = CancellationToken::new();
+    let mut standing = JoinSet::new();
+    let candidate = config
+        .election
+        .as_ref()
+        .map(|election| candidate(&control, &config.namespace, election, leads));
+    let beat = candidate.as_ref().map(Candidate::heartbeat);
+    let health = checks::all(&shared, &watches, leadership.clone(), beat);
+    standing.spawn(serve(admin::run(port, Arc::new(health), metrics, held.clone())));
+    if let Some(candidate) = candidate {
+        standing.spawn(candidate.run(held.clone()));
+    }
+    tracing::info!(
+        namespace = config.namespace,
+        cluster = config.settings.cluster_id,
+        "manager started"
+    );
+
+    let end = tokio::select! {
+        biased;
+        failed = watch_over(&mut tasks) => Err(failed),
+        end = work(&config, &shared, &watches, leadership, &epoch) => end,
+    };
+    close(&shared, &mut tasks).await;
+    held.cancel();
+    while standing.join_next().await.is_some() {}
+    tracing::info!(?end, "manager stopped");
+    end
+}
+
+/// The control cluster, and the target where there is one.
+async fn clusters(
+    config: &Config,
+    metrics: &Metrics,
+    leadership: &watch::Receiver<Leadership>,
+) -> anyhow::Result<(Cluster, Option<Cluster>)> {
     let policy = |role| Policy {
         role,
         leadership: Some(leadership.clone()),
@@ -59,72 +108,90 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
         TargetCluster::Other(access) => Some(Cluster::open(access, policy(Role::Target)).await?),
         TargetCluster::None => None,
     };
+    Ok((control, target))
+}
 
-    let stop = CancellationToken::new();
-    let mut tasks = JoinSet::new();
-    let epoch = Arc::new(LeaderEpoch::unknown());
-    let changed: Arc<OnceLock<Weak<Shared>>> = Arc::default();
-    let (drivers, upkeep) = Pool::new(pool_settings(&config, &metrics, &epoch, &changed));
+/// What all workers share, and the tasks behind it.
+fn build(
+    config: &Config,
+    metrics: &Metrics,
+    control: &Cluster,
+    target: Option<&Cluster>,
+    epoch: &Arc<LeaderEpoch>,
+    stop: &CancellationToken,
+    tasks: &mut JoinSet<()>,
+) -> Arc<Shared> {
+    // The pool tells of changes to what is built with the pool: it gets to know it afterwards.
+    let known: Arc<OnceLock<Weak<Shared>>> = Arc::default();
+    let (drivers, upkeep) = Pool::new(pool_settings(config, metrics, epoch, &known));
     let secrets = SecretStore::new(control.client.clone());
-    let identity = config.election.as_ref().map_or("millwright", |election| election.identity.as_str());
+    let identity = config
+        .election
+        .as_ref()
+        .map_or("millwright", |election| election.identity.as_str());
     let (publisher, postman) = events::channel(control.client.clone(), metrics.clone(), identity);
+    tasks.spawn(until(stop.clone(), upkeep));
+    tasks.spawn(until(stop.clone(), secrets.clone().upkeep()));
+    tasks.spawn(postman.run(stop.clone()));
+    let target = target.map(|target| target.client.clone());
     let shared = Shared::new(Parts {
         env: Env::begin(),
-        write: Writer::new(control.client.clone(), target.as_ref().map(|target| target.client.clone()), &config.namespace),
-        drivers: drivers.clone(),
-        secrets: secrets.clone(),
+        write: Writer::new(control.client.clone(), target, &config.namespace),
+        drivers,
+        secrets,
         events: publisher,
         settings: config.settings.clone(),
         token_groups: config.bootstrap_groups.join(","),
         metrics: metrics.clone(),
         stop: stop.clone(),
     });
-    changed.set(Arc::downgrade(&shared)).ok().context("the shared state is set once")?;
+    known.get_or_init(|| Arc::downgrade(&shared));
+    shared
+}
 
-    tasks.spawn(until(stop.clone(), upkeep));
-    tasks.spawn(until(stop.clone(), secrets.upkeep()));
-    tasks.spawn(postman.run(stop.clone()));
-    tasks.spawn(signals(stop.clone())?);
-    let watches = watches::start(&mut tasks, &shared, &control, target.as_ref(), &config.namespace, &stop);
-
-    // The lease outlives all other work: from the moment it is given back, another may lead.
-    let held = CancellationToken::new();
-    let mut standing = JoinSet::new();
-    let candidate = config.election.as_ref().map(|election| candidate(&control, &config.namespace, election, leads));
-    let election_beat = candidate.as_ref().map(Candidate::heartbeat);
-    let health = checks::all(&shared, &watches, &drivers, leadership.clone(), election_beat);
-    let port = admin::bind(config.metrics_addr).await?;
-    let serving = admin::run(port, Arc::new(health), metrics.clone(), held.clone());
-    standing.spawn(async move {
-        if let Err(error) = serving.await {
-            tracing::error!(%error, "metrics and health are not served any more");
-        }
-    });
-    if let Some(candidate) = candidate {
-        standing.spawn(candidate.run(held.clone()));
+async fn serve(serving: impl Future<Output = Result<(), admin::AdminError>>) {
+    if let Err(error) = serving.await {
+        tracing::error!(%error, "metrics and health are not served any more");
     }
-    tracing::info!(namespace = config.namespace, cluster = config.settings.cluster_id, "manager started");
+}
 
-    let end = work(&config, &shared, &watches, leadership, &epoch).await;
-    stop.cancel();
+/// Returns when a task that should run to the end has panicked.
+async fn watch_over(tasks: &mut JoinSet<()>) -> anyhow::Error {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(panic) = ended {
+            return anyhow::Error::new(panic).context("a task of the manager panicked");
+        }
+    }
+    std::future::pending().await
+}
+
+/// Ends what is under way, in order.
+async fn close(shared: &Shared, tasks: &mut JoinSet<()>) {
+    shared.stop.cancel();
     shared.calls.close();
     if tokio::time::timeout(LAST_ANSWERS, shared.calls.wait()).await.is_err() {
         tracing::info!("driver calls are still under way; the next leader repeats them and gets their answers");
     }
     while let Some(ended) = tasks.join_next().await {
-        ended.context("a task of the manager panicked")?;
+        if let Err(panic) = ended {
+            tracing::error!(%panic, "a task panicked");
+        }
     }
-    held.cancel();
-    while standing.join_next().await.is_some() {}
-    tracing::info!(?end, "manager stopped");
-    end
 }
 
-fn pool_settings(config: &Config, metrics: &Metrics, epoch: &Arc<LeaderEpoch>, shared: &Arc<OnceLock<Weak<Shared>>>) -> PoolSettings {
+fn pool_settings(
+    config: &Config,
+    metrics: &Metrics,
+    epoch: &Arc<LeaderEpoch>,
+    shared: &Arc<OnceLock<Weak<Shared>>>,
+) -> PoolSettings {
     let shared = Arc::clone(shared);
     PoolSettings {
         endpoints: config.drivers.clone(),
-        manager: ManagerIdentity { name: "millwright".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        manager: ManagerIdentity {
+            name: "millwright".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
         deadlines: crate::driver::Deadlines::new(),
         pauses: Pauses::default(),
         epoch: Arc::clone(epoch),
@@ -142,7 +209,13 @@ struct Observer(Metrics);
 
 impl CallObserver for Observer {
     fn called(&self, record: CallRecord<'_>) {
-        self.0.driver_call(record.driver.as_str(), record.method.name(), record.code, record.reason, record.took);
+        self.0.driver_call(
+            record.driver.as_str(),
+            record.method.name(),
+            record.code,
+            record.reason,
+            record.took,
+        );
     }
 }
 
@@ -151,8 +224,8 @@ fn candidate(control: &Cluster, namespace: &str, election: &Election, leads: wat
         namespace: namespace.to_owned(),
         name: election.lease_name.clone(),
         identity: election.identity.clone(),
-        terms: election.terms.clone(),
-        wall_clock: jiff::Timestamp::now,
+        terms: election.terms,
+        wall_clock: Env::wall_clock,
     };
     Candidate::new(control.client.clone(), settings, leads)
 }
@@ -189,15 +262,26 @@ async fn work(
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         tracing::info!("every watch has its first list");
-        leadership.wait_for(|leadership| matches!(leadership, Leadership::Leader { .. })).await.map(|leading| leading.epoch())
+        leadership
+            .wait_for(|leadership| matches!(leadership, Leadership::Leader { .. }))
+            .await
+            .map(|leading| leading.epoch())
     };
-    let Some(leading) = shared.stop.run_until_cancelled(ready).await else { return Ok(End::Asked) };
+    let Some(leading) = shared.stop.run_until_cancelled(ready).await else {
+        return Ok(End::Asked);
+    };
     if let Some(number) = leading.context("the election ended")? {
-        epoch.set(u32::try_from(number).unwrap_or(u32::MAX));
+        epoch.set(number);
     }
     tracing::info!("this process leads");
     // An error means that the election has ended, and then nobody renews either.
-    let lost = async { drop(leadership.wait_for(|leadership| !matches!(leadership, Leadership::Leader { .. })).await) };
+    let lost = async {
+        drop(
+            leadership
+                .wait_for(|leadership| !matches!(leadership, Leadership::Leader { .. }))
+                .await,
+        )
+    };
     tokio::select! {
         biased;
         () = lost, if config.election.is_some() => {

@@ -109,7 +109,10 @@ pub fn secret_keys(class: &MachineClass) -> Vec<SecretKey> {
     let named = class.secret_refs().filter_map(|reference| {
         let name = reference.name.clone().filter(|name| !name.is_empty())?;
         let namespace = reference.namespace.clone().filter(|namespace| !namespace.is_empty());
-        Some(SecretKey { namespace: namespace.unwrap_or_else(|| own.to_owned()), name })
+        Some(SecretKey {
+            namespace: namespace.unwrap_or_else(|| own.to_owned()),
+            name,
+        })
     });
     named.collect()
 }
@@ -117,10 +120,21 @@ pub fn secret_keys(class: &MachineClass) -> Vec<SecretKey> {
 /// What `nodeTemplate` lacks, if it is there: the autoscaler scales from zero by it (`spec/machine.md` §2.2).
 pub fn node_template_fault(class: &MachineClass) -> Option<Fault> {
     let template = class.spec.node_template.as_ref()?;
-    let resources = ["cpu", "gpu", "memory"].into_iter().filter(|resource| !template.capacity.contains_key(*resource));
+    let resources = ["cpu", "gpu", "memory"]
+        .into_iter()
+        .filter(|resource| !template.capacity.contains_key(*resource));
     let mut missing: Vec<String> = resources.map(|resource| format!("capacity.{resource}")).collect();
-    let texts = [("instanceType", &template.instance_type), ("region", &template.region), ("zone", &template.zone)];
-    missing.extend(texts.into_iter().filter(|(_, text)| text.is_empty()).map(|(field, _)| field.to_owned()));
+    let texts = [
+        ("instanceType", &template.instance_type),
+        ("region", &template.region),
+        ("zone", &template.zone),
+    ];
+    missing.extend(
+        texts
+            .into_iter()
+            .filter(|(_, text)| text.is_empty())
+            .map(|(field, _)| field.to_owned()),
+    );
     (!missing.is_empty()).then(|| Fault::NodeTemplate(missing.join(", ")))
 }
 

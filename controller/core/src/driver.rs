@@ -169,7 +169,9 @@ impl Failure {
         match self.reason {
             Some(Reason::InitializationFailed) => "Uninitialized",
             // tonic reports a passed deadline as CANCELLED (`driver-api.md` §9).
-            None if self.code == Code::Cancelled && self.message.contains("Timeout expired") => Code::DeadlineExceeded.word(),
+            None if self.code == Code::Cancelled && self.message.contains("Timeout expired") => {
+                Code::DeadlineExceeded.word()
+            }
             _ => self.code.word(),
         }
     }
@@ -395,7 +397,10 @@ mod tests {
     const LONG: SignedDuration = SignedDuration::from_mins(10);
 
     fn failure(code: Code, reason: Option<Reason>) -> Failure {
-        Failure { reason, ..Failure::transport(code, "m") }
+        Failure {
+            reason,
+            ..Failure::transport(code, "m")
+        }
     }
 
     #[test]
@@ -415,7 +420,10 @@ mod tests {
 
     #[test]
     fn retry_info_wins_but_is_clamped() {
-        let told = |secs| Failure { retry_after: Some(SignedDuration::from_secs(secs)), ..failure(Code::Unavailable, None) };
+        let told = |secs| Failure {
+            retry_after: Some(SignedDuration::from_secs(secs)),
+            ..failure(Code::Unavailable, None)
+        };
         assert_eq!(told(30).pause(7, LONG).as_secs(), 30);
         assert_eq!(told(0).pause(1, LONG).as_secs(), 1);
         assert_eq!(told(86_400).pause(1, LONG).as_secs(), 600);
@@ -423,7 +431,13 @@ mod tests {
 
     #[test]
     fn throttling_is_never_told_as_a_stock_out() {
-        assert_eq!(failure(Code::Unavailable, Some(Reason::RateLimited)).word(), "Unavailable");
-        assert_eq!(failure(Code::ResourceExhausted, Some(Reason::CapacityUnavailable)).word(), "ResourceExhausted");
+        assert_eq!(
+            failure(Code::Unavailable, Some(Reason::RateLimited)).word(),
+            "Unavailable"
+        );
+        assert_eq!(
+            failure(Code::ResourceExhausted, Some(Reason::CapacityUnavailable)).word(),
+            "ResourceExhausted"
+        );
     }
 }

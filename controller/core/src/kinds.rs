@@ -61,7 +61,12 @@ macro_rules! identified {
 }
 
 fn controller(meta: &ObjectMeta) -> (OwnedBy, String) {
-    (OwnedBy::Controller, meta::controller_of(meta).map(|owner| owner.uid.clone()).unwrap_or_default())
+    (
+        OwnedBy::Controller,
+        meta::controller_of(meta)
+            .map(|owner| owner.uid.clone())
+            .unwrap_or_default(),
+    )
 }
 
 impl Stored for Machine {
@@ -71,7 +76,10 @@ impl Stored for Machine {
         let mut places = vec![controller(&self.metadata)];
         places.extend(self.class_name().map(|class| (OwnedBy::Class, class.to_owned())));
         places.extend(meta::label(&self.metadata, keys::NODE).map(|node| (OwnedBy::Node, node.to_owned())));
-        places.extend(self.provider_id().map(|id| (OwnedBy::ProviderId, id.as_str().to_owned())));
+        places.extend(
+            self.provider_id()
+                .map(|id| (OwnedBy::ProviderId, id.as_str().to_owned())),
+        );
         places
     }
 }
@@ -99,10 +107,15 @@ impl Stored for MachineClass {
     type Index = ClassBy;
     identified!();
     fn indexed(&self) -> Vec<(ClassBy, String)> {
-        let mut places: Vec<_> =
-            class::secret_keys(self).into_iter().map(|key| (ClassBy::Secret, key.to_string())).collect();
+        let mut places: Vec<_> = class::secret_keys(self)
+            .into_iter()
+            .map(|key| (ClassBy::Secret, key.to_string()))
+            .collect();
         places.dedup();
-        places.extend(self.driver().map(|driver| (ClassBy::Driver, driver.as_str().to_owned())));
+        places.extend(
+            self.driver()
+                .map(|driver| (ClassBy::Driver, driver.as_str().to_owned())),
+        );
         places
     }
 }
@@ -119,7 +132,11 @@ impl Stored for Node {
     type Index = NodeBy;
     identified!();
     fn indexed(&self) -> Vec<(NodeBy, String)> {
-        let id = self.spec.as_ref().and_then(|spec| spec.provider_id.clone()).filter(|id| !id.is_empty());
+        let id = self
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.provider_id.clone())
+            .filter(|id| !id.is_empty());
         id.into_iter().map(|id| (NodeBy::ProviderId, id)).collect()
     }
 }

@@ -56,7 +56,9 @@ fn is_identified(seen: &Observed<'_>) -> bool {
 
 /// The creation timeout in force (`spec/machine.md` §3.8): annotation, then spec, then the operator's.
 fn creation_timeout(seen: &Observed<'_>) -> SignedDuration {
-    seen.machine.creation_timeout().unwrap_or(seen.settings.creation_timeout)
+    seen.machine
+        .creation_timeout()
+        .unwrap_or(seen.settings.creation_timeout)
 }
 
 /// The node conditions in force: the Machine's own list, then the operator's.
@@ -69,5 +71,8 @@ fn node_conditions(seen: &Observed<'_>) -> Vec<String> {
 
 /// The stored breadcrumb.
 fn crumb(machine: &Machine) -> Option<String> {
-    machine.status.as_ref().and_then(|status| status.last_known_state.clone())
+    machine
+        .status
+        .as_ref()
+        .and_then(|status| status.last_known_state.clone())
 }

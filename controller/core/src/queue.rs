@@ -65,7 +65,12 @@ pub struct Queue<K> {
 
 impl<K: Ord + Clone> Default for Queue<K> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), waiting: BTreeSet::new(), ready: BTreeSet::new(), arrivals: 0 }
+        Self {
+            entries: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            arrivals: 0,
+        }
     }
 }
 
@@ -257,7 +262,10 @@ mod tests {
         let mut queue = Queue::default();
         queue.push("a", secs(0), Urgency::Event);
         queue.take(secs(0));
-        assert_eq!(queue.give_back("a", Verdict::BackOff, secs(0)), Some(Duration::from_millis(200)));
+        assert_eq!(
+            queue.give_back("a", Verdict::BackOff, secs(0)),
+            Some(Duration::from_millis(200))
+        );
         queue.push("a", secs(0), Urgency::Event);
         assert_eq!(queue.take(Duration::from_millis(199)), None);
         queue.push("a", secs(0), Urgency::Prompt);
@@ -282,7 +290,10 @@ mod tests {
             pauses.push((until - now).as_millis());
             now = until;
         }
-        assert_eq!(pauses, [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 60_000, 60_000]);
+        assert_eq!(
+            pauses,
+            [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 60_000, 60_000]
+        );
         queue.take(now);
         queue.give_back("a", Verdict::Done { wake: None }, now);
         assert_eq!(queue.failures(&"a"), 0);

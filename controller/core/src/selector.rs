@@ -18,7 +18,9 @@ pub struct BadSelector(String);
 impl Matcher {
     /// Reads a selector.
     pub fn new(selector: &LabelSelector) -> Result<Self, BadSelector> {
-        Selector::try_from(selector.clone()).map(Self).map_err(|error| BadSelector(error.to_string()))
+        Selector::try_from(selector.clone())
+            .map(Self)
+            .map_err(|error| BadSelector(error.to_string()))
     }
 
     /// Whether it selects everything. In this API that is a mistake: such a set would adopt every orphan.
@@ -33,11 +35,15 @@ impl Matcher {
 
     /// Whether it selects an object.
     pub fn selects(&self, meta: &ObjectMeta) -> bool {
-        meta.labels.as_ref().map_or_else(|| self.0.matches(&BTreeMap::new()), |labels| self.0.matches(labels))
+        meta.labels
+            .as_ref()
+            .map_or_else(|| self.0.matches(&BTreeMap::new()), |labels| self.0.matches(labels))
     }
 }
 
 /// The selector as the scale subresource shows it; `None` where it cannot be read.
 pub fn text(selector: &LabelSelector) -> Option<String> {
-    Selector::try_from(selector.clone()).ok().map(|selector| selector.to_string())
+    Selector::try_from(selector.clone())
+        .ok()
+        .map(|selector| selector.to_string())
 }

@@ -47,7 +47,13 @@ pub struct Store<K: Stored> {
 
 impl<K: Stored> Default for Store<K> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), indexes: BTreeMap::new(), fence: Fence::default(), listing: None, synced: false }
+        Self {
+            objects: BTreeMap::new(),
+            indexes: BTreeMap::new(),
+            fence: Fence::default(),
+            listing: None,
+            synced: false,
+        }
     }
 }
 
@@ -111,7 +117,11 @@ impl<K: Stored> Store<K> {
 
     /// Objects under `text` in one index, by name.
     pub fn find(&self, index: K::Index, text: &str) -> impl Iterator<Item = &Arc<K>> {
-        self.indexes.get(&(index, text.to_owned())).into_iter().flatten().filter_map(|name| self.objects.get(name))
+        self.indexes
+            .get(&(index, text.to_owned()))
+            .into_iter()
+            .flatten()
+            .filter_map(|name| self.objects.get(name))
     }
 
     /// How many objects stand under `text` in one index.
@@ -155,7 +165,10 @@ impl<K: Stored> Store<K> {
     fn remove(&mut self, name: &Name, uid: &Uid) -> Option<Touched<K>> {
         // A late deletion of a namesake's predecessor says nothing about the object that bears the name now.
         self.objects.get(name).filter(|known| known.uid() == *uid)?;
-        self.unlink(name).map(|old| Touched { old: Some(old), new: None })
+        self.unlink(name).map(|old| Touched {
+            old: Some(old),
+            new: None,
+        })
     }
 
     fn unlink(&mut self, name: &Name) -> Option<Arc<K>> {
@@ -173,9 +186,19 @@ impl<K: Stored> Store<K> {
 
     fn sweep(&mut self) -> Vec<Touched<K>> {
         self.synced = true;
-        let Some(listed) = self.listing.take() else { return Vec::new() };
-        let gone: Vec<Name> = self.objects.keys().filter(|name| !listed.contains(name)).cloned().collect();
-        let touched = gone.iter().filter_map(|name| self.unlink(name)).map(|old| Touched { old: Some(old), new: None });
+        let Some(listed) = self.listing.take() else {
+            return Vec::new();
+        };
+        let gone: Vec<Name> = self
+            .objects
+            .keys()
+            .filter(|name| !listed.contains(name))
+            .cloned()
+            .collect();
+        let touched = gone.iter().filter_map(|name| self.unlink(name)).map(|old| Touched {
+            old: Some(old),
+            new: None,
+        });
         let touched: Vec<_> = touched.collect();
         let alive: BTreeSet<Uid> = self.objects.values().map(|object| object.uid()).collect();
         self.fence.retain(|uid| alive.contains(uid));
@@ -212,7 +235,12 @@ mod tests {
     }
 
     const fn thing(name: &'static str, uid: &'static str, version: u64) -> Thing {
-        Thing { name, uid, version, owner: "o" }
+        Thing {
+            name,
+            uid,
+            version,
+            owner: "o",
+        }
     }
 
     fn synced(things: &[Thing]) -> Store<Thing> {
@@ -236,7 +264,10 @@ mod tests {
     #[test]
     fn our_own_write_is_seen_at_once_and_no_older_event_undoes_it() {
         let mut store = synced(&[thing("a", "1", 5)]);
-        store.wrote(Thing { owner: "p", ..thing("a", "1", 9) });
+        store.wrote(Thing {
+            owner: "p",
+            ..thing("a", "1", 9)
+        });
         assert!(store.apply(Change::Applied(thing("a", "1", 7))).is_empty());
         assert_eq!(store.count((), "p"), 1);
         assert_eq!(store.count((), "o"), 0);

@@ -46,7 +46,9 @@ impl Key {
     /// The name.
     pub fn name(&self) -> &Name {
         match self {
-            Self::Machine(name) | Self::Set(name) | Self::Deployment(name) | Self::Class(name) | Self::Secret(name) => name,
+            Self::Machine(name) | Self::Set(name) | Self::Deployment(name) | Self::Class(name) | Self::Secret(name) => {
+                name
+            }
         }
     }
 }
@@ -68,16 +70,28 @@ const GATHER: Duration = Duration::from_millis(50);
 impl Wake {
     /// At once, even out of a back-off.
     pub fn prompt(key: Key) -> Self {
-        Self { key, urgency: Urgency::Prompt, delay: Duration::ZERO }
+        Self {
+            key,
+            urgency: Urgency::Prompt,
+            delay: Duration::ZERO,
+        }
     }
 
     /// At once, unless it is backing off.
     pub fn event(key: Key) -> Self {
-        Self { key, urgency: Urgency::Event, delay: Duration::ZERO }
+        Self {
+            key,
+            urgency: Urgency::Event,
+            delay: Duration::ZERO,
+        }
     }
 
     fn gathered(key: Key) -> Self {
-        Self { key, urgency: Urgency::Event, delay: GATHER }
+        Self {
+            key,
+            urgency: Urgency::Event,
+            delay: GATHER,
+        }
     }
 }
 
@@ -100,8 +114,12 @@ impl Kind for Machine {
 
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
         let mut wakes = Vec::new();
-        let prompt = is_prompt(touched, |m| (meta::generation(&m.metadata), meta::is_deleting(&m.metadata)));
-        let own = both(touched).next().map(|machine| Key::Machine(meta::identity(&machine.metadata).0));
+        let prompt = is_prompt(touched, |m| {
+            (meta::generation(&m.metadata), meta::is_deleting(&m.metadata))
+        });
+        let own = both(touched)
+            .next()
+            .map(|machine| Key::Machine(meta::identity(&machine.metadata).0));
         wakes.extend(own.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) }));
         if counts_differently(touched) {
             for machine in both(touched) {
@@ -110,13 +128,19 @@ impl Kind for Machine {
         }
         // The class's finalizer depends on whether any Machine names it.
         if touched.old.is_none() || touched.new.is_none() {
-            wakes.extend(both(touched).filter_map(Machine::class_name).map(|class| Wake::event(Key::Class(Name::new(class)))));
+            wakes.extend(
+                both(touched)
+                    .filter_map(Machine::class_name)
+                    .map(|class| Wake::event(Key::Class(Name::new(class)))),
+            );
         }
         wakes
     }
 
     fn settle(world: &mut World, touched: &Touched<Self>) {
-        let (Some(old), uid) = (&touched.old, touched.new.as_ref().and_then(|new| new.uid())) else { return };
+        let (Some(old), uid) = (&touched.old, touched.new.as_ref().and_then(|new| new.uid())) else {
+            return;
+        };
         if let Some(gone) = old.uid().filter(|gone| Some(gone) != uid.as_ref()) {
             world.calls.remove(&gone);
         }
@@ -125,7 +149,9 @@ impl Kind for Machine {
 
 /// Whether a set could count or rank the Machine otherwise than before.
 fn counts_differently(touched: &Touched<Machine>) -> bool {
-    let (Some(old), Some(new)) = (&touched.old, &touched.new) else { return true };
+    let (Some(old), Some(new)) = (&touched.old, &touched.new) else {
+        return true;
+    };
     let counted = |machine: &Machine| {
         (
             machine.phase().clone(),
@@ -143,10 +169,18 @@ fn counts_differently(touched: &Touched<Machine>) -> bool {
 fn owners_of(world: &World, machine: &Machine) -> Vec<Wake> {
     match meta::controller_uid(&machine.metadata) {
         Some(owner) => {
-            let set = world.sets.iter().filter(|set| meta::uid(&set.metadata).as_ref() == Some(&owner));
-            set.map(|set| Wake::gathered(Key::Set(meta::identity(&set.metadata).0))).collect()
+            let set = world
+                .sets
+                .iter()
+                .filter(|set| meta::uid(&set.metadata).as_ref() == Some(&owner));
+            set.map(|set| Wake::gathered(Key::Set(meta::identity(&set.metadata).0)))
+                .collect()
         }
-        None => world.sets.iter().map(|set| Wake::gathered(Key::Set(meta::identity(&set.metadata).0))).collect(),
+        None => world
+            .sets
+            .iter()
+            .map(|set| Wake::gathered(Key::Set(meta::identity(&set.metadata).0)))
+            .collect(),
     }
 }
 
@@ -156,7 +190,9 @@ impl Kind for MachineSet {
     }
 
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
-        let prompt = is_prompt(touched, |s| (meta::generation(&s.metadata), meta::is_deleting(&s.metadata)));
+        let prompt = is_prompt(touched, |s| {
+            (meta::generation(&s.metadata), meta::is_deleting(&s.metadata))
+        });
         let mut wakes = Vec::new();
         for set in both(touched) {
             let key = Key::Set(meta::identity(&set.metadata).0);
@@ -166,7 +202,9 @@ impl Kind for MachineSet {
                 Some(owner) => meta::uid(&deployment.metadata).as_ref() == Some(owner),
                 None => true,
             });
-            wakes.extend(deployments.map(|deployment| Wake::event(Key::Deployment(meta::identity(&deployment.metadata).0))));
+            wakes.extend(
+                deployments.map(|deployment| Wake::event(Key::Deployment(meta::identity(&deployment.metadata).0))),
+            );
         }
         wakes
     }
@@ -186,14 +224,19 @@ impl Kind for MachineDeployment {
     }
 
     fn wakes(_: &World, touched: &Touched<Self>) -> Vec<Wake> {
-        let prompt = is_prompt(touched, |d| (meta::generation(&d.metadata), meta::is_deleting(&d.metadata)));
+        let prompt = is_prompt(touched, |d| {
+            (meta::generation(&d.metadata), meta::is_deleting(&d.metadata))
+        });
         let keys = both(touched).map(|deployment| Key::Deployment(meta::identity(&deployment.metadata).0));
-        keys.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) }).collect()
+        keys.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) })
+            .collect()
     }
 
     fn settle(world: &mut World, touched: &Touched<Self>) {
         if let (Some(old), None) = (&touched.old, &touched.new) {
-            world.status_written.remove(&Key::Deployment(meta::identity(&old.metadata).0));
+            world
+                .status_written
+                .remove(&Key::Deployment(meta::identity(&old.metadata).0));
         }
     }
 }
@@ -209,7 +252,11 @@ impl Kind for MachineClass {
             let name = meta::identity(&class.metadata).0;
             wakes.extend(users_of_class(world, &name));
             wakes.push(Wake::prompt(Key::Class(name)));
-            wakes.extend(class::secret_keys(class).into_iter().map(|key| Wake::event(Key::Secret(Name::new(key.name)))));
+            wakes.extend(
+                class::secret_keys(class)
+                    .into_iter()
+                    .map(|key| Wake::event(Key::Secret(Name::new(key.name)))),
+            );
         }
         wakes
     }
@@ -228,7 +275,9 @@ pub fn users_of_class(world: &World, class: &Name) -> Vec<Wake> {
     let machines = world.machines.find(OwnedBy::Class, class.as_str());
     let machines = machines.map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0)));
     let sets = world.sets.find(OwnedBy::Class, class.as_str());
-    machines.chain(sets.map(|set| Wake::prompt(Key::Set(meta::identity(&set.metadata).0)))).collect()
+    machines
+        .chain(sets.map(|set| Wake::prompt(Key::Set(meta::identity(&set.metadata).0))))
+        .collect()
 }
 
 impl Kind for SecretMeta {
@@ -237,9 +286,15 @@ impl Kind for SecretMeta {
     }
 
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
-        let Some(secret) = both(touched).next() else { return Vec::new() };
-        let classes = classes_naming(world, secret).into_iter().map(|class| Wake::prompt(Key::Class(class)));
-        classes.chain([Wake::event(Key::Secret(meta::identity(&secret.metadata).0))]).collect()
+        let Some(secret) = both(touched).next() else {
+            return Vec::new();
+        };
+        let classes = classes_naming(world, secret)
+            .into_iter()
+            .map(|class| Wake::prompt(Key::Class(class)));
+        classes
+            .chain([Wake::event(Key::Secret(meta::identity(&secret.metadata).0))])
+            .collect()
     }
 
     fn settle(world: &mut World, touched: &Touched<Self>) {
@@ -255,7 +310,11 @@ impl Kind for SecretMeta {
 
 fn classes_naming(world: &World, secret: &SecretMeta) -> Vec<Name> {
     let place = format!("{}/{}", meta::namespace(&secret.metadata), meta::name(&secret.metadata));
-    world.classes.find(ClassBy::Secret, &place).map(|class| meta::identity(&class.metadata).0).collect()
+    world
+        .classes
+        .find(ClassBy::Secret, &place)
+        .map(|class| meta::identity(&class.metadata).0)
+        .collect()
 }
 
 impl Kind for Node {
@@ -271,7 +330,11 @@ impl Kind for Node {
         for node in both(touched) {
             let by_name = world.machines.find(OwnedBy::Node, meta::name(&node.metadata));
             wakes.extend(by_name.map(|machine| Wake::event(Key::Machine(meta::identity(&machine.metadata).0))));
-            let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+            let id = node
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.provider_id.as_deref())
+                .unwrap_or_default();
             let by_id = world.machines.find(OwnedBy::ProviderId, id).filter(|_| !id.is_empty());
             wakes.extend(by_id.map(|machine| Wake::event(Key::Machine(meta::identity(&machine.metadata).0))));
         }
@@ -281,7 +344,9 @@ impl Kind for Node {
 
 /// Whether a Machine's plan could read the Node otherwise than before. Heartbeats it does not read.
 fn reads_differently(touched: &Touched<Node>) -> bool {
-    let (Some(old), Some(new)) = (&touched.old, &touched.new) else { return true };
+    let (Some(old), Some(new)) = (&touched.old, &touched.new) else {
+        return true;
+    };
     let read = |node: &Node| {
         (
             meta::is_deleting(&node.metadata),
@@ -296,8 +361,11 @@ fn reads_differently(touched: &Touched<Node>) -> bool {
 
 /// A driver came, went or changed: what was found out about its classes is in doubt, and its Machines look again.
 pub fn driver_changed(world: &mut World, driver: &DriverName, uptime: Duration) {
-    let classes: Vec<Name> =
-        world.classes.find(ClassBy::Driver, driver.as_str()).map(|class| meta::identity(&class.metadata).0).collect();
+    let classes: Vec<Name> = world
+        .classes
+        .find(ClassBy::Driver, driver.as_str())
+        .map(|class| meta::identity(&class.metadata).0)
+        .collect();
     for class in classes {
         world.readiness.remove(&class);
         let mut wakes = users_of_class(world, &class);
@@ -308,7 +376,11 @@ pub fn driver_changed(world: &mut World, driver: &DriverName, uptime: Duration) 
     let lost: Vec<Wake> = world
         .machines
         .iter()
-        .filter(|machine| machine.class_name().is_none_or(|class| world.classes.get(&Name::new(class)).is_none()))
+        .filter(|machine| {
+            machine
+                .class_name()
+                .is_none_or(|class| world.classes.get(&Name::new(class)).is_none())
+        })
         .map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0)))
         .collect();
     world.wake(lost, uptime);
@@ -316,7 +388,13 @@ pub fn driver_changed(world: &mut World, driver: &DriverName, uptime: Duration) 
 
 /// The Node of a Machine: by the VM's id, else by the name that the VM registers with.
 pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Option<&'a Node> {
-    let by_id = machine.provider_id().and_then(|id| world.nodes.find(NodeBy::ProviderId, id.as_str()).next());
-    let by_name = || machine.node_label().and_then(|node| world.nodes.get(&Name::new(node.as_str())));
+    let by_id = machine
+        .provider_id()
+        .and_then(|id| world.nodes.find(NodeBy::ProviderId, id.as_str()).next());
+    let by_name = || {
+        machine
+            .node_label()
+            .and_then(|node| world.nodes.get(&Name::new(node.as_str())))
+    };
     by_id.or_else(by_name).map(AsRef::as_ref)
 }

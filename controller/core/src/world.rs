@@ -89,10 +89,16 @@ impl World {
         let deployments = self.deployments.iter().map(|object| Key::Deployment(object.key()));
         let classes = self.classes.iter().map(|object| Key::Class(object.key()));
         let secrets = self.secrets.iter().map(|object| Key::Secret(object.key()));
-        let all: Vec<Key> = machines.chain(sets).chain(deployments).chain(classes).chain(secrets).collect();
+        let all: Vec<Key> = machines
+            .chain(sets)
+            .chain(deployments)
+            .chain(classes)
+            .chain(secrets)
+            .collect();
         let step = spread / u32::try_from(all.len().max(1)).unwrap_or(u32::MAX);
         for (place, key) in (0u32..).zip(all) {
-            self.queue.push(key, uptime + step.saturating_mul(place), Urgency::Routine);
+            self.queue
+                .push(key, uptime + step.saturating_mul(place), Urgency::Routine);
         }
     }
 

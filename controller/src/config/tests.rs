@@ -39,7 +39,10 @@ fn the_defaults_are_those_of_the_original() {
     assert_eq!(config.workers, 50);
     assert_eq!(config.settings.creation_timeout, SignedDuration::from_mins(20));
     assert_eq!(config.settings.node_conditions, words(Settings::NODE_CONDITIONS));
-    assert_eq!(config.settings.resource_exhausted_retry, Settings::RESOURCE_EXHAUSTED_RETRY);
+    assert_eq!(
+        config.settings.resource_exhausted_retry,
+        Settings::RESOURCE_EXHAUSTED_RETRY
+    );
     assert_eq!(config.election.unwrap().terms, Terms::default());
 }
 
@@ -77,7 +80,10 @@ fn clusters_are_chosen_as_the_original_chooses_them() {
 fn durations_are_written_as_in_go() {
     let config = checked(&["--machine-creation-timeout=1h30m", "--resource-exhausted-retry=0s"]).unwrap();
     assert_eq!(config.settings.creation_timeout, SignedDuration::from_mins(90));
-    assert_eq!(config.settings.resource_exhausted_retry, Settings::RESOURCE_EXHAUSTED_RETRY);
+    assert_eq!(
+        config.settings.resource_exhausted_retry,
+        Settings::RESOURCE_EXHAUSTED_RETRY
+    );
 
     let wrong = refusal(&["--cluster-id=a", "--machine-creation-timeout=20 minutes"]);
     assert!(

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::env::Env;
 use crate::kube::error::plain;
 use crate::telemetry::Metrics;
 
@@ -24,6 +25,8 @@ use crate::telemetry::Metrics;
 const WAITING: usize = 512;
 /// The same words about the same object are told again after this time.
 const REPEAT_AFTER: Duration = Duration::from_secs(300);
+/// How often what is older is forgotten.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// Different words about one object within `REPEAT_AFTER`.
 const MOST_PER_OBJECT: u32 = 20;
 /// The API's own limit of a note.
@@ -52,6 +55,23 @@ pub struct Publisher {
 struct Memory {
     told: BTreeMap<(String, String, String), Instant>,
     said: BTreeMap<String, (Instant, u32)>,
+    swept: Option<Instant>,
+}
+
+impl Memory {
+    /// Forgets what is old, now and then: at every event it would cost more than the event.
+    fn sweep(&mut self, now: Instant) {
+        if self.swept.is_some_and(|at| now.duration_since(at) < SWEEP_EVERY) {
+            return;
+        }
+        self.swept = Some(now);
+        self.told.retain(|_, at| is_fresh(*at, now));
+        self.said.retain(|_, (since, _)| is_fresh(*since, now));
+    }
+}
+
+fn is_fresh(at: Instant, now: Instant) -> bool {
+    now.duration_since(at) < REPEAT_AFTER
 }
 
 /// Writes the events that were handed in.
@@ -91,15 +111,15 @@ impl Publisher {
     fn admit(&self, uid: &str, reason: &str, note: &str) -> Result<(), &'static str> {
         let now = Instant::now();
         let mut memory = self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        memory.told.retain(|_, at| now.duration_since(*at) < REPEAT_AFTER);
-        memory
-            .said
-            .retain(|_, (since, _)| now.duration_since(*since) < REPEAT_AFTER);
+        memory.sweep(now);
         let key = (uid.to_owned(), reason.to_owned(), note.to_owned());
-        if memory.told.contains_key(&key) {
+        if memory.told.get(&key).is_some_and(|at| is_fresh(*at, now)) {
             return Err("repeated");
         }
-        let (_, said) = memory.said.entry(uid.to_owned()).or_insert((now, 0));
+        let (since, said) = memory.said.entry(uid.to_owned()).or_insert((now, 0));
+        if !is_fresh(*since, now) {
+            (*since, *said) = (now, 0);
+        }
         *said += 1;
         if *said > MOST_PER_OBJECT {
             return Err("throttled");
@@ -109,7 +129,7 @@ impl Publisher {
     }
 
     fn event(&self, about: ObjectReference, name: String, severity: Severity, reason: &str, note: &str) -> Event {
-        let now = jiff::Timestamp::now();
+        let now = Env::wall_clock();
         // Events outlive their object by an hour and bear its name; the time makes the name their own.
         let name: String = name.chars().take(230).collect();
         let cut = note
@@ -166,3 +186,6 @@ impl Postman {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::driver::Pool;
 use crate::health::{Health, Heartbeat};
 use crate::kube::leadership::Leadership;
 use crate::kube::watch::WatchHealth;
@@ -14,7 +13,6 @@ use crate::work::shared::Shared;
 pub(super) fn all(
     shared: &Arc<Shared>,
     watches: &[Arc<WatchHealth>],
-    drivers: &Pool,
     leadership: watch::Receiver<Leadership>,
     election: Option<Arc<Heartbeat>>,
 ) -> Health {
@@ -32,14 +30,21 @@ pub(super) fn all(
         let watch = Arc::clone(watch);
         health.ready(format!("watch-{}", watch.resource()), move || watch.check());
     }
-    let drivers = drivers.clone();
+    let drivers = shared.drivers.clone();
     health.ready("drivers", move || {
         let states = drivers.states();
         if states.iter().any(|state| state.is_ready()) {
             return Ok(());
         }
-        let told: Vec<String> = states.iter().map(|state| format!("{}: {}", state.endpoint, state.health)).collect();
-        Err(if told.is_empty() { "no driver was found".to_owned() } else { told.join("; ") })
+        let told: Vec<String> = states
+            .iter()
+            .map(|state| format!("{}: {}", state.endpoint, state.health))
+            .collect();
+        Err(if told.is_empty() {
+            "no driver was found".to_owned()
+        } else {
+            told.join("; ")
+        })
     });
     health.ready("leadership", move || match *leadership.borrow() {
         Leadership::Unknown => Err("the lease was not read yet".to_owned()),

@@ -25,8 +25,18 @@ pub(super) fn start(
     let mut healths = vec![
         follow(tasks, shared, Watch::<Machine>::namespaced(control, namespace), stop),
         follow(tasks, shared, Watch::<MachineSet>::namespaced(control, namespace), stop),
-        follow(tasks, shared, Watch::<MachineDeployment>::namespaced(control, namespace), stop),
-        follow(tasks, shared, Watch::<MachineClass>::namespaced(control, namespace), stop),
+        follow(
+            tasks,
+            shared,
+            Watch::<MachineDeployment>::namespaced(control, namespace),
+            stop,
+        ),
+        follow(
+            tasks,
+            shared,
+            Watch::<MachineClass>::namespaced(control, namespace),
+            stop,
+        ),
         follow(tasks, shared, Watch::<SecretMeta>::namespaced(control, namespace), stop),
     ];
     if let Some(target) = target {
@@ -35,30 +45,60 @@ pub(super) fn start(
     healths
 }
 
-fn follow<K>(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, watch: Watch<K>, stop: &CancellationToken) -> Arc<WatchHealth>
+fn follow<K>(
+    tasks: &mut JoinSet<()>,
+    shared: &Arc<Shared>,
+    watch: Watch<K>,
+    stop: &CancellationToken,
+) -> Arc<WatchHealth>
 where
-    K: Kind + kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
+    K: Kind
+        + kube::Resource<DynamicType = ()>
+        + serde::de::DeserializeOwned
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
 {
     let (health, sink) = (watch.health(), Arc::clone(shared));
     let stop = stop.clone();
     tasks.spawn(async move {
-        watch.run(stop, |_| {}, |change| sink.change(|world, uptime| world.observe(change, uptime))).await;
+        watch
+            .run(
+                stop,
+                |_| {},
+                |change| sink.change(|world, uptime| world.observe(change, uptime)),
+            )
+            .await;
     });
     health
 }
 
 /// Nodes are large, and plans read little of them.
-fn follow_nodes(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, watch: Watch<Node>, stop: &CancellationToken) -> Arc<WatchHealth> {
+fn follow_nodes(
+    tasks: &mut JoinSet<()>,
+    shared: &Arc<Shared>,
+    watch: Watch<Node>,
+    stop: &CancellationToken,
+) -> Arc<WatchHealth> {
     let (health, sink) = (watch.health(), Arc::clone(shared));
     let stop = stop.clone();
     let prune = |node: &mut Node| {
         if let Some(status) = &mut node.status {
             let conditions = status.conditions.take();
-            *status = NodeStatus { conditions, ..NodeStatus::default() };
+            *status = NodeStatus {
+                conditions,
+                ..NodeStatus::default()
+            };
         }
     };
     tasks.spawn(async move {
-        watch.run(stop, prune, |change| sink.change(|world, uptime| world.observe(change, uptime))).await;
+        watch
+            .run(stop, prune, |change| {
+                sink.change(|world, uptime| world.observe(change, uptime))
+            })
+            .await;
     });
     health
 }

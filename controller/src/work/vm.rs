@@ -43,7 +43,10 @@ pub fn start(shared: &Arc<Shared>, machine: &Machine, call: Call, token: Option<
         });
         task.change(|world, uptime| {
             let now = task.env.now();
-            let pacing = Pacing { resource_exhausted: task.settings.resource_exhausted_retry, jitter: task.env.jitter() };
+            let pacing = Pacing {
+                resource_exhausted: task.settings.resource_exhausted_retry,
+                jitter: task.env.jitter(),
+            };
             if let Some(calls) = world.calls.get_mut(&uid) {
                 calls.absorb(answer, digest.as_deref(), pacing, now);
             }

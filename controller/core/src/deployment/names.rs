@@ -36,8 +36,11 @@ pub fn set_name(deployment: &str, hash: u32) -> String {
 fn canonical(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
-            let mut parts: Vec<(&String, String)> =
-                fields.iter().map(|(key, value)| (key, canonical(value))).filter(|(_, text)| !text.is_empty()).collect();
+            let mut parts: Vec<(&String, String)> = fields
+                .iter()
+                .map(|(key, value)| (key, canonical(value)))
+                .filter(|(_, text)| !text.is_empty())
+                .collect();
             if parts.is_empty() {
                 return String::new();
             }
@@ -66,7 +69,9 @@ mod tests {
 
     #[test]
     fn the_hash_of_a_template_never_changes_between_releases() {
-        let plain = template(json!({"metadata": {"labels": {"name": "workers"}}, "spec": {"class": {"kind": "MachineClass", "name": "small"}}}));
+        let plain = template(
+            json!({"metadata": {"labels": {"name": "workers"}}, "spec": {"class": {"kind": "MachineClass", "name": "small"}}}),
+        );
         assert_eq!(template_hash(&plain, 0), GOLDEN);
         assert_eq!(set_name("workers", GOLDEN), format!("workers-{GOLDEN_LETTERS}"));
     }

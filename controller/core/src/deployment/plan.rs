@@ -27,10 +27,17 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return leave(seen, now);
     }
     if let Some(fault) = fault(deployment) {
-        let problem = status::Problem { reason: "InvalidConfiguration", message: fault.clone() };
+        let problem = status::Problem {
+            reason: "InvalidConfiguration",
+            message: fault.clone(),
+        };
         let mut steps = Vec::new();
         let wake = record(seen, &owned(seen), None, Some(problem), now, &mut steps);
-        return Plan { steps, wake, why: Why::Invalid(fault) };
+        return Plan {
+            steps,
+            wake,
+            why: Why::Invalid(fault),
+        };
     }
     let mut steps = Vec::new();
     if !meta::has_finalizer(&deployment.metadata, keys::FINALIZER) {
@@ -39,7 +46,11 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let claims = claims(seen);
     if !claims.is_empty() {
         steps.extend(claims);
-        return Plan { steps, wake: None, why: Why::Claiming };
+        return Plan {
+            steps,
+            wake: None,
+            why: Why::Claiming,
+        };
     }
     let sets = owned(seen);
     let current = current_set(deployment, &sets);
@@ -52,12 +63,22 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
                     "The template differs from that of MachineSet {}; this version does not roll out changes, machines keep the old template",
                     meta::name(&set.metadata)
                 );
-                (Why::TemplateChanged, Some(status::Problem { reason: "TemplateChangeNotRolledOut", message }))
+                (
+                    Why::TemplateChanged,
+                    Some(status::Problem {
+                        reason: "TemplateChangeNotRolledOut",
+                        message,
+                    }),
+                )
             }
             None => (create(seen, &sets, &mut steps), None),
         },
     };
-    let why = if deployment.spec.paused && why == Why::Settled { Why::Paused } else { why };
+    let why = if deployment.spec.paused && why == Why::Settled {
+        Why::Paused
+    } else {
+        why
+    };
     let wake = record(seen, &sets, current.map(Arc::as_ref), problem, now, &mut steps);
     Plan { steps, wake, why }
 }
@@ -65,11 +86,19 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
 /// Deletion: sets first, the finalizer last.
 fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if !meta::has_finalizer(&seen.deployment.metadata, keys::FINALIZER) {
-        return Plan { steps: Vec::new(), wake: None, why: Why::Empty };
+        return Plan {
+            steps: Vec::new(),
+            wake: None,
+            why: Why::Empty,
+        };
     }
     let sets = owned(seen);
     if sets.is_empty() {
-        return Plan { steps: vec![Step::RemoveFinalizer], wake: None, why: Why::Empty };
+        return Plan {
+            steps: vec![Step::RemoveFinalizer],
+            wake: None,
+            why: Why::Empty,
+        };
     }
     let staying = sets.iter().filter(|set| !meta::is_deleting(&set.metadata));
     let leaving: Vec<(Name, Uid)> = staying.map(|set| meta::identity(&set.metadata)).collect();
@@ -78,7 +107,11 @@ fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
         steps.push(Step::Delete(leaving));
     }
     let wake = record(seen, &sets, None, None, now, &mut steps);
-    Plan { steps, wake, why: Why::Emptying }
+    Plan {
+        steps,
+        wake,
+        why: Why::Emptying,
+    }
 }
 
 /// What could never work (`spec/api.md` §8), in words. A strategy is not judged: nothing here depends on it.
@@ -107,22 +140,28 @@ fn fault(deployment: &MachineDeployment) -> Option<String> {
 /// Sets that the deployment controls, oldest first.
 fn owned(seen: &Observed<'_>) -> Vec<Arc<MachineSet>> {
     let own = meta::uid(&seen.deployment.metadata);
-    let mut sets: Vec<Arc<MachineSet>> =
-        seen.sets.iter().filter(|set| own.is_some() && meta::controller_uid(&set.metadata) == own).cloned().collect();
+    let mut sets: Vec<Arc<MachineSet>> = seen
+        .sets
+        .iter()
+        .filter(|set| own.is_some() && meta::controller_uid(&set.metadata) == own)
+        .cloned()
+        .collect();
     sets.sort_by_key(|set| (meta::created(&set.metadata), meta::name(&set.metadata).to_owned()));
     sets
 }
 
 /// What to adopt and release (`spec/machinedeployment.md` §4): by the sets' own labels.
 fn claims(seen: &Observed<'_>) -> Vec<Step> {
-    let Some(Ok(selector)) = seen.deployment.spec.selector.as_ref().map(Matcher::new) else { return Vec::new() };
+    let Some(Ok(selector)) = seen.deployment.spec.selector.as_ref().map(Matcher::new) else {
+        return Vec::new();
+    };
     let own = meta::uid(&seen.deployment.metadata);
     let claim = |set: &Arc<MachineSet>| {
         let (name, uid) = meta::identity(&set.metadata);
         let matches = selector.selects(&set.metadata);
         match meta::controller_uid(&set.metadata) {
-            Some(owner) => (Some(owner) == own && !matches).then(|| Step::Release(name, uid)),
-            None => (matches && !meta::is_deleting(&set.metadata)).then(|| Step::Adopt(name, uid)),
+            Some(owner) => (Some(owner) == own && !matches).then_some(Step::Release(name, uid)),
+            None => (matches && !meta::is_deleting(&set.metadata)).then_some(Step::Adopt(name, uid)),
         }
     };
     seen.sets.iter().filter_map(claim).collect()
@@ -131,9 +170,8 @@ fn claims(seen: &Observed<'_>) -> Vec<Step> {
 /// The oldest set that has the deployment's template.
 fn current_set<'a>(deployment: &MachineDeployment, sets: &'a [Arc<MachineSet>]) -> Option<&'a Arc<MachineSet>> {
     let template = &deployment.spec.template;
-    sets.iter().find(|set| {
-        !meta::is_deleting(&set.metadata) && set.spec.template.semantically_equal(template, Scope::Rollout)
-    })
+    sets.iter()
+        .find(|set| !meta::is_deleting(&set.metadata) && set.spec.template.semantically_equal(template, Scope::Rollout))
 }
 
 /// The set that stands in while none has the template: the newest that has or wants Machines, else the newest.
@@ -158,11 +196,17 @@ fn serve(seen: &Observed<'_>, set: &MachineSet, sets: &[Arc<MachineSet>], curren
         spec.extend(passed_spec(deployment, set));
     }
     let told = |(key, value): &(String, String)| meta::annotation(&set.metadata, key) != Some(value.as_str());
-    let annotations: Map<String, Value> =
-        annotations.into_iter().filter(told).map(|(key, value)| (key, json!(value))).collect();
+    let annotations: Map<String, Value> = annotations
+        .into_iter()
+        .filter(told)
+        .map(|(key, value)| (key, json!(value)))
+        .collect();
 
     let why = match (set.spec.replicas != wanted, spec.is_empty() && annotations.is_empty()) {
-        (true, _) => Why::Scaling { from: set.spec.replicas, to: wanted },
+        (true, _) => Why::Scaling {
+            from: set.spec.replicas,
+            to: wanted,
+        },
         (false, false) => Why::Passing,
         (false, true) => Why::Settled,
     };
@@ -190,14 +234,27 @@ fn passed_spec(deployment: &MachineDeployment, set: &MachineSet) -> Map<String, 
         spec.insert("minReadySeconds".to_owned(), json!(deployment.spec.min_ready_seconds));
     }
     if set.spec.auto_preserve_failed_machine_max != deployment.spec.auto_preserve_failed_machine_max {
-        spec.insert("autoPreserveFailedMachineMax".to_owned(), json!(deployment.spec.auto_preserve_failed_machine_max));
+        spec.insert(
+            "autoPreserveFailedMachineMax".to_owned(),
+            json!(deployment.spec.auto_preserve_failed_machine_max),
+        );
     }
-    if !set.spec.template.semantically_equal(&deployment.spec.template, Scope::Whole) {
+    if !set
+        .spec
+        .template
+        .semantically_equal(&deployment.spec.template, Scope::Whole)
+    {
         let (old, new) = (set.spec.template.spec_json(), deployment.spec.template.spec_json());
-        let gone = old.keys().filter(|field| !new.contains_key(*field)).map(|field| (field.clone(), Value::Null));
+        let gone = old
+            .keys()
+            .filter(|field| !new.contains_key(*field))
+            .map(|field| (field.clone(), Value::Null));
         let mut fields: Map<String, Value> = gone.collect();
         // A merge patch merges objects: what the new template no longer has in one must be taken out by name.
-        fields.extend(new.iter().map(|(field, value)| (field.clone(), replacing(old.get(field), value))));
+        fields.extend(
+            new.iter()
+                .map(|(field, value)| (field.clone(), replacing(old.get(field), value))),
+        );
         spec.insert("template".to_owned(), json!({ "spec": fields }));
     }
     spec
@@ -205,18 +262,32 @@ fn passed_spec(deployment: &MachineDeployment, set: &MachineSet) -> Map<String, 
 
 /// A merge patch that turns `old` into `new`, wholly.
 fn replacing(old: Option<&Value>, new: &Value) -> Value {
-    let (Some(Value::Object(old)), Value::Object(new)) = (old, new) else { return new.clone() };
-    let mut patch: Map<String, Value> =
-        old.keys().filter(|key| !new.contains_key(*key)).map(|key| (key.clone(), Value::Null)).collect();
-    patch.extend(new.iter().map(|(key, value)| (key.clone(), replacing(old.get(key), value))));
+    let (Some(Value::Object(old)), Value::Object(new)) = (old, new) else {
+        return new.clone();
+    };
+    let mut patch: Map<String, Value> = old
+        .keys()
+        .filter(|key| !new.contains_key(*key))
+        .map(|key| (key.clone(), Value::Null))
+        .collect();
+    patch.extend(
+        new.iter()
+            .map(|(key, value)| (key.clone(), replacing(old.get(key), value))),
+    );
     Value::Object(patch)
 }
 
 /// What the deployment last told a set of its size; the original tells scaling from rolling by it.
 fn sizes(deployment: &MachineDeployment) -> Map2 {
     let wanted = deployment.spec.replicas;
-    let surge = deployment.spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
-    let surge = surge.and_then(|bounds| bounds.max_surge.as_ref()?.resolve(wanted, Rounding::Up).ok()).unwrap_or(0);
+    let surge = deployment
+        .spec
+        .strategy
+        .as_ref()
+        .and_then(|strategy| strategy.rolling_update.as_ref());
+    let surge = surge
+        .and_then(|bounds| bounds.max_surge.as_ref()?.resolve(wanted, Rounding::Up).ok())
+        .unwrap_or(0);
     Map2::from([
         (keys::DESIRED_REPLICAS.to_owned(), wanted.to_string()),
         (keys::MAX_REPLICAS.to_owned(), wanted.saturating_add(surge).to_string()),
@@ -228,13 +299,20 @@ type Map2 = std::collections::BTreeMap<String, String>;
 /// Annotations of the deployment that its set carries too (`spec/api.md` §9.2, end).
 fn passed_annotations(deployment: &MachineDeployment) -> Map2 {
     let all = deployment.metadata.annotations.clone().unwrap_or_default();
-    all.into_iter().filter(|(key, _)| !keys::NOT_COPIED_TO_SETS.contains(&key.as_str())).collect()
+    all.into_iter()
+        .filter(|(key, _)| !keys::NOT_COPIED_TO_SETS.contains(&key.as_str()))
+        .collect()
 }
 
 /// One more than the highest revision of the other sets, unless the set's own is higher already.
 fn revision(set: &MachineSet, sets: &[Arc<MachineSet>]) -> i64 {
-    let of = |set: &MachineSet| meta::annotation(&set.metadata, keys::REVISION).and_then(|text| text.parse::<i64>().ok());
-    let others = sets.iter().filter(|other| other.metadata.uid != set.metadata.uid).filter_map(|other| of(other)).max();
+    let of =
+        |set: &MachineSet| meta::annotation(&set.metadata, keys::REVISION).and_then(|text| text.parse::<i64>().ok());
+    let others = sets
+        .iter()
+        .filter(|other| other.metadata.uid != set.metadata.uid)
+        .filter_map(|other| of(other))
+        .max();
     of(set).unwrap_or(0).max(others.unwrap_or(0).saturating_add(1))
 }
 
@@ -245,7 +323,11 @@ fn create(seen: &Observed<'_>, sets: &[Arc<MachineSet>], steps: &mut Vec<Step>) 
         return Why::NameTaken;
     }
     let deployment = seen.deployment;
-    let taken = deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
+    let taken = deployment
+        .status
+        .as_ref()
+        .and_then(|status| status.collision_count)
+        .unwrap_or(0);
     // Another owner's set may bear the name: then the next one is tried, which names itself as deterministically.
     let hash = (taken..taken.saturating_add(32)).map(|count| template_hash(&deployment.spec.template, count));
     let mut hash = hash.filter(|hash| !(seen.exists)(&set_name(meta::name(&deployment.metadata), *hash)));

@@ -26,10 +26,14 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Ok(recipe) => recipe,
         Err(plan) => return plan,
     };
-    if let Some(trouble) = seen.calls.trouble.as_ref().filter(|trouble| trouble.call == Call::Create) {
-        if let Some(plan) = troubled(seen, trouble, recipe, now) {
-            return plan;
-        }
+    if let Some(trouble) = seen
+        .calls
+        .trouble
+        .as_ref()
+        .filter(|trouble| trouble.call == Call::Create)
+        && let Some(plan) = troubled(seen, trouble, recipe, now)
+    {
+        return plan;
     }
     if let Some(plan) = out_of_time(seen, now) {
         return plan;
@@ -37,7 +41,13 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let mut steps = Vec::new();
     if *seen.machine.phase() == Phase::New {
         let text = "Creating the VM on the provider".to_owned();
-        let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Processing, text, now);
+        let change = StatusChange::told(
+            seen.machine,
+            OperationType::Create,
+            OperationState::Processing,
+            text,
+            now,
+        );
         steps.push(Step::Record(Box::new(change.entering(seen.machine, Phase::Pending))));
     } else {
         steps.push(Step::Confirm);
@@ -125,8 +135,15 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if now < since + timeout {
         return None;
     }
-    let last = seen.calls.trouble.as_ref().map_or("no answer", |trouble| trouble.failure.message.as_str());
-    let text = format!("{PROVIDER_SAYS}no VM within {}: {last}", crate::api::lenient::GoDuration::from(timeout));
+    let last = seen
+        .calls
+        .trouble
+        .as_ref()
+        .map_or("no answer", |trouble| trouble.failure.message.as_str());
+    let text = format!(
+        "{PROVIDER_SAYS}no VM within {}: {last}",
+        crate::api::lenient::GoDuration::from(timeout)
+    );
     let told = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now);
     let told = match &seen.calls.trouble {
         Some(trouble) => told.with_code(trouble.failure.word()),
@@ -173,7 +190,10 @@ fn made(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> Plan {
 /// What identifies the VM, if the Machine does not carry all of it.
 pub fn identify(seen: &Observed<'_>, vm: &Vm) -> Option<Step> {
     let provider_id = vm.provider_id.clone().filter(|_| seen.machine.provider_id().is_none());
-    let node = vm.node_name.clone().filter(|_| seen.settings.has_target && seen.machine.node_label().is_none());
+    let node = vm
+        .node_name
+        .clone()
+        .filter(|_| seen.settings.has_target && seen.machine.node_label().is_none());
     (provider_id.is_some() || node.is_some()).then_some(Step::Identify { provider_id, node })
 }
 
@@ -181,14 +201,26 @@ pub fn identify(seen: &Observed<'_>, vm: &Vm) -> Option<Step> {
 fn accepted(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> StatusChange {
     if seen.settings.has_target {
         let text = "The provider has accepted the VM; waiting for its node".to_owned();
-        StatusChange::told(seen.machine, OperationType::Create, OperationState::Processing, text, now)
-            .entering(seen.machine, Phase::Pending)
-            .with_crumb(vm.last_known_state.as_ref())
+        StatusChange::told(
+            seen.machine,
+            OperationType::Create,
+            OperationState::Processing,
+            text,
+            now,
+        )
+        .entering(seen.machine, Phase::Pending)
+        .with_crumb(vm.last_known_state.as_ref())
     } else {
         let text = "The VM has been created on the provider".to_owned();
-        StatusChange::told(seen.machine, OperationType::Create, OperationState::Successful, text, now)
-            .entering(seen.machine, Phase::Available)
-            .with_addresses(vm)
-            .with_crumb(vm.last_known_state.as_ref())
+        StatusChange::told(
+            seen.machine,
+            OperationType::Create,
+            OperationState::Successful,
+            text,
+            now,
+        )
+        .entering(seen.machine, Phase::Available)
+        .with_addresses(vm)
+        .with_crumb(vm.last_known_state.as_ref())
     }
 }

@@ -26,10 +26,23 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return Plan::act(vec![Step::RemoveFinalizer], Why::NeverAsked);
     }
     if *seen.machine.phase() != Phase::Terminating {
-        let text = format!("Removing the VM; this version does not drain the node first. {}", keys::MARK_VM_DELETION);
-        return Plan::act(vec![Step::Record(Box::new(told(seen, OperationState::Processing, text, now)))], Why::Deleting);
+        let text = format!(
+            "Removing the VM; this version does not drain the node first. {}",
+            keys::MARK_VM_DELETION
+        );
+        return Plan::act(
+            vec![Step::Record(Box::new(told(
+                seen,
+                OperationState::Processing,
+                text,
+                now,
+            )))],
+            Why::Deleting,
+        );
     }
-    let Some(gone_since) = seen.calls.gone_since else { return remove_vm(seen, now) };
+    let Some(gone_since) = seen.calls.gone_since else {
+        return remove_vm(seen, now);
+    };
     if let Some(plan) = unproven(seen, gone_since, now) {
         return plan;
     }
@@ -95,11 +108,20 @@ fn find_node(seen: &Observed<'_>) -> Option<Plan> {
 
 /// The last call failed. `None`: go on.
 fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    let trouble = seen.calls.trouble.as_ref().filter(|trouble| matches!(trouble.call, Call::Delete | Call::Status))?;
+    let trouble = seen
+        .calls
+        .trouble
+        .as_ref()
+        .filter(|trouble| matches!(trouble.call, Call::Delete | Call::Status))?;
     if trouble.failure.reaction() == Reaction::StepDown {
         return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
     }
-    let text = format!("{} failed: {}. {}", trouble.call, trouble.failure.message, keys::MARK_VM_DELETION);
+    let text = format!(
+        "{} failed: {}. {}",
+        trouble.call,
+        trouble.failure.message,
+        keys::MARK_VM_DELETION
+    );
     let change = told(seen, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
         .with_crumb(trouble.failure.last_known_state.as_ref());
@@ -130,7 +152,9 @@ fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Optio
     if seen.machine.provider_id().is_some() {
         return None;
     }
-    let DriverView::Ready(info) = seen.driver else { return None };
+    let DriverView::Ready(info) = seen.driver else {
+        return None;
+    };
     let certain = gone_since + info.propagation_delay;
     if seen.calls.not_found_at.is_some_and(|at| at >= certain) {
         return None;
@@ -145,14 +169,24 @@ fn node_name(seen: &Observed<'_>) -> Option<crate::ids::NodeName> {
     if !seen.settings.has_target {
         return None;
     }
-    seen.node.filter(|found| node::belongs(found, seen.machine)).map(node::name).or_else(|| seen.machine.node_label())
+    seen.node
+        .filter(|found| node::belongs(found, seen.machine))
+        .map(node::name)
+        .or_else(|| seen.machine.node_label())
 }
 
 /// A Machine that has joined says so by its conditions, and its token went before they were written.
 fn may_have_token(seen: &Observed<'_>) -> bool {
-    let joined = seen.machine.status.as_ref().is_some_and(|status| !status.conditions.is_empty());
+    let joined = seen
+        .machine
+        .status
+        .as_ref()
+        .is_some_and(|status| !status.conditions.is_empty());
     let wanted = match seen.class {
-        ClassView::Present { readiness: Readiness::Ready(recipe), .. } => recipe.needs_token,
+        ClassView::Present {
+            readiness: Readiness::Ready(recipe),
+            ..
+        } => recipe.needs_token,
         ClassView::Present { .. } | ClassView::Missing(_) | ClassView::Unnamed => true,
     };
     seen.settings.has_target && !joined && wanted

@@ -31,7 +31,11 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
 
 fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
     let healthy = node::is_healthy(joined, &super::node_conditions(seen));
-    let copied = seen.machine.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
+    let copied = seen
+        .machine
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| status.conditions.as_slice());
     let changed = node::conditions_differ(copied, node::conditions(joined));
     let told = |phase, state, text: String| {
         StatusChange::told(seen.machine, OperationType::HealthCheck, state, text, now)
@@ -43,16 +47,25 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         (false, false) if !changed => return Plan::rest(Why::NodeUnhealthy),
         (true, true) => {
             let text = "The machine is healthy".to_owned();
-            (told(Phase::Running, OperationState::Successful, text), Why::ConditionsChanged)
+            (
+                told(Phase::Running, OperationState::Successful, text),
+                Why::ConditionsChanged,
+            )
         }
         (true, false) => {
             let text = "The machine has re-joined the cluster".to_owned();
-            (told(Phase::Running, OperationState::Successful, text), Why::NodeRecovered)
+            (
+                told(Phase::Running, OperationState::Successful, text),
+                Why::NodeRecovered,
+            )
         }
         (false, _) => {
             let bad = node::unhealthy_conditions(joined, &super::node_conditions(seen)).join(", ");
             let text = format!("The node is unhealthy: {bad}; {NOT_BUILT}");
-            (told(Phase::Unknown, OperationState::Processing, text), Why::NodeUnhealthy)
+            (
+                told(Phase::Unknown, OperationState::Processing, text),
+                Why::NodeUnhealthy,
+            )
         }
     };
     Plan::act(vec![Step::Record(Box::new(change))], why)
@@ -60,12 +73,22 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
 
 /// T7a: the Node was there once and is not any more.
 fn missing(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let joined_once = seen.machine.status.as_ref().is_some_and(|status| !status.conditions.is_empty());
+    let joined_once = seen
+        .machine
+        .status
+        .as_ref()
+        .is_some_and(|status| !status.conditions.is_empty());
     if *seen.machine.phase() != Phase::Running || !joined_once {
         return Plan::rest(Why::NodeMissing);
     }
     let text = format!("The Node object is gone; {NOT_BUILT}");
-    let change = StatusChange::told(seen.machine, OperationType::HealthCheck, OperationState::Processing, text, now)
-        .entering(seen.machine, Phase::Unknown);
+    let change = StatusChange::told(
+        seen.machine,
+        OperationType::HealthCheck,
+        OperationState::Processing,
+        text,
+        now,
+    )
+    .entering(seen.machine, Phase::Unknown);
     Plan::act(vec![Step::Record(Box::new(change))], Why::NodeMissing)
 }

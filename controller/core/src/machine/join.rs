@@ -49,7 +49,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
 
 /// InitializeMachine has work to do, or nobody knows: the knowledge died with an earlier process.
 fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    let DriverView::Ready(info) = seen.driver else { return None };
+    let DriverView::Ready(info) = seen.driver else {
+        return None;
+    };
     if !info.capabilities.contains(&Capability::InitializeMachine) {
         return None;
     }
@@ -94,10 +96,19 @@ fn met(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         steps.push(Step::DropToken);
     }
     let took = now.duration_since(meta::created(&seen.machine.metadata).unwrap_or(now));
-    let text = format!("The machine joined the cluster in {}", GoDuration::from(node::whole_seconds(took)));
-    let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Successful, text, now)
-        .entering(seen.machine, Phase::Running)
-        .with_conditions(node::conditions(joined));
+    let text = format!(
+        "The machine joined the cluster in {}",
+        GoDuration::from(node::whole_seconds(took))
+    );
+    let change = StatusChange::told(
+        seen.machine,
+        OperationType::Create,
+        OperationState::Successful,
+        text,
+        now,
+    )
+    .entering(seen.machine, Phase::Running)
+    .with_conditions(node::conditions(joined));
     steps.push(Step::Record(Box::new(change)));
     Plan::act(steps, Why::Joined)
 }
@@ -105,7 +116,10 @@ fn met(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
 /// Whether a bootstrap token may have been made for the Machine.
 fn needs_token(seen: &Observed<'_>) -> bool {
     match seen.class {
-        ClassView::Present { readiness: Readiness::Ready(recipe), .. } => recipe.needs_token,
+        ClassView::Present {
+            readiness: Readiness::Ready(recipe),
+            ..
+        } => recipe.needs_token,
         ClassView::Present { .. } | ClassView::Missing(_) | ClassView::Unnamed => true,
     }
 }

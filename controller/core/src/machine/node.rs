@@ -13,7 +13,11 @@ pub fn name(node: &Node) -> NodeName {
 
 /// Whether a Node is the Machine's own: by providerID where both have one, because names come back (W42).
 pub fn belongs(node: &Node, machine: &Machine) -> bool {
-    let node_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).filter(|id| !id.is_empty());
+    let node_id = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.provider_id.as_deref())
+        .filter(|id| !id.is_empty());
     match (node_id, machine.provider_id()) {
         (Some(node_id), Some(machine_id)) => node_id == machine_id.as_str(),
         (None, _) | (_, None) => machine.node_label() == Some(name(node)),
@@ -22,19 +26,24 @@ pub fn belongs(node: &Node, machine: &Machine) -> bool {
 
 /// The Node's conditions.
 pub fn conditions(node: &Node) -> &[NodeCondition] {
-    node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
+    node.status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default()
 }
 
 /// Healthy: `Ready` is `True`, and none of the watched conditions is anything but `False` (W12: no `Ready`, no health).
 pub fn is_healthy(node: &Node, watched: &[String]) -> bool {
-    conditions(node).iter().any(|condition| condition.type_ == "Ready") && unhealthy_conditions(node, watched).is_empty()
+    conditions(node).iter().any(|condition| condition.type_ == "Ready")
+        && unhealthy_conditions(node, watched).is_empty()
 }
 
 /// Every condition that makes the Node unhealthy, as `Type=Status (Reason)`.
 pub fn unhealthy_conditions(node: &Node, watched: &[String]) -> Vec<String> {
     let bad = conditions(node).iter().filter(|condition| {
         let ready = condition.type_ == "Ready";
-        (ready && condition.status != "True") || (!ready && watched.contains(&condition.type_) && condition.status != "False")
+        (ready && condition.status != "True")
+            || (!ready && watched.contains(&condition.type_) && condition.status != "False")
     });
     let told = |condition: &NodeCondition| {
         let reason = condition.reason.as_deref().unwrap_or("no reason given");
@@ -46,8 +55,10 @@ pub fn unhealthy_conditions(node: &Node, watched: &[String]) -> Vec<String> {
 /// Whether the conditions tell another story: types or statuses, not heartbeats or words (`spec/machine.md` §4.2).
 pub fn conditions_differ(copied: &[NodeCondition], live: &[NodeCondition]) -> bool {
     let story = |conditions: &[NodeCondition]| {
-        let mut pairs: Vec<(String, String)> =
-            conditions.iter().map(|condition| (condition.type_.clone(), condition.status.clone())).collect();
+        let mut pairs: Vec<(String, String)> = conditions
+            .iter()
+            .map(|condition| (condition.type_.clone(), condition.status.clone()))
+            .collect();
         pairs.sort();
         pairs
     };
@@ -56,8 +67,14 @@ pub fn conditions_differ(copied: &[NodeCondition], live: &[NodeCondition]) -> bo
 
 /// Whether the taint is there that keeps a new node out of service until its critical components run.
 pub fn is_gated(node: &Node) -> bool {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    taints.iter().any(|taint| taint.key == keys::TAINT_CRITICAL_COMPONENTS && taint.effect == "NoSchedule")
+    let taints = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.taints.as_deref())
+        .unwrap_or_default();
+    taints
+        .iter()
+        .any(|taint| taint.key == keys::TAINT_CRITICAL_COMPONENTS && taint.effect == "NoSchedule")
 }
 
 /// The Node's name, if it lacks our label or finalizer.

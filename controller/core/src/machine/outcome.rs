@@ -71,6 +71,12 @@ impl Calls {
         let times = before.map_or(0, |trouble| trouble.times).saturating_add(1);
         let pause = failure.pause(times, pacing.resource_exhausted);
         let retry_at = now + SignedDuration::from_secs_f64(pause.as_secs_f64() * pacing.jitter);
-        self.trouble = Some(Trouble { call, failure, times, retry_at, digest: recipe.map(str::to_owned) });
+        self.trouble = Some(Trouble {
+            call,
+            failure,
+            times,
+            retry_at,
+            digest: recipe.map(str::to_owned),
+        });
     }
 }

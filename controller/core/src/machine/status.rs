@@ -37,7 +37,13 @@ pub struct StatusChange {
 
 impl StatusChange {
     /// A write that keeps the phase.
-    pub fn told(machine: &Machine, operation: OperationType, state: OperationState, text: String, now: Timestamp) -> Self {
+    pub fn told(
+        machine: &Machine,
+        operation: OperationType,
+        state: OperationState,
+        text: String,
+        now: Timestamp,
+    ) -> Self {
         Self {
             phase: machine.phase().clone(),
             since: machine.phase_since().unwrap_or(now),
@@ -87,21 +93,31 @@ impl StatusChange {
 
     /// With the VM's addresses, sorted and once each.
     pub fn with_addresses(mut self, vm: &Vm) -> Self {
-        let mut pairs: Vec<(String, String)> =
-            vm.addresses.iter().map(|address| (address.kind.to_owned(), address.address.clone())).collect();
+        let mut pairs: Vec<(String, String)> = vm
+            .addresses
+            .iter()
+            .map(|address| (address.kind.to_owned(), address.address.clone()))
+            .collect();
         if let Some(node) = &vm.node_name {
             pairs.push(("Hostname".to_owned(), node.as_str().to_owned()));
         }
         pairs.sort();
         pairs.dedup();
-        self.addresses = Some(pairs.into_iter().map(|(type_, address)| NodeAddress { type_, address }).collect());
+        self.addresses = Some(
+            pairs
+                .into_iter()
+                .map(|(type_, address)| NodeAddress { type_, address })
+                .collect(),
+        );
         self
     }
 
     /// Whether the Machine's status says all of this already, times aside.
     pub fn is_told(&self, machine: &Machine) -> bool {
         let Some(status) = &machine.status else { return false };
-        let Some(operation) = &status.last_operation else { return false };
+        let Some(operation) = &status.last_operation else {
+            return false;
+        };
         *machine.phase() == self.phase
             && operation.description.as_deref() == Some(self.description.as_str())
             && operation.error_code.as_deref().unwrap_or("") == self.error_code.as_deref().unwrap_or("")
@@ -109,7 +125,10 @@ impl StatusChange {
             && machine.operation_type() == Some(self.operation)
             && self.conditions.is_none()
             && self.addresses.is_none()
-            && self.last_known_state.as_ref().is_none_or(|crumb| status.last_known_state.as_ref() == Some(crumb))
+            && self
+                .last_known_state
+                .as_ref()
+                .is_none_or(|crumb| status.last_known_state.as_ref() == Some(crumb))
     }
 
     /// The body of a JSON merge patch of `/status`.

@@ -22,12 +22,20 @@ pub struct Plan {
 impl Plan {
     /// Nothing to do until something changes.
     pub fn rest(why: Why) -> Self {
-        Self { steps: Vec::new(), wake: None, why }
+        Self {
+            steps: Vec::new(),
+            wake: None,
+            why,
+        }
     }
 
     /// Nothing to do before `wake`.
     pub fn wait(wake: Timestamp, why: Why) -> Self {
-        Self { steps: Vec::new(), wake: Some(wake), why }
+        Self {
+            steps: Vec::new(),
+            wake: Some(wake),
+            why,
+        }
     }
 
     /// Steps to take now.

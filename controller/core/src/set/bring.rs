@@ -10,6 +10,10 @@ use crate::ids::Name;
 
 /// What to merge into a Machine of the set, if anything.
 pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Machine) -> Option<(Name, Value)> {
+    // A plan asks this of every Machine of a set, and nearly always there is nothing to bring.
+    if is_same(template, &machine.spec) {
+        return None;
+    }
     let mut spec = Map::new();
     let kind = template.class.as_ref().and_then(|class| class.kind.as_deref());
     if kind != machine.spec.class.as_ref().and_then(|class| class.kind.as_deref()) {
@@ -17,9 +21,28 @@ pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Machine) -> Opt
     }
     if !matches!(machine.phase(), Phase::Failed | Phase::Terminating) && !meta::is_deleting(&machine.metadata) {
         let (wanted, has) = (carried(set, template), carried(set, &machine.spec));
-        spec.extend(wanted.into_iter().filter(|(field, value)| has.get(field) != Some(value)));
+        spec.extend(
+            wanted
+                .into_iter()
+                .filter(|(field, value)| has.get(field) != Some(value)),
+        );
     }
     (!spec.is_empty()).then(|| (meta::identity(&machine.metadata).0, json!({ "spec": spec })))
+}
+
+/// Whether two specs agree in everything that could be carried over.
+fn is_same(one: &MachineSpec, other: &MachineSpec) -> bool {
+    let kind = |spec: &MachineSpec| spec.class.as_ref().and_then(|class| class.kind.clone());
+    kind(one) == kind(other)
+        && one.node_template == other.node_template
+        && one.drain_timeout == other.drain_timeout
+        && one.health_timeout == other.health_timeout
+        && one.creation_timeout == other.creation_timeout
+        && one.in_place_update_timeout == other.in_place_update_timeout
+        && one.machine_preserve_timeout == other.machine_preserve_timeout
+        && one.disable_health_timeout == other.disable_health_timeout
+        && one.max_evict_retries == other.max_evict_retries
+        && one.node_conditions == other.node_conditions
 }
 
 /// The fields that are carried over, each with its value or null. A nodeTemplate is replaced as a whole by the merge of
@@ -30,7 +53,10 @@ fn carried(set: &MachineSet, spec: &MachineSpec) -> Map<String, Value> {
     fields.insert("drainTimeout".to_owned(), json!(spec.drain_timeout));
     fields.insert("healthTimeout".to_owned(), json!(spec.health_timeout));
     fields.insert("inPlaceUpdateTimeout".to_owned(), json!(spec.in_place_update_timeout));
-    fields.insert("machinePreserveTimeout".to_owned(), json!(spec.machine_preserve_timeout));
+    fields.insert(
+        "machinePreserveTimeout".to_owned(),
+        json!(spec.machine_preserve_timeout),
+    );
     fields.insert("disableHealthTimeout".to_owned(), json!(spec.disable_health_timeout));
     fields.insert("maxEvictRetries".to_owned(), json!(spec.max_evict_retries));
     fields.insert("nodeConditions".to_owned(), json!(spec.node_conditions));

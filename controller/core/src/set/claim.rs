@@ -28,7 +28,9 @@ pub fn claim(set: &MachineSet, selector: &Matcher, machines: &[Arc<Machine>]) ->
         match (controlled, matches) {
             (Some(true), true) => claimed.machines.push(Arc::clone(machine)),
             (Some(true), false) if !leaving => claimed.steps.push(Step::Release(name, uid)),
-            (None, true) if !leaving && !meta::is_deleting(&machine.metadata) => claimed.steps.push(Step::Adopt(name, uid)),
+            (None, true) if !leaving && !meta::is_deleting(&machine.metadata) => {
+                claimed.steps.push(Step::Adopt(name, uid))
+            }
             (Some(_) | None, _) => {}
         }
     }

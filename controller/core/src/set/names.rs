@@ -20,10 +20,15 @@ const LONGEST_BASE: usize = 57;
 /// The name of machine number `number` of the set. Numbers below 14 million of one set never share a name.
 pub fn machine_name(set: &str, uid: &Uid, number: i64) -> String {
     let seed = Sha256::digest(uid.as_str());
-    let word = |at: usize| seed.iter().skip(at).take(8).fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let word = |at: usize| {
+        seed.iter()
+            .skip(at)
+            .take(8)
+            .fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
+    };
     // An affine map over the suffixes: a bijection, because the factor shares no divisor (3) with their number.
     let drawn = word(0) % SPACE;
-    let factor = if drawn % 3 == 0 { drawn + 1 } else { drawn };
+    let factor = if drawn.is_multiple_of(3) { drawn + 1 } else { drawn };
     let offset = word(8) % SPACE;
     let place = (u64::try_from(number).unwrap_or(0) % SPACE * factor + offset) % SPACE;
     let base: String = set.chars().take(LONGEST_BASE).collect();
@@ -58,16 +63,24 @@ mod tests {
         // Exhaustive over a small sample of uids: the first 1000 places differ pairwise from those 27^4 further on.
         for n in 0..50 {
             let uid = Uid::new(format!("uid-{n}"));
-            let names: BTreeSet<String> =
-                (0..1000).flat_map(|k| [k, k + 27i64.pow(4)]).map(|k| machine_name("s", &uid, k)).collect();
+            let names: BTreeSet<String> = (0..1000)
+                .flat_map(|k| [k, k + 27i64.pow(4)])
+                .map(|k| machine_name("s", &uid, k))
+                .collect();
             assert_eq!(names.len(), 2000, "{uid}");
         }
     }
 
     #[test]
     fn a_set_made_again_under_the_same_name_names_its_machines_otherwise() {
-        assert_ne!(machine_name("s", &Uid::new("1"), 0), machine_name("s", &Uid::new("2"), 0));
-        assert_eq!(machine_name("s", &Uid::new("1"), 7), machine_name("s", &Uid::new("1"), 7));
+        assert_ne!(
+            machine_name("s", &Uid::new("1"), 0),
+            machine_name("s", &Uid::new("2"), 0)
+        );
+        assert_eq!(
+            machine_name("s", &Uid::new("1"), 7),
+            machine_name("s", &Uid::new("1"), 7)
+        );
     }
 
     #[test]

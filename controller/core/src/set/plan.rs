@@ -34,17 +34,32 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         };
     }
     if !meta::has_finalizer(&set.metadata, keys::FINALIZER) {
-        return Plan { steps: Vec::new(), wake: None, why: Why::Empty };
+        return Plan {
+            steps: Vec::new(),
+            wake: None,
+            why: Why::Empty,
+        };
     }
     // A set that goes takes along what it controls, whatever its selector says today.
     let owned = owned(seen);
     if owned.is_empty() {
-        return Plan { steps: vec![Step::RemoveFinalizer], wake: None, why: Why::Empty };
+        return Plan {
+            steps: vec![Step::RemoveFinalizer],
+            wake: None,
+            why: Why::Empty,
+        };
     }
-    let staying = owned.iter().filter(|machine| !meta::is_deleting(&machine.metadata)).map(Arc::as_ref);
+    let staying = owned
+        .iter()
+        .filter(|machine| !meta::is_deleting(&machine.metadata))
+        .map(Arc::as_ref);
     let mut steps: Vec<Step> = deletion(staying).into_iter().collect();
     let wake = record(seen, &owned, None, now, &mut steps);
-    Plan { steps, wake, why: Why::Emptying }
+    Plan {
+        steps,
+        wake,
+        why: Why::Emptying,
+    }
 }
 
 fn owned(seen: &Observed<'_>) -> Vec<Arc<Machine>> {
@@ -59,7 +74,10 @@ fn fault(set: &MachineSet) -> Option<String> {
         return Some("spec.selector is missing: it must select the template's labels".to_owned());
     };
     if set.spec.replicas < 0 {
-        return Some(format!("spec.replicas is {}: it must not be negative", set.spec.replicas));
+        return Some(format!(
+            "spec.replicas is {}: it must not be negative",
+            set.spec.replicas
+        ));
     }
     let matcher = match Matcher::new(selector) {
         Ok(matcher) => matcher,
@@ -79,9 +97,17 @@ fn fault(set: &MachineSet) -> Option<String> {
 fn invalid(seen: &Observed<'_>, fault: String, now: Timestamp) -> Plan {
     let owned = owned(seen);
     let mut steps = Vec::new();
-    let problem = status::Problem { reason: "InvalidConfiguration", message: fault.clone(), terminal: true };
+    let problem = status::Problem {
+        reason: "InvalidConfiguration",
+        message: fault.clone(),
+        terminal: true,
+    };
     let wake = record(seen, &owned, Some(problem), now, &mut steps);
-    Plan { steps, wake, why: Why::Invalid(fault) }
+    Plan {
+        steps,
+        wake,
+        why: Why::Invalid(fault),
+    }
 }
 
 /// A valid set that stays.
@@ -92,8 +118,15 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if !guarded {
         steps.push(Step::AddFinalizer);
     }
-    let selector = set.spec.selector.as_ref().and_then(|selector| Matcher::new(selector).ok());
-    let Claimed { machines, steps: claims } = match &selector {
+    let selector = set
+        .spec
+        .selector
+        .as_ref()
+        .and_then(|selector| Matcher::new(selector).ok());
+    let Claimed {
+        machines,
+        steps: claims,
+    } = match &selector {
         Some(selector) => claim(set, selector, seen.machines),
         None => Claimed::default(),
     };
@@ -102,17 +135,29 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let template = set.spec.template.spec();
     let brought = machines.iter().filter_map(|machine| bring(set, &template, machine));
     steps.extend(brought.map(|(machine, body)| Step::Bring(machine, body)));
-    let present: Vec<&Machine> = machines.iter().map(Arc::as_ref).filter(|machine| !is_leaving(machine)).collect();
+    let present: Vec<&Machine> = machines
+        .iter()
+        .map(Arc::as_ref)
+        .filter(|machine| !is_leaving(machine))
+        .collect();
     let (victims, retry) = victims(set, &present, now);
     let failed = victims.len();
-    let kept: Vec<&Machine> = present.iter().filter(|machine| !is_among(machine, &victims)).copied().collect();
+    let kept: Vec<&Machine> = present
+        .iter()
+        .filter(|machine| !is_among(machine, &victims))
+        .copied()
+        .collect();
     let wanted = usize::try_from(set.spec.replicas).unwrap_or(0);
 
     let mut why = Why::Settled;
     if kept.len() > wanted {
         let by = kept.len() - wanted;
         let movable = kept.iter().copied().filter(|machine| !is_exempt(machine));
-        let mut leaving = rank::rank(movable, set.spec.delete_policy.as_ref().and_then(|policy| policy.known()), now);
+        let mut leaving = rank::rank(
+            movable,
+            set.spec.delete_policy.as_ref().and_then(|policy| policy.known()),
+            now,
+        );
         leaving.truncate(by);
         steps.extend(deletion(victims.into_iter().chain(leaving)));
         why = Why::TooMany { by };
@@ -125,11 +170,18 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let mut problem = None;
     if kept.len() < wanted {
         // Adoptions change the count; what they bring is known in the next pass.
-        why = if claiming { Why::Claiming } else { grow(seen, wanted - kept.len(), &mut steps) };
+        why = if claiming {
+            Why::Claiming
+        } else {
+            grow(seen, wanted - kept.len(), &mut steps)
+        };
         problem = problem_of(seen, &why);
     }
     let written = record(seen, &machines, problem, now, &mut steps);
-    let wake = [retry, written, status::next_available(set, &machines, now)].into_iter().flatten().min();
+    let wake = [retry, written, status::next_available(set, &machines, now)]
+        .into_iter()
+        .flatten()
+        .min();
     Plan { steps, wake, why }
 }
 
@@ -149,16 +201,23 @@ fn is_exempt(machine: &Machine) -> bool {
 /// Machines to replace whatever the count is: failed ones, and those that the autoscaler marked (§7.4, §7.5 there).
 /// The second value is when a Machine that failed just now may go.
 fn victims<'a>(set: &MachineSet, present: &[&'a Machine], now: Timestamp) -> (Vec<&'a Machine>, Option<Timestamp>) {
-    let change = meta::annotation(&set.metadata, keys::SCALER_CHANGE_TIME).and_then(|text| text.parse::<Timestamp>().ok());
+    let change =
+        meta::annotation(&set.metadata, keys::SCALER_CHANGE_TIME).and_then(|text| text.parse::<Timestamp>().ok());
     let mut retry: Option<Timestamp> = None;
     let mut victims = Vec::new();
     for machine in present.iter().copied().filter(|machine| !is_exempt(machine)) {
         let triggered = machine.is_triggered_for_deletion();
-        let marked = machine.marked_for_deletion().zip(change).is_some_and(|(marked, change)| marked <= change);
+        let marked = machine
+            .marked_for_deletion()
+            .zip(change)
+            .is_some_and(|(marked, change)| marked <= change);
         if triggered && marked {
             victims.push(machine);
         } else if *machine.phase() == Phase::Failed && !is_preserved(machine, now) {
-            let due = machine.phase_since().map(|since| since + REPLACE_AFTER).filter(|due| *due > now);
+            let due = machine
+                .phase_since()
+                .map(|since| since + REPLACE_AFTER)
+                .filter(|due| *due > now);
             match due {
                 Some(due) => retry = Some(retry.map_or(due, |sooner| sooner.min(due))),
                 None => victims.push(machine),
@@ -178,8 +237,7 @@ fn is_preserved(machine: &Machine, now: Timestamp) -> bool {
 }
 
 fn deletion<'a>(machines: impl Iterator<Item = &'a Machine>) -> Option<Step> {
-    let leaving: Vec<(Name, Uid)> =
-        machines.map(|machine| meta::identity(&machine.metadata)).collect();
+    let leaving: Vec<(Name, Uid)> = machines.map(|machine| meta::identity(&machine.metadata)).collect();
     (!leaving.is_empty()).then_some(Step::Delete(leaving))
 }
 
@@ -209,7 +267,11 @@ fn grow(seen: &Observed<'_>, by: usize, steps: &mut Vec<Step>) -> Why {
 fn choose(seen: &Observed<'_>, by: usize, counted: i64) -> (Vec<String>, i64) {
     let set = seen.set;
     let (title, own) = meta::identity(&set.metadata);
-    let settled = set.status.as_ref().map_or(0, |status| status.settled_machine_number).min(counted);
+    let settled = set
+        .status
+        .as_ref()
+        .map_or(0, |status| status.settled_machine_number)
+        .min(counted);
     let mut names = Vec::new();
     let mut number = settled;
     while names.len() < by {
@@ -227,7 +289,9 @@ fn choose(seen: &Observed<'_>, by: usize, counted: i64) -> (Vec<String>, i64) {
 fn body(set: &MachineSet, name: &str) -> Value {
     let template = &set.spec.template;
     let mut annotations = template.annotations();
-    annotations.entry(keys::PRIORITY.to_owned()).or_insert_with(|| keys::PRIORITY_DEFAULT.to_owned());
+    annotations
+        .entry(keys::PRIORITY.to_owned())
+        .or_insert_with(|| keys::PRIORITY_DEFAULT.to_owned());
     let mut spec = template.spec_json();
     if let Some(timeout) = meta::annotation(&set.metadata, keys::EFFECTIVE_CREATION_TIMEOUT) {
         annotations.insert(keys::EFFECTIVE_CREATION_TIMEOUT.to_owned(), timeout.to_owned());
@@ -271,7 +335,11 @@ fn problem_of(seen: &Observed<'_>, why: &Why) -> Option<status::Problem> {
     match why {
         Why::ClassRefused(fault) => {
             let message = format!("No machine can be made of the class: {fault}");
-            Some(status::Problem { reason: "MachineClassRefused", message, terminal: false })
+            Some(status::Problem {
+                reason: "MachineClassRefused",
+                message,
+                terminal: false,
+            })
         }
         _ => seen.refused.map(|(message, _)| status::Problem {
             reason: "FailedCreate",
@@ -291,7 +359,12 @@ fn record(
 ) -> Option<Timestamp> {
     let patch = status::compute(seen, machines, problem, now)?;
     // A plan that changes what is counted is followed by another, which counts again.
-    let acts = steps.iter().any(|step| matches!(step, Step::Create(_) | Step::Delete(_) | Step::Adopt(..) | Step::Reserve { .. }));
+    let acts = steps.iter().any(|step| {
+        matches!(
+            step,
+            Step::Create(_) | Step::Delete(_) | Step::Adopt(..) | Step::Reserve { .. }
+        )
+    });
     let due = seen.status_written.map(|at| at + STATUS_PACE).filter(|due| *due > now);
     match due {
         Some(due) => Some(due),

@@ -10,7 +10,11 @@ use crate::api::machine_set::DeletePolicy;
 use crate::api::{Machine, Phase, keys, meta};
 
 /// The machines in the order of leaving.
-pub fn rank<'a>(machines: impl Iterator<Item = &'a Machine>, policy: Option<DeletePolicy>, now: Timestamp) -> Vec<&'a Machine> {
+pub fn rank<'a>(
+    machines: impl Iterator<Item = &'a Machine>,
+    policy: Option<DeletePolicy>,
+    now: Timestamp,
+) -> Vec<&'a Machine> {
     let mut ranked: Vec<&Machine> = machines.collect();
     ranked.sort_by_cached_key(|machine| order(machine, policy, now));
     ranked

@@ -23,11 +23,20 @@ pub struct Problem {
 }
 
 /// The status as a merge patch of `/status`, or nothing if it is told already.
-pub fn compute(seen: &Observed<'_>, machines: &[Arc<Machine>], problem: Option<Problem>, now: Timestamp) -> Option<Value> {
+pub fn compute(
+    seen: &Observed<'_>,
+    machines: &[Arc<Machine>],
+    problem: Option<Problem>,
+    now: Timestamp,
+) -> Option<Value> {
     let set = seen.set;
     let labels = set.spec.template.labels();
     let count = |test: &dyn Fn(&Machine) -> bool| machines.iter().filter(|machine| test(machine)).count();
-    let labelled = |machine: &Machine| labels.iter().all(|(key, value)| meta::label(&machine.metadata, key) == Some(value.as_str()));
+    let labelled = |machine: &Machine| {
+        labels
+            .iter()
+            .all(|(key, value)| meta::label(&machine.metadata, key) == Some(value.as_str()))
+    };
     let preserved = |machine: &Machine| *machine.phase() == Phase::Failed && machine.preserved_until().is_some();
     let auto = |machine: &Machine| meta::annotation(&machine.metadata, keys::PRESERVE) == Some(keys::PRESERVE_AUTO);
     let stored = set.status.clone().unwrap_or_default();
@@ -35,18 +44,36 @@ pub fn compute(seen: &Observed<'_>, machines: &[Arc<Machine>], problem: Option<P
     let mut status = Map::new();
     status.insert("replicas".into(), json!(machines.len()));
     status.insert("fullyLabeledReplicas".into(), json!(count(&labelled)));
-    status.insert("readyReplicas".into(), json!(count(&|machine| *machine.phase() == Phase::Running)));
-    status.insert("availableReplicas".into(), json!(count(&|machine| is_available(set, machine, now))));
+    status.insert(
+        "readyReplicas".into(),
+        json!(count(&|machine| *machine.phase() == Phase::Running)),
+    );
+    status.insert(
+        "availableReplicas".into(),
+        json!(count(&|machine| is_available(set, machine, now))),
+    );
     status.insert("preservedFailedReplicas".into(), json!(count(&preserved)));
     status.insert("autoPreserveFailedMachineCount".into(), json!(count(&auto)));
     status.insert("observedGeneration".into(), json!(meta::generation(&set.metadata)));
     status.insert("failedMachines".into(), failed_machines(set, machines, &preserved));
     status.insert("machineSetCondition".into(), conditions(set, problem.as_ref(), now));
-    status.insert("labelSelector".into(), json!(set.spec.selector.as_ref().and_then(selector::text)));
-    status.insert("settledMachineNumber".into(), json!(settled(seen, stored.settled_machine_number)));
+    status.insert(
+        "labelSelector".into(),
+        json!(set.spec.selector.as_ref().and_then(selector::text)),
+    );
+    status.insert(
+        "settledMachineNumber".into(),
+        json!(settled(seen, stored.settled_machine_number)),
+    );
     let terminal = problem.filter(|problem| problem.terminal);
-    status.insert("errorReason".into(), json!(terminal.as_ref().map(|problem| problem.reason)));
-    status.insert("errorMessage".into(), json!(terminal.as_ref().map(|problem| problem.message.as_str())));
+    status.insert(
+        "errorReason".into(),
+        json!(terminal.as_ref().map(|problem| problem.reason)),
+    );
+    status.insert(
+        "errorMessage".into(),
+        json!(terminal.as_ref().map(|problem| problem.message.as_str())),
+    );
 
     let before = serde_json::to_value(&stored).unwrap_or_default();
     if status.iter().all(|(field, value)| is_same(before.get(field), value)) {
@@ -97,7 +124,11 @@ fn available_at(set: &MachineSet, machine: &Machine) -> Option<Timestamp> {
 
 /// When the next running Machine becomes available.
 pub fn next_available(set: &MachineSet, machines: &[Arc<Machine>], now: Timestamp) -> Option<Timestamp> {
-    machines.iter().filter_map(|machine| available_at(set, machine)).filter(|at| *at > now).min()
+    machines
+        .iter()
+        .filter_map(|machine| available_at(set, machine))
+        .filter(|at| *at > now)
+        .min()
 }
 
 /// Numbers below this one have all been seen as Machines; from it on, a creation may still be under way.
@@ -109,25 +140,33 @@ fn settled(seen: &Observed<'_>, before: i64) -> i64 {
 }
 
 fn failed_machines(set: &MachineSet, machines: &[Arc<Machine>], preserved: &dyn Fn(&Machine) -> bool) -> Value {
-    let failed = machines.iter().filter(|machine| !preserved(machine)).filter_map(|machine| {
-        let operation = machine.status.as_ref()?.last_operation.as_ref()?;
-        (machine.operation_state() == Some(OperationState::Failed)).then(|| {
-            json!({
-                "name": machine.metadata.name,
-                "providerID": machine.spec.provider_id.clone().unwrap_or_default(),
-                "lastOperation": operation,
-                "ownerRef": set.metadata.name,
+    let failed = machines
+        .iter()
+        .filter(|machine| !preserved(machine))
+        .filter_map(|machine| {
+            let operation = machine.status.as_ref()?.last_operation.as_ref()?;
+            (machine.operation_state() == Some(OperationState::Failed)).then(|| {
+                json!({
+                    "name": machine.metadata.name,
+                    "providerID": machine.spec.provider_id.clone().unwrap_or_default(),
+                    "lastOperation": operation,
+                    "ownerRef": set.metadata.name,
+                })
             })
-        })
-    });
+        });
     let failed: Vec<Value> = failed.collect();
     if failed.is_empty() { Value::Null } else { json!(failed) }
 }
 
 /// The conditions with `ReplicaFailure` set or removed; all others stay as they are.
 fn conditions(set: &MachineSet, problem: Option<&Problem>, now: Timestamp) -> Value {
-    let stored = set.status.as_ref().map_or(&[][..], |status| status.conditions.as_slice());
-    let known = stored.iter().find(|condition| condition.type_ == keys::CONDITION_REPLICA_FAILURE);
+    let stored = set
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| status.conditions.as_slice());
+    let known = stored
+        .iter()
+        .find(|condition| condition.type_ == keys::CONDITION_REPLICA_FAILURE);
     let mut kept: Vec<Value> = stored
         .iter()
         .filter(|condition| condition.type_ != keys::CONDITION_REPLICA_FAILURE)

@@ -1,0 +1,67 @@
+//! The command line: reads this process's arguments, starts what they ask for, and turns the end into an exit code.
+//!
+//! In the library, so that the quick start can be the manager in a process of its own without a second binary.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::config::{Cli, Command, ManagerFlags};
+use crate::run::{End, run};
+use crate::telemetry;
+
+/// The whole of the binary `millwright`.
+pub fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Manager(flags) => manager(*flags),
+        Command::Crds => crds(),
+    }
+}
+
+fn manager(flags: ManagerFlags) -> ExitCode {
+    if let Err(error) = telemetry::init(flags.log_format, &flags.log_level) {
+        eprintln!("error: {error}");
+        return ExitCode::from(2);
+    }
+    let config = match flags.check() {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the runtime cannot be started: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(config)) {
+        Ok(End::Asked) => ExitCode::SUCCESS,
+        Ok(End::LostLead) => ExitCode::FAILURE,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the CRDs as `deploy/crds/` holds them.
+fn crds() -> ExitCode {
+    for crd in millwright_core::api::crds::all() {
+        match serde_saphyr::to_string(&crd) {
+            Ok(text) => println!("---\n{}", text.trim_end()),
+            Err(error) => {
+                eprintln!("error: a CRD cannot be written as YAML: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
