@@ -18,6 +18,7 @@ pub async fn around<T>(what: &'static str, request: impl Future<Output = T>) -> 
 fn point(_what: &'static str, _when: &'static str) {}
 
 #[cfg(feature = "crash-points")]
+#[expect(clippy::disallowed_methods, reason = "for test builds only; no flag of the product")]
 fn point(what: &'static str, when: &'static str) {
     use std::io::Write as _;
     use std::sync::LazyLock;
