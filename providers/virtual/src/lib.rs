@@ -8,10 +8,11 @@
 //! | `spec`, `fault`, `size` | what a class may say |
 //! | `kubelet` | what a VM does on the target cluster |
 //! | [`console`] | what people and tests see and do behind the driver's back |
-//! | `run`, `args`, `tool` | the process |
+//! | [`cli`], `run`, `args`, `tool` | the process |
 
 mod agenda;
 mod args;
+pub mod cli;
 mod clock;
 pub mod cloud;
 pub mod console;
