@@ -282,9 +282,10 @@ impl Registration {
         &self.vm
     }
 
-    /// The API server has the node.
-    pub fn joined(&self) {
-        self.cloud.tell(Ask::Joined(self.vm.id.clone()));
+    /// Notes that the API server has the node. The guard stays while this is made durable, so a deletion that comes
+    /// meanwhile finds the VM registering and the journal tells of the node before the removal.
+    pub async fn joined(&self) -> Result<(), CloudError> {
+        self.cloud.ask(Ask::Joined(self.vm.id.clone())).await.map(drop)
     }
 }
 

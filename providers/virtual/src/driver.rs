@@ -15,6 +15,7 @@
 
 mod answer;
 mod recent;
+mod refusal;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -23,11 +24,14 @@ use jiff::Timestamp;
 use millwright_provider_sdk::{
     Capability, ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError,
     DriverInfo, GetMachineStatus, GetNodeTemplate, GetVolumeIds, ListMachines, MachineKey, MachinePage, MachineStatus,
-    NodeTemplate, Outcome, Reason, SecretKey, Secrets, Severity, ValidateMachineClass, Violation, VolumeId, VolumeIds,
-    VolumeSource, WatchMachines, WatchStream,
+    NodeTemplate, Reason, SecretKey, ValidateMachineClass, VolumeId, VolumeIds, VolumeSource, WatchMachines,
+    WatchStream,
 };
 
-use self::recent::Recent;
+use self::{
+    recent::Recent,
+    refusal::{PASSWORD, check_credentials, cloud_failure, failed_order, readable, too_early, warning_of_faults},
+};
 use crate::{
     clock,
     cloud::{Cloud, CloudError, Delays, Launch, Owner, Vm, VmId, id_in},
@@ -39,9 +43,6 @@ use crate::{
 pub const NAME: &str = "virtual";
 /// Name of the CSI driver whose volumes are this cloud's.
 const CSI_DRIVER: &str = "virtual.csi";
-/// Key of the Secret that the cloud looks at, and the one value that it refuses.
-const PASSWORD: &str = "password";
-const WRONG_PASSWORD: &[u8] = b"wrong";
 
 /// The driver of the simulated cloud.
 pub struct VirtualDriver {
@@ -357,53 +358,4 @@ impl Driver for VirtualDriver {
         due.after(None).await?;
         Ok(answer::template(&spec, size))
     }
-}
-
-fn check_credentials(secrets: &Secrets) -> Result<(), DriverError> {
-    if secrets.get(PASSWORD) == Some(WRONG_PASSWORD) {
-        return Err(DriverError::new(
-            Reason::CredentialsRejected,
-            "the cloud does not accept the password",
-        ));
-    }
-    Ok(())
-}
-
-/// The spec, or every fault of it in one error.
-fn readable(provider_spec: &serde_json::Value) -> Result<Spec, DriverError> {
-    Spec::read(provider_spec).map_err(|faults| {
-        let named = faults.into_iter().map(answer::field_violation).collect();
-        DriverError::invalid_fields(named)
-    })
-}
-
-fn warning_of_faults(spec: &Spec) -> Option<Violation> {
-    (!spec.faults.is_empty()).then(|| Violation {
-        field: "/faults".to_owned(),
-        severity: Severity::Warning,
-        reason: "SCRIPTED_FAULTS".to_owned(),
-        description: "calls for this class fail as it scripts".to_owned(),
-    })
-}
-
-fn too_early(left: Duration) -> DriverError {
-    DriverError::unavailable("lookups may not show yet what was ordered before this process started").retry_after(left)
-}
-
-/// Why the cloud took no order, in the contract's words.
-fn failed_order(error: CloudError) -> DriverError {
-    let text = error.to_string();
-    match error {
-        CloudError::TokenSpent => DriverError::new(Reason::MachineDeleted, text),
-        CloudError::ParameterMismatch { provider_id } => {
-            DriverError::new(Reason::SpecConflict, text).provider_ids([provider_id])
-        }
-        error @ (CloudError::NoSuchVm { .. } | CloudError::Storage(_) | CloudError::Closed) => cloud_failure(error),
-    }
-}
-
-fn cloud_failure(error: CloudError) -> DriverError {
-    DriverError::unavailable(error.to_string())
-        .outcome(Outcome::Unknown)
-        .source(error)
 }

@@ -21,7 +21,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub use self::api::KubeconfigError;
-use self::api::{ApiError, NodeApi, Posted};
+use self::api::{NodeApi, Posted};
 use crate::{
     agenda::Agenda,
     clock,
@@ -122,38 +122,30 @@ impl Kubelets {
     async fn register(&self, id: VmId, tries: u32) -> Next {
         let registration = self.cloud.begin_registration(&id)?;
         let vm = registration.vm();
-        match self.api.post_node(vm).await {
-            Ok(Posted::Ours { node_uid }) => {
-                registration.joined();
-                Some((
-                    Duration::ZERO,
-                    Duty::Heartbeat {
-                        vm: id,
-                        node_uid: Some(node_uid),
-                    },
-                ))
-            }
-            Ok(Posted::Foreign { provider_id }) => {
-                tracing::warn!(node = vm.node_name(), vm = %id, other = provider_id, "the node's name is taken");
-                Some((
-                    pause(tries),
-                    Duty::Register {
-                        vm: id,
-                        tries: tries.saturating_add(1),
-                    },
-                ))
-            }
-            Err(error) => {
-                tracing::warn!(node = vm.node_name(), vm = %id, error = %chain(&error), "the node was not registered");
-                Some((
-                    pause(tries),
-                    Duty::Register {
-                        vm: id,
-                        tries: tries.saturating_add(1),
-                    },
-                ))
-            }
-        }
+        let failure = match self.api.post_node(vm).await {
+            Ok(Posted::Ours { node_uid }) => match registration.joined().await {
+                Ok(()) => {
+                    return Some((
+                        Duration::ZERO,
+                        Duty::Heartbeat {
+                            vm: id,
+                            node_uid: Some(node_uid),
+                        },
+                    ));
+                }
+                Err(error) => chain(&error),
+            },
+            Ok(Posted::Foreign { provider_id }) => format!("a node of this name belongs to {provider_id}"),
+            Err(error) => chain(&error),
+        };
+        tracing::warn!(node = vm.node_name(), vm = %id, failure, "the node was not registered");
+        Some((
+            pause(tries),
+            Duty::Register {
+                vm: id,
+                tries: tries.saturating_add(1),
+            },
+        ))
     }
 
     async fn heartbeat(&self, id: VmId, node_uid: Option<String>) -> Next {
@@ -254,9 +246,9 @@ fn jittered(wait: Duration) -> Duration {
 }
 
 /// The error and what is behind it, in one line.
-fn chain(error: &ApiError) -> String {
+fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut behind = std::error::Error::source(error);
+    let mut behind = error.source();
     while let Some(cause) = behind {
         text = format!("{text}: {cause}");
         behind = cause.source();

@@ -182,7 +182,7 @@ async fn a_vm_is_not_gone_before_its_node_registration_has_ended() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!ended.is_finished());
     assert_eq!(cloud.everything().len(), 1, "it still counts");
-    registration.joined();
+    registration.joined().await.expect("noted");
     drop(registration);
     assert!(ended.await.expect("no panic").expect("terminated"));
     assert!(cloud.begin_registration(&vm.id).is_none());

@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -58,8 +58,9 @@ pub(crate) fn serve(
     let Endpoint::Unix(path) = endpoint else {
         return Err(ConsoleServeError::NotASocket(endpoint.clone()));
     };
-    let listener = listen(path)?;
+    let (listener, file) = (listen(path)?, SocketFile(path.clone()));
     Ok(async move {
+        let _file = file;
         let service = ConsoleServiceServer::new(Service { cloud });
         let incoming = UnixListenerStream::new(listener);
         let served = Server::builder()
@@ -84,6 +85,15 @@ fn listen(path: &Path) -> Result<UnixListener, ConsoleServeError> {
     let listener = UnixListener::bind(path).map_err(failed)?;
     fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
     Ok(listener)
+}
+
+/// Removes the socket's file when serving ends, however it ends. One that a kill has left is taken over by `listen`.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).ok();
+    }
 }
 
 struct Service {
