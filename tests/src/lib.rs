@@ -9,6 +9,7 @@
 //! # let _ = namespace; }
 //! ```
 //!
+//! - [`api_requests`]: what the API server was asked.
 //! - [`apiserver`]: control planes for tests.
 //! - [`programs`]: our own programs, built from this checkout.
 //! - [`clients`]: grpcurl and Python, which know the Driver API from its proto alone.
@@ -19,6 +20,7 @@
 //! - [`service`]: a process that is killed and started again, and the one way to wait.
 //! - [`requirement`]: skip loudly, or fail where CI demands it.
 
+pub mod api_requests;
 pub mod apiserver;
 pub mod clients;
 pub mod figures;
