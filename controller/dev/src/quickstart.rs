@@ -1,0 +1,151 @@
+//! The quick start: decides what is shown, in which order, and when it counts as failed. It may not do anything that a
+//! user could not do: it applies manifests, patches `spec.replicas` and switches a VM off, and watches like anybody else.
+//!
+//! | module | decides |
+//! |---|---|
+//! | `args` | the flags |
+//! | `programs` | the processes and where their files are |
+//! | `manifests` | what is applied |
+//! | `seen` | what is known of the objects, from watches |
+//! | `tree` | how that looks: rows of cells, and what changed between two looks |
+//! | `screen` | where rows go: a block redrawn in place, or plain lines |
+//! | `port` | what the manager says over HTTP |
+//! | `demo` | the steps, each with its deadline |
+//! | `rest` | after the steps: stay, show, start again what died |
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+mod args;
+mod demo;
+mod manifests;
+mod port;
+mod programs;
+mod rest;
+mod screen;
+mod seen;
+mod tree;
+
+use self::args::Args;
+use self::demo::Demo;
+use self::programs::Programs;
+use self::screen::Screen;
+
+/// What the manager is called when it is started.
+pub const MANAGER: &str = "millwright";
+/// What the provider is called when it is started.
+pub const PROVIDER: &str = "millwright-provider-virtual";
+
+/// For a build of the API server that was begun: its thread cannot be stopped, only left behind.
+const LAST_BREATH: Duration = Duration::from_millis(200);
+
+/// How the quick start came to its end.
+enum End {
+    /// Everything was shown.
+    Done,
+    /// A signal, after everything was shown.
+    Left,
+    /// A signal, before.
+    Interrupted,
+}
+
+/// The whole of the quick start.
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the runtime cannot be started: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let end = runtime.block_on(until_signal(&args));
+    runtime.shutdown_timeout(LAST_BREATH);
+    match end {
+        Ok(End::Done | End::Left) => ExitCode::SUCCESS,
+        Ok(End::Interrupted) => ExitCode::from(130),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the show; at a signal or an error, everything that was started is ended in order.
+async fn until_signal(args: &Args) -> anyhow::Result<End> {
+    let mut screen = Screen::open();
+    let mut programs = None;
+    let mut shown = false;
+    let ended = tokio::select! {
+        ended = show(args, &mut screen, &mut programs, &mut shown) => ended.map(|()| End::Done),
+        () = asked_to_end() => Ok(if shown { End::Left } else { End::Interrupted }),
+    };
+    screen.leave_tree();
+    if let Some(programs) = programs {
+        if !matches!(ended, Ok(End::Done)) {
+            // Where nobody reads any more there is nobody to tell.
+            screen.say("stopping").ok();
+        }
+        let logs = programs.logs().display().to_string();
+        programs.stop().await;
+        return match ended {
+            Ok(end) => {
+                screen
+                    .say(&format!("every process has ended; their logs stay in {logs}"))
+                    .ok();
+                Ok(end)
+            }
+            Err(error) => Err(error.context(format!(
+                "the quick start failed; the logs of all processes are in {logs}"
+            ))),
+        };
+    }
+    ended
+}
+
+async fn show(args: &Args, screen: &mut Screen, slot: &mut Option<Programs>, shown: &mut bool) -> anyhow::Result<()> {
+    screen.say("starting kube-apiserver and etcd")?;
+    let programs = slot.insert(Programs::start_api_server().await?);
+    screen.say(&format!("API server ready at {}", programs.plane().url()))?;
+    screen.say(&format!("  kubeconfig  {}", programs.plane().kubeconfig().display()))?;
+    screen.say(&format!("  logs        {}", programs.logs().display()))?;
+    let client = programs.plane().client().await?;
+    manifests::install_crds(programs.plane()).await?;
+    programs.start_provider(args)?;
+    programs.start_manager()?;
+    let mut demo = Demo::new(client, screen, programs, args);
+    demo.ready().await?;
+    demo.run().await?;
+    *shown = true;
+    if args.once { Ok(()) } else { demo.stay().await }
+}
+
+/// Ctrl-C, a polite kill, or the end of the terminal.
+async fn asked_to_end() {
+    let caught = async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+        anyhow::Ok(())
+    };
+    if let Err(error) = caught
+        .await
+        .context("signals cannot be caught; end this by closing its processes")
+    {
+        eprintln!("error: {error:#}");
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,217 @@
+//! The steps of the quick start: what is done, what must come true, and by when. A step that does not come true ends
+//! the quick start with what was expected and what is seen.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
+use kube::Client;
+use millwright_core::api::{Phase, meta};
+use millwright_provider_virtual::console::Console;
+
+use super::args::{Args, MORE};
+use super::manifests::{self, DEPLOYMENT};
+use super::port::Port;
+use super::programs::Programs;
+use super::screen::Screen;
+use super::seen::Seen;
+use super::tree;
+
+/// Far more than a step takes on a machine that does something else too.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Without any change, this often: ages grow, and programs may have ended.
+pub(super) const LOOK: Duration = Duration::from_millis(500);
+/// Many changes at once are one picture.
+const PICTURE: Duration = Duration::from_millis(50);
+
+/// What the steps need.
+pub struct Demo<'a> {
+    pub(super) client: Client,
+    pub(super) screen: &'a mut Screen,
+    pub(super) programs: &'a mut Programs,
+    pub(super) seen: Seen,
+    args: &'a Args,
+}
+
+impl<'a> Demo<'a> {
+    /// Begins to watch.
+    pub fn new(client: Client, screen: &'a mut Screen, programs: &'a mut Programs, args: &'a Args) -> Self {
+        let seen = Seen::begin(&client);
+        Self {
+            client,
+            screen,
+            programs,
+            seen,
+            args,
+        }
+    }
+
+    /// Waits until the manager leads and has its driver.
+    pub async fn ready(&mut self) -> anyhow::Result<()> {
+        let port = Port::at(self.programs.metrics())?;
+        let until = Instant::now() + PATIENCE;
+        while let Some(reason) = port.not_ready().await {
+            self.programs.check_alive()?;
+            if Instant::now() > until {
+                bail!(
+                    "expected within {} s: a manager that is ready; seen: {reason}",
+                    PATIENCE.as_secs()
+                );
+            }
+            tokio::time::sleep(PICTURE).await;
+        }
+        self.screen
+            .say("manager and virtual provider are ready, each in a process of its own")?;
+        Ok(())
+    }
+
+    /// All steps.
+    pub async fn run(&mut self) -> anyhow::Result<()> {
+        let (few, more) = (self.args.replicas, self.args.replicas + MORE);
+        let applied = manifests::apply_examples(&self.client, few).await?;
+        self.screen
+            .say(&format!("applied deploy/examples: {}", applied.join(", ")))?;
+        self.all_running(few).await?;
+
+        manifests::scale(&self.client, more).await?;
+        self.screen
+            .say(&format!("scaling machinedeployment {DEPLOYMENT} up: {few} -> {more}"))?;
+        self.all_running(more).await?;
+
+        let victim = self.kill_a_vm().await?;
+        manifests::scale(&self.client, few).await?;
+        self.screen.say(&format!(
+            "scaling down: {more} -> {few}; a set deletes machines that are not well before running ones, so {victim} goes first"
+        ))?;
+        self.is_gone(&victim).await?;
+        self.all_running(few).await?;
+        self.cloud_holds(few).await?;
+        self.sum_up().await
+    }
+
+    async fn all_running(&mut self, count: u16) -> anyhow::Result<()> {
+        let count = usize::from(count);
+        self.until(
+            &format!("{count} machines, all Running, counted by their deployment"),
+            |seen| {
+                let (there, running, counted) = (seen.machines().len(), seen.running(), seen.ready());
+                if [there, running, counted] == [count; 3] {
+                    Ok(())
+                } else {
+                    Err(format!(
+                        "{there} machines, {running} Running, {counted} ready by the deployment's status"
+                    ))
+                }
+            },
+        )
+        .await?;
+        self.screen.say(&format!("{count} machines are Running"))?;
+        Ok(())
+    }
+
+    /// The youngest machine's, so that the order of deletion shows: by age alone it would go last.
+    async fn kill_a_vm(&mut self) -> anyhow::Result<String> {
+        let machines = self.seen.machines();
+        let victim = machines
+            .last()
+            .context("there is no machine whose VM could be stopped")?;
+        let victim = meta::name(&victim.metadata).to_owned();
+        self.console()
+            .await?
+            .stop(&victim)
+            .await
+            .with_context(|| format!("the VM of {victim} cannot be stopped"))?;
+        self.screen
+            .say(&format!("switched the VM of {victim} off; its node's heartbeats stop"))?;
+        let name = victim.clone();
+        self.until(&format!("machine {victim} in phase Unknown"), move |seen| {
+            let machine = seen.machine(&name).ok_or("it is gone")?;
+            match machine.phase() {
+                Phase::Unknown => Ok(()),
+                phase => Err(format!("it is in phase {phase}")),
+            }
+        })
+        .await?;
+        self.screen
+            .say(&format!("machine {victim} is Unknown: its node does not answer"))?;
+        Ok(victim)
+    }
+
+    async fn is_gone(&mut self, machine: &str) -> anyhow::Result<()> {
+        let name = machine.to_owned();
+        self.until(&format!("machine {machine} gone"), move |seen| {
+            match seen.machine(&name) {
+                None => Ok(()),
+                Some(machine) => Err(format!("it is in phase {}", machine.phase())),
+            }
+        })
+        .await
+    }
+
+    /// Nothing is left behind at the provider.
+    async fn cloud_holds(&mut self, count: u16) -> anyhow::Result<()> {
+        let until = Instant::now() + self.patience();
+        loop {
+            let vms = self.console().await?.vms().await?.len();
+            if vms == usize::from(count) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                bail!(
+                    "expected within {} s: {count} VMs at the provider; seen: {vms}",
+                    self.patience().as_secs()
+                );
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn sum_up(&mut self) -> anyhow::Result<()> {
+        let vms = self.console().await?.vms().await?.len();
+        let requests = Port::at(self.programs.metrics())?.api_requests().await?;
+        let running = self.seen.running();
+        let line = format!(
+            "done: {running} machines Running, {vms} VMs at the provider, {requests} API requests by the manager in all, {:.1} s",
+            self.screen.seconds()
+        );
+        self.screen.say(&line)?;
+        Ok(())
+    }
+
+    async fn console(&self) -> anyhow::Result<Console> {
+        Ok(Console::connect(&self.programs.console()).await?)
+    }
+
+    /// Draws at every change until `holds`. Fails when time runs out, or when a program ends.
+    async fn until(&mut self, expected: &str, holds: impl Fn(&Seen) -> Result<(), String>) -> anyhow::Result<()> {
+        let patience = self.patience();
+        let until = Instant::now() + patience;
+        loop {
+            self.draw()?;
+            let Err(instead) = holds(&self.seen) else {
+                return Ok(());
+            };
+            self.programs.check_alive()?;
+            if Instant::now() > until {
+                bail!("expected within {} s: {expected}; seen: {instead}", patience.as_secs());
+            }
+            self.change().await;
+        }
+    }
+
+    /// The tree as it is now.
+    pub(super) fn draw(&mut self) -> std::io::Result<()> {
+        self.screen.show(tree::rows(&self.seen, Timestamp::now()))
+    }
+
+    /// Returns when there is something to look at.
+    pub(super) async fn change(&mut self) {
+        tokio::time::sleep(PICTURE).await;
+        // No change in time is a reason to look, too.
+        tokio::time::timeout(LOOK, self.seen.change()).await.ok();
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE + (self.args.create_delay + self.args.join_delay) * 2
+    }
+}

@@ -1,0 +1,58 @@
+//! What the manager says of itself on its HTTP port: readiness, and how many requests it has made. Decides nothing.
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use kube::{Client, Config};
+
+/// The manager's port.
+pub struct Port(Client);
+
+impl Port {
+    /// Connects at the first question.
+    pub fn at(address: SocketAddr) -> anyhow::Result<Self> {
+        // A Kubernetes client is an HTTP client that is here anyway.
+        let url = format!("http://{address}/").parse().context("an address makes a URL")?;
+        Ok(Self(Client::try_from(Config::new(url))?))
+    }
+
+    /// What is not ready, if anything.
+    pub async fn not_ready(&self) -> Option<String> {
+        self.get("/readyz").await.err().map(|error| error.to_string())
+    }
+
+    /// Requests to the API server that have ended.
+    pub async fn api_requests(&self) -> anyhow::Result<u64> {
+        let text = self
+            .get("/metrics")
+            .await
+            .context("the manager's metrics cannot be read")?;
+        Ok(sum(&text, "millwright_api_request_seconds_count"))
+    }
+
+    async fn get(&self, path: &str) -> anyhow::Result<String> {
+        let request = http::Request::get(path).body(Vec::new())?;
+        Ok(self.0.request_text(request).await?)
+    }
+}
+
+/// The sum of a metric over all its labels.
+fn sum(metrics: &str, name: &str) -> u64 {
+    let values = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?.strip_prefix('{')?;
+        let (_, value) = rest.rsplit_once("} ")?;
+        value.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    values.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_is_summed_over_its_labels_and_no_other_is() {
+        let text = "# TYPE a_count counter\na_count{verb=\"get\"} 3\na_count{verb=\"a } b\"} 4\na_count_more{x=\"1\"} 9\nb{} 5\n";
+        assert_eq!(sum(text, "a_count"), 7);
+    }
+}

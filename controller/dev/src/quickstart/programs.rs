@@ -1,0 +1,255 @@
+//! The processes of the quick start and where their files are. It may not know what they do with machines.
+//!
+//! Logs outlive the processes: they lie below Cargo's target directory, one directory a run, the oldest runs swept. All
+//! other files lie in the control plane's directory and go with it.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use millwright_dev::apiserver::{ControlPlane, binaries};
+use millwright_dev::process::{Process, tail};
+
+use super::args::Args;
+use super::{MANAGER, PROVIDER};
+
+/// How long a program may take to end by itself before it is killed.
+const POLITE: Duration = Duration::from_secs(10);
+/// Runs whose logs are kept, this one included.
+const RUNS: usize = 5;
+/// Lines of a log that an error shows.
+const TAIL: usize = 12;
+/// Logs that the control plane writes into its own directory.
+const PLANE_LOGS: [&str; 2] = ["kube-apiserver.log", "etcd.log"];
+
+/// The running processes. Dropping it kills them all.
+pub struct Programs {
+    // Dropped in this order: whoever uses the API server ends before it.
+    manager: Option<Program>,
+    provider: Option<Program>,
+    plane: ControlPlane,
+    logs: PathBuf,
+    metrics: SocketAddr,
+}
+
+/// One of ours, as often as it is started.
+struct Program {
+    name: &'static str,
+    path: PathBuf,
+    args: Vec<String>,
+    log: PathBuf,
+    process: Process,
+}
+
+impl Program {
+    fn start(name: &'static str, path: PathBuf, args: Vec<String>, log: PathBuf) -> anyhow::Result<Self> {
+        let process = launch(name, &path, &args, &log)?;
+        Ok(Self {
+            name,
+            path,
+            args,
+            log,
+            process,
+        })
+    }
+
+    fn restart(&mut self) -> anyhow::Result<()> {
+        self.process = launch(self.name, &self.path, &self.args, &self.log)?;
+        Ok(())
+    }
+
+    async fn stop(mut self) {
+        self.process.terminate();
+        // Who does not end in time is killed by the drop.
+        self.process.wait(POLITE).await;
+    }
+}
+
+fn launch(name: &str, path: &Path, args: &[String], log: &Path) -> anyhow::Result<Process> {
+    let mut command = Command::new(path);
+    command.args(args);
+    for (variable, _) in std::env::vars_os() {
+        // A variable of the user's own installation must not turn into a flag here.
+        if variable.to_string_lossy().starts_with("MILLWRIGHT_") {
+            command.env_remove(variable);
+        }
+    }
+    Process::start(name, command, log).with_context(|| format!("cannot start {}", path.display()))
+}
+
+impl Programs {
+    /// Starts the API server (the first time ever this builds it) and prepares the directories.
+    pub async fn start_api_server() -> anyhow::Result<Self> {
+        let plane = ControlPlane::start().await?;
+        let logs = make_log_dir().context("cannot make a directory for the logs")?;
+        for log in PLANE_LOGS {
+            std::os::unix::fs::symlink(plane.dir().join(log), logs.join(log))
+                .with_context(|| format!("cannot link {log} into {}", logs.display()))?;
+        }
+        link_programs(plane.dir()).context("cannot link the programs")?;
+        let metrics = free_address().context("no free port on loopback")?;
+        Ok(Self {
+            manager: None,
+            provider: None,
+            plane,
+            logs,
+            metrics,
+        })
+    }
+
+    /// The API server.
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// Where all logs are.
+    pub fn logs(&self) -> &Path {
+        &self.logs
+    }
+
+    /// Where the manager serves its metrics and health.
+    pub fn metrics(&self) -> SocketAddr {
+        self.metrics
+    }
+
+    /// The directory of links to the two programs, for a user's PATH.
+    pub fn bin(&self) -> PathBuf {
+        self.plane.dir().join("bin")
+    }
+
+    /// Where the driver listens.
+    pub fn driver(&self) -> PathBuf {
+        self.plane.dir().join("driver.sock")
+    }
+
+    /// Where the cloud's console listens.
+    pub fn console(&self) -> String {
+        format!("unix://{}", self.plane.dir().join("console.sock").display())
+    }
+
+    /// Process id of the manager, while there is one.
+    pub fn manager_pid(&self) -> Option<u32> {
+        self.manager.as_ref().map(|manager| manager.process.pid())
+    }
+
+    /// Starts the simulated cloud with its driver.
+    pub fn start_provider(&mut self, args: &Args) -> anyhow::Result<()> {
+        let file = |name: &str| self.plane.dir().join(name).display().to_string();
+        let flags = vec![
+            format!("--listen=unix://{}", self.driver().display()),
+            format!("--console={}", self.console()),
+            format!("--target-kubeconfig={}", self.plane.kubeconfig().display()),
+            format!("--state={}", file("cloud.redb")),
+            format!("--create-delay={}ms", args.create_delay.as_millis()),
+            format!("--join-delay={}ms", args.join_delay.as_millis()),
+        ];
+        let log = self.logs.join("provider.log");
+        self.provider = Some(Program::start("provider", self.bin().join(PROVIDER), flags, log)?);
+        Ok(())
+    }
+
+    /// Starts the manager.
+    pub fn start_manager(&mut self) -> anyhow::Result<()> {
+        let flags = vec![
+            "manager".to_owned(),
+            format!("--kubeconfig={}", self.plane.kubeconfig().display()),
+            "--namespace=default".to_owned(),
+            "--cluster-id=quickstart".to_owned(),
+            format!("--driver=unix://{}", self.driver().display()),
+            format!("--metrics-addr={}", self.metrics),
+        ];
+        let log = self.logs.join("manager.log");
+        self.manager = Some(Program::start("manager", self.bin().join(MANAGER), flags, log)?);
+        Ok(())
+    }
+
+    /// An error, with the end of its log, if the manager or the provider has ended.
+    pub fn check_alive(&mut self) -> anyhow::Result<()> {
+        for program in [&mut self.manager, &mut self.provider].into_iter().flatten() {
+            if let Some(status) = program.process.exit_status() {
+                let end = tail(&program.log, TAIL);
+                bail!(
+                    "the {} ended ({status}); the end of {}:\n{end}",
+                    program.name,
+                    program.log.display()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts again what has ended, and says what it was.
+    pub fn revive(&mut self) -> anyhow::Result<Vec<String>> {
+        let mut told = Vec::new();
+        for program in [&mut self.manager, &mut self.provider].into_iter().flatten() {
+            if let Some(status) = program.process.exit_status() {
+                program.restart()?;
+                told.push(format!("the {} ended ({status}) and was started again", program.name));
+            }
+        }
+        Ok(told)
+    }
+
+    /// Ends everything in order, and keeps the logs.
+    pub async fn stop(mut self) {
+        if let Some(manager) = self.manager.take() {
+            manager.stop().await;
+        }
+        if let Some(provider) = self.provider.take() {
+            provider.stop().await;
+        }
+        for log in PLANE_LOGS {
+            if let Err(error) = keep(&self.plane.dir().join(log), &self.logs.join(log)) {
+                eprintln!("{log} is not kept: {error}");
+            }
+        }
+    }
+}
+
+/// Puts a copy in the place of the link to it.
+fn keep(log: &Path, link: &Path) -> io::Result<()> {
+    std::fs::remove_file(link)?;
+    std::fs::copy(log, link).map(drop)
+}
+
+/// `<target>/quick-start/<time>-<pid>`: sorts by age, and two runs at once have two.
+fn make_log_dir() -> io::Result<PathBuf> {
+    let parent = binaries::target_dir().join("quick-start");
+    let parent = std::path::absolute(parent)?;
+    std::fs::create_dir_all(&parent)?;
+    sweep(&parent)?;
+    let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S");
+    let dir = parent.join(format!("{now}-{}", std::process::id()));
+    std::fs::create_dir(&dir)?;
+    Ok(dir)
+}
+
+fn sweep(parent: &Path) -> io::Result<()> {
+    let mut runs: Vec<PathBuf> = std::fs::read_dir(parent)?.flatten().map(|entry| entry.path()).collect();
+    runs.sort();
+    let old = (runs.len() + 1).saturating_sub(RUNS);
+    for run in runs.iter().take(old) {
+        // Another run may be sweeping too.
+        std::fs::remove_dir_all(run).ok();
+    }
+    Ok(())
+}
+
+/// This binary under the names of the two programs that it also is.
+fn link_programs(dir: &Path) -> io::Result<()> {
+    let bin = dir.join("bin");
+    let this = std::env::current_exe()?;
+    std::fs::create_dir(&bin)?;
+    for name in [MANAGER, PROVIDER] {
+        std::os::unix::fs::symlink(&this, bin.join(name))?;
+    }
+    Ok(())
+}
+
+/// The manager's port must be known here and be the same after a restart.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}

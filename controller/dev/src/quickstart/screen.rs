@@ -1,0 +1,221 @@
+//! Where text goes. On a terminal: lines that scroll, and below them the tree as a block that is redrawn in place.
+//! Elsewhere: lines only, one for each change. It may not know what the rows mean.
+//!
+//! The terminal is never put into another mode, so that no end of this process, however sudden, leaves it broken.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::time::Instant;
+
+use crossterm::cursor::MoveToPreviousLine;
+use crossterm::style::{Color, Stylize as _};
+use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
+use crossterm::{queue, terminal};
+
+use super::tree::{HEAD, Mood, Row, Told};
+
+/// Between two columns.
+const GAP: &str = "  ";
+/// Rows of a terminal that stay free for what was said above the tree.
+const ROOM: usize = 4;
+/// What a terminal that does not tell its size is taken for.
+const SIZE: (u16, u16) = (100, 30);
+
+/// Standard output.
+pub struct Screen {
+    began: Instant,
+    /// The block on a terminal; `None` where there is no terminal.
+    block: Option<Block>,
+    told: Told,
+}
+
+/// What is on the terminal below the lines.
+#[derive(Default)]
+struct Block {
+    rows: Vec<Row>,
+    /// The width of each line that is there, for a terminal that has become narrower and wrapped them.
+    drawn: Vec<usize>,
+}
+
+impl Screen {
+    /// Looks whether there is a terminal.
+    pub fn open() -> Self {
+        let block = io::stdout().is_terminal().then(Block::default);
+        Self {
+            began: Instant::now(),
+            block,
+            told: Told::default(),
+        }
+    }
+
+    /// Seconds since the start.
+    pub fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// A line that stays, with the time.
+    pub fn say(&mut self, line: &str) -> io::Result<()> {
+        self.print(&[format!("{:>6.1}s  {line}", self.seconds())])
+    }
+
+    /// Lines that stay, as they are.
+    pub fn print(&mut self, lines: &[String]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match &mut self.block {
+            None => lines.iter().try_for_each(|line| writeln!(out, "{line}"))?,
+            Some(block) => block.under(&mut out, lines)?,
+        }
+        out.flush()
+    }
+
+    /// The tree as it is now.
+    pub fn show(&mut self, rows: Vec<Row>) -> io::Result<()> {
+        match &mut self.block {
+            Some(block) => {
+                block.rows = rows;
+                let mut out = io::stdout().lock();
+                block.under(&mut out, &[])?;
+                out.flush()
+            }
+            None => {
+                let lines = self.told.changes(&rows);
+                lines.iter().try_for_each(|line| self.say(line))
+            }
+        }
+    }
+
+    /// Leaves the tree where it is; what is said next goes below it.
+    pub fn leave_tree(&mut self) {
+        if let Some(block) = &mut self.block {
+            *block = Block::default();
+        }
+    }
+}
+
+impl Block {
+    /// Writes lines in the place of the block, and the block below them, in one go.
+    fn under(&mut self, out: &mut impl Write, lines: &[String]) -> io::Result<()> {
+        let (width, height) = terminal::size().unwrap_or(SIZE);
+        let (width, height) = (usize::from(width.max(1)), usize::from(height));
+        queue!(out, BeginSynchronizedUpdate)?;
+        let up: usize = self.drawn.iter().map(|line| line.div_ceil(width).max(1)).sum();
+        if let Some(up) = u16::try_from(up).ok().filter(|up| *up > 0) {
+            queue!(out, MoveToPreviousLine(up), Clear(ClearType::FromCursorDown))?;
+        }
+        for line in lines {
+            writeln!(out, "{line}")?;
+        }
+        self.drawn.clear();
+        if !self.rows.is_empty() {
+            for (text, color) in drawing(&self.rows, width, height.saturating_sub(ROOM).max(1)) {
+                self.drawn.push(text.chars().count());
+                match color {
+                    Some(color) => writeln!(out, "{}", text.with(color))?,
+                    None => writeln!(out, "{text}")?,
+                }
+            }
+        }
+        queue!(out, EndSynchronizedUpdate)
+    }
+}
+
+/// The block's lines, none longer than `width`, at most `height` of them.
+fn drawing(rows: &[Row], width: usize, height: usize) -> Vec<(String, Option<Color>)> {
+    let mut cells = vec![(HEAD.map(str::to_owned), None)];
+    cells.extend(rows.iter().map(|row| {
+        let name = format!("{}{}", row.branch, row.name);
+        let texts = [
+            name,
+            row.phase.clone(),
+            row.node.clone(),
+            row.age.clone(),
+            row.reason.clone(),
+        ];
+        (texts, Some(color(row.mood)))
+    }));
+    let mut widths = [0; HEAD.len()];
+    for (texts, _) in &cells {
+        for (width, text) in widths.iter_mut().zip(texts) {
+            *width = (*width).max(text.chars().count());
+        }
+    }
+    let mut lines = vec![(String::new(), None)];
+    lines.extend(cells.iter().map(|(texts, color)| {
+        let columns: Vec<String> = texts
+            .iter()
+            .zip(widths)
+            .map(|(text, width)| format!("{text:<width$}"))
+            .collect();
+        (cut(columns.join(GAP).trim_end(), width), *color)
+    }));
+    if lines.len() > height {
+        let hidden = lines.len() + 1 - height;
+        lines.truncate(height.saturating_sub(1));
+        lines.push((cut(&format!("… and {hidden} more"), width), None));
+    }
+    lines
+}
+
+fn color(mood: Mood) -> Color {
+    match mood {
+        Mood::Good => Color::Green,
+        Mood::Moving => Color::Yellow,
+        Mood::Bad => Color::Red,
+    }
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(count: usize) -> Vec<Row> {
+        let row = |at| Row {
+            branch: "└─ ",
+            name: format!("machine/m-{at}"),
+            phase: "Running".to_owned(),
+            node: "a-node-with-a-long-name".to_owned(),
+            age: "1s".to_owned(),
+            reason: "a reason that is longer than most terminals are wide, as reasons tend to be".to_owned(),
+            mood: Mood::Good,
+        };
+        (0..count).map(row).collect()
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in [1, 2, 20, 60, 200] {
+            let wide = drawing(&rows(3), width, 50)
+                .into_iter()
+                .find(|(line, _)| line.chars().count() > width);
+            assert_eq!(wide, None);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let lines = drawing(&rows(10), 80, 6);
+        assert_eq!(lines.len(), 6);
+        // An empty line, the head and three rows are there.
+        assert_eq!(lines.last().unwrap().0, "… and 7 more");
+    }
+
+    #[test]
+    fn a_block_that_was_wrapped_by_a_narrower_terminal_is_removed_whole() {
+        let (width, _) = terminal::size().unwrap_or(SIZE);
+        let mut block = Block {
+            rows: Vec::new(),
+            drawn: vec![0, usize::from(width) * 2, 3],
+        };
+        let mut out = Vec::new();
+        block.under(&mut out, &[]).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("\u{1b}[4F"));
+    }
+}

@@ -1,0 +1,279 @@
+//! How deployments, sets and machines look: rows of cells in the order of a tree, and what changed between two looks.
+//! It may not know where rows are written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use millwright_core::api::{Machine, MachineDeployment, MachineSet, Phase, keys, meta};
+
+use super::seen::Seen;
+
+/// The names of the columns.
+pub const HEAD: [&str; 5] = ["NAME", "PHASE", "NODE", "AGE", "REASON"];
+
+/// One object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The lines of the tree before the name.
+    pub branch: &'static str,
+    /// `kind/name`.
+    pub name: String,
+    /// A Machine's phase; how many are ready for the others.
+    pub phase: String,
+    /// The Node's name.
+    pub node: String,
+    /// Time since the creation.
+    pub age: String,
+    /// Why the phase is what it is.
+    pub reason: String,
+    /// How to feel about it.
+    pub mood: Mood,
+}
+
+/// How a row is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// As wanted.
+    Good,
+    /// On its way.
+    Moving,
+    /// Not as wanted.
+    Bad,
+}
+
+/// Everything that is seen, as rows.
+pub fn rows(seen: &Seen, now: Timestamp) -> Vec<Row> {
+    let (deployments, sets, machines) = (seen.deployments(), seen.sets(), seen.machines());
+    let mut rows = Vec::new();
+    for deployment in &deployments {
+        rows.push(deployment_row(deployment, now));
+        let sets: Vec<_> = sets
+            .iter()
+            .filter(|set| belongs(&set.metadata, &deployment.metadata))
+            .collect();
+        for (at, set) in sets.iter().enumerate() {
+            let last_set = at + 1 == sets.len();
+            rows.push(set_row(set, last_set, now));
+            let machines: Vec<&Arc<Machine>> = machines
+                .iter()
+                .filter(|machine| belongs(&machine.metadata, &set.metadata))
+                .collect();
+            let last = machines.len().saturating_sub(1);
+            rows.extend(
+                machines
+                    .iter()
+                    .enumerate()
+                    .map(|(at, machine)| machine_row(machine, branch(last_set, at == last), now)),
+            );
+        }
+    }
+    rows
+}
+
+fn belongs(child: &ObjectMeta, owner: &ObjectMeta) -> bool {
+    meta::controller_uid(child).is_some_and(|uid| Some(uid) == meta::uid(owner))
+}
+
+fn branch(last_set: bool, last: bool) -> &'static str {
+    match (last_set, last) {
+        (true, true) => "   └─ ",
+        (true, false) => "   ├─ ",
+        (false, true) => "│  └─ ",
+        (false, false) => "│  ├─ ",
+    }
+}
+
+fn deployment_row(deployment: &MachineDeployment, now: Timestamp) -> Row {
+    let status = deployment.status.as_ref();
+    let ready = status.map_or(0, |status| status.ready_replicas);
+    let condition = status.and_then(|status| {
+        status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == keys::CONDITION_AVAILABLE)
+    });
+    Row {
+        branch: "",
+        name: format!("machinedeployment/{}", meta::name(&deployment.metadata)),
+        phase: format!("{ready}/{} ready", deployment.spec.replicas),
+        node: String::new(),
+        age: age(&deployment.metadata, now),
+        reason: condition
+            .and_then(|condition| condition.message.clone())
+            .unwrap_or_default(),
+        mood: count_mood(ready, deployment.spec.replicas),
+    }
+}
+
+fn set_row(set: &MachineSet, last: bool, now: Timestamp) -> Row {
+    let status = set.status.as_ref();
+    let ready = status.map_or(0, |status| status.ready_replicas);
+    let failure = status.and_then(|status| {
+        let mut conditions = status.conditions.iter();
+        conditions
+            .find(|condition| condition.type_ == keys::CONDITION_REPLICA_FAILURE && condition.status == keys::TRUE)
+    });
+    Row {
+        branch: if last { "└─ " } else { "├─ " },
+        name: format!("machineset/{}", meta::name(&set.metadata)),
+        phase: format!("{ready}/{} ready", set.spec.replicas),
+        node: String::new(),
+        age: age(&set.metadata, now),
+        reason: failure
+            .and_then(|condition| condition.message.clone())
+            .unwrap_or_default(),
+        mood: count_mood(ready, set.spec.replicas),
+    }
+}
+
+fn machine_row(machine: &Machine, branch: &'static str, now: Timestamp) -> Row {
+    let reason = machine
+        .last_operation()
+        .and_then(|operation| operation.description.clone());
+    Row {
+        branch,
+        name: format!("machine/{}", meta::name(&machine.metadata)),
+        phase: match machine.phase() {
+            Phase::New => "-".to_owned(),
+            phase => phase.to_string(),
+        },
+        node: machine.node_label().map_or_else(String::new, |node| node.to_string()),
+        age: age(&machine.metadata, now),
+        reason: one_line(&reason.unwrap_or_default()),
+        mood: phase_mood(machine.phase()),
+    }
+}
+
+fn count_mood(ready: i32, wanted: i32) -> Mood {
+    if ready == wanted { Mood::Good } else { Mood::Moving }
+}
+
+fn phase_mood(phase: &Phase) -> Mood {
+    match phase {
+        Phase::Running | Phase::Available | Phase::InPlaceUpdateSuccessful => Mood::Good,
+        Phase::New | Phase::Pending | Phase::Terminating | Phase::InPlaceUpdating => Mood::Moving,
+        Phase::Unknown | Phase::Failed | Phase::CrashLoopBackOff | Phase::InPlaceUpdateFailed | Phase::Other(_) => {
+            Mood::Bad
+        }
+    }
+}
+
+/// A driver's text may have lines; a row has one.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// As kubectl shows it: seconds, then minutes with seconds, then hours with minutes.
+fn age(metadata: &ObjectMeta, now: Timestamp) -> String {
+    let Some(created) = meta::created(metadata) else {
+        return String::new();
+    };
+    // Creation times are cut to whole seconds, and clocks may differ.
+    let seconds = now.duration_since(created).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m{}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// What was told already, for plain lines: one for each change.
+#[derive(Debug, Default)]
+pub struct Told(BTreeMap<String, Row>);
+
+impl Told {
+    /// What changed since the last call, a line each. That time passes is no change.
+    pub fn changes(&mut self, rows: &[Row]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for row in rows {
+            let before = self.0.insert(row.name.clone(), row.clone());
+            let is_news = before.as_ref().is_none_or(|before| {
+                (&before.phase, &before.node, &before.reason) != (&row.phase, &row.node, &row.reason)
+            });
+            if is_news {
+                lines.push(line(before.as_ref(), row));
+            }
+        }
+        self.0.retain(|name, _| {
+            let stays = rows.iter().any(|row| row.name == *name);
+            if !stays {
+                lines.push(format!("{name}  gone"));
+            }
+            stays
+        });
+        lines
+    }
+}
+
+fn line(before: Option<&Row>, row: &Row) -> String {
+    let mut line = row.name.clone();
+    line += "  ";
+    if let Some(before) = before.filter(|before| before.phase != row.phase) {
+        line += &before.phase;
+        line += " -> ";
+    }
+    line += &row.phase;
+    if !row.node.is_empty() {
+        line += "  node ";
+        line += &row.node;
+    }
+    if !row.reason.is_empty() {
+        line += "  (";
+        line += &row.reason;
+        line.push(')');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, phase: &str, age: &str) -> Row {
+        Row {
+            branch: "",
+            name: format!("machine/{name}"),
+            phase: phase.to_owned(),
+            node: String::new(),
+            age: age.to_owned(),
+            reason: String::new(),
+            mood: Mood::Good,
+        }
+    }
+
+    #[test]
+    fn a_change_is_told_once_and_the_passing_of_time_never() {
+        let mut told = Told::default();
+        assert_eq!(told.changes(&[row("a", "Pending", "0s")]), ["machine/a  Pending"]);
+        assert!(told.changes(&[row("a", "Pending", "1s")]).is_empty());
+        assert_eq!(
+            told.changes(&[row("a", "Running", "2s")]),
+            ["machine/a  Pending -> Running"]
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_any_more_is_told_once() {
+        let mut told = Told::default();
+        told.changes(&[row("a", "Running", "1s"), row("b", "Running", "1s")]);
+        assert_eq!(told.changes(&[row("b", "Running", "2s")]), ["machine/a  gone"]);
+        assert!(told.changes(&[row("b", "Running", "3s")]).is_empty());
+    }
+
+    #[test]
+    fn ages_grow_coarser() {
+        let at = |seconds: i64| {
+            let metadata = ObjectMeta {
+                creation_timestamp: Some(millwright_core::api::Time(Timestamp::UNIX_EPOCH)),
+                ..ObjectMeta::default()
+            };
+            age(&metadata, Timestamp::from_second(seconds).unwrap())
+        };
+        assert_eq!(
+            [at(-3), at(119), at(120), at(7199), at(7200)],
+            ["0s", "119s", "2m0s", "119m59s", "2h0m"]
+        );
+    }
+}
