@@ -21,21 +21,21 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     /// Somebody has it, or the address is not of this host.
-    #[error("--metrics-addr {addr}: {source}. Choose a free one; port 0 takes any")]
+    #[error("--metrics-addr {addr}: {reason}. Choose a free one; port 0 takes any")]
     Bind {
         /// The address.
         addr: SocketAddr,
         /// What the system says.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// The listener failed.
     #[error("the port for metrics and health failed: {0}")]
-    Serve(#[source] std::io::Error),
+    Serve(std::io::Error),
 }
 
 /// Takes the port, so that a port that is taken is an error at the start and not a line in the log.
 pub async fn bind(addr: SocketAddr) -> Result<TcpListener, AdminError> {
-    let wrong = |source| AdminError::Bind { addr, source };
+    let wrong = |reason| AdminError::Bind { addr, reason };
     let listener = TcpListener::bind(addr).await.map_err(wrong)?;
     let addr = listener.local_addr().map_err(wrong)?;
     tracing::info!(%addr, "serving /metrics, /livez and /readyz");

@@ -119,7 +119,7 @@ pub enum ConfigError {
     Group(String),
     /// Two could lead, or nobody could.
     #[error("--leader-elect-lease-duration, --leader-elect-renew-deadline, --leader-elect-retry-period: {0}")]
-    Election(#[source] BadTerms),
+    Election(BadTerms),
     /// No work would be done.
     #[error("--concurrent-syncs 0: at least one worker is needed")]
     NoWorkers,

@@ -69,12 +69,12 @@ pub enum Access {
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// The file is missing, no YAML, or names nothing usable.
-    #[error("kubeconfig {}: {source}", path.display())]
+    #[error("kubeconfig {}: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: Box<KubeconfigError>,
+        reason: Box<KubeconfigError>,
     },
     /// We do not run in a pod, or without a service account.
     #[error("no --kubeconfig was given and this is no pod with a service account: {0}")]
@@ -158,7 +158,7 @@ async fn read(access: &Access) -> Result<Config, AccessError> {
         Access::InCluster => Config::incluster().map_err(AccessError::InCluster),
         Access::File(path) => read_file(path).await.map_err(|error| AccessError::File {
             path: path.clone(),
-            source: Box::new(error),
+            reason: Box::new(error),
         }),
     }
 }

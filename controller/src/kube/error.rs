@@ -2,11 +2,12 @@
 //!
 //! Facts about the server's answers come from a real kube-apiserver (`kube-rs.md` §9).
 
-use std::fmt::Display;
-
 use kube::core::Status;
 
 use crate::kube::client::NotCarried;
+
+/// Enough of a reason to act on it; a validation error can list every field of an object.
+const LONGEST_REASON: usize = 1000;
 
 /// Why a write did not take effect. The variant alone decides what happens next.
 #[derive(Debug, thiserror::Error)]
@@ -108,11 +109,10 @@ impl WriteError {
         match status.code {
             404 | 410 => Self::Gone,
             409 if status.is_already_exists() => Self::AlreadyExists,
-            // A delete whose uid precondition fails is a conflict too, but its object is not coming back.
-            409 if status.message.contains("UID in precondition") => Self::Gone,
+            409 if speaks_of_another_uid(&status.message) => Self::Gone,
             409 => Self::Stale,
-            422 if speaks_of_uid(&status.message) => Self::Gone,
-            422 if is_failed_test(&status.message) => Self::Stale,
+            422 if is_immutable_uid(&status.message) => Self::Gone,
+            422 if is_failed_json_patch(status) => Self::Stale,
             429 | 500..=599 => Self::Unreachable { reason: said(status) },
             _ => Self::Refused { reason: said(status) },
         }
@@ -156,21 +156,43 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     cause.to_string()
 }
 
+/// The server's own words, without objects and not too many.
 fn said(status: &Status) -> String {
-    let text: &dyn Display = if status.message.is_empty() {
+    let text = if status.message.is_empty() {
         &status.reason
     } else {
         &status.message
     };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let text = match causes.filter(|cause| cause.field == "patch").count() {
+        0 => text,
+        // A patch that does not fit is answered with the whole object in the text, and the object may be a Secret.
+        _ => text
+            .rsplit_once("}\": ")
+            .map_or("the patch does not fit the object", |(_, why)| why),
+    };
+    let text: String = text.chars().take(LONGEST_REASON).collect();
     format!("{text} (HTTP {})", status.code)
 }
 
-fn speaks_of_uid(message: &str) -> bool {
-    message.contains("/metadata/uid") || (message.contains("metadata.uid") && message.contains("immutable"))
+/// A delete whose uid precondition fails is a conflict too, but its object is not coming back.
+fn speaks_of_another_uid(message: &str) -> bool {
+    message.contains("the UID in the precondition") || message.contains("UID in precondition")
 }
 
-fn is_failed_test(message: &str) -> bool {
-    message.contains("test failed") || message.contains("testing value")
+/// A merge patch or an apply with another object's uid.
+fn is_immutable_uid(message: &str) -> bool {
+    message.contains("metadata.uid") && message.contains("immutable")
+}
+
+/// A JSON patch whose `test` failed, or whose path is not there. The server says neither which nor where; in both cases
+/// the object is not as it was read. A validation error names its causes.
+fn is_failed_json_patch(status: &Status) -> bool {
+    let names_causes = status
+        .details
+        .as_ref()
+        .is_some_and(|details| !details.causes.is_empty());
+    !names_causes && status.message == "the server rejected our request due to an error in our request"
 }
 
 fn is_fenced(error: &tower::BoxError) -> bool {

@@ -53,15 +53,17 @@ pub struct Candidate {
     highest_epoch: Option<u32>,
     /// The holder that was last told of in the log.
     told_of: Option<String>,
+    /// The error that was last logged; said once, not at every turn.
+    complaint: Option<String>,
 }
 
 /// A turn that did not work out.
 #[derive(Debug, thiserror::Error)]
 enum TurnError {
-    #[error("the lease cannot be read: {0}")]
-    Read(#[source] ReadError),
-    #[error("the lease cannot be written: {0}")]
-    Write(#[source] WriteError),
+    #[error(transparent)]
+    Read(ReadError),
+    #[error(transparent)]
+    Write(WriteError),
     #[error("no answer about the lease within {} ms", .0.as_millis())]
     TimedOut(Duration),
 }
@@ -80,6 +82,7 @@ impl Candidate {
             is_doubtful: true,
             highest_epoch: None,
             told_of: None,
+            complaint: None,
         }
     }
 
@@ -110,19 +113,34 @@ impl Candidate {
         };
         self.step_down_when_late();
         match outcome {
-            Ok(pause) => pause,
+            Ok(pause) => {
+                self.complaint = None;
+                pause
+            }
             Err(error) => {
                 // Whatever was sent may have been carried out, or somebody was faster.
                 self.is_doubtful = true;
-                if !matches!(
-                    error,
-                    TurnError::Write(WriteError::Stale | WriteError::AlreadyExists | WriteError::Gone)
-                ) {
-                    tracing::warn!(lease = self.settings.name, %error, "leader election waits");
-                }
+                self.complain(&error);
                 self.settings.terms.retry_period
             }
         }
+    }
+
+    fn complain(&mut self, error: &TurnError) {
+        let lost_a_race = matches!(
+            error,
+            TurnError::Write(WriteError::Stale | WriteError::AlreadyExists | WriteError::Gone)
+        );
+        let text = error.to_string();
+        if lost_a_race || self.complaint.as_ref() == Some(&text) {
+            return;
+        }
+        tracing::warn!(
+            lease = self.settings.name,
+            error = text,
+            "leader election waits, trying again"
+        );
+        self.complaint = Some(text);
     }
 
     async fn attempt(&mut self) -> Result<Duration, TurnError> {

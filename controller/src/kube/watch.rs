@@ -108,7 +108,11 @@ where
             let event = match next {
                 Ok(event) => event,
                 Err(error) => {
-                    self.failed(&error, complaints);
+                    // Reopening a watch is no event, so that it worked for a while shows only here. A watch that worked
+                    // and lost its place (410) is not to wait as long as one that never works.
+                    if self.failed(&error, complaints) {
+                        backoff = DefaultBackoff::default();
+                    }
                     tokio::time::sleep(backoff.next().unwrap_or(LONGEST_PAUSE)).await;
                     continue;
                 }
@@ -137,14 +141,16 @@ where
         }
     }
 
-    fn failed(&self, error: &watcher::Error, complaints: &mut Complaints) {
-        self.health.failed();
+    /// Returns whether this is the first failure since the server was last heard of.
+    fn failed(&self, error: &watcher::Error, complaints: &mut Complaints) -> bool {
+        let is_first = self.health.failed();
         self.metrics.watch_failed(self.health.resource());
         let reason = reason_of(error);
         if complaints.is_new(&reason) {
             let hint = hint_of(error);
             tracing::warn!(resource = self.health.resource(), %reason, hint, "watch failed, trying again");
         }
+        is_first
     }
 }
 
@@ -292,17 +298,18 @@ impl WatchHealth {
         self.locked().synced = true;
     }
 
-    fn failed(&self) {
+    fn failed(&self) -> bool {
         let now = Instant::now();
         let heard = self.contact.last(&self.resource);
         let mut state = self.locked();
         // The server was heard of after the first failure: that failure is over, this one is new.
-        if state
+        let is_first = state
             .failing_since
-            .is_none_or(|since| heard.is_some_and(|heard| heard > since))
-        {
+            .is_none_or(|since| heard.is_some_and(|heard| heard > since));
+        if is_first {
             state.failing_since = Some(now);
         }
+        is_first
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, WatchState> {

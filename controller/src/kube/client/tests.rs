@@ -179,21 +179,17 @@ async fn each_answer_of_the_server_has_one_meaning() {
         WriteError::from(error).label()
     };
 
+    // The words are those of kube-apiserver 1.36.
+    let other_uid = "the UID in the precondition (x) does not match the UID in record (y)";
+    let failed_test = "the server rejected our request due to an error in our request";
     assert_eq!(meaning(409, "Conflict", "the object has been modified").await, "stale");
-    assert_eq!(
-        meaning(
-            409,
-            "Conflict",
-            "Precondition failed: UID in precondition: a, UID in object meta: b"
-        )
-        .await,
-        "gone"
-    );
+    assert_eq!(meaning(409, "Conflict", other_uid).await, "gone");
     assert_eq!(meaning(404, "NotFound", "not found").await, "gone");
     assert_eq!(
         meaning(422, "Invalid", "metadata.uid: Invalid value: field is immutable").await,
         "gone"
     );
+    assert_eq!(meaning(422, "Invalid", failed_test).await, "stale");
     assert_eq!(
         meaning(422, "Invalid", "spec.replicas: must not be negative").await,
         "refused"
@@ -219,6 +215,21 @@ async fn an_answer_that_cannot_be_read_is_not_repeated_in_the_error() {
 
     assert!(matches!(error, ReadError::Unreadable));
     assert!(!format!("{error:?}").contains("hush-hush"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_the_server_repeats_in_its_refusal_is_not_repeated_by_us() {
+    let message = r#" "" is invalid: patch: Invalid value: "{\"data\":{\"k\":\"hush-hush\"}}": json: cannot unmarshal"#;
+    let mut body = failure(422, "Invalid", message);
+    body["details"] = json!({"causes": [{"reason": "FieldValueInvalid", "message": message, "field": "patch"}]});
+    let (cluster, _) = server(422, body, None);
+
+    let error = create(&cluster).await.unwrap_err().to_string();
+
+    assert!(
+        error.contains("cannot unmarshal") && !error.contains("hush-hush"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
