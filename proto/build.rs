@@ -9,7 +9,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // The encoded set keeps comments and options, which reflection clients print.
     let mut compiler = protox::Compiler::new([&root])?;
-    compiler.include_imports(true).include_source_info(true).open_file(&proto)?;
+    compiler
+        .include_imports(true)
+        .include_source_info(true)
+        .open_file(&proto)?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("driver.bin"), compiler.encode_file_descriptor_set())?;
     let descriptors = compiler.file_descriptor_set();

@@ -6,7 +6,14 @@
 mod redact;
 
 /// Generated from `machine/driver/v1/driver.proto`.
-#[allow(missing_docs, clippy::all, clippy::pedantic, clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_types)]
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_types
+)]
 pub mod v1 {
     tonic::include_proto!("machine.driver.v1");
 }

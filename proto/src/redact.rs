@@ -45,21 +45,33 @@ mod tests {
             ..Default::default()
         };
         let text = format!("{request:?}");
-        assert!(!text.contains("canary") && !text.contains(&format!("{CANARY:?}")), "{text}");
+        assert!(
+            !text.contains("canary") && !text.contains(&format!("{CANARY:?}")),
+            "{text}"
+        );
         assert!(text.contains("<redacted, 11>"), "{text}");
     }
 
     /// A new secret field in the contract must be added to the list in `build.rs`.
     #[test]
     fn every_message_with_a_debug_redact_field_is_redacted() {
-        let set = prost_types::FileDescriptorSet::decode(crate::FILE_DESCRIPTOR_SET).expect("the set was encoded by build.rs");
+        let set = prost_types::FileDescriptorSet::decode(crate::FILE_DESCRIPTOR_SET)
+            .expect("the set was encoded by build.rs");
         let build = include_str!("../build.rs");
         let mut seen = 0;
         for file in set.file.iter().filter(|file| file.package() == "machine.driver.v1") {
             for message in &file.message_type {
-                if message.field.iter().any(|field| field.options.as_ref().is_some_and(|options| options.debug_redact())) {
+                if message
+                    .field
+                    .iter()
+                    .any(|field| field.options.as_ref().is_some_and(|options| options.debug_redact()))
+                {
                     seen += 1;
-                    assert!(build.contains(&format!("\".machine.driver.v1.{}\"", message.name())), "{}", message.name());
+                    assert!(
+                        build.contains(&format!("\".machine.driver.v1.{}\"", message.name())),
+                        "{}",
+                        message.name()
+                    );
                 }
             }
         }
