@@ -109,17 +109,20 @@ impl Writer {
         self.merge(read, json!({ "metadata": { "finalizers": held } })).await
     }
 
-    /// Creates an object under a name that was chosen before.
+    /// Creates an object under a name that was chosen before. The body goes out as it is: a template's fields that our
+    /// types do not know would be lost on the way through them.
     pub async fn create<K: Own>(&self, body: Value) -> Result<K, WriteError> {
-        let object: K = serde_json::from_value(body).map_err(|error| WriteError::Refused {
-            reason: format!("the object cannot be built: {error}"),
-        })?;
-        let api = self.own::<K>();
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
-        crash::around("write", async { api.create(&params, &object).await })
+        let url = self.own::<K>().resource_url().to_owned();
+        let request = kube::core::Request::new(url)
+            .create(&params, body.to_string().into_bytes())
+            .map_err(|error| WriteError::Refused {
+                reason: format!("the request cannot be built: {error}"),
+            })?;
+        crash::around("write", async { self.control.request::<K>(request).await })
             .await
             .map_err(WriteError::of_create)
     }
