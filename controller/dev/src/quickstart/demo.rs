@@ -133,7 +133,7 @@ impl<'a> Demo<'a> {
         })
         .await?;
         self.screen
-            .say(&format!("machine {victim} is Unknown: its node does not answer"))?;
+            .say(&format!("machine {victim} is Unknown: {}", self.seen.reason(&victim)))?;
         Ok(victim)
     }
 

@@ -33,7 +33,8 @@ pub async fn apply_examples(client: &Client, replicas: u16) -> anyhow::Result<Ve
         let path = deploy("examples").join(file);
         let mut object = read(&path)?;
         if kind(&object) == "MachineDeployment" {
-            object["spec"]["replicas"] = json!(replicas);
+            let wanted = object.pointer_mut("/spec/replicas");
+            *wanted.with_context(|| format!("{} has no spec.replicas", path.display()))? = json!(replicas);
         }
         let name = apply(client, object)
             .await
@@ -59,7 +60,7 @@ fn deploy(what: &str) -> PathBuf {
 }
 
 fn kind(object: &Value) -> &str {
-    object["kind"].as_str().unwrap_or_default()
+    object.get("kind").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn read(path: &Path) -> anyhow::Result<Value> {

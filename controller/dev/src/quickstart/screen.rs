@@ -15,6 +15,8 @@ use super::tree::{HEAD, Mood, Row, Told};
 
 /// Between two columns.
 const GAP: &str = "  ";
+/// Least widths of the columns: a phase that comes and goes moves nothing.
+const LEAST: [usize; HEAD.len()] = [0, "Terminating".len(), 0, "100s".len(), 0];
 /// Rows of a terminal that stay free for what was said above the tree.
 const ROOM: usize = 4;
 /// What a terminal that does not tell its size is taken for.
@@ -132,7 +134,7 @@ fn drawing(rows: &[Row], width: usize, height: usize) -> Vec<(String, Option<Col
         ];
         (texts, Some(color(row.mood)))
     }));
-    let mut widths = [0; HEAD.len()];
+    let mut widths = LEAST;
     for (texts, _) in &cells {
         for (width, text) in widths.iter_mut().zip(texts) {
             *width = (*width).max(text.chars().count());

@@ -73,6 +73,16 @@ impl Seen {
         self.machines.get(&ObjectRef::new(name).within(NAMESPACE))
     }
 
+    /// What was last done to a Machine, in words.
+    pub fn reason(&self, machine: &str) -> String {
+        let operation = self
+            .machine(machine)
+            .and_then(|machine| machine.last_operation().cloned());
+        operation
+            .and_then(|operation| operation.description)
+            .unwrap_or_default()
+    }
+
     /// Machines in phase Running.
     pub fn running(&self) -> usize {
         self.machines()
