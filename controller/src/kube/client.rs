@@ -74,7 +74,7 @@ pub enum AccessError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        reason: Box<KubeconfigError>,
+        reason: String,
     },
     /// We do not run in a pod, or without a service account.
     #[error("no --kubeconfig was given and this is no pod with a service account: {0}")]
@@ -158,8 +158,21 @@ async fn read(access: &Access) -> Result<Config, AccessError> {
         Access::InCluster => Config::incluster().map_err(AccessError::InCluster),
         Access::File(path) => read_file(path).await.map_err(|error| AccessError::File {
             path: path.clone(),
-            reason: Box::new(error),
+            reason: wrong_with(&error),
         }),
+    }
+}
+
+/// What is wrong with a kubeconfig, without a word of what is in it: the parser would show the lines around the
+/// mistake, and they may be keys.
+fn wrong_with(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => error.to_string(),
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(at) => format!("no kubeconfig, see line {} column {}", at.line(), at.column()),
+            None => "no kubeconfig".to_owned(),
+        },
+        other => other.to_string(),
     }
 }
 

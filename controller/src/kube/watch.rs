@@ -191,19 +191,19 @@ fn reason_of(error: &watcher::Error) -> String {
 }
 
 /// What an operator can do about it, where that is plain.
-fn hint_of(error: &watcher::Error) -> &'static str {
+fn hint_of(error: &watcher::Error) -> Option<&'static str> {
     use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
     let (InitialListFailed(kube::Error::Api(status))
     | WatchStartFailed(kube::Error::Api(status))
     | WatchFailed(kube::Error::Api(status))) = error
     else {
-        return "";
+        return None;
     };
     match status.code {
-        404 => "is the CRD installed? `millwright crds | kubectl apply -f -`",
-        401 => "the credentials are not accepted",
-        403 => "the account lacks the permission to list and watch this resource",
-        _ => "",
+        404 => Some("is the CRD installed? `millwright crds | kubectl apply --server-side -f -`"),
+        401 => Some("the credentials are not accepted"),
+        403 => Some("the account lacks the permission to list and watch this resource"),
+        _ => None,
     }
 }
 

@@ -243,15 +243,21 @@ async fn a_missing_kubeconfig_is_named_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_is_none_is_named_with_the_reason() {
+async fn a_kubeconfig_that_is_none_is_named_with_the_reason_and_without_its_words() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    for text in ["", "{", "apiVersion: v1\nkind: Config\ncurrent-context: x\n"] {
+    let kubeconfigs = [
+        "",
+        "{",
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\n",
+        "users:\n- name: a\n  user: {token: hush-hush\n",
+        "users: hush-hush\n",
+    ];
+    for text in kubeconfigs {
         std::fs::write(file.path(), text).unwrap();
-        let error = Cluster::open(&Access::File(file.path().into()), policy(None))
-            .await
-            .err()
-            .unwrap()
-            .to_string();
-        assert!(error.contains(&file.path().display().to_string()), "{error}");
+        let opened = Cluster::open(&Access::File(file.path().into()), policy(None)).await;
+        let error = opened.err().unwrap();
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains(&file.path().display().to_string()), "{shown}");
+        assert!(!shown.contains("hush-hush"), "{shown}");
     }
 }
