@@ -31,8 +31,6 @@ redacted_debug!(GetNodeTemplateRequest { machine_class } secret { secret_data })
 
 #[cfg(test)]
 mod tests {
-    use prost::Message as _;
-
     use crate::v1;
 
     const CANARY: &[u8] = b"canary-1f3e";
@@ -52,29 +50,26 @@ mod tests {
         assert!(text.contains("<redacted, 11>"), "{text}");
     }
 
-    /// A new secret field in the contract must be added to the list in `build.rs`.
+    /// A new secret field in the contract must be added to the list in `build.rs`. Read from the text, because
+    /// prost-types 0.14 has no field for the option.
     #[test]
     fn every_message_with_a_debug_redact_field_is_redacted() {
-        let set = prost_types::FileDescriptorSet::decode(crate::FILE_DESCRIPTOR_SET)
-            .expect("the set was encoded by build.rs");
+        let contract = include_str!("../machine/driver/v1/driver.proto");
         let build = include_str!("../build.rs");
-        let mut seen = 0;
-        for file in set.file.iter().filter(|file| file.package() == "machine.driver.v1") {
-            for message in &file.message_type {
-                if message
-                    .field
-                    .iter()
-                    .any(|field| field.options.as_ref().is_some_and(|options| options.debug_redact()))
-                {
-                    seen += 1;
-                    assert!(
-                        build.contains(&format!("\".machine.driver.v1.{}\"", message.name())),
-                        "{}",
-                        message.name()
-                    );
-                }
+        let mut message = "";
+        let mut fields = 0;
+        for line in contract.lines() {
+            if let Some(name) = line.strip_prefix("message ") {
+                message = name.trim_end_matches(" {");
+            }
+            if line.contains("[debug_redact = true]") {
+                fields += 1;
+                assert!(
+                    build.contains(&format!("\".machine.driver.v1.{message}\"")),
+                    "{message}: {line}"
+                );
             }
         }
-        assert_eq!(seen, 8);
+        assert_eq!(fields, 9, "every secret field was seen");
     }
 }
