@@ -2,6 +2,7 @@
 //!
 //! In the library, so that the quick start can be the manager in a process of its own without a second binary.
 
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -46,7 +47,6 @@ fn manager(flags: ManagerFlags) -> ExitCode {
         Ok(End::LostLead) => ExitCode::FAILURE,
         Err(error) => {
             tracing::error!("{error:#}");
-            eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -54,14 +54,23 @@ fn manager(flags: ManagerFlags) -> ExitCode {
 
 /// Prints the CRDs as `deploy/crds/` holds them.
 fn crds() -> ExitCode {
+    let mut text = String::new();
     for crd in millwright_core::api::crds::all() {
         match serde_saphyr::to_string(&crd) {
-            Ok(text) => println!("---\n{}", text.trim_end()),
+            Ok(crd) => text.extend(["---\n", crd.trim_end(), "\n"]),
             Err(error) => {
                 eprintln!("error: a CRD cannot be written as YAML: {error}");
                 return ExitCode::FAILURE;
             }
         }
     }
-    ExitCode::SUCCESS
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader has seen enough, as in `millwright crds | head`.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: the CRDs cannot be written to stdout: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

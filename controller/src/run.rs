@@ -4,6 +4,7 @@
 //! start: watches and drivers at once, work when every watch has its first list and this process leads. Order of stop:
 //! no new work, passes end, driver calls get a moment for their answers, events are flushed, the lease is given up.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -288,6 +289,9 @@ async fn work(
             tracing::error!("the lease is lost; another process leads, this one ends");
             Ok(End::LostLead)
         }
-        () = dispatch::run(Arc::clone(shared), config.workers) => Ok(End::Asked),
+        () = dispatch::run(Arc::clone(shared), config.workers) => {
+            let deposed = shared.deposed.load(Ordering::Acquire);
+            Ok(if deposed { End::LostLead } else { End::Asked })
+        }
     }
 }

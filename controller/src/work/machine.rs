@@ -1,6 +1,7 @@
 //! Observe and execute for one Machine. Every branch is a step of the plan; nothing is chosen here.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millwright_core::api::{Machine, keys, meta};
 use millwright_core::class::Readiness;
@@ -128,6 +129,7 @@ async fn execute(shared: &Arc<Shared>, mut machine: Machine, plan: Plan) -> Resu
             Step::RemoveFinalizer => release(shared, &machine).await?,
             Step::StepDown => {
                 tracing::error!("a driver has heard a newer leader; this manager gives up its lease and ends");
+                shared.deposed.store(true, Ordering::Release);
                 shared.stop.cancel();
                 return Err(StepError::Void);
             }

@@ -3,6 +3,7 @@
 //! The world stands behind one lock that is never held over an await. Everything that enters it rings the bell of the
 //! dispatcher.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Driver calls under way.
     pub calls: TaskTracker,
+    /// A driver has heard a newer leader than us.
+    pub deposed: AtomicBool,
     /// Sign of life of the dispatcher.
     pub heartbeat: Arc<Heartbeat>,
     /// Ends the process in order.
@@ -100,6 +103,7 @@ impl Shared {
             token_groups,
             metrics,
             calls: TaskTracker::new(),
+            deposed: AtomicBool::new(false),
             heartbeat: Arc::new(Heartbeat::new(HANGS_AFTER)),
             stop,
         })
