@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Secret};
@@ -16,6 +16,7 @@ use millwright_dev::apiserver::ControlPlane;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::fleet::{Manager, VirtualProvider};
 use crate::programs::programs;
@@ -131,6 +132,7 @@ impl Script {
             provider = provider.flag(flag, value);
         }
         let provider = provider.start();
+        provider.wait_until_it_listens().await;
         let manager = self.manager_on(plane, &namespace, &provider.endpoint).await;
         let scene = Scene {
             client: plane.client().await.expect("a client"),

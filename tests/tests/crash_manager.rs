@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use millwright_dev::apiserver::ControlPlane;
 use millwright_tests::scene::{Kind, Scene, Script, left_over, shared_plane};
 use millwright_tests::{laws, manifests};
+use tokio::time::Instant;
 
 /// Scenes beside each other: more than processors, because they mostly wait.
 const TOGETHER: usize = 6;

@@ -1,0 +1,120 @@
+//! The provider is killed with -9 at random moments of 0 → 20 → 5 → 0, alone or together with the manager, and started
+//! again. The cloud inside it keeps what it accepted. At each stop there are exactly the wanted machines, VMs, nodes and
+//! tokens, and no machine ever has two VMs.
+//!
+//! The moments are drawn from a seed that is printed; `MILLWRIGHT_CRASH_SEED=N` repeats it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millwright_dev::apiserver::ControlPlane;
+use millwright_tests::laws;
+use millwright_tests::scene::{Scene, Script, shared_plane};
+use tokio::time::Instant;
+
+const LIMIT: Duration = Duration::from_secs(150);
+/// Kills at each size, at moments up to this long after it was asked for.
+const KILLS: usize = 3;
+const WITHIN: u64 = 1500;
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victims {
+    Provider,
+    Both,
+}
+
+/// splitmix64: moments need no better, and a seed gives the same ones everywhere.
+struct Moments(u64);
+
+impl Moments {
+    fn next(&mut self) -> Duration {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Duration::from_millis((word ^ (word >> 31)) % WITHIN)
+    }
+}
+
+fn seed() -> u64 {
+    let given = std::env::var("MILLWRIGHT_CRASH_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    given.unwrap_or_else(|| jiff::Timestamp::now().as_millisecond().unsigned_abs())
+}
+
+async fn killed_at_random(what: &str, prefix: &str, lag: &str, victims: Victims) {
+    let Some(plane) = shared_plane(what).await else { return };
+    let seed = seed();
+    println!("{what}: MILLWRIGHT_CRASH_SEED={seed}");
+    let began = Instant::now();
+    let mut moments = Moments(seed);
+    let mut scene = begin(&plane, prefix, lag).await;
+    scene.deploy(0).await;
+    for size in [20, 5, 0] {
+        scene.scale(size).await;
+        for _ in 0..KILLS {
+            tokio::time::sleep(moments.next()).await;
+            scene.provider.service.kill();
+            if victims == Victims::Both {
+                scene.manager.service.kill();
+                scene.manager.service.restart();
+            }
+            scene.provider.service.restart();
+        }
+        scene
+            .settled_at(usize::try_from(size).expect("it is small"), LIMIT)
+            .await;
+    }
+    let journal = scene.journal().await.expect("the cloud's journal");
+    laws::one_vm_a_machine(&journal).unwrap();
+    let made = laws::vms_made(&journal);
+    println!(
+        "{what}: {} kills, {made} VMs made, {:.1} s",
+        3 * KILLS,
+        began.elapsed().as_secs_f64()
+    );
+    assert_eq!(made, 20, "no VM was made for nothing");
+}
+
+async fn begin(plane: &Arc<ControlPlane>, prefix: &str, lag: &str) -> Scene {
+    let script = Script::new(prefix).provider("--list-lag", lag);
+    // Long enough that kills meet VMs in all states.
+    let script = script
+        .provider("--create-delay", "500ms")
+        .provider("--join-delay", "500ms");
+    script.begin(plane).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_killed_at_random_makes_no_second_vm_and_leaves_none() {
+    killed_at_random("a provider killed at random", "kill-p", "0s", Victims::Provider).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_killed_at_random_whose_cloud_lags_makes_no_second_vm_and_leaves_none() {
+    killed_at_random(
+        "a provider killed at random, lagging cloud",
+        "kill-pl",
+        "3s",
+        Victims::Provider,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn provider_and_manager_killed_at_random_make_no_second_vm_and_leave_none() {
+    killed_at_random("provider and manager killed at random", "kill-b", "0s", Victims::Both).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn provider_and_manager_killed_at_random_whose_cloud_lags_make_no_second_vm_and_leave_none() {
+    killed_at_random(
+        "provider and manager killed at random, lagging cloud",
+        "kill-bl",
+        "3s",
+        Victims::Both,
+    )
+    .await;
+}
