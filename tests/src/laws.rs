@@ -14,7 +14,7 @@ use crate::scene::{Entry, Sight};
 pub fn one_vm_a_machine(journal: &[Entry]) -> Result<(), String> {
     let mut live: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut ordered: Vec<&Entry> = journal.iter().collect();
-    ordered.sort_by(|a, b| a.at.cmp(&b.at)); // stable: of one time, the order of the journal
+    ordered.sort_by_key(|entry| &entry.at); // stable: of one time, the order of the journal
     for entry in ordered {
         let vms = live.entry(&entry.uid).or_default();
         match entry.event.as_str() {
