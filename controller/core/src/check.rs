@@ -16,7 +16,7 @@ use crate::ids::Uid;
 use crate::machine::{Call, DriverView};
 use crate::selector::Matcher;
 use crate::set::{names::machine_name, rank};
-use crate::{deployment, machine, set};
+use crate::{deployment, machine, merge, set};
 
 /// A law that a plan breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -480,28 +480,9 @@ fn keeps_template(template: &Template, body: &Value) -> bool {
     };
     let before = Value::Object(template.as_json().clone());
     let mut after = before.clone();
-    merge(&mut after, change);
+    merge::apply(&mut after, change);
     match serde_json::from_value::<Template>(after) {
         Ok(after) => after.semantically_equal(template, Scope::Rollout),
         Err(_) => false,
-    }
-}
-
-/// RFC 7396, as the API server does it.
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(serde_json::Map::new());
-    }
-    let Some(object) = target.as_object_mut() else { return };
-    for (key, value) in fields {
-        if value.is_null() {
-            object.remove(key);
-        } else {
-            merge(object.entry(key.clone()).or_insert(Value::Null), value);
-        }
     }
 }

@@ -13,6 +13,7 @@ pub mod ids;
 pub mod kinds;
 pub mod lease;
 pub mod machine;
+pub mod merge;
 pub mod narrate;
 pub mod permit;
 pub mod provider_spec;

@@ -15,6 +15,7 @@ use crate::api::lenient::Rounding;
 use crate::api::template::Scope;
 use crate::api::{API_VERSION, MachineDeployment, MachineSet, keys, meta};
 use crate::ids::{Name, Uid};
+use crate::merge::replacing;
 use crate::selector::Matcher;
 
 /// Changes of the counts within this time become one status write.
@@ -250,7 +251,6 @@ fn passed_spec(deployment: &MachineDeployment, set: &MachineSet) -> Map<String, 
             .filter(|field| !new.contains_key(*field))
             .map(|field| (field.clone(), Value::Null));
         let mut fields: Map<String, Value> = gone.collect();
-        // A merge patch merges objects: what the new template no longer has in one must be taken out by name.
         fields.extend(
             new.iter()
                 .map(|(field, value)| (field.clone(), replacing(old.get(field), value))),
@@ -258,23 +258,6 @@ fn passed_spec(deployment: &MachineDeployment, set: &MachineSet) -> Map<String, 
         spec.insert("template".to_owned(), json!({ "spec": fields }));
     }
     spec
-}
-
-/// A merge patch that turns `old` into `new`, wholly.
-fn replacing(old: Option<&Value>, new: &Value) -> Value {
-    let (Some(Value::Object(old)), Value::Object(new)) = (old, new) else {
-        return new.clone();
-    };
-    let mut patch: Map<String, Value> = old
-        .keys()
-        .filter(|key| !new.contains_key(*key))
-        .map(|key| (key.clone(), Value::Null))
-        .collect();
-    patch.extend(
-        new.iter()
-            .map(|(key, value)| (key.clone(), replacing(old.get(key), value))),
-    );
-    Value::Object(patch)
 }
 
 /// What the deployment last told a set of its size; the original tells scaling from rolling by it.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{Machine, MachineSet, MachineSpec, Phase, keys, meta};
 use crate::ids::Name;
+use crate::merge::replacing;
 
 /// What to merge into a Machine of the set, if anything.
 pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Machine) -> Option<(Name, Value)> {
@@ -21,11 +22,8 @@ pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Machine) -> Opt
     }
     if !matches!(machine.phase(), Phase::Failed | Phase::Terminating) && !meta::is_deleting(&machine.metadata) {
         let (wanted, has) = (carried(set, template), carried(set, &machine.spec));
-        spec.extend(
-            wanted
-                .into_iter()
-                .filter(|(field, value)| has.get(field) != Some(value)),
-        );
+        let told = wanted.iter().filter(|(field, value)| has.get(*field) != Some(*value));
+        spec.extend(told.map(|(field, value)| (field.clone(), replacing(has.get(field), value))));
     }
     (!spec.is_empty()).then(|| (meta::identity(&machine.metadata).0, json!({ "spec": spec })))
 }
@@ -45,8 +43,8 @@ fn is_same(one: &MachineSpec, other: &MachineSpec) -> bool {
         && one.node_conditions == other.node_conditions
 }
 
-/// The fields that are carried over, each with its value or null. A nodeTemplate is replaced as a whole by the merge of
-/// its members, because Machines get theirs from nowhere else.
+/// The fields that are carried over, each with its value or null. A nodeTemplate is replaced as a whole, because Machines
+/// get theirs from nowhere else.
 fn carried(set: &MachineSet, spec: &MachineSpec) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("nodeTemplate".to_owned(), json!(spec.node_template));
