@@ -36,7 +36,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     match machine.phase() {
         Phase::New | Phase::CrashLoopBackOff => create::plan(seen, now),
         // The original writes Pending only after the VM is recorded; ours is the intent that comes before.
-        Phase::Pending if !is_identified(seen) => create::plan(seen, now),
+        Phase::Pending if !awaits_node(seen) => create::plan(seen, now),
         Phase::Pending => join::plan(seen, now),
         Phase::Running | Phase::Unknown => health::plan(seen, now),
         Phase::Available => Plan::rest(Why::NoNodeExpected),
@@ -49,9 +49,10 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
 }
 
-/// Whether the Machine carries all that names its VM and, with a target cluster, its node.
-fn is_identified(seen: &Observed<'_>) -> bool {
-    seen.machine.provider_id().is_some() && (seen.machine.node_label().is_some() || !seen.settings.has_target)
+/// Whether the Machine carries all that names its VM and its node. Without a target cluster there is none to wait for.
+fn awaits_node(seen: &Observed<'_>) -> bool {
+    let machine = seen.machine;
+    seen.settings.has_target && machine.provider_id().is_some() && machine.node_label().is_some()
 }
 
 /// The creation timeout in force (`spec/machine.md` §3.8): annotation, then spec, then the operator's.

@@ -120,7 +120,7 @@ fn troubled(seen: &Observed<'_>, trouble: &Trouble, recipe: &Recipe, now: Timest
         (true, false) => Some(Plan::wait(trouble.retry_at, Why::CoolingOff)),
         (false, _) => {
             let steps = vec![Step::Record(Box::new(change))];
-            Some(Plan::act(steps, Why::CreationFailed).or_at(Some(trouble.retry_at)))
+            Some(Plan::act(steps, Why::CreationFailed).or_at(Some(trouble.retry_at), now))
         }
     }
 }
@@ -169,11 +169,13 @@ fn made(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> Plan {
         steps.push(identify);
     }
     if vm.provider_id.is_none() || (seen.settings.has_target && vm.node_name.is_none()) {
-        // A provider that gives ids late: ask again.
-        let mut plan = Plan::act(steps, Why::VmBooting).or_at(seen.calls.poll_at);
-        if seen.calls.poll_at.is_none_or(|at| now >= at) {
-            plan.steps.push(Step::Call(Call::Status));
-        }
+        return unnamed(seen, steps, now);
+    }
+    // Where a node is expected, `join` sees to it; where none is, the Machine would count from here on (W19).
+    if !seen.settings.has_target
+        && let Some(mut plan) = super::join::uninitialized(seen, now)
+    {
+        plan.steps.splice(0..0, steps);
         return plan;
     }
     let accepted = accepted(seen, vm, now);
@@ -185,6 +187,29 @@ fn made(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> Plan {
         steps.push(Step::Call(Call::Initialize));
     }
     Plan::act(steps, Why::VmMade)
+}
+
+/// A provider that gives ids late is asked again, at its own pace, for as long as a creation may take.
+fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
+    let deadline = seen.machine.phase_since().unwrap_or(now) + super::creation_timeout(seen);
+    if now >= deadline {
+        return super::join::timed_out(seen, now);
+    }
+    let trouble = seen
+        .calls
+        .trouble
+        .as_ref()
+        .filter(|trouble| trouble.call == Call::Status);
+    let due = trouble
+        .map(|trouble| trouble.retry_at)
+        .or(seen.calls.poll_at)
+        .filter(|at| *at > now);
+    if due.is_none() {
+        steps.push(Step::Call(Call::Status));
+    }
+    Plan::act(steps, Why::VmBooting)
+        .or_at(due, now)
+        .or_at(Some(deadline), now)
 }
 
 /// What identifies the VM, if the Machine does not carry all of it.

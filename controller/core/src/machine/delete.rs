@@ -14,6 +14,9 @@ use crate::api::{OperationState, OperationType, Phase, keys, meta};
 use crate::class::Readiness;
 use crate::driver::Reaction;
 
+/// How often the node's name is asked for before the VM goes without.
+const LOOKUPS: u32 = 3;
+
 /// Decides what a Machine with a deletionTimestamp needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if !meta::has_finalizer(&seen.machine.metadata, keys::FINALIZER) {
@@ -73,12 +76,19 @@ fn never_asked(seen: &Observed<'_>) -> bool {
     untouched && seen.calls.vm.is_none() && unaskable
 }
 
-fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
+/// Nobody can be asked now.
+fn unaskable(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     match seen.driver {
-        DriverView::Ready(_) | DriverView::Unnamed { all_ready: true } => {}
-        DriverView::Missing(name) => return blocked(seen, Why::DriverMissing(name.to_owned()), now),
-        DriverView::Away { name, why } => return blocked(seen, Why::DriverAway(format!("{name}: {why}")), now),
-        DriverView::Unnamed { all_ready: false } => return blocked(seen, Why::DriverUnnamed, now),
+        DriverView::Ready(_) | DriverView::Unnamed { all_ready: true } => None,
+        DriverView::Missing(name) => Some(blocked(seen, Why::DriverMissing(name.to_owned()), now)),
+        DriverView::Away { name, why } => Some(blocked(seen, Why::DriverAway(format!("{name}: {why}")), now)),
+        DriverView::Unnamed { all_ready: false } => Some(blocked(seen, Why::DriverUnnamed, now)),
+    }
+}
+
+fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    if let Some(plan) = unaskable(seen, now) {
+        return plan;
     }
     if let Some(plan) = troubled(seen, now) {
         return plan;
@@ -100,7 +110,14 @@ fn find_node(seen: &Observed<'_>) -> Option<Plan> {
     if !matches!(seen.driver, DriverView::Ready(_)) {
         return None;
     }
+    // A lookup that fails again and again, or a deletion under way, is no reason to keep the VM (L2).
+    let fruitless = seen
+        .calls
+        .trouble
+        .as_ref()
+        .is_some_and(|trouble| trouble.times >= LOOKUPS);
     match &seen.calls.vm {
+        None if fruitless || seen.calls.poll_at.is_some() => None,
         None => Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingNode)),
         Some(vm) => super::create::identify(seen, vm).map(|identify| Plan::act(vec![identify], Why::FindingNode)),
     }
@@ -131,7 +148,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         (true, false) => Some(Plan::wait(trouble.retry_at, Why::CoolingOff)),
         (false, _) => {
             let steps = vec![Step::Record(Box::new(change))];
-            Some(Plan::act(steps, Why::DeletionFailed).or_at(Some(trouble.retry_at)))
+            Some(Plan::act(steps, Why::DeletionFailed).or_at(Some(trouble.retry_at), now))
         }
     }
 }
@@ -151,6 +168,10 @@ fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
 fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Option<Plan> {
     if seen.machine.provider_id().is_some() {
         return None;
+    }
+    // A driver that left after it said so has not been asked a second time.
+    if let Some(plan) = unaskable(seen, now) {
+        return Some(plan);
     }
     let DriverView::Ready(info) = seen.driver else {
         return None;

@@ -3,17 +3,20 @@
 //! May not: create a VM, or fail a Machine whose node is there (that is `health`'s). Source: `spec/machine.md` §1.2
 //! T6a and T8, §3.4 step 7, §4.2; W19 (initialisation is never skipped), W42 (a Node counts by its providerID).
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
-use super::observed::{Call, ClassView, DriverView, Observed};
+use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use super::{create, node};
 use crate::api::lenient::GoDuration;
-use crate::api::{OperationState, OperationType, Phase, meta};
+use crate::api::{OperationState, OperationType, Phase, keys, meta};
 use crate::class::Readiness;
 use crate::driver::{Capability, Initialization, VmState};
+
+/// Pause before a VM that its driver did not find is asked for again (`driver-api.md` §6e).
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Decides what a Machine in phase `Pending` with a recorded VM needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
@@ -41,40 +44,67 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let why = if foreign { Why::NodeForeign } else { Why::Joining };
     match seen.calls.poll_at {
         Some(at) if now >= at && matches!(seen.driver, DriverView::Ready(_)) => {
-            Plan::act(vec![Step::Call(Call::Status)], Why::VmBooting).or_at(Some(deadline))
+            Plan::act(vec![Step::Call(Call::Status)], Why::VmBooting).or_at(Some(deadline), now)
         }
-        poll_at => Plan::wait(deadline, why).or_at(poll_at.filter(|at| now < *at)),
+        poll_at => Plan::wait(deadline, why).or_at(poll_at, now),
     }
 }
 
 /// InitializeMachine has work to do, or nobody knows: the knowledge died with an earlier process.
-fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    let DriverView::Ready(info) = seen.driver else {
-        return None;
-    };
-    if !info.capabilities.contains(&Capability::InitializeMachine) {
+pub fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let known = seen.calls.vm.as_ref().map(|vm| vm.initialization);
+    if matches!(known, Some(Initialization::NotNeeded | Initialization::Done)) {
         return None;
     }
-    let call = match seen.calls.vm.as_ref().map(|vm| vm.initialization) {
-        None => Call::Status,
-        Some(Initialization::Pending) => Call::Initialize,
-        Some(Initialization::NotNeeded | Initialization::Done) => return None,
+    match seen.driver {
+        DriverView::Ready(info) if !info.capabilities.contains(&Capability::InitializeMachine) => return None,
+        DriverView::Ready(_) => {}
+        // A node that joined meanwhile is no proof (W19). The driver's return wakes the Machine.
+        DriverView::Away { name, why } => return Some(Plan::rest(Why::DriverAway(format!("{name}: {why}")))),
+        DriverView::Missing(name) => return Some(Plan::rest(Why::DriverMissing(name.to_owned()))),
+        DriverView::Unnamed { .. } => return Some(Plan::rest(Why::DriverUnnamed)),
+    }
+    let call = if known.is_some() {
+        Call::Initialize
+    } else {
+        Call::Status
     };
-    let Some(trouble) = seen.calls.trouble.as_ref().filter(|trouble| trouble.call == call) else {
-        return Some(Plan::act(vec![Step::Call(call)], Why::NotInitialized));
-    };
+    let deadline = seen.machine.phase_since().unwrap_or(now) + super::creation_timeout(seen);
+    if let Some(trouble) = seen.calls.trouble.as_ref().filter(|trouble| trouble.call == call) {
+        return Some(if now >= deadline {
+            timed_out(seen, now)
+        } else {
+            failing(seen, trouble, now)
+        });
+    }
+    // Asked anew at once, a driver that does not know the VM would be asked without end.
+    let again = seen
+        .calls
+        .not_found_at
+        .filter(|_| known.is_none())
+        .map(|at| at + LOOK_AGAIN);
+    match again {
+        Some(_) if now >= deadline => Some(timed_out(seen, now)),
+        Some(again) if now < again => Some(Plan::wait(deadline, Why::NotInitialized).or_at(Some(again), now)),
+        Some(_) | None => Some(Plan::act(vec![Step::Call(call)], Why::NotInitialized)),
+    }
+}
+
+/// InitializeMachine, or the question whether it has work to do, failed.
+fn failing(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> Plan {
     // The original's text (T4), so that its readers find it.
-    let text = format!("Provider error: {}. Initialize VM Instance", trouble.failure.message);
+    let text = format!("Provider error: {}. {}", trouble.failure.message, keys::MARK_INITIALIZE);
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
         .with_crumb(trouble.failure.last_known_state.as_ref());
-    let mut plan = Plan::wait(trouble.retry_at, Why::InitializationFailed);
     if !change.is_told(seen.machine) {
-        plan.steps.push(Step::Record(Box::new(change)));
-    } else if now >= trouble.retry_at {
-        plan = Plan::act(vec![Step::Call(call)], Why::NotInitialized);
+        let steps = vec![Step::Record(Box::new(change))];
+        return Plan::act(steps, Why::InitializationFailed).or_at(Some(trouble.retry_at), now);
     }
-    Some(plan)
+    if now < trouble.retry_at {
+        return Plan::wait(trouble.retry_at, Why::InitializationFailed);
+    }
+    Plan::act(vec![Step::Call(trouble.call)], Why::NotInitialized)
 }
 
 /// The Machine's own Node is there.
@@ -124,7 +154,8 @@ fn needs_token(seen: &Observed<'_>) -> bool {
     }
 }
 
-fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
+/// T8: the creation timeout ran out.
+pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let timeout = GoDuration::from(super::creation_timeout(seen));
     let text = format!("The machine failed to join the cluster in {timeout}");
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)

@@ -29,7 +29,8 @@ impl Calls {
         self.running = None;
         match answer {
             Answer::Vm(_, Ok(vm)) => {
-                let unsettled = matches!(vm.state, VmState::Creating | VmState::Unrecognized);
+                let nameless = vm.provider_id.is_none() || vm.node_name.is_none();
+                let unsettled = nameless || matches!(vm.state, VmState::Creating | VmState::Unrecognized);
                 self.poll_at = unsettled.then(|| now + vm.poll_after.unwrap_or(POLL));
                 self.not_found_at = None;
                 self.trouble = None;

@@ -43,9 +43,9 @@ impl Plan {
         Self { steps, wake: None, why }
     }
 
-    /// Looks again at `wake` too, if that is sooner.
-    pub fn or_at(mut self, wake: Option<Timestamp>) -> Self {
-        self.wake = match (self.wake, wake) {
+    /// Looks again at `wake` too, if that is sooner and still to come.
+    pub fn or_at(mut self, wake: Option<Timestamp>, now: Timestamp) -> Self {
+        self.wake = match (self.wake, wake.filter(|at| *at > now)) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
