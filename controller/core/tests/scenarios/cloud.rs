@@ -1,0 +1,193 @@
+//! A cloud and its driver as a value: a VM per uid, creation that can be repeated, VMs that show late, tombstones, and
+//! answers that a story dictates.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use jiff::{SignedDuration, Timestamp};
+use millwright_core::driver::{Code, Deletion, DriverInfo, Effect, Failure, Initialization, Reason, Vm, VmState};
+use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
+use millwright_core::machine::{Answer, Call};
+
+/// One VM.
+#[derive(Clone, Debug)]
+pub struct CloudVm {
+    pub machine: Name,
+    /// From when on it is found by its tags; whoever knows its id finds it at once.
+    pub visible: Timestamp,
+    pub initialization: Initialization,
+}
+
+/// What a story wants the driver to say next.
+#[derive(Clone, Debug)]
+pub enum Dictated {
+    Fails(Failure),
+    /// A VM that has no ids yet.
+    Unnamed,
+    /// A VM that will never run.
+    Broken,
+    /// The deletion goes on.
+    Going,
+}
+
+/// See the module's text.
+pub struct Cloud {
+    pub vms: BTreeMap<Uid, CloudVm>,
+    tombstones: BTreeSet<Uid>,
+    /// How many VMs were ever made for a uid.
+    pub made: BTreeMap<Uid, u32>,
+    pub dictated: VecDeque<(Call, Dictated)>,
+    pub info: DriverInfo,
+    /// New VMs need InitializeMachine.
+    pub needs_initialization: bool,
+    /// Lookups never deny a VM that merely does not show yet.
+    pub honest: bool,
+}
+
+impl Default for Cloud {
+    fn default() -> Self {
+        let info = DriverInfo {
+            name: DriverName::new("virtual"),
+            vendor_version: "1".to_owned(),
+            capabilities: BTreeSet::new(),
+            propagation_delay: SignedDuration::ZERO,
+        };
+        Self {
+            vms: BTreeMap::new(),
+            tombstones: BTreeSet::new(),
+            made: BTreeMap::new(),
+            dictated: VecDeque::new(),
+            info,
+            needs_initialization: false,
+            honest: false,
+        }
+    }
+}
+
+/// A failure as a driver would make it.
+pub fn failure(code: Code, reason: Option<Reason>) -> Failure {
+    let message = reason.map_or_else(|| format!("{code:?}"), |reason| format!("{reason:?}"));
+    Failure {
+        reason,
+        effect: Effect::None,
+        ..Failure::transport(code, message)
+    }
+}
+
+impl Cloud {
+    /// Answers a call. `known`: the caller knows the VM's id.
+    pub fn answer(&mut self, machine: &Name, uid: &Uid, call: Call, known: bool, now: Timestamp) -> Answer {
+        if let Some(place) = self.dictated.iter().position(|(of, _)| *of == call) {
+            let (_, dictated) = self.dictated.remove(place).expect("it was just found");
+            return self.dictate(machine, uid, call, dictated, now);
+        }
+        match call {
+            Call::Create => Answer::Vm(call, self.create(machine, uid, now)),
+            Call::Status => Answer::Vm(call, self.status(uid, known, now)),
+            Call::Initialize => {
+                if let Some(vm) = self.vms.get_mut(uid) {
+                    vm.initialization = Initialization::Done;
+                }
+                Answer::Vm(call, self.status(uid, known, now))
+            }
+            Call::Delete => {
+                self.tombstones.insert(uid.clone());
+                // A VM that does not show yet is not found, and stays: the provider's fault, the manager's duty.
+                if self.vms.get(uid).is_some_and(|vm| known || vm.visible <= now) {
+                    self.vms.remove(uid);
+                }
+                Answer::Deletion(Ok(Deletion {
+                    gone: true,
+                    poll_after: None,
+                    last_known_state: None,
+                }))
+            }
+        }
+    }
+
+    fn dictate(&mut self, machine: &Name, uid: &Uid, call: Call, dictated: Dictated, now: Timestamp) -> Answer {
+        if matches!(&dictated, Dictated::Fails(failure) if failure.reason == Some(Reason::MachineNotFound)) {
+            // A driver that says so speaks the truth.
+            self.vms.remove(uid);
+        }
+        match (dictated, call) {
+            (Dictated::Fails(failure), Call::Delete) => Answer::Deletion(Err(failure)),
+            (Dictated::Fails(failure), _) => Answer::Vm(call, Err(failure)),
+            (Dictated::Going, _) => Answer::Deletion(Ok(Deletion {
+                gone: false,
+                poll_after: None,
+                last_known_state: None,
+            })),
+            (Dictated::Unnamed, _) => {
+                let vm = self.create(machine, uid, now);
+                Answer::Vm(
+                    call,
+                    vm.map(|vm| Vm {
+                        provider_id: None,
+                        node_name: None,
+                        state: VmState::Creating,
+                        ..vm
+                    }),
+                )
+            }
+            (Dictated::Broken, _) => {
+                let vm = self.create(machine, uid, now);
+                let words = "no host has room".to_owned();
+                Answer::Vm(
+                    call,
+                    vm.map(|vm| Vm {
+                        state: VmState::Failed,
+                        state_message: words,
+                        ..vm
+                    }),
+                )
+            }
+        }
+    }
+
+    fn create(&mut self, machine: &Name, uid: &Uid, now: Timestamp) -> Result<Vm, Failure> {
+        if self.tombstones.contains(uid) {
+            return Err(failure(Code::FailedPrecondition, Some(Reason::MachineDeleted)));
+        }
+        if !self.vms.contains_key(uid) {
+            *self.made.entry(uid.clone()).or_default() += 1;
+            let initialization = if self.needs_initialization {
+                Initialization::Pending
+            } else {
+                Initialization::NotNeeded
+            };
+            let visible = now + self.info.propagation_delay;
+            self.vms.insert(
+                uid.clone(),
+                CloudVm {
+                    machine: machine.clone(),
+                    visible,
+                    initialization,
+                },
+            );
+        }
+        Ok(self.describe(uid))
+    }
+
+    fn status(&self, uid: &Uid, known: bool, now: Timestamp) -> Result<Vm, Failure> {
+        match self.vms.get(uid) {
+            Some(vm) if known || vm.visible <= now => Ok(self.describe(uid)),
+            // A driver that cannot tell says so (driver.proto, GetMachineStatus).
+            Some(_) if self.honest => Err(failure(Code::Unavailable, Some(Reason::ProviderUnavailable))),
+            Some(_) | None => Err(failure(Code::NotFound, Some(Reason::MachineNotFound))),
+        }
+    }
+
+    fn describe(&self, uid: &Uid) -> Vm {
+        let vm = &self.vms[uid];
+        Vm {
+            provider_id: Some(ProviderId::new(format!("virtual:///{uid}"))),
+            node_name: Some(NodeName::new(format!("node-of-{}", vm.machine))),
+            state: VmState::Running,
+            state_message: String::new(),
+            initialization: vm.initialization,
+            addresses: Vec::new(),
+            last_known_state: None,
+            poll_after: None,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The language of stories: one line, one event; after each the manager runs until it is quiet, for at most a second.
+//!
+//! ```text
+//! create KIND NAME [of CLASS | of COUNT] [JSON]     edit|status KIND NAME JSON     delete KIND NAME
+//! check CLASS ready | token | faulty TEXT           driver ready | away TEXT | missing | silent | speaks
+//! driver can initialise                             driver shows VMs after SECONDS
+//! driver fails CALL with REASON                     driver answers CALL unnamed | broken | going
+//! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
+//! after SECONDS        restart        no target cluster        show
+//! ```
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Node;
+use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys};
+use millwright_core::class::{Fault, Readiness, Recipe};
+use millwright_core::driver::Capability;
+use millwright_core::ids::Name;
+use millwright_core::machine::Call;
+use millwright_core::merge;
+use millwright_core::queue::Verdict;
+use serde_json::{Value, json};
+
+use crate::cloud::{Dictated, failure};
+use crate::etcd::Resource;
+use crate::reasons;
+use crate::stage::{Crash, DriverNow, Stage};
+
+/// Does what one line says, without running anything.
+pub fn line(stage: &mut Stage, line: &str) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert!(stage.act(line, &words).is_some(), "cannot read {line:?}");
+}
+
+/// Plays a story and tells it.
+pub fn play(text: &str, place: &str) -> String {
+    let mut stage = Stage::default();
+    let mut told = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            told.push(line.to_owned());
+            continue;
+        }
+        told.push(format!("> {line}"));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let shown = stage
+            .act(line, &words)
+            .unwrap_or_else(|| panic!("{place}:{}: cannot read {line:?}", number + 1));
+        if words[0] != "after" {
+            stage
+                .settle(stage.uptime + Duration::from_secs(1))
+                .expect("no story has a crash in it");
+        }
+        told.extend(stage.told.drain(..).map(|line| format!("  {line}")));
+        told.extend(shown.lines().map(|line| format!("  {line}")));
+    }
+    told.push(String::new());
+    told.join("\n")
+}
+
+impl Stage {
+    /// Runs whatever is due until then.
+    pub fn settle(&mut self, until: Duration) -> Result<(), Crash> {
+        for _ in 0..20_000 {
+            if let Some(key) = self.world.queue.take(self.uptime) {
+                let wake = self.pass(&key)?.map(|at| self.uptime_of(at));
+                self.world.queue.give_back(key, Verdict::Done { wake }, self.uptime);
+            } else if !self.silent && !self.flights.is_empty() {
+                self.deliver(0);
+            } else {
+                match self.world.queue.next_due() {
+                    Some(due) if due <= until => self.uptime = self.uptime.max(due),
+                    Some(_) | None => {
+                        self.uptime = until;
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        let last: Vec<&String> = self.told.iter().rev().take(10).collect();
+        panic!("the manager never becomes quiet: {last:#?}");
+    }
+
+    /// Does what a line says. `None`: the line cannot be read.
+    fn act(&mut self, line: &str, words: &[&str]) -> Option<String> {
+        let json = line
+            .find('{')
+            .map(|at| serde_json::from_str(&line[at..]).expect("the JSON of a line can be read"));
+        match words {
+            ["create", kind, name, rest @ ..] => self.create(kind, name, rest, json.unwrap_or(json!({})))?,
+            ["edit", kind, name, ..] => self.change(kind, name, &json?, false)?,
+            ["status", kind, name, ..] => self.change(kind, name, &json!({"status": json?}), true)?,
+            ["delete", kind, name] => self.delete(kind, name)?,
+            ["check", class, verdict, ..] => {
+                let found = judged(verdict, line)?;
+                self.checks.insert(Name::new(*class), found);
+                self.world.doubt(&Name::new(*class), self.uptime);
+            }
+            ["driver", rest @ ..] => self.direct(line, rest)?,
+            ["node", "of", machine, "joins", rest @ ..] => self.join(machine, rest),
+            ["vm", "of", machine, "vanishes"] => self.cloud.vms.retain(|_, vm| vm.machine.as_str() != *machine),
+            ["after", seconds] => {
+                let until = self.uptime + Duration::from_secs(seconds.parse().ok()?);
+                self.settle(until).expect("no story has a crash in it");
+            }
+            ["restart"] => self.restart(),
+            ["no", "target", "cluster"] => self.settings.has_target = false,
+            ["show"] => return Some(self.show()),
+            _ => return None,
+        }
+        Some(String::new())
+    }
+
+    fn create(&mut self, kind: &str, name: &str, rest: &[&str], extra: Value) -> Option<()> {
+        let of = match rest {
+            ["of", of, ..] => *of,
+            _ => "",
+        };
+        let template = json!({
+            "metadata": {"labels": {"pool": name}},
+            "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+        });
+        let owner = || {
+            let replicas = of.parse::<i32>().ok();
+            json!({"spec": {"replicas": replicas, "selector": {"matchLabels": {"pool": name}}, "template": template}})
+        };
+        let mut body = match kind {
+            "machine" => json!({"spec": {"class": {"kind": "MachineClass", "name": of}}}),
+            "class" => json!({"provider": "virtual", "providerSpec": {"size": "s"}}),
+            "set" | "deployment" => owner(),
+            _ => return None,
+        };
+        merge::apply(&mut body, &json!({"metadata": {"name": name, "namespace": "test"}}));
+        merge::apply(&mut body, &extra);
+        let now = self.now();
+        match kind {
+            "machine" => self.saw_created::<Machine>(body, now),
+            "class" => self.saw_created::<MachineClass>(body, now),
+            "set" => self.saw_created::<MachineSet>(body, now),
+            _ => self.saw_created::<MachineDeployment>(body, now),
+        }
+        Some(())
+    }
+
+    fn saw_created<K: Resource>(&mut self, mut body: Value, now: jiff::Timestamp) {
+        // What is there is there as if it had always been: a story may begin in the middle of a life.
+        if let Some(fields) = body.as_object_mut() {
+            fields
+                .entry("apiVersion")
+                .or_insert(json!("machine.sapcloud.io/v1alpha1"));
+        }
+        let object = self.etcd.create::<K>(body, now).ok().expect("the name is free");
+        self.saw(object);
+    }
+
+    fn change(&mut self, kind: &str, name: &str, patch: &Value, status: bool) -> Option<()> {
+        match kind {
+            "machine" => self.patch::<Machine>(name, patch, status),
+            "class" => self.patch::<MachineClass>(name, patch, status),
+            "set" => self.patch::<MachineSet>(name, patch, status),
+            "deployment" => self.patch::<MachineDeployment>(name, patch, status),
+            "node" => self.patch::<Node>(name, patch, status),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    pub fn patch<K: Resource>(&mut self, name: &str, patch: &Value, status: bool) {
+        let name = Name::new(name);
+        let written = if status {
+            self.etcd.merge_status::<K>(&name, None, patch)
+        } else {
+            self.etcd.merge::<K>(&name, None, patch)
+        };
+        self.saw(written.ok().expect("the object is there"));
+    }
+
+    fn delete(&mut self, kind: &str, name: &str) -> Option<()> {
+        match kind {
+            "machine" => self.end::<Machine>(name),
+            "class" => self.end::<MachineClass>(name),
+            "set" => self.end::<MachineSet>(name),
+            "deployment" => self.end::<MachineDeployment>(name),
+            "node" => self.end::<Node>(name),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    pub fn end<K: Resource>(&mut self, name: &str) {
+        let name = Name::new(name);
+        let known = self.etcd.get::<K>(&name).expect("the object is there");
+        let now = self.now();
+        match self
+            .etcd
+            .delete::<K>(&name, None, now)
+            .ok()
+            .expect("the object is there")
+        {
+            Some(left) => self.saw(left),
+            None => self
+                .world
+                .observe(millwright_core::change::Change::Deleted(known), self.uptime),
+        }
+    }
+
+    fn direct(&mut self, line: &str, words: &[&str]) -> Option<()> {
+        match words {
+            ["ready"] => self.driver = DriverNow::Ready,
+            ["missing"] => self.driver = DriverNow::Missing,
+            ["away", ..] => self.driver = DriverNow::Away(line.split_once("away ")?.1.to_owned()),
+            ["silent"] => self.silent = true,
+            ["speaks"] => self.silent = false,
+            ["can", "initialise"] => {
+                self.cloud.info.capabilities.insert(Capability::InitializeMachine);
+                self.cloud.needs_initialization = true;
+            }
+            ["shows", "VMs", "after", seconds] => {
+                self.cloud.info.propagation_delay = SignedDuration::from_secs(seconds.parse().ok()?);
+            }
+            ["fails", call, "with", reason] => {
+                let (code, reason) = reasons::named(reason)?;
+                self.cloud
+                    .dictated
+                    .push_back((called(call)?, Dictated::Fails(failure(code, reason))));
+            }
+            ["answers", call, how] => {
+                let how = match *how {
+                    "unnamed" => Dictated::Unnamed,
+                    "broken" => Dictated::Broken,
+                    "going" => Dictated::Going,
+                    _ => return None,
+                };
+                self.cloud.dictated.push_back((called(call)?, how));
+            }
+            _ => return None,
+        }
+        if matches!(words, ["ready" | "missing" | "away", ..]) {
+            let driver = self.cloud.info.name.clone();
+            millwright_core::wake::driver_changed(&mut self.world, &driver, self.uptime);
+        }
+        Some(())
+    }
+
+    /// The kubelet on a Machine's VM registers its Node, or reports anew.
+    pub fn join(&mut self, machine: &str, how: &[&str]) {
+        let vm = self.cloud.vms.iter().find(|(_, vm)| vm.machine.as_str() == machine);
+        let own = vm.map_or_else(
+            || "virtual:///unknown".to_owned(),
+            |(uid, _)| format!("virtual:///{uid}"),
+        );
+        let id = how
+            .iter()
+            .skip_while(|word| **word != "as")
+            .nth(1)
+            .map_or(own, |id| (*id).to_owned());
+        let name = format!("node-of-{machine}");
+        let ready = if how.contains(&"unready") { "False" } else { "True" };
+        let taint = json!([{"key": keys::TAINT_CRITICAL_COMPONENTS, "effect": "NoSchedule"}]);
+        let spec =
+            json!({"spec": {"providerID": id, "taints": if how.contains(&"gated") { taint } else { Value::Null }}});
+        let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        if !self.etcd.nodes.contains_key(&Name::new(&name)) {
+            let now = self.now();
+            self.saw_created::<Node>(
+                json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": name}}),
+                now,
+            );
+        }
+        self.patch::<Node>(&name, &spec, false);
+        self.patch::<Node>(&name, &status, true);
+    }
+
+    /// All there is, a line each.
+    fn show(&self) -> String {
+        let machines = self.etcd.machines.values().map(|machine| {
+            let id = machine.provider_id().map_or("no VM".to_owned(), |id| id.to_string());
+            let phase = if machine.phase().is_new() {
+                "New"
+            } else {
+                machine.phase().as_str()
+            };
+            format!(
+                "= Machine {} {phase}, {id}",
+                machine.metadata.name.as_deref().unwrap_or("?")
+            )
+        });
+        let sets = self.etcd.sets.values().map(|set| {
+            let status = set.status.clone().unwrap_or_default();
+            let name = set.metadata.name.as_deref().unwrap_or("?");
+            format!(
+                "= MachineSet {name} {} of {}, {} ready",
+                status.replicas, set.spec.replicas, status.ready_replicas
+            )
+        });
+        let deployments = self
+            .etcd
+            .deployments
+            .keys()
+            .map(|name| format!("= MachineDeployment {name}"));
+        let nodes = self.etcd.nodes.keys().map(|name| format!("= Node {name}"));
+        let vms = self.cloud.vms.values().map(|vm| format!("= VM of {}", vm.machine));
+        let tokens = self.tokens.iter().map(|uid| format!("= token of {uid}"));
+        let all: Vec<String> = deployments
+            .chain(sets)
+            .chain(machines)
+            .chain(vms)
+            .chain(nodes)
+            .chain(tokens)
+            .collect();
+        if all.is_empty() {
+            "= nothing".to_owned()
+        } else {
+            all.join("\n")
+        }
+    }
+}
+
+fn judged(verdict: &str, line: &str) -> Option<Readiness> {
+    let recipe = |needs_token| {
+        Readiness::Ready(Recipe {
+            digest: String::new(),
+            needs_token,
+        })
+    };
+    match verdict {
+        "ready" => Some(recipe(false)),
+        "token" => Some(recipe(true)),
+        "faulty" => Some(Readiness::Faulty(Fault::UserData(
+            line.split_once("faulty ")?.1.to_owned(),
+        ))),
+        "secretless" => Some(Readiness::Faulty(Fault::NoUserData(Vec::new()))),
+        _ => None,
+    }
+}
+
+fn called(word: &str) -> Option<Call> {
+    [Call::Create, Call::Initialize, Call::Status, Call::Delete]
+        .into_iter()
+        .find(|call| call.to_string() == word)
+}

@@ -1,0 +1,352 @@
+//! The manager on a stage: observe, plan, check the laws, carry out. Everything that the process alone knows is in
+//! `world` and lost with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use millwright_core::api::{Machine, MachineSet, keys, meta};
+use millwright_core::change::Change;
+use millwright_core::class::{self, Readiness};
+use millwright_core::ids::{Name, Uid};
+use millwright_core::kinds::OwnedBy;
+use millwright_core::machine::outcome::Pacing;
+use millwright_core::machine::{self, Call, Calls, ClassView, DriverView};
+use millwright_core::queue::Urgency;
+use millwright_core::settings::Settings;
+use millwright_core::wake::{self, Key};
+use millwright_core::world::World;
+use millwright_core::{check, deployment, narrate, set};
+
+use crate::cloud::Cloud;
+use crate::etcd::{Etcd, Resource};
+
+/// Whether the driver can be asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DriverNow {
+    Ready,
+    Away(String),
+    Missing,
+}
+
+/// A call that the driver has not answered.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    pub machine: Name,
+    pub uid: Uid,
+    pub call: Call,
+    /// The recipe that it was made with.
+    pub digest: Option<String>,
+    /// The request names the VM's id.
+    pub known: bool,
+    /// The process that made it is gone: nobody hears the answer.
+    pub unheard: bool,
+}
+
+/// See the module's text.
+pub struct Stage {
+    pub etcd: Etcd,
+    pub cloud: Cloud,
+    pub world: World,
+    pub settings: Settings,
+    pub driver: DriverNow,
+    /// What a check of a class finds.
+    pub checks: BTreeMap<Name, Readiness>,
+    pub tokens: BTreeSet<Uid>,
+    pub uptime: Duration,
+    pub flights: Vec<Flight>,
+    pub silent: bool,
+    /// Steps that may still be carried out before the process dies.
+    pub fuel: Option<usize>,
+    /// What was decided, in words.
+    pub told: Vec<String>,
+    last: BTreeMap<Key, String>,
+}
+
+/// The process died.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Crash;
+
+impl Default for Stage {
+    fn default() -> Self {
+        let mut stage = Self {
+            etcd: Etcd::default(),
+            cloud: Cloud::default(),
+            world: World::default(),
+            settings: Settings::new("test"),
+            driver: DriverNow::Ready,
+            checks: BTreeMap::new(),
+            tokens: BTreeSet::new(),
+            uptime: Duration::ZERO,
+            flights: Vec::new(),
+            silent: false,
+            fuel: None,
+            told: Vec::new(),
+            last: BTreeMap::new(),
+        };
+        stage.restart();
+        stage
+    }
+}
+
+impl Stage {
+    /// The wall clock's start: a whole second, so that texts are the same in every run.
+    pub fn began() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().expect("it is a time")
+    }
+
+    pub fn now(&self) -> Timestamp {
+        Self::began() + self.uptime
+    }
+
+    pub fn uptime_of(&self, at: Timestamp) -> Duration {
+        at.duration_since(Self::began()).try_into().unwrap_or(Duration::ZERO)
+    }
+
+    /// A new process: it lists everything and knows nothing else. Calls under way go on, unheard.
+    pub fn restart(&mut self) {
+        self.world = World::default();
+        self.last.clear();
+        self.fuel = None;
+        for flight in &mut self.flights {
+            flight.unheard = true;
+        }
+        self.list::<millwright_core::api::MachineClass>();
+        self.list::<k8s_openapi::api::core::v1::Node>();
+        self.list::<millwright_core::api::MachineDeployment>();
+        self.list::<MachineSet>();
+        self.list::<Machine>();
+    }
+
+    fn list<K: Resource>(&mut self) {
+        let objects: Vec<K> = K::table(&mut self.etcd).values().cloned().collect();
+        self.world.observe(Change::<K>::Restarted, self.uptime);
+        for object in objects {
+            self.world.observe(Change::Listed(object), self.uptime);
+        }
+        self.world.observe(Change::<K>::Synced, self.uptime);
+    }
+
+    /// One look at one key.
+    pub fn pass(&mut self, key: &Key) -> Result<Option<Timestamp>, Crash> {
+        match key {
+            Key::Machine(name) => self.pass_machine(key, name),
+            Key::Set(name) => self.pass_set(key, name),
+            Key::Deployment(name) => self.pass_deployment(key, name),
+            Key::Class(name) => self.pass_class(name),
+            Key::Secret(_) => Ok(None),
+        }
+    }
+
+    fn pass_machine(&mut self, key: &Key, name: &Name) -> Result<Option<Timestamp>, Crash> {
+        let Some(machine) = self.world.machines.get(name).cloned() else {
+            return Ok(None);
+        };
+        let now = self.now();
+        let (plan, broken) = self.see_machine(&machine, |seen| {
+            let plan = machine::plan(seen, now);
+            let broken = check::machine(seen, &plan, now);
+            (plan, broken)
+        });
+        let text = narrate::machine(&plan, now);
+        self.tell(key, &text, !plan.steps.is_empty());
+        assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
+        for step in plan.steps {
+            self.burn()?;
+            if !self.machine_step(&machine, step) {
+                break;
+            }
+        }
+        Ok(plan.wake)
+    }
+
+    /// Gathers what a Machine's plan may read, as the shell does.
+    pub fn see_machine<T>(&self, machine: &Machine, look: impl FnOnce(&machine::Observed<'_>) -> T) -> T {
+        let class_name = machine.class_name().map(Name::new);
+        let class = class_name.as_ref().and_then(|name| self.world.classes.get(name));
+        let class_view = match (&class_name, class) {
+            (None, _) => ClassView::Unnamed,
+            (Some(name), None) => ClassView::Missing(name.as_str()),
+            (Some(name), Some(class)) => ClassView::Present {
+                name: name.as_str(),
+                guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
+                readiness: self.world.readiness(name),
+            },
+        };
+        let driver = match (class, &self.driver) {
+            (None, state) => DriverView::Unnamed {
+                all_ready: *state == DriverNow::Ready,
+            },
+            (Some(_), DriverNow::Ready) => DriverView::Ready(&self.cloud.info),
+            (Some(_), DriverNow::Away(why)) => DriverView::Away { name: "virtual", why },
+            (Some(_), DriverNow::Missing) => DriverView::Missing("virtual"),
+        };
+        let nothing = Calls::default();
+        let uid = meta::identity(&machine.metadata).1;
+        look(&machine::Observed {
+            machine,
+            class: class_view,
+            driver,
+            node: wake::node_of(&self.world, machine),
+            calls: self.world.calls.get(&uid).unwrap_or(&nothing),
+            settings: &self.settings,
+        })
+    }
+
+    fn pass_set(&mut self, key: &Key, name: &Name) -> Result<Option<Timestamp>, Crash> {
+        let Some(set) = self.world.sets.get(name).cloned() else {
+            return Ok(None);
+        };
+        let now = self.now();
+        let uid = meta::identity(&set.metadata).1;
+        let machines: Vec<Arc<Machine>> = self.children(uid.as_str());
+        let class = set.spec.template.class().and_then(|class| class.name).map(Name::new);
+        let readiness = class.as_ref().map(|class| self.world.readiness(class).clone());
+        let refusal = match &readiness {
+            Some(Readiness::Faulty(fault)) if fault.refuses_machines() => Some(fault.to_string()),
+            _ => None,
+        };
+        let seen = set::Observed {
+            set: &set,
+            machines: &machines,
+            exists: &|name| self.world.machines.get(&Name::new(name)).is_some(),
+            refusal: refusal.as_deref(),
+            class_unchecked: self.driver == DriverNow::Ready && readiness == Some(Readiness::Unchecked),
+            refused: self.world.refused.get(name),
+            status_written: self.world.status_written.get(key).copied(),
+        };
+        let plan = set::plan(&seen, now);
+        let broken = check::set(&seen, &plan, now);
+        let text = narrate::set(&plan, now);
+        self.tell(key, &text, !plan.steps.is_empty());
+        assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
+        for step in plan.steps {
+            self.burn()?;
+            self.set_step(&set, step)?;
+        }
+        Ok(plan.wake)
+    }
+
+    fn children(&self, uid: &str) -> Vec<Arc<Machine>> {
+        let owned = self.world.machines.find(OwnedBy::Controller, uid);
+        owned
+            .chain(self.world.machines.find(OwnedBy::Controller, ""))
+            .cloned()
+            .collect()
+    }
+
+    fn pass_deployment(&mut self, key: &Key, name: &Name) -> Result<Option<Timestamp>, Crash> {
+        let Some(deployment) = self.world.deployments.get(name).cloned() else {
+            return Ok(None);
+        };
+        let now = self.now();
+        let uid = meta::identity(&deployment.metadata).1;
+        let owned = self.world.sets.find(OwnedBy::Controller, uid.as_str());
+        let sets: Vec<Arc<MachineSet>> = owned
+            .chain(self.world.sets.find(OwnedBy::Controller, ""))
+            .cloned()
+            .collect();
+        let seen = deployment::Observed {
+            deployment: &deployment,
+            sets: &sets,
+            exists: &|name| self.world.sets.get(&Name::new(name)).is_some(),
+            status_written: self.world.status_written.get(key).copied(),
+        };
+        let plan = deployment::plan(&seen, now);
+        let broken = check::deployment(&seen, &plan, now);
+        let text = narrate::deployment(&plan, now);
+        self.tell(key, &text, !plan.steps.is_empty());
+        assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
+        for step in plan.steps {
+            self.burn()?;
+            self.deployment_step(&deployment, step);
+        }
+        Ok(plan.wake)
+    }
+
+    fn pass_class(&mut self, name: &Name) -> Result<Option<Timestamp>, Crash> {
+        let Some(found) = self.world.classes.get(name).cloned() else {
+            return Ok(None);
+        };
+        let machines = self.world.machines.count(OwnedBy::Class, name.as_str());
+        let steps = class::plan(&class::Observed {
+            class: &found,
+            machines,
+            readiness: self.world.readiness(name),
+        });
+        for step in steps {
+            self.burn()?;
+            self.class_step(&found, step);
+        }
+        Ok(None)
+    }
+
+    fn burn(&mut self) -> Result<(), Crash> {
+        match &mut self.fuel {
+            Some(0) => Err(Crash),
+            Some(fuel) => {
+                *fuel -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Says what was decided; a rest that was told before is not told again.
+    fn tell(&mut self, key: &Key, text: &str, acts: bool) {
+        if acts || self.last.get(key).is_none_or(|last| last != text) {
+            self.told.push(format!(
+                "{} {}: {}",
+                key.kind(),
+                key.name(),
+                text.replace('\n', "\n    ")
+            ));
+        }
+        self.last.insert(key.clone(), text.to_owned());
+    }
+
+    /// The driver answers a call; the process that made it hears, if it lives.
+    pub fn deliver(&mut self, index: usize) {
+        let flight = self.flights.remove(index);
+        let now = self.now();
+        let answer = self
+            .cloud
+            .answer(&flight.machine, &flight.uid, flight.call, flight.known, now);
+        self.assert_no_leak();
+        if flight.unheard {
+            return;
+        }
+        let pacing = Pacing {
+            resource_exhausted: self.settings.resource_exhausted_retry,
+            jitter: 1.0,
+        };
+        if let Some(calls) = self.world.calls.get_mut(&flight.uid) {
+            calls.absorb(answer, flight.digest.as_deref(), pacing, now);
+        }
+        self.world
+            .queue
+            .push(Key::Machine(flight.machine), self.uptime, Urgency::Prompt);
+    }
+
+    /// S1 and S2: a VM is made once for a uid, and lives only while its Machine is held by our finalizer.
+    pub fn assert_no_leak(&self) {
+        for (uid, times) in &self.cloud.made {
+            assert!(*times <= 1, "{times} VMs were made for {uid}\n{}", self.told.join("\n"));
+        }
+        for (uid, vm) in &self.cloud.vms {
+            let machine = self
+                .etcd
+                .machines
+                .get(&vm.machine)
+                .filter(|machine| machine.uid().as_ref() == Some(uid));
+            let held = machine.is_some_and(|machine| meta::has_finalizer(&machine.metadata, keys::FINALIZER));
+            assert!(
+                held,
+                "the VM of {} ({uid}) has outlived its Machine\n{}",
+                vm.machine,
+                self.told.join("\n")
+            );
+        }
+    }
+}
