@@ -1,5 +1,10 @@
 //! What a machine may cost the API server (architecture.md §4): at most 6 requests to create, 8 to delete, statuses of
 //! sets and deployments included, events and leases not; and nothing at all while nothing happens.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -4,6 +4,11 @@
 //!
 //! Which points there are is learned from a run without a crash. Ordinary runs take every second point; all of them,
 //! also with a cloud that shows new VMs only after 3 s, take `MILLWRIGHT_CRASH_MATRIX=full`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

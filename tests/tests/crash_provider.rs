@@ -3,6 +3,11 @@
 //! tokens, and no machine ever has two VMs.
 //!
 //! The moments are drawn from a seed that is printed; `MILLWRIGHT_CRASH_SEED=N` repeats it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,10 @@
 //! The Driver API as somebody meets it who has nothing but grpcurl and a socket: reflection, a machine's life, and errors
 //! that say what is wrong. Against the real virtual provider in a process of its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use millwright_tests::clients::{Answer, Grpcurl};
 use millwright_tests::fleet::VirtualProvider;

@@ -1,5 +1,10 @@
 //! The Driver API in another language: a Python client generated from the proto walks a machine through its life against
 //! the real virtual provider.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use millwright_tests::clients::Python;
 use millwright_tests::fleet::VirtualProvider;

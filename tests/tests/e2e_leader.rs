@@ -1,4 +1,9 @@
 //! Two managers and one Lease on a real API server: one works, the other takes over.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use std::time::Duration;
 

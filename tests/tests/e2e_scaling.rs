@@ -1,4 +1,9 @@
 //! A deployment's life on a real API server, as a user with kubectl sees it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use std::collections::BTreeSet;
 use std::time::Duration;

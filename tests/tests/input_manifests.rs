@@ -1,5 +1,10 @@
 //! Objects that cannot work, one test each: what is wrong, where and what to do is said on the Machine, in a condition
 //! or in an event; no VM is made; the user's deletion of the Machine is never held up.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use std::time::Duration;
 

@@ -1,5 +1,10 @@
 //! A manager among servers that are away, wrong or not what they should be, one test each: it says what, where and what
 //! to do, keeps trying where waiting can heal, and serves everybody else.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,9 @@
 //! The harness itself: our programs are built, run, die and run again.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use std::time::Duration;
 

@@ -1,5 +1,10 @@
 //! The walls of architecture.md §1: which crate may use which, what the deciding crate may not contain, and which
 //! top-level folders there are. Read from Cargo and the checkout, so that nobody has to remember them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
