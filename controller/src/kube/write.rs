@@ -84,7 +84,7 @@ impl Writer {
         let api = self.own::<K>();
         let (name, body) = (read.meta().name.clone().unwrap_or_default(), guarded(read, body));
         let sent = async { api.patch(&name, &params(), &Patch::Merge(body)).await };
-        crash::around("write", sent).await.map_err(WriteError::from)
+        crash::around("merge", sent).await.map_err(WriteError::from)
     }
 
     /// Merges `body` into the status of the object that was read.
@@ -92,7 +92,7 @@ impl Writer {
         let api = self.own::<K>();
         let (name, body) = (read.meta().name.clone().unwrap_or_default(), guarded(read, body));
         let sent = async { api.patch_status(&name, &params(), &Patch::Merge(body)).await };
-        crash::around("write", sent).await.map_err(WriteError::from)
+        crash::around("status", sent).await.map_err(WriteError::from)
     }
 
     /// Adds a finalizer to the object that was read.
@@ -122,7 +122,7 @@ impl Writer {
             .map_err(|error| WriteError::Refused {
                 reason: format!("the request cannot be built: {error}"),
             })?;
-        crash::around("write", async { self.control.request::<K>(request).await })
+        crash::around("create", async { self.control.request::<K>(request).await })
             .await
             .map_err(WriteError::of_create)
     }
@@ -131,7 +131,7 @@ impl Writer {
     pub async fn delete<K: Own>(&self, name: &Name, uid: &Uid) -> Result<Option<K>, WriteError> {
         let api = self.own::<K>();
         let sent = async { api.delete(name.as_str(), &deletion(uid)).await };
-        Ok(crash::around("write", sent).await?.left())
+        Ok(crash::around("delete", sent).await?.left())
     }
 
     /// Puts our finalizer on a Secret of the control namespace. Only metadata travels: nothing here reads its data.
@@ -153,7 +153,7 @@ impl Writer {
         let body = guarded(secret, json!({ "metadata": { "finalizers": finalizers } }));
         let name = meta::name(&secret.metadata);
         let sent = async { api.patch_metadata(name, &params(), &Patch::Merge(body)).await };
-        crash::around("write", sent).await.map_err(WriteError::from)
+        crash::around("secret finalizer", sent).await.map_err(WriteError::from)
     }
 
     fn nodes(&self) -> Result<Api<Node>, WriteError> {
@@ -193,14 +193,14 @@ impl Writer {
         let api = self.nodes()?;
         let name = meta::name(&node.metadata);
         let sent = async { api.patch(name, &params(), &Patch::Strategic(body)).await };
-        crash::around("write", sent).await.map_err(WriteError::from)
+        crash::around("node guard", sent).await.map_err(WriteError::from)
     }
 
     /// Deletes a Node of that name and uid. Returns it as far as it still stands.
     pub async fn delete_node(&self, name: &NodeName, uid: &Uid) -> Result<Option<Node>, WriteError> {
         let api = self.nodes()?;
         let sent = async { api.delete(name.as_str(), &deletion(uid)).await };
-        Ok(crash::around("write", sent).await?.left())
+        Ok(crash::around("node delete", sent).await?.left())
     }
 
     fn tokens(&self) -> Result<Api<Secret>, WriteError> {
@@ -215,7 +215,7 @@ impl Writer {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
-        crash::around("write", async { api.create(&params, secret).await })
+        crash::around("token create", async { api.create(&params, secret).await })
             .await
             .map_err(WriteError::of_create)
     }
@@ -232,7 +232,7 @@ impl Writer {
     /// Deletes a bootstrap token's Secret.
     pub async fn delete_token(&self, name: &str, uid: &Uid) -> Result<(), WriteError> {
         let api = self.tokens()?;
-        match crash::around("write", async { api.delete(name, &deletion(uid)).await }).await {
+        match crash::around("token delete", async { api.delete(name, &deletion(uid)).await }).await {
             Ok(_) => Ok(()),
             Err(error) => match WriteError::from(error) {
                 WriteError::Gone => Ok(()),

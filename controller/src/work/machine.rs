@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millwright_core::api::{Machine, keys, meta};
+use millwright_core::api::{Machine, Phase, keys, meta};
 use millwright_core::class::Readiness;
 use millwright_core::driver::DriverInfo;
 use millwright_core::ids::{Name, NodeName, ProviderId, Uid};
@@ -156,6 +156,20 @@ fn tell(shared: &Shared, machine: &Machine, change: &machine::StatusChange, why:
             .events
             .publish(machine, Severity::Warning, &why.label(), &change.description);
     }
+    // Said once in a Machine's life, where it begins; nothing waits for a repair.
+    if change.phase != Phase::Pending || change.since != change.at {
+        return;
+    }
+    let malformed = machine.malformed_durations();
+    if malformed.is_empty() {
+        return;
+    }
+    let text = format!("Ignored, the default holds: {}", malformed.join("; "));
+    let name = meta::name(&machine.metadata);
+    tracing::warn!(machine = name, text, "malformed durations");
+    shared
+        .events
+        .publish(machine, Severity::Warning, "InvalidDuration", &text);
 }
 
 fn identity(machine: &Machine, provider_id: Option<ProviderId>, node: Option<NodeName>) -> Value {

@@ -36,7 +36,7 @@ pub fn start(shared: &Arc<Shared>, machine: &Machine, call: Call, token: Option<
     begin(shared, &uid, call);
     let (task, machine) = (Arc::clone(shared), machine.clone());
     shared.calls.spawn(async move {
-        let asked = crash::around("call", ask(&task, &machine, call, token, digest.clone()));
+        let asked = crash::around(word(call), ask(&task, &machine, call, token, digest.clone()));
         let answer = AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(machine = %name, %call, "the call panicked");
             failed(call, Failure::transport(Code::Internal, "the manager's call panicked"))
@@ -53,6 +53,16 @@ pub fn start(shared: &Arc<Shared>, machine: &Machine, call: Call, token: Option<
             world.queue.push(Key::Machine(name), uptime, Urgency::Prompt);
         });
     });
+}
+
+/// Names the crash points of a call.
+fn word(call: Call) -> &'static str {
+    match call {
+        Call::Create => "CreateMachine",
+        Call::Initialize => "InitializeMachine",
+        Call::Status => "GetMachineStatus",
+        Call::Delete => "DeleteMachine",
+    }
 }
 
 fn failed(call: Call, failure: Failure) -> Answer {

@@ -332,6 +332,24 @@ impl Machine {
             .or_else(|| self.spec.creation_timeout.as_ref().and_then(read))
     }
 
+    /// Durations that nobody can read, each with its field. Where one stands, the next more general value holds.
+    pub fn malformed_durations(&self) -> Vec<String> {
+        let spec = &self.spec;
+        let annotated = meta::annotation(&self.metadata, keys::EFFECTIVE_CREATION_TIMEOUT).map(GoDuration::from_text);
+        let all = [
+            ("spec.creationTimeout", &spec.creation_timeout),
+            ("spec.drainTimeout", &spec.drain_timeout),
+            ("spec.healthTimeout", &spec.health_timeout),
+            ("spec.inPlaceUpdateTimeout", &spec.in_place_update_timeout),
+            ("spec.machinePreserveTimeout", &spec.machine_preserve_timeout),
+            (keys::EFFECTIVE_CREATION_TIMEOUT, &annotated),
+        ];
+        let faults = all
+            .into_iter()
+            .filter_map(|(field, duration)| Some((field, duration.as_ref()?.get().err()?)));
+        faults.map(|(field, fault)| format!("{field}: {fault}")).collect()
+    }
+
     fn current(&self) -> Option<&CurrentStatus> {
         self.status.as_ref()?.current_status.as_ref()
     }
