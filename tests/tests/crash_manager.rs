@@ -1,9 +1,10 @@
-//! The manager is killed with -9 at every write and every driver call of a deployment's life 0 → 5 → 2 → 0 → gone, and
-//! started again. At each stop there are exactly the wanted machines, VMs, nodes and tokens, and no machine ever has two
-//! VMs.
+//! The manager is killed with -9 at every write and every driver call of a deployment's life, and started again: of the
+//! ordinary life 0 → 5 → 2 → 0 → gone, and of a hasty one, 0 → 5 → 0, where machines go while their VMs come. At each
+//! stop there are exactly the wanted machines, VMs, nodes and tokens, no machine ever has two VMs, and no more machines
+//! are made than were asked for.
 //!
-//! Which points there are is learned from a run without a crash. Ordinary runs take every second point; all of them,
-//! also with a cloud that shows new VMs only after 3 s, take `MILLWRIGHT_CRASH_MATRIX=full`.
+//! Which points there are is learned from a run without a crash. Ordinary runs take some of the points; all of them, with
+//! and without a cloud that shows new VMs only after 3 s, take `MILLWRIGHT_CRASH_MATRIX=full`.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -24,13 +25,21 @@ use tokio::time::Instant;
 const TOGETHER: usize = 6;
 const LIMIT: Duration = Duration::from_secs(90);
 
+/// What the deployment goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// 0 → 5 → 2 → 0, each size reached before the next is asked for.
+    Ordinary,
+    /// 0 → 5 → 0, down as soon as the five machines are there, whatever their VMs are doing.
+    Hasty,
+}
+
 /// How far one life got.
 struct Life {
     point: Option<usize>,
     /// The crash log's line of the point at which the manager died; nothing if the life had fewer points.
     died_at: Option<String>,
     points: usize,
-    vms: usize,
     took: Duration,
 }
 
@@ -39,10 +48,10 @@ fn is_full() -> bool {
 }
 
 /// One life of a deployment, with a kill at a point.
-async fn life(plane: &Arc<ControlPlane>, lag: &str, point: Option<usize>) -> Life {
+async fn life(plane: &Arc<ControlPlane>, course: Course, lag: &str, point: Option<usize>) -> Life {
     let began = Instant::now();
     let prefix = point.map_or_else(|| "calm".to_owned(), |point| format!("crash-{point}"));
-    let log = plane.dir().join(format!("{prefix}-{lag}.points"));
+    let log = plane.dir().join(format!("{course:?}-{prefix}-{lag}.points"));
     let mut script = Script::new(&prefix)
         .with_crash_points()
         .provider("--list-lag", lag)
@@ -53,15 +62,15 @@ async fn life(plane: &Arc<ControlPlane>, lag: &str, point: Option<usize>) -> Lif
     let mut scene = script.begin(plane).await;
     scene.revives = true;
     scene.deploy(0).await;
-    scene.scale(5).await;
-    scene.settled_at(5, LIMIT).await;
-    scene.scale(2).await;
-    scene.settled_at(2, LIMIT).await;
-    scene.scale(0).await;
-    scene.settled_at(0, LIMIT).await;
+    run(&mut scene, course).await;
     remove_all(&mut scene).await;
     let journal = scene.journal().await.expect("the cloud's journal");
     laws::one_vm_a_machine(&journal).unwrap_or_else(|why| panic!("{prefix}: {why}"));
+    let vms = laws::vms_made(&journal);
+    match course {
+        Course::Ordinary => assert_eq!(vms, 5, "{prefix}: VMs that nobody asked for"),
+        Course::Hasty => assert!(vms <= 5, "{prefix}: {vms} VMs"),
+    }
     let lines = std::fs::read_to_string(&log).unwrap_or_default();
     let lines: Vec<&str> = lines.lines().collect();
     Life {
@@ -70,9 +79,33 @@ async fn life(plane: &Arc<ControlPlane>, lag: &str, point: Option<usize>) -> Lif
             .filter(|_| scene.revived > 0)
             .and_then(|point| died_at(&lines, point)),
         points: lines.len(),
-        vms: laws::vms_made(&journal),
         took: began.elapsed(),
     }
+}
+
+async fn run(scene: &mut Scene, course: Course) {
+    scene.scale(5).await;
+    match course {
+        Course::Ordinary => {
+            scene.settled_at(5, LIMIT).await;
+            scene.scale(2).await;
+            scene.settled_at(2, LIMIT).await;
+        }
+        Course::Hasty => {
+            scene
+                .until("five machines", LIMIT, async |scene: &Scene| {
+                    let machines = scene.list(Kind::Machine).await?.len();
+                    if machines == 5 {
+                        Ok(())
+                    } else {
+                        Err(format!("{machines}"))
+                    }
+                })
+                .await;
+        }
+    }
+    scene.scale(0).await;
+    scene.settled_at(0, LIMIT).await;
 }
 
 /// "before call" of "17 before call".
@@ -100,23 +133,19 @@ async fn remove_all(scene: &mut Scene) {
         .await;
 }
 
-async fn every_point(what: &str, lag: &str, stride: usize) {
+async fn every_point(what: &str, course: Course, lag: &str, stride: usize) {
     let Some(plane) = shared_plane(what).await else { return };
-    let calm = life(&plane, lag, None).await;
+    let calm = life(&plane, course, lag, None).await;
+    assert!(calm.died_at.is_none());
     assert!(
-        calm.died_at.is_none() && calm.vms == 5,
-        "a calm life makes 5 VMs, not {}",
-        calm.vms
-    );
-    assert!(
-        calm.points > 60,
+        calm.points > 40,
         "there are crash points in this build: {}",
         calm.points
     );
     let began = Instant::now();
-    let points = (1..=calm.points).step_by(stride);
-    let lives: Vec<Life> = stream::iter(points)
-        .map(|point| life(&plane, lag, Some(point)))
+    let stride = if is_full() { 1 } else { stride };
+    let lives: Vec<Life> = stream::iter((1..=calm.points).step_by(stride))
+        .map(|point| life(&plane, course, lag, Some(point)))
         .buffer_unordered(TOGETHER)
         .collect()
         .await;
@@ -127,7 +156,7 @@ async fn every_point(what: &str, lag: &str, stride: usize) {
     let killed: usize = kinds.values().sum();
     let slowest = lives.iter().max_by_key(|life| life.took).expect("there are points");
     println!(
-        "{what}: lag {lag}, {} points, {} lives, {killed} kills, {:.0} s (calm life {:.1} s, slowest {:.1} s at {:?})\n{kinds:#?}",
+        "{what}: {} points, {} lives, {killed} kills, {:.0} s (calm life {:.1} s, slowest {:.1} s at {:?})\n{kinds:#?}",
         calm.points,
         lives.len(),
         began.elapsed().as_secs_f64(),
@@ -135,8 +164,9 @@ async fn every_point(what: &str, lag: &str, stride: usize) {
         slowest.took.as_secs_f64(),
         slowest.point,
     );
+    // Lives differ a little in their points, so that the last few may not come.
     assert!(
-        killed * 10 >= lives.len() * 9,
+        killed * 10 >= lives.len() * 8,
         "{killed} of {} lives had their crash",
         lives.len()
     );
@@ -144,12 +174,20 @@ async fn every_point(what: &str, lag: &str, stride: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_manager_killed_at_any_point_makes_no_second_vm_and_leaves_nothing() {
-    let stride = if is_full() { 1 } else { 3 };
-    every_point("a manager killed at any point", "0s", stride).await;
+    every_point("killed at any point", Course::Ordinary, "0s", 5).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_manager_killed_at_any_point_is_not_misled_by_a_cloud_that_lags() {
-    let stride = if is_full() { 1 } else { 9 };
-    every_point("a manager killed at any point, beside a cloud that lags", "3s", stride).await;
+    every_point("killed at any point, lag 3 s", Course::Ordinary, "3s", 11).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_that_go_while_their_vms_come_leave_nothing_wherever_the_manager_is_killed() {
+    every_point("killed at any point, in haste", Course::Hasty, "0s", 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_that_go_while_their_vms_come_leave_nothing_in_a_cloud_that_lags() {
+    every_point("killed at any point, in haste, lag 3 s", Course::Hasty, "3s", 5).await;
 }

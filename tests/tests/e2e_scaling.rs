@@ -101,6 +101,8 @@ async fn manifests_of_the_original_are_carried_out_and_keep_fields_nobody_here_k
     )
     .unwrap();
     laws::only_own_fields(&class, &[".metadata.finalizers"]).unwrap();
+    let secret = scene.secrets().get("peer-secret").await.unwrap();
+    laws::only_own_fields(&json!(secret), &[".metadata.finalizers"]).unwrap();
     for node in &sight.nodes {
         laws::only_own_fields(
             node,
@@ -427,4 +429,33 @@ async fn machines_carry_finalizer_owner_and_labels_from_their_first_moment() {
         assert!(labels["machine-template-hash"].is_string(), "{machine:#}");
     }
     scene.settled_at(4, LIMIT).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_a_user_made_gets_its_vm_and_keeps_its_fields() {
+    let Some(plane) = shared_plane("a machine that a user made").await else {
+        return;
+    };
+    let mut scene = Script::new("alone").begin(&plane).await;
+    let mut machine = manifests::machine(&format!("{}-m", scene.namespace));
+    machine["spec"]["unknownOfSpec"] = json!({ "kept": [1] });
+    machine["spec"]["drainTimeout"] = json!("1m");
+    scene.create(Kind::Machine, &machine).await;
+    let sight = scene.settled_at(1, LIMIT).await;
+    let grown = &sight.machines[0];
+    assert_eq!(grown["spec"]["unknownOfSpec"], json!({ "kept": [1] }));
+    let own = [
+        ".status",
+        ".spec.providerID",
+        ".metadata.finalizers",
+        ".metadata.labels",
+        ".metadata.annotations.machinepriority.machine.sapcloud.io",
+    ];
+    laws::only_own_fields(grown, &own).unwrap();
+    scene.delete(Kind::Machine, laws::name(grown)).await;
+    scene
+        .until("nothing is left", LIMIT, async |scene: &Scene| {
+            laws::nothing_left(&scene.look().await?)
+        })
+        .await;
 }
