@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(set_name("workers", GOLDEN), format!("workers-{GOLDEN_LETTERS}"));
     }
     const GOLDEN: u32 = 1_302_153_869;
-    const GOLDEN_LETTERS: &str = "bbbbb";
+    const GOLDEN_LETTERS: &str = "dlkj2";
 
     #[test]
     fn what_go_adds_to_a_template_does_not_change_its_hash() {

@@ -77,12 +77,9 @@ pub fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
             failing(seen, trouble, now)
         });
     }
-    // Asked anew at once, a driver that does not know the VM would be asked without end.
-    let again = seen
-        .calls
-        .not_found_at
-        .filter(|_| known.is_none())
-        .map(|at| at + LOOK_AGAIN);
+    // Asked anew at once, a driver that does not know the VM, or does not move, would be asked without end.
+    let lost = seen.calls.not_found_at.filter(|_| known.is_none());
+    let again = lost.map(|at| at + LOOK_AGAIN).or(seen.calls.poll_at);
     match again {
         Some(_) if now >= deadline => Some(timed_out(seen, now)),
         Some(again) if now < again => Some(Plan::wait(deadline, Why::NotInitialized).or_at(Some(again), now)),

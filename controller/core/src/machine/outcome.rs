@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::observed::{Answer, Call, Calls, Trouble};
-use crate::driver::{Failure, VmState};
+use crate::driver::{Failure, Initialization, Vm, VmState};
 
 /// Pause before a VM that is still changing is asked for again, where the driver advises none (driver.proto).
 const POLL: SignedDuration = SignedDuration::from_secs(5);
@@ -17,6 +17,11 @@ pub struct Pacing {
     pub jitter: f64,
 }
 
+/// The pause that a driver advises, at least a second.
+fn poll(advised: Option<SignedDuration>) -> SignedDuration {
+    advised.map_or(POLL, |advised| advised.max(SignedDuration::from_secs(1)))
+}
+
 impl Calls {
     /// Notes that a call has begun.
     pub fn begin(&mut self, call: Call) {
@@ -28,10 +33,8 @@ impl Calls {
     pub fn absorb(&mut self, answer: Answer, recipe: Option<&str>, pacing: Pacing, now: Timestamp) {
         self.running = None;
         match answer {
-            Answer::Vm(_, Ok(vm)) => {
-                let nameless = vm.provider_id.is_none() || vm.node_name.is_none();
-                let unsettled = nameless || matches!(vm.state, VmState::Creating | VmState::Unrecognized);
-                self.poll_at = unsettled.then(|| now + vm.poll_after.unwrap_or(POLL));
+            Answer::Vm(call, Ok(vm)) => {
+                self.poll_at = self.is_unsettled(call, &vm).then(|| now + poll(vm.poll_after));
                 self.not_found_at = None;
                 self.trouble = None;
                 // What was believed gone was only not visible.
@@ -50,7 +53,7 @@ impl Calls {
                     self.end(now);
                 } else {
                     self.gone_since = None;
-                    self.poll_at = Some(now + deletion.poll_after.unwrap_or(POLL));
+                    self.poll_at = Some(now + poll(deletion.poll_after));
                 }
             }
             // "No such VM" is what a deletion is to reach, whoever says it in whichever way.
@@ -60,6 +63,15 @@ impl Calls {
             }
             Answer::Deletion(Err(failure)) => self.fail(Call::Delete, failure, recipe, pacing, now),
         }
+    }
+
+    /// Whether the driver will say something else soon, or has just contradicted itself: asked again at once it would be
+    /// asked without end.
+    fn is_unsettled(&self, call: Call, vm: &Vm) -> bool {
+        let nameless = vm.provider_id.is_none() || vm.node_name.is_none();
+        let changing = matches!(vm.state, VmState::Creating | VmState::Unrecognized);
+        let unmoved = call == Call::Initialize && vm.initialization == Initialization::Pending;
+        nameless || changing || unmoved || self.gone_since.is_some()
     }
 
     fn end(&mut self, now: Timestamp) {

@@ -174,7 +174,9 @@ fn conditions(set: &MachineSet, problem: Option<&Problem>, now: Timestamp) -> Va
         .collect();
     if let Some(problem) = problem {
         let same = known.filter(|known| known.reason.as_deref() == Some(problem.reason));
-        let since = same.and_then(|known| serde_json::to_value(&known.last_transition_time).ok());
+        let since = same
+            .and_then(|known| known.last_transition_time.as_ref())
+            .map(|time| json!(time));
         kept.push(json!({
             "type": keys::CONDITION_REPLICA_FAILURE,
             "status": "True",
