@@ -46,8 +46,6 @@ pub enum Broken {
     InitializationSkipped,
     #[error("a phase begins later than it is written")]
     PhaseFromTheFuture,
-    #[error("it removes a Node that may be another VM's")]
-    ForeignNode,
     #[error("after step {step} it has {count} children where {allowed} are allowed")]
     OverBudget { step: usize, count: usize, allowed: usize },
     #[error("it creates {0}, a name that was not reserved")]
@@ -141,22 +139,21 @@ fn machine_step(
         Step::Identify { provider_id, .. } => {
             (provider_id.is_some() && machine.provider_id().is_some()).then_some(Broken::IdentityChanged)
         }
-        Step::Record(change) if change.since > change.at => Some(Broken::PhaseFromTheFuture),
+        // One that is stored already is carried on: clocks jump.
+        Step::Record(change) if change.since > change.at && machine.phase_since() != Some(change.since) => {
+            Some(Broken::PhaseFromTheFuture)
+        }
         Step::Record(change) if !is_edge(phase, &change.phase, deleting) => {
             Some(Broken::PhaseEdge(phase.to_string(), change.phase.to_string()))
         }
         Step::Record(change) => skips_initialization(seen, phase, &change.phase),
-        Step::RemoveNode(name) => {
-            let foreign = seen
-                .node
-                .is_some_and(|node| machine::node::name(node) == *name && !machine::node::belongs(node, machine));
-            foreign.then_some(Broken::ForeignNode)
-        }
+        // RemoveNode looks at the Node live and leaves another VM's alone, so a name is enough.
         Step::AddFinalizer
         | Step::Confirm
         | Step::EnsureToken
         | Step::Call(Call::Initialize | Call::Status)
         | Step::GuardNode(_)
+        | Step::RemoveNode(_)
         | Step::DropToken
         | Step::StepDown => None,
     }
@@ -337,12 +334,9 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan) -> Vec<Broken> {
 /// Names were reserved and are free; each child can be found and guarded from its first moment.
 fn set_creation(seen: &set::Observed<'_>, bodies: &[Value], next: i64) -> Vec<Broken> {
     let (title, own) = meta::identity(&seen.set.metadata);
-    let settled = seen
-        .set
-        .status
-        .as_ref()
-        .map_or(0, |status| status.settled_machine_number)
-        .min(next);
+    let settled = seen.set.status.as_ref().map_or(0, |status| {
+        status.settled_machine_number.min(status.next_machine_number)
+    });
     let reserved: BTreeSet<String> = (settled..next)
         .map(|number| machine_name(title.as_str(), &own, number))
         .collect();

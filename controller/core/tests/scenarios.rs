@@ -3,6 +3,8 @@
 //! The real store, wake table, queue, planners and laws run against an API server and a cloud that are values in memory.
 //! `UPDATE_EXPECT=1` writes the golden files anew.
 
+#![expect(clippy::indexing_slicing, reason = "a test that panics is a test that fails")]
+
 #[path = "scenarios/cloud.rs"]
 mod cloud;
 #[path = "scenarios/etcd.rs"]

@@ -151,7 +151,7 @@ impl Stage {
                 .entry("apiVersion")
                 .or_insert(json!("machine.sapcloud.io/v1alpha1"));
         }
-        let object = self.etcd.create::<K>(body, now).ok().expect("the name is free");
+        let object = self.etcd.create::<K>(body, now).expect("the name is free");
         self.saw(object);
     }
 
@@ -174,7 +174,7 @@ impl Stage {
         } else {
             self.etcd.merge::<K>(&name, None, patch)
         };
-        self.saw(written.ok().expect("the object is there"));
+        self.saw(written.expect("the object is there"));
     }
 
     fn delete(&mut self, kind: &str, name: &str) -> Option<()> {
@@ -193,12 +193,7 @@ impl Stage {
         let name = Name::new(name);
         let known = self.etcd.get::<K>(&name).expect("the object is there");
         let now = self.now();
-        match self
-            .etcd
-            .delete::<K>(&name, None, now)
-            .ok()
-            .expect("the object is there")
-        {
+        match self.etcd.delete::<K>(&name, None, now).expect("the object is there") {
             Some(left) => self.saw(left),
             None => self
                 .world

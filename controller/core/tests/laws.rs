@@ -1,0 +1,16 @@
+//! Laws that hold for whatever is observed: plans break no law of `check`, come to rest, and ask no driver without end.
+//!
+//! What is observed is thrown with dice whose falls are proptest's, so that what fails is shrunk.
+
+#![expect(clippy::indexing_slicing, reason = "a test that panics is a test that fails")]
+
+#[path = "laws/deployments.rs"]
+mod deployments;
+#[path = "laws/dice.rs"]
+mod dice;
+#[path = "laws/drivers.rs"]
+mod drivers;
+#[path = "laws/machines.rs"]
+mod machines;
+#[path = "laws/sets.rs"]
+mod sets;

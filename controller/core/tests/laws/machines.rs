@@ -1,0 +1,310 @@
+//! Laws of Machines' plans, from any state that an object, a Node and a process's memory can be in.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use millwright_core::api::{Machine, keys, meta};
+use millwright_core::class::{Fault, Readiness, Recipe};
+use millwright_core::driver::{Capability, DriverInfo};
+use millwright_core::ids::DriverName;
+use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Trouble};
+use millwright_core::settings::Settings;
+use millwright_core::{check, merge, narrate};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::dice::{Dice, now, tapes};
+
+/// Everything that an observation borrows from.
+#[derive(Debug)]
+pub struct Scene {
+    pub machine: Machine,
+    class: u16,
+    guarded: bool,
+    readiness: Readiness,
+    driver: u16,
+    pub info: DriverInfo,
+    pub node: Option<Node>,
+    pub calls: Calls,
+    settings: Settings,
+}
+
+pub const CALLS: [Call; 4] = [Call::Create, Call::Initialize, Call::Status, Call::Delete];
+
+impl Scene {
+    pub fn throw(dice: &mut Dice) -> Self {
+        let mut settings = Settings::new("test");
+        settings.has_target = !dice.rarely();
+        let readiness = match dice.number(6) {
+            0..=3 => Readiness::Ready(Recipe {
+                digest: dice.pick(&["a", "b"]).to_owned(),
+                needs_token: dice.flag(),
+            }),
+            4 => Readiness::Unchecked,
+            _ => Readiness::Faulty(Fault::NoProvider),
+        };
+        let capabilities: BTreeSet<Capability> = dice.maybe(|_| Capability::InitializeMachine).into_iter().collect();
+        Self {
+            machine: machine(dice),
+            class: dice.number(6),
+            guarded: !dice.rarely(),
+            readiness,
+            driver: dice.number(8),
+            info: DriverInfo {
+                name: DriverName::new("virtual"),
+                vendor_version: "1".to_owned(),
+                capabilities,
+                propagation_delay: SignedDuration::from_secs(dice.pick(&[0, 60])),
+            },
+            node: dice.maybe(node),
+            calls: calls(dice),
+            settings,
+        }
+    }
+
+    /// A scene in which everything is there and only the driver is strange.
+    pub fn served(dice: &mut Dice) -> Self {
+        let mut scene = Self::throw(dice);
+        (scene.class, scene.guarded, scene.driver) = (0, true, 0);
+        scene.readiness = Readiness::Ready(Recipe {
+            digest: "a".to_owned(),
+            needs_token: false,
+        });
+        scene.calls = Calls::default();
+        scene
+    }
+
+    pub fn seen(&self) -> Observed<'_> {
+        let class = match self.class {
+            4 => ClassView::Missing("small"),
+            5 => ClassView::Unnamed,
+            _ => ClassView::Present {
+                name: "small",
+                guarded: self.guarded,
+                readiness: &self.readiness,
+            },
+        };
+        let driver = match self.driver {
+            4 => DriverView::Missing("virtual"),
+            5 => DriverView::Away {
+                name: "virtual",
+                why: "it restarts",
+            },
+            6 => DriverView::Unnamed { all_ready: true },
+            7 => DriverView::Unnamed { all_ready: false },
+            _ => DriverView::Ready(&self.info),
+        };
+        let node = self.node.as_ref();
+        Observed {
+            machine: &self.machine,
+            class,
+            driver,
+            node,
+            calls: &self.calls,
+            settings: &self.settings,
+        }
+    }
+
+    pub fn plan(&self, now: Timestamp) -> Plan {
+        machine::plan(&self.seen(), now)
+    }
+
+    /// What the steps change, as far as it is observed. `false`: the Machine's story ends here.
+    pub fn apply(&mut self, steps: &[Step]) -> bool {
+        for step in steps {
+            match step {
+                Step::AddFinalizer => {
+                    self.machine
+                        .metadata
+                        .finalizers
+                        .get_or_insert_default()
+                        .push(keys::FINALIZER.to_owned());
+                }
+                Step::Record(change) => {
+                    self.machine = merged(&self.machine, &change.patch());
+                    let partial = change.conditions.is_some() || change.addresses.is_some();
+                    assert!(
+                        partial || change.is_told(&self.machine),
+                        "what was written is told: {change:?}"
+                    );
+                }
+                Step::Identify { provider_id, node } => {
+                    if let Some(id) = provider_id {
+                        self.machine.spec.provider_id = Some(id.to_string());
+                    }
+                    if let Some(node) = node {
+                        let labels = self.machine.metadata.labels.get_or_insert_default();
+                        labels.insert(keys::NODE.to_owned(), node.to_string());
+                    }
+                }
+                Step::GuardNode(_) => {
+                    let metadata = &mut self
+                        .node
+                        .as_mut()
+                        .expect("only a Node that is seen is guarded")
+                        .metadata;
+                    metadata
+                        .finalizers
+                        .get_or_insert_default()
+                        .push(keys::NODE_FINALIZER.to_owned());
+                    let name = self.machine.metadata.name.clone().expect("the Machine has a name");
+                    metadata
+                        .labels
+                        .get_or_insert_default()
+                        .insert(keys::MACHINE_NAME.to_owned(), name);
+                }
+                Step::Call(call) => self.calls.begin(*call),
+                Step::DeleteMachine => self.machine.metadata.deletion_timestamp = Some(Time(now())),
+                Step::RemoveNode(_) => self.node = None,
+                Step::Confirm | Step::EnsureToken | Step::DropToken => {}
+                Step::RemoveFinalizer | Step::StepDown => return false,
+            }
+        }
+        true
+    }
+}
+
+pub fn merged<K: serde::Serialize + serde::de::DeserializeOwned>(object: &K, patch: &Value) -> K {
+    let mut body = json!(object);
+    merge::apply(&mut body, patch);
+    serde_json::from_value(body).expect("a patched object is of its kind")
+}
+
+const PHASES: [&str; 13] = [
+    "",
+    "Pending",
+    "Running",
+    "CrashLoopBackOff",
+    "Terminating",
+    "Failed",
+    "Unknown",
+    "Available",
+    "InPlaceUpdating",
+    "InPlaceUpdateSuccessful",
+    "InPlaceUpdateFailed",
+    "Lost",
+    "Pending",
+];
+
+/// A Machine as anybody may have left it.
+fn machine(dice: &mut Dice) -> Machine {
+    let mut metadata = json!({"name": "m", "namespace": "test", "uid": "uid-m", "creationTimestamp": dice.stamp()});
+    let mut finalizers = if dice.rarely() {
+        json!([])
+    } else {
+        json!([keys::FINALIZER])
+    };
+    if dice.flag() {
+        metadata["deletionTimestamp"] = dice.stamp();
+        if dice.rarely() {
+            finalizers = json!(["another"]);
+        }
+    }
+    metadata["finalizers"] = finalizers;
+    if dice.flag() {
+        metadata["labels"] = json!({keys::NODE: dice.pick(&["node-1", "node-2", ""])});
+    }
+    if dice.rarely() {
+        metadata["annotations"] =
+            json!({keys::EFFECTIVE_CREATION_TIMEOUT: dice.pick(&["1m", "soon", "-1h", "10000h"])});
+    }
+    let mut spec = json!({"class": {"kind": "MachineClass", "name": "small"}});
+    if dice.flag() {
+        spec["providerID"] = json!(dice.pick(&["id-1", "id-2", ""]));
+    }
+    if dice.rarely() {
+        spec["creationTimeout"] = json!(dice.pick(&["0s", "x", "1m"]));
+    }
+    let mut body = json!({"metadata": metadata, "spec": spec});
+    if dice.flag() {
+        let operation = dice.maybe(|dice| {
+            json!({
+                "description": dice.pick(&["", "Cloud provider message - no", "Initiate VM deletion", "?"]),
+                "errorCode": dice.pick(&["", "Internal"]),
+                "state": dice.pick(&["Processing", "Failed", "Successful", "Lost"]),
+                "type": dice.pick(&["Create", "Delete", "HealthCheck", "Lost"]),
+                "lastUpdateTime": dice.stamp(),
+            })
+        });
+        let current = dice.maybe(|dice| {
+            let since = if dice.rarely() { Value::Null } else { dice.stamp() };
+            json!({"phase": dice.pick(&PHASES), "lastUpdateTime": since})
+        });
+        let crumb = dice.maybe(|_| "crumb");
+        let conditions = dice.conditions();
+        body["status"] = json!({"lastOperation": operation, "currentStatus": current, "lastKnownState": crumb, "conditions": conditions});
+    }
+    serde_json::from_value(body).expect("it is a Machine")
+}
+
+fn node(dice: &mut Dice) -> Node {
+    let mut metadata = json!({"name": dice.pick(&["node-1", "node-2"]), "uid": "uid-n"});
+    if dice.rarely() {
+        metadata["deletionTimestamp"] = dice.stamp();
+    }
+    if dice.flag() {
+        metadata["finalizers"] = json!([keys::NODE_FINALIZER]);
+        metadata["labels"] = json!({keys::MACHINE_NAME: dice.pick(&["m", "other"])});
+    }
+    let taints = dice.maybe(|_| json!([{"key": keys::TAINT_CRITICAL_COMPONENTS, "effect": "NoSchedule"}]));
+    let id = dice.pick(&[json!("id-1"), json!("id-2"), Value::Null]);
+    let conditions = dice.conditions();
+    let body = json!({"metadata": metadata, "spec": {"providerID": id, "taints": taints}, "status": {"conditions": conditions}});
+    serde_json::from_value(body).expect("it is a Node")
+}
+
+fn calls(dice: &mut Dice) -> Calls {
+    let trouble = dice.maybe(|dice| Trouble {
+        call: dice.pick(&CALLS),
+        failure: dice.failure(),
+        times: u32::from(dice.number(5)) + 1,
+        retry_at: dice.time(),
+        digest: dice.maybe(|dice| dice.pick(&["a", "b"]).to_owned()),
+    });
+    Calls {
+        running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
+        vm: dice.maybe(Dice::vm),
+        not_found_at: dice.maybe(Dice::time),
+        poll_at: dice.maybe(Dice::time),
+        trouble,
+        gone_since: dice.maybe(Dice::time),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_plan_of_a_machine_breaks_a_law_whatever_is_observed(tape in tapes()) {
+        let scene = Scene::throw(&mut Dice::new(tape));
+        let plan = scene.plan(now());
+        let broken = check::machine(&scene.seen(), &plan, now());
+        prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", narrate::machine(&plan, now()));
+        prop_assert_eq!(plan, scene.plan(now()));
+    }
+
+    #[test]
+    fn a_machine_comes_to_rest_when_nothing_else_moves(tape in tapes()) {
+        let mut scene = Scene::throw(&mut Dice::new(tape));
+        let mut told = Vec::new();
+        for _ in 0..8 {
+            let plan = scene.plan(now());
+            told.push(narrate::machine(&plan, now()));
+            if plan.steps.is_empty() || !scene.apply(&plan.steps) {
+                return Ok(());
+            }
+        }
+        prop_assert!(false, "it writes and writes:\n{}\n{scene:#?}", told.join("\n"));
+    }
+
+    #[test]
+    fn no_driver_is_asked_for_a_vm_that_is_not_wanted(tape in tapes()) {
+        let scene = Scene::throw(&mut Dice::new(tape));
+        let plan = scene.plan(now());
+        if meta::is_deleting(&scene.machine.metadata) {
+            prop_assert!(!plan.steps.contains(&Step::Call(Call::Create)) && !plan.steps.contains(&Step::EnsureToken));
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Laws of sets' plans, from any state that a set and the Machines around it can be in.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use millwright_core::api::machine_set::DeletePolicy;
+use millwright_core::api::{Machine, MachineSet, keys, meta};
+use millwright_core::ids::Uid;
+use millwright_core::set::{self, Observed, Plan, Step, rank};
+use millwright_core::{check, narrate};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::dice::{Dice, now, tapes};
+use crate::machines::merged;
+
+#[derive(Debug)]
+struct Scene {
+    set: MachineSet,
+    machines: Vec<Arc<Machine>>,
+    refusal: Option<String>,
+    class_unchecked: bool,
+    refused: Option<(String, Timestamp)>,
+    status_written: Option<Timestamp>,
+    uids: u32,
+}
+
+impl Scene {
+    fn throw(dice: &mut Dice) -> Self {
+        let count = dice.number(8);
+        let mut machines: Vec<Arc<Machine>> = (0..count).map(|number| Arc::new(machine(dice, number))).collect();
+        machines.sort_by_key(|machine| machine.metadata.name.clone());
+        Self {
+            set: set(dice),
+            machines,
+            refusal: if dice.rarely() {
+                Some("it is faulty".to_owned())
+            } else {
+                None
+            },
+            class_unchecked: dice.rarely(),
+            refused: if dice.rarely() {
+                Some(("quota".to_owned(), now()))
+            } else {
+                None
+            },
+            status_written: dice.maybe(Dice::time).filter(|at| *at <= now()),
+            uids: 0,
+        }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&Observed<'_>) -> T) -> T {
+        look(&Observed {
+            set: &self.set,
+            machines: &self.machines,
+            exists: &|name| {
+                self.machines
+                    .iter()
+                    .any(|machine| meta::name(&machine.metadata) == name)
+            },
+            refusal: self.refusal.as_deref(),
+            class_unchecked: self.class_unchecked,
+            refused: self.refused.as_ref(),
+            status_written: self.status_written,
+        })
+    }
+
+    fn plan(&self, now: Timestamp) -> (Plan, Vec<check::Broken>) {
+        self.look(|seen| {
+            let plan = set::plan(seen, now);
+            let broken = check::set(seen, &plan, now);
+            (plan, broken)
+        })
+    }
+
+    fn edit(&mut self, uid: &Uid, change: impl FnOnce(&mut Machine)) {
+        let found = self
+            .machines
+            .iter_mut()
+            .find(|machine| machine.uid().as_ref() == Some(uid));
+        change(Arc::make_mut(found.expect("steps name Machines that are seen")));
+    }
+
+    /// What the steps change. `false`: the set's story ends here.
+    fn apply(&mut self, steps: Vec<Step>, at: Timestamp) -> bool {
+        for step in steps {
+            match step {
+                Step::AddFinalizer => {
+                    self.set
+                        .metadata
+                        .finalizers
+                        .get_or_insert_default()
+                        .push(keys::FINALIZER.to_owned());
+                }
+                Step::RemoveFinalizer => return false,
+                Step::Adopt(_, uid) => {
+                    let owner = serde_json::from_value(set::plan::owner_reference(&self.set)).expect("it is one");
+                    self.edit(&uid, |machine| machine.metadata.owner_references = Some(vec![owner]));
+                }
+                Step::Release(_, uid) => self.edit(&uid, |machine| machine.metadata.owner_references = None),
+                Step::Reserve { next } => {
+                    self.set = merged(&self.set, &json!({"status": {"nextMachineNumber": next}}));
+                }
+                Step::Create(bodies) => {
+                    for body in bodies {
+                        let mut machine: Machine = serde_json::from_value(body).expect("it is a Machine");
+                        self.uids += 1;
+                        machine.metadata.uid = Some(format!("made-{}", self.uids));
+                        self.machines.push(Arc::new(machine));
+                    }
+                }
+                Step::Delete(victims) => {
+                    for (_, uid) in victims {
+                        self.edit(&uid, |machine| machine.metadata.deletion_timestamp = Some(Time(at)));
+                    }
+                }
+                Step::Bring(name, body) => {
+                    let place = self
+                        .machines
+                        .iter()
+                        .position(|machine| machine.metadata.name.as_deref() == Some(name.as_str()));
+                    let machine = &mut self.machines[place.expect("steps name Machines that are seen")];
+                    *machine = Arc::new(merged(machine.as_ref(), &body));
+                }
+                Step::Record(body) => {
+                    self.set = merged(&self.set, &body);
+                    self.status_written = Some(at);
+                }
+            }
+        }
+        true
+    }
+}
+
+fn template(dice: &mut Dice) -> Value {
+    let labels = json!({"a": "1", "b": "2"});
+    json!({
+        "metadata": {"labels": {"pool": dice.pick(&["workers", "workers", "workers", "other"])}},
+        "spec": {
+            "class": {"kind": dice.pick(&["MachineClass", "MachineClass", ""]), "name": "small"},
+            "drainTimeout": dice.maybe(|dice| dice.pick(&["1h", "x"])),
+            "nodeTemplate": dice.maybe(|_| json!({"metadata": {"labels": labels}})),
+        },
+    })
+}
+
+fn set(dice: &mut Dice) -> MachineSet {
+    let mut metadata = json!({"name": "workers", "namespace": "test", "uid": "uid-s", "generation": 3});
+    metadata["finalizers"] = if dice.rarely() {
+        json!([])
+    } else {
+        json!([keys::FINALIZER])
+    };
+    if dice.rarely() {
+        metadata["deletionTimestamp"] = dice.stamp();
+    }
+    if dice.rarely() {
+        metadata["labels"] = json!({keys::FREEZE: dice.pick(&["True", "False"])});
+    }
+    if dice.rarely() {
+        metadata["annotations"] =
+            json!({keys::EFFECTIVE_CREATION_TIMEOUT: dice.pick(&["5m", "x"]), keys::SCALER_CHANGE_TIME: dice.stamp()});
+    }
+    let selector = if dice.rarely() {
+        dice.pick(&[Value::Null, json!({})])
+    } else {
+        json!({"matchLabels": {"pool": "workers"}})
+    };
+    let mut body = json!({"metadata": metadata, "spec": {
+        "replicas": dice.pick(&[3, 0, 1, 2, 5, -1]),
+        "selector": selector,
+        "template": template(dice),
+        "minReadySeconds": dice.pick(&[0, 10]),
+        "deletePolicy": dice.pick(&[Value::Null, json!("Newest"), json!("Oldest"), json!("Random"), json!("Worst")]),
+    }});
+    if dice.flag() {
+        let condition = json!({
+            "type": dice.pick(&[keys::CONDITION_REPLICA_FAILURE, keys::CONDITION_FROZEN]),
+            "status": dice.pick(&["True", "False"]),
+            "reason": dice.pick(&["FailedCreate", "InvalidConfiguration", "MachineClassRefused"]),
+            "lastTransitionTime": dice.maybe(Dice::stamp),
+        });
+        body["status"] = json!({
+            "replicas": dice.number(4),
+            "nextMachineNumber": dice.number(9),
+            "settledMachineNumber": dice.number(9),
+            "machineSetCondition": dice.maybe(|_| json!([condition, condition])),
+            "observedGeneration": dice.number(4),
+        });
+    }
+    serde_json::from_value(body).expect("it is a set")
+}
+
+fn machine(dice: &mut Dice, number: u16) -> Machine {
+    let owner =
+        |uid: &str| json!([{"apiVersion": "v1", "kind": "MachineSet", "name": "s", "uid": uid, "controller": true}]);
+    let name = match dice.number(3) {
+        0 => format!("m-{number}"),
+        // A name of the set's own making.
+        _ => set::names::machine_name("workers", &Uid::new("uid-s"), i64::from(number)),
+    };
+    let mut metadata = json!({"name": name, "uid": format!("uid-{number}"), "finalizers": [keys::FINALIZER]});
+    metadata["creationTimestamp"] = dice.stamp();
+    metadata["ownerReferences"] = dice.pick(&[
+        owner("uid-s"),
+        owner("uid-s"),
+        owner("uid-s"),
+        json!([]),
+        owner("uid-x"),
+    ]);
+    metadata["labels"] = json!({"pool": if dice.rarely() { "other" } else { "workers" }});
+    if dice.rarely() {
+        metadata["labels"][keys::UPDATE_RESULT] = json!(keys::UPDATE_SUCCESSFUL);
+    }
+    if dice.rarely() {
+        metadata["deletionTimestamp"] = dice.stamp();
+    }
+    let mut annotations = json!({});
+    if dice.rarely() {
+        annotations[keys::PRIORITY] = json!(dice.pick(&["1", "2", "x", "-5"]));
+        annotations[keys::MARKED_FOR_DELETION_TIME] = dice.pick(&[dice_stamp(), json!("x")]);
+    }
+    if dice.rarely() {
+        annotations[keys::PRESERVE] = json!(dice.pick(&["now", "auto-preserved", "false"]));
+    }
+    metadata["annotations"] = annotations;
+    let phases = [
+        "Running",
+        "Pending",
+        "",
+        "Failed",
+        "Terminating",
+        "Unknown",
+        "CrashLoopBackOff",
+        "Available",
+        "Lost",
+    ];
+    let current = json!({
+        "phase": dice.pick(&phases),
+        "lastUpdateTime": dice.maybe(Dice::stamp),
+        "preserveExpiryTime": if dice.rarely() { dice.stamp() } else { Value::Null },
+    });
+    let operation = dice.maybe(|dice| json!({"state": dice.pick(&["Failed", "Successful"]), "description": "words"}));
+    let node_template = dice.maybe(|_| json!({"metadata": {"labels": {"a": "0", "c": "3"}}}));
+    let body = json!({
+        "metadata": metadata,
+        "spec": {"class": {"kind": "MachineClass", "name": "small"}, "nodeTemplate": node_template},
+        "status": {"currentStatus": current, "lastOperation": operation},
+    });
+    serde_json::from_value(body).expect("it is a Machine")
+}
+
+fn dice_stamp() -> Value {
+    json!(format!("{:.0}", now()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_plan_of_a_set_breaks_a_law_whatever_is_observed(tape in tapes()) {
+        let scene = Scene::throw(&mut Dice::new(tape));
+        let (plan, broken) = scene.plan(now());
+        prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", narrate::set(&plan, now()));
+        prop_assert_eq!(&plan, &scene.plan(now()).0);
+    }
+
+    #[test]
+    fn a_set_comes_to_rest_when_nothing_else_moves(tape in tapes()) {
+        let mut scene = Scene::throw(&mut Dice::new(tape));
+        let (mut at, mut told) = (now(), Vec::new());
+        for _ in 0..10 {
+            let (plan, broken) = scene.plan(at);
+            told.push(narrate::set(&plan, at));
+            prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", told.join("\n"));
+            if plan.steps.is_empty() && plan.wake.is_none_or(|wake| wake > at + SignedDuration::from_secs(1)) {
+                return Ok(());
+            }
+            if !scene.apply(plan.steps, at) {
+                return Ok(());
+            }
+            at += SignedDuration::from_secs(1);
+        }
+        prop_assert!(false, "it writes and writes:\n{}\n{scene:#?}", told.join("\n"));
+    }
+
+    #[test]
+    fn the_order_of_leaving_is_the_same_whatever_the_order_of_asking(tape in tapes(), turn in 0usize..8, by in 0usize..4) {
+        let mut scene = Scene::throw(&mut Dice::new(tape));
+        let policy = [None, Some(DeletePolicy::Random), Some(DeletePolicy::Newest), Some(DeletePolicy::Oldest)][by];
+        let names = |scene: &Scene| -> Vec<String> {
+            let ranked = rank::rank(scene.machines.iter().map(Arc::as_ref), policy, now());
+            ranked.iter().map(|machine| meta::name(&machine.metadata).to_owned()).collect()
+        };
+        let before = names(&scene);
+        let length = scene.machines.len().max(1);
+        scene.machines.rotate_left(turn % length);
+        scene.machines.reverse();
+        prop_assert_eq!(before, names(&scene));
+    }
+}
