@@ -18,7 +18,11 @@ impl Port {
 
     /// What is not ready, if anything.
     pub async fn not_ready(&self) -> Option<String> {
-        self.get("/readyz").await.err().map(|error| error.to_string())
+        let error = self.get("/readyz").await.err()?;
+        Some(match error.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => failures(&status.message),
+            Some(_) | None => format!("{error:#}"),
+        })
     }
 
     /// Requests to the API server that have ended.
@@ -36,6 +40,16 @@ impl Port {
     }
 }
 
+/// The checks that failed, of all that were made.
+fn failures(report: &str) -> String {
+    let failed: Vec<&str> = report.lines().filter_map(|line| line.strip_prefix("[-]")).collect();
+    if failed.is_empty() {
+        report.to_owned()
+    } else {
+        failed.join("; ")
+    }
+}
+
 /// The sum of a metric over all its labels.
 fn sum(metrics: &str, name: &str) -> u64 {
     let values = metrics.lines().filter_map(|line| {
@@ -49,6 +63,15 @@ fn sum(metrics: &str, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_checks_that_failed_are_told() {
+        assert_eq!(
+            failures("[+]a ok\n[-]b failed: no\n[-]c failed: yes\nreadyz check failed"),
+            "b failed: no; c failed: yes"
+        );
+        assert_eq!(failures("connection refused"), "connection refused");
+    }
 
     #[test]
     fn a_metric_is_summed_over_its_labels_and_no_other_is() {
