@@ -10,6 +10,8 @@ mod deployments;
 mod dice;
 #[path = "laws/drivers.rs"]
 mod drivers;
+#[path = "laws/leaving.rs"]
+mod leaving;
 #[path = "laws/machines.rs"]
 mod machines;
 #[path = "laws/sets.rs"]

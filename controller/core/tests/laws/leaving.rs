@@ -1,0 +1,106 @@
+//! The order of leaving, against the table of `spec/machineset.md` §7.3 and seed 002's `deletePolicy`, written down apart
+//! from the code that ranks.
+
+use millwright_core::api::machine_set::DeletePolicy;
+use millwright_core::api::{Machine, keys};
+use millwright_core::set::rank;
+use serde_json::{Value, json};
+
+use crate::dice::now;
+
+/// A running Machine, made at 10:00, with something of its own.
+fn machine(name: &str, created: &str, phase: &str, annotations: Value, preserved: Value) -> Machine {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "creationTimestamp": created, "annotations": annotations},
+        "status": {"currentStatus": {"phase": phase, "preserveExpiryTime": preserved}},
+    }))
+    .expect("it is a Machine")
+}
+
+fn ranked(mut machines: Vec<Machine>, policy: Option<DeletePolicy>) -> Vec<String> {
+    machines.reverse();
+    let ranked = rank::rank(machines.iter(), policy, now());
+    ranked
+        .iter()
+        .map(|machine| machine.metadata.name.clone().unwrap_or_default())
+        .collect()
+}
+
+const TEN: &str = "2026-01-01T10:00:00Z";
+const ELEVEN: &str = "2026-01-01T11:00:00Z";
+
+#[test]
+fn every_key_of_the_table_decides_before_those_below_it() {
+    let marked = |at: &str| json!({keys::MARKED_FOR_DELETION_TIME: at});
+    let priority = |text: &str| json!({keys::PRIORITY: text});
+    let until = |at: &str| json!(at);
+    let auto = json!({keys::PRESERVE: keys::PRESERVE_AUTO, keys::PRIORITY: "1"});
+    let user = json!({keys::PRESERVE: keys::PRESERVE_NOW, keys::PRIORITY: "1"});
+    let plain = || json!({});
+    let order = vec![
+        machine("a-priority-below-zero", ELEVEN, "Running", priority("-1"), Value::Null),
+        machine("b-priority-1", ELEVEN, "Running", priority("1"), Value::Null),
+        machine("c-marked-early", ELEVEN, "Running", marked(TEN), Value::Null),
+        machine("d-marked-late", TEN, "Running", marked(ELEVEN), Value::Null),
+        machine("e-new-and-its-mark-unreadable", ELEVEN, "", marked("x"), Value::Null),
+        machine("f-failed", ELEVEN, "Failed", priority("x"), Value::Null),
+        machine("g-crash-looping", ELEVEN, "CrashLoopBackOff", plain(), Value::Null),
+        machine("h-unknown", ELEVEN, "Unknown", plain(), Value::Null),
+        machine("i-pending", ELEVEN, "Pending", plain(), Value::Null),
+        machine("j-available", ELEVEN, "Available", plain(), Value::Null),
+        machine("k-running-and-old", TEN, "Running", plain(), Value::Null),
+        machine("l-once-preserved", ELEVEN, "Running", plain(), until(TEN)),
+        machine("m-running-by-name", ELEVEN, "Running", plain(), Value::Null),
+        machine("n-priority-4", TEN, "Failed", priority("4"), Value::Null),
+        machine("o-preserved-by-us", TEN, "Failed", auto, until("2026-02-02T00:00:00Z")),
+        machine(
+            "p-preserved-by-a-user-for-short",
+            ELEVEN,
+            "",
+            user.clone(),
+            until("2026-01-02T00:00:00Z"),
+        ),
+        machine(
+            "q-preserved-by-a-user-for-long",
+            TEN,
+            "",
+            user,
+            until("2026-01-03T00:00:00Z"),
+        ),
+    ];
+    let expected: Vec<String> = order
+        .iter()
+        .map(|machine| machine.metadata.name.clone().unwrap_or_default())
+        .collect();
+    assert_eq!(ranked(order, None), expected);
+}
+
+#[test]
+fn a_delete_policy_decides_before_the_phase_and_the_users_mark_before_the_policy() {
+    let machines = || {
+        vec![
+            machine("old", TEN, "Running", json!({}), Value::Null),
+            machine("young", ELEVEN, "Pending", json!({}), Value::Null),
+            machine(
+                "marked",
+                "2026-01-01T10:30:00Z",
+                "Running",
+                json!({keys::DELETE_MACHINE: "yes"}),
+                Value::Null,
+            ),
+        ]
+    };
+    assert_eq!(ranked(machines(), None), ["marked", "young", "old"]);
+    assert_eq!(
+        ranked(machines(), Some(DeletePolicy::Random)),
+        ["marked", "young", "old"]
+    );
+    assert_eq!(
+        ranked(machines(), Some(DeletePolicy::Newest)),
+        ["marked", "young", "old"]
+    );
+    assert_eq!(
+        ranked(machines(), Some(DeletePolicy::Oldest)),
+        ["marked", "old", "young"]
+    );
+}
