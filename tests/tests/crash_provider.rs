@@ -2,6 +2,9 @@
 //! again. The cloud inside it keeps what it accepted. At each stop there are exactly the wanted machines, VMs, nodes and
 //! tokens, and no machine ever has two VMs.
 //!
+//! The hasty test scales back to 0 in the moment of the crash: then a cloud that lags knows of VMs that neither manager
+//! nor provider remembers, and only patience finds them.
+//!
 //! The moments are drawn from a seed that is printed; `MILLWRIGHT_CRASH_SEED=N` repeats it.
 #![allow(
     clippy::unwrap_used,
@@ -21,6 +24,8 @@ const LIMIT: Duration = Duration::from_secs(150);
 /// Kills at each size, at moments up to this long after it was asked for.
 const KILLS: usize = 3;
 const WITHIN: u64 = 1500;
+/// How long a cloud that lags does not show a new VM.
+const LAG: Duration = Duration::from_secs(3);
 
 /// Who is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,4 +127,32 @@ async fn provider_and_manager_killed_at_random_whose_cloud_lags_make_no_second_v
         Victims::Both,
     )
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_that_go_in_the_moment_of_a_crash_leave_no_vm_in_a_cloud_that_lags() {
+    let what = "crashes while machines come and go, lagging cloud";
+    let Some(plane) = shared_plane(what).await else { return };
+    let seed = seed();
+    println!("{what}: MILLWRIGHT_CRASH_SEED={seed}");
+    let mut moments = Moments(seed);
+    let mut scene = begin(&plane, "kill-haste", "3s").await;
+    scene.deploy(0).await;
+    for _ in 0..KILLS {
+        scene.scale(20).await;
+        tokio::time::sleep(moments.next() / 2).await;
+        scene.manager.service.kill();
+        scene.provider.service.kill();
+        scene.scale(0).await;
+        scene.provider.service.restart();
+        scene.manager.service.restart();
+        scene.settled_at(0, LIMIT).await;
+    }
+    // Whatever was under way has come to light by then.
+    tokio::time::sleep(LAG + Duration::from_secs(1)).await;
+    laws::settled(&scene.look().await.expect("the scene can be seen"), 0).unwrap();
+    let journal = scene.journal().await.expect("the cloud's journal");
+    laws::one_vm_a_machine(&journal).unwrap();
+    let made = laws::vms_made(&journal);
+    println!("{what}: {made} VMs were made and went");
 }
