@@ -1,0 +1,159 @@
+//! Laws of a Machine's plan: what comes before a VM, what must be proven before one is forgotten, which phase follows which.
+
+use jiff::Timestamp;
+
+use super::{Broken, wakes_later};
+use crate::api::{Phase, keys, meta};
+use crate::driver::{Capability, Initialization};
+use crate::machine;
+use crate::machine::{Call, DriverView};
+
+/// Laws of a Machine's plan.
+pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestamp) -> Vec<Broken> {
+    let mut broken: Vec<Broken> = wakes_later(plan.wake, now).into_iter().collect();
+    broken.extend(calls_alone(seen, plan));
+    let mut phase = seen.machine.phase().clone();
+    let mut read_live = false;
+    for (index, step) in plan.steps.iter().enumerate() {
+        let last = index + 1 == plan.steps.len();
+        broken.extend(machine_step(seen, step, &phase, read_live, last));
+        match step {
+            machine::Step::Record(change) => {
+                phase = change.phase.clone();
+                // The API server refuses the write if the uid differs, and answers with the object as it is.
+                read_live = true;
+            }
+            machine::Step::Confirm => read_live = true,
+            machine::Step::AddFinalizer
+            | machine::Step::EnsureToken
+            | machine::Step::Call(_)
+            | machine::Step::Identify { .. }
+            | machine::Step::GuardNode(_)
+            | machine::Step::DropToken
+            | machine::Step::DeleteMachine
+            | machine::Step::RemoveNode(_)
+            | machine::Step::RemoveFinalizer
+            | machine::Step::StepDown => {}
+        }
+    }
+    broken
+}
+
+fn calls_alone(seen: &machine::Observed<'_>, plan: &machine::Plan) -> Option<Broken> {
+    let calls = plan
+        .steps
+        .iter()
+        .filter(|step| matches!(step, machine::Step::Call(_)))
+        .count();
+    let last = matches!(plan.steps.last(), Some(machine::Step::Call(_)));
+    let alone = calls == 0 || (calls == 1 && last && seen.calls.running.is_none());
+    (!alone).then_some(Broken::CallsNotAlone)
+}
+
+fn machine_step(
+    seen: &machine::Observed<'_>,
+    step: &machine::Step,
+    phase: &Phase,
+    read_live: bool,
+    last: bool,
+) -> Option<Broken> {
+    use machine::Step;
+    let machine = seen.machine;
+    let deleting = meta::is_deleting(&machine.metadata);
+    let guarded = meta::has_finalizer(&machine.metadata, keys::FINALIZER);
+    match step {
+        Step::Call(Call::Create) if deleting || !guarded => Some(Broken::CreateUnguarded),
+        Step::Call(Call::Create) => (phase.is_new() || !read_live).then_some(Broken::CreateWithoutIntent),
+        Step::Call(Call::Delete) => (!deleting).then_some(Broken::DeleteOfWanted),
+        Step::RemoveFinalizer if !last => Some(Broken::StepAfterTheEnd),
+        Step::RemoveFinalizer => (!deleting || !is_proven(seen)).then_some(Broken::ReleaseUnproven),
+        Step::DeleteMachine => deleting.then_some(Broken::DeletedTwice),
+        Step::Identify { provider_id, .. } => {
+            (provider_id.is_some() && machine.provider_id().is_some()).then_some(Broken::IdentityChanged)
+        }
+        // One that is stored already is carried on: clocks jump.
+        Step::Record(change) if change.since > change.at && machine.phase_since() != Some(change.since) => {
+            Some(Broken::PhaseFromTheFuture)
+        }
+        Step::Record(change) if !is_edge(phase, &change.phase, deleting) => {
+            Some(Broken::PhaseEdge(phase.to_string(), change.phase.to_string()))
+        }
+        Step::Record(change) => skips_initialization(seen, phase, &change.phase),
+        // RemoveNode looks at the Node live and leaves another VM's alone, so a name is enough.
+        Step::AddFinalizer
+        | Step::Confirm
+        | Step::EnsureToken
+        | Step::Call(Call::Initialize | Call::Status)
+        | Step::GuardNode(_)
+        | Step::RemoveNode(_)
+        | Step::DropToken
+        | Step::StepDown => None,
+    }
+}
+
+/// S2. Nothing is left at the provider: the driver said so, and said so after its propagation delay where a create may
+/// have been under way; or no driver was ever asked.
+fn is_proven(seen: &machine::Observed<'_>) -> bool {
+    let machine = seen.machine;
+    let unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
+    if machine.phase().is_new() && unnamed && seen.calls.vm.is_none() {
+        return true;
+    }
+    let Some(gone_since) = seen.calls.gone_since else {
+        return false;
+    };
+    if machine.provider_id().is_some() {
+        return true;
+    }
+    match seen.driver {
+        DriverView::Ready(info) => seen
+            .calls
+            .not_found_at
+            .is_some_and(|at| at >= gone_since + info.propagation_delay),
+        // Nobody knows the delay of a driver that nobody knows; all of them have said that nothing is left.
+        DriverView::Unnamed { all_ready } => all_ready,
+        DriverView::Missing(_) | DriverView::Away { .. } => false,
+    }
+}
+
+/// The table of `spec/machine.md` §1.2. Staying is always allowed, and deletion leads to `Terminating` and nowhere else.
+fn is_edge(from: &Phase, to: &Phase, deleting: bool) -> bool {
+    if deleting || *to == Phase::Terminating {
+        return deleting && *to == Phase::Terminating;
+    }
+    let reachable: &[Phase] = match from {
+        Phase::New | Phase::CrashLoopBackOff => &[
+            Phase::Pending,
+            Phase::Available,
+            Phase::CrashLoopBackOff,
+            Phase::Failed,
+            Phase::Running,
+        ],
+        Phase::Pending => &[Phase::Available, Phase::CrashLoopBackOff, Phase::Failed, Phase::Running],
+        Phase::Running => &[Phase::Unknown, Phase::InPlaceUpdating],
+        Phase::Unknown => &[Phase::Running, Phase::Failed, Phase::InPlaceUpdating],
+        Phase::Available => &[Phase::Running, Phase::InPlaceUpdating],
+        Phase::Failed => &[Phase::Running],
+        Phase::InPlaceUpdating => &[Phase::InPlaceUpdateSuccessful, Phase::InPlaceUpdateFailed],
+        Phase::InPlaceUpdateFailed => &[Phase::InPlaceUpdateSuccessful, Phase::Failed],
+        Phase::InPlaceUpdateSuccessful => &[Phase::Running, Phase::InPlaceUpdating],
+        Phase::Terminating | Phase::Other(_) => &[],
+    };
+    from == to || reachable.contains(to)
+}
+
+/// W19: nothing becomes usable while the driver says that InitializeMachine has work to do.
+fn skips_initialization(seen: &machine::Observed<'_>, from: &Phase, to: &Phase) -> Option<Broken> {
+    let usable = matches!(to, Phase::Running | Phase::Available);
+    let creating = matches!(from, Phase::New | Phase::Pending | Phase::CrashLoopBackOff);
+    let pending = seen
+        .calls
+        .vm
+        .as_ref()
+        .is_some_and(|vm| vm.initialization == Initialization::Pending);
+    let can = match seen.driver {
+        DriverView::Ready(info) => info.capabilities.contains(&Capability::InitializeMachine),
+        DriverView::Unnamed { .. } | DriverView::Missing(_) | DriverView::Away { .. } => true,
+    };
+    (usable && creating && pending && can).then_some(Broken::InitializationSkipped)
+}

@@ -1,0 +1,187 @@
+//! Laws of a set's plan: the budget after every step, names that were reserved, victims in their order.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Broken, is_child, text, wakes_later};
+use crate::api::{Machine, MachineSet, Phase, keys, meta};
+use crate::ids::Uid;
+use crate::selector::Matcher;
+use crate::set;
+use crate::set::{names::machine_name, rank};
+
+/// Laws of a set's plan.
+pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
+    let mut broken: Vec<Broken> = wakes_later(plan.wake, now).into_iter().collect();
+    let records = plan
+        .steps
+        .iter()
+        .filter(|step| matches!(step, set::Step::Record(_)))
+        .count();
+    broken.extend((records > 1).then_some(Broken::RecordedTwice));
+    broken.extend(set_budget(seen, plan));
+    broken.extend(set_victims(seen, plan, now));
+    let leaving = meta::is_deleting(&seen.set.metadata);
+    let mut next = seen.set.status.as_ref().map_or(0, |status| status.next_machine_number);
+    for (index, step) in plan.steps.iter().enumerate() {
+        let last = index + 1 == plan.steps.len();
+        match step {
+            set::Step::Reserve { next: new } => {
+                broken.extend((*new < next).then_some(Broken::CounterBackwards));
+                next = *new;
+            }
+            set::Step::Create(_) if leaving => broken.push(Broken::GrowthOfLeaving),
+            set::Step::Create(bodies) => broken.extend(set_creation(seen, bodies, next)),
+            set::Step::RemoveFinalizer => {
+                broken.extend((!last).then_some(Broken::StepAfterTheEnd));
+                broken.extend((!leaving || own_machines(seen).next().is_some()).then_some(Broken::ReleaseUnproven));
+            }
+            set::Step::Adopt(name, uid) => {
+                let fits = find(seen.machines, uid).is_some_and(|machine| {
+                    let free = meta::controller_uid(&machine.metadata).is_none();
+                    free && !meta::is_deleting(&machine.metadata) && selects(seen.set, machine)
+                });
+                broken.extend((leaving || !fits).then(|| Broken::WrongClaim(name.to_string())));
+            }
+            set::Step::Release(name, uid) => {
+                let fits = own_machines(seen).any(|own| own.uid().as_ref() == Some(uid) && !selects(seen.set, own));
+                broken.extend((!fits).then(|| Broken::WrongClaim(name.to_string())));
+            }
+            set::Step::AddFinalizer => broken.extend(leaving.then_some(Broken::GrowthOfLeaving)),
+            set::Step::Delete(_) | set::Step::Bring(..) | set::Step::Record(_) => {}
+        }
+    }
+    broken
+}
+
+fn own_machines<'a>(seen: &'a set::Observed<'_>) -> impl Iterator<Item = &'a Machine> {
+    let own = meta::uid(&seen.set.metadata);
+    let machines = seen.machines.iter().map(Arc::as_ref);
+    machines.filter(move |machine| own.is_some() && meta::controller_uid(&machine.metadata) == own)
+}
+
+fn find<'a>(machines: &'a [Arc<Machine>], uid: &Uid) -> Option<&'a Machine> {
+    machines
+        .iter()
+        .map(Arc::as_ref)
+        .find(|machine| machine.uid().as_ref() == Some(uid))
+}
+
+fn selects(set: &MachineSet, machine: &Machine) -> bool {
+    let matcher = set
+        .spec
+        .selector
+        .as_ref()
+        .and_then(|selector| Matcher::new(selector).ok());
+    matcher.is_some_and(|matcher| matcher.selects(&machine.metadata))
+}
+
+fn is_leaving(machine: &Machine) -> bool {
+    meta::is_deleting(&machine.metadata) || *machine.phase() == Phase::Terminating
+}
+
+/// S4: after any prefix no more Machines that stay than are wanted, or than there were.
+fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan) -> Vec<Broken> {
+    let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
+    let staying: BTreeSet<Uid> = own_machines(seen)
+        .filter(|own| !is_leaving(own))
+        .filter_map(Machine::uid)
+        .collect();
+    let mut count = staying.len();
+    let mut allowed = wanted.max(count);
+    let mut broken = Vec::new();
+    for (step, done) in plan.steps.iter().enumerate() {
+        match done {
+            set::Step::Create(bodies) => count += bodies.len(),
+            set::Step::Delete(victims) => {
+                count = count.saturating_sub(victims.iter().filter(|(_, uid)| staying.contains(uid)).count());
+            }
+            // What is adopted was there before.
+            set::Step::Adopt(..) => {
+                count += 1;
+                allowed = allowed.max(count);
+            }
+            set::Step::AddFinalizer
+            | set::Step::RemoveFinalizer
+            | set::Step::Release(..)
+            | set::Step::Reserve { .. }
+            | set::Step::Bring(..)
+            | set::Step::Record(_) => {}
+        }
+        if count > allowed {
+            broken.push(Broken::OverBudget { step, count, allowed });
+        }
+    }
+    broken
+}
+
+/// Names were reserved and are free; each child can be found and guarded from its first moment.
+fn set_creation(seen: &set::Observed<'_>, bodies: &[Value], next: i64) -> Vec<Broken> {
+    let (title, own) = meta::identity(&seen.set.metadata);
+    let settled = seen.set.status.as_ref().map_or(0, |status| {
+        status.settled_machine_number.min(status.next_machine_number)
+    });
+    let reserved: BTreeSet<String> = (settled..next)
+        .map(|number| machine_name(title.as_str(), &own, number))
+        .collect();
+    let mut used = BTreeSet::new();
+    let mut broken = Vec::new();
+    for body in bodies {
+        let name = text(body, "/metadata/name");
+        broken.extend((!reserved.contains(name)).then(|| Broken::NameNotReserved(name.to_owned())));
+        broken.extend((!used.insert(name) || (seen.exists)(name)).then(|| Broken::NameTaken(name.to_owned())));
+        let selector = seen.set.spec.selector.as_ref();
+        broken.extend((!is_child(body, &own, selector)).then_some(Broken::ChildUnguarded));
+    }
+    broken
+}
+
+/// S10 and S16: victims are the set's own, not spared, the first in the order of leaving, and no more than need be.
+fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
+    let victims: Vec<&(crate::ids::Name, Uid)> = plan
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            set::Step::Delete(victims) => Some(victims.iter()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let uids: BTreeSet<&Uid> = victims.iter().map(|(_, uid)| uid).collect();
+    let leaving = meta::is_deleting(&seen.set.metadata);
+    let spared =
+        |machine: &Machine| meta::label(&machine.metadata, keys::UPDATE_RESULT) == Some(keys::UPDATE_SUCCESSFUL);
+    let mut broken = Vec::new();
+    for (name, uid) in &victims {
+        let own = own_machines(seen).find(|own| own.uid().as_ref() == Some(uid));
+        let right = own.is_some_and(|own| !meta::is_deleting(&own.metadata) && (leaving || !spared(own)));
+        broken.extend((!right).then(|| Broken::WrongVictim(name.to_string())));
+    }
+    if leaving {
+        return broken;
+    }
+    let is_victim = |machine: &Machine| machine.uid().is_some_and(|uid| uids.contains(&uid));
+    let present = || own_machines(seen).filter(|own| selects(seen.set, own) && !is_leaving(own));
+    let policy = seen.set.spec.delete_policy.as_ref().and_then(|policy| policy.known());
+    let ordinary = present().filter(|own| !spared(own) && !is_replaceable(own));
+    let mut one_stays = false;
+    for machine in rank::rank(ordinary, policy, now) {
+        one_stays |= !is_victim(machine);
+        if one_stays && is_victim(machine) {
+            broken.push(Broken::VictimOrder(meta::name(&machine.metadata).to_owned()));
+        }
+    }
+    let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
+    let left = present().filter(|own| !is_victim(own)).count();
+    let took_wanted = present().any(|own| is_victim(own) && !is_replaceable(own));
+    broken.extend((took_wanted && left < wanted).then_some(Broken::TooFewLeft));
+    broken
+}
+
+/// May go whatever the count is: it failed, or the autoscaler chose it.
+fn is_replaceable(machine: &Machine) -> bool {
+    *machine.phase() == Phase::Failed || machine.is_triggered_for_deletion()
+}
