@@ -1,0 +1,272 @@
+//! The API as one value with one door.
+//!
+//! Decides which room answers a request. It holds the objects and the kinds; what time it is and which ids are fresh comes in
+//! with each request, so that the same requests at the same moments give the same answers.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::discovery;
+use crate::failure::Failure;
+use crate::kinds::{Kind, Kinds};
+use crate::list;
+use crate::request::{Request, Verb};
+use crate::store::{Key, Place, Store};
+use crate::table;
+use crate::watch::{self, Batch, Started, Watch};
+use crate::write::{create, delete, evict, patch, scale, update};
+
+/// What the outside lends to one request: the time, and ids that were never given before.
+#[derive(Debug, Clone)]
+pub struct Moment {
+    pub now: Timestamp,
+    /// The uid of the object that the request creates, if it creates one.
+    pub uid: String,
+    /// What is put behind `generateName`.
+    pub suffix: String,
+}
+
+impl Moment {
+    /// The time as metadata tells it, in whole seconds.
+    pub fn seconds(&self) -> String {
+        self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+}
+
+/// What the API says.
+#[derive(Debug)]
+pub enum Answer {
+    /// A JSON body, and the texts of `Warning` headers.
+    Object {
+        code: u16,
+        body: Value,
+        warnings: Vec<String>,
+    },
+    /// A plain text, where no API lives.
+    Text { code: u16, body: String },
+    /// A stream of events that has begun; ask [`Api::events`] for more.
+    Watch(Box<Started>),
+}
+
+impl Answer {
+    pub(crate) fn ok(body: Value) -> Self {
+        Self::with(200, body)
+    }
+
+    /// The media type under which it is sent: clients tell the two forms of discovery apart by it.
+    pub fn content_type(&self) -> &'static str {
+        match self {
+            Self::Object { body, .. } if body.get("kind") == Some(&json!("APIGroupDiscoveryList")) => {
+                discovery::AGGREGATED
+            }
+            Self::Object { .. } | Self::Watch(_) => "application/json",
+            Self::Text { .. } => "text/plain; charset=utf-8",
+        }
+    }
+
+    pub(crate) fn with(code: u16, body: Value) -> Self {
+        Self::Object {
+            code,
+            body,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl From<Failure> for Answer {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::NoPath => Self::Text {
+                code: 404,
+                body: failure.to_string(),
+            },
+            other => Self::with(other.code(), other.status()),
+        }
+    }
+}
+
+/// A Kubernetes API.
+#[derive(Debug, Clone)]
+pub struct Api {
+    pub(crate) store: Store,
+    pub(crate) kinds: Kinds,
+    /// When it was asked last: the time by which events tell ages, as whatever causes one brings its moment.
+    now: Timestamp,
+}
+
+/// The namespaces that are there from the start, as on the server.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+impl Api {
+    /// An API with the built-in kinds and the namespaces that every cluster has.
+    pub fn new(now: Timestamp) -> Self {
+        let mut api = Self {
+            store: Store::default(),
+            kinds: Kinds::default(),
+            now,
+        };
+        for (number, name) in NAMESPACES.iter().enumerate() {
+            // Uids that no caller makes: version 0 of a uuid is not in use.
+            let moment = Moment {
+                now,
+                uid: format!("00000000-0000-0000-0000-{number:012}"),
+                suffix: String::new(),
+            };
+            let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+            api.install(&namespace, &moment)
+                .expect("a namespace of a valid name is admitted into an empty store");
+        }
+        api
+    }
+
+    /// Creates an object without a request, as an installer would.
+    pub fn install(&mut self, object: &Value, moment: &Moment) -> Result<Arc<Value>, Failure> {
+        let api_version = object["apiVersion"].as_str().unwrap_or_default();
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let kind = self
+            .kinds
+            .named(api_version, kind)
+            .cloned()
+            .ok_or(Failure::NoResource)?;
+        create::insert(self, &kind, object.clone(), &crate::write::Options::default(), moment)
+    }
+
+    /// Answers one request.
+    pub fn handle(&mut self, request: &Request, moment: &Moment) -> Answer {
+        self.now = moment.now;
+        self.answer(request, moment).unwrap_or_else(Answer::from)
+    }
+
+    /// What happened after a version that a watch looks at.
+    pub fn events(&self, watch: &Watch, after: u64) -> Batch {
+        watch::events(&self.store, watch, after, self.now)
+    }
+
+    /// The event that tells a watch how far it has come.
+    pub fn bookmark(&self, watch: &Watch) -> Option<Value> {
+        watch
+            .bookmarks
+            .then(|| watch::bookmark(watch, self.store.version(), false))
+            .map(|event| watch.dressed(event, self.now))
+    }
+
+    /// All kinds that are served, for discovery.
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// The version of the newest write.
+    pub fn version(&self) -> u64 {
+        self.store.version()
+    }
+
+    /// Forgets history, as etcd's compaction does: older watches and pages answer 410.
+    pub fn compact(&mut self, version: u64) {
+        self.store.compact(version);
+    }
+
+    fn answer(&mut self, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
+        let target = &request.target;
+        if target.resource.is_empty() {
+            return discovery::answer(&self.kinds, request);
+        }
+        let kind = self.kinds.of(target)?;
+        if kind.namespaced && target.namespace.is_empty() && !matches!(request.verb, Verb::List | Verb::Watch) {
+            return Err(Failure::NoMethod);
+        }
+        let form = table::Form::of(request)?;
+        let answer = self.answer_plain(&kind, request, moment)?;
+        Ok(match form {
+            Some(form) => form.of_answer(&kind, answer, moment.now),
+            None => answer,
+        })
+    }
+
+    fn answer_plain(&mut self, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
+        let target = &request.target;
+        match target.subresource.as_str() {
+            "" => self.answer_whole(kind, request, moment),
+            "status" if kind.status => self.answer_status(kind, request, moment),
+            "scale" if kind.scale.is_some() => scale::answer(self, kind, request, moment),
+            "eviction" if kind.is("Pod") && request.verb == Verb::Create => evict::answer(self, kind, request, moment),
+            _ if kind.custom => Err(Failure::NotFound {
+                subject: kind.resource(),
+                name: target.name.clone(),
+            }),
+            _ => Err(Failure::NoResource),
+        }
+    }
+
+    fn answer_whole(&mut self, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
+        match request.verb {
+            Verb::Get => list::get(self, kind, request),
+            Verb::List => list::list(self, kind, request),
+            Verb::Watch => watch::start(self, kind, request, moment),
+            Verb::Create => create::answer(self, kind, request, moment),
+            Verb::Update => update::answer(self, kind, request, update::Part::Whole, moment),
+            Verb::Patch => patch::answer(self, kind, request, update::Part::Whole, moment),
+            Verb::Delete => delete::answer(self, kind, request, moment),
+            Verb::DeleteCollection => delete::answer_collection(self, kind, request, moment),
+        }
+    }
+
+    fn answer_status(&mut self, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
+        match request.verb {
+            Verb::Get => list::get(self, kind, request),
+            Verb::Update => update::answer(self, kind, request, update::Part::Status, moment),
+            Verb::Patch => patch::answer(self, kind, request, update::Part::Status, moment),
+            Verb::Delete if kind.custom => Err(Failure::NotSupported {
+                verb: "delete",
+                subject: kind.resource(),
+            }),
+            Verb::List | Verb::Watch | Verb::Create | Verb::Delete | Verb::DeleteCollection => Err(Failure::NoMethod),
+        }
+    }
+
+    /// The stored object that a request names.
+    pub(crate) fn find(&self, kind: &Kind, key: &Key) -> Result<Arc<Value>, Failure> {
+        let found = self.store.get(&kind.place(), key).cloned();
+        found.ok_or_else(|| Failure::NotFound {
+            subject: kind.resource(),
+            name: key.name.clone(),
+        })
+    }
+
+    /// Stores an object and lets definitions take effect.
+    pub(crate) fn put(&mut self, kind: &Kind, key: Key, object: Value) -> Arc<Value> {
+        let stored = self.store.put(&kind.place(), key, object);
+        if kind.is("CustomResourceDefinition") {
+            let place = defined(&stored);
+            if self.kinds.at(&place).is_none() {
+                self.store.begin(&place);
+            }
+            self.kinds.define(&stored);
+        }
+        stored
+    }
+
+    /// Takes an object away; a definition takes its kinds and all their objects with it.
+    pub(crate) fn remove(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
+        let gone = self.store.remove(&kind.place(), key)?;
+        if kind.is("CustomResourceDefinition") {
+            let place = defined(&gone);
+            let keys: Vec<Key> = self.store.all(&place).map(|(key, _)| key.clone()).collect();
+            for key in keys {
+                self.store.remove(&place, &key);
+            }
+            self.kinds.forget(&gone);
+        }
+        Some(gone)
+    }
+}
+
+/// Where the objects of a definition lie.
+fn defined(definition: &Value) -> Place {
+    let text = |pointer| crate::object::text(definition, pointer).to_owned();
+    Place {
+        group: text("/spec/group"),
+        plural: text("/spec/names/plural"),
+    }
+}

@@ -1,0 +1,185 @@
+//! What follows deletions later: dependents of owners that went, owners that wait for dependents, namespaces on their way out.
+//!
+//! The server leaves this to controllers, so it is not part of any request: whoever plays those controllers calls
+//! [`Api::collect`] when it pleases, until nothing is left to do.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a Value read by a key gives null; what is written to is an object"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::api::{Api, Moment};
+use crate::failure::Failure;
+use crate::kinds::Kind;
+use crate::object;
+use crate::store::{Key, Place};
+use crate::write::Options;
+use crate::write::delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation, delete, set_finalizers};
+use crate::write::update::{self, Part};
+
+/// One thing to do.
+enum Step {
+    Delete(Propagation),
+    /// Takes the finalizer off.
+    Release(&'static str),
+    /// Takes the owner of this uid off.
+    Disown(String),
+    /// The namespace is empty.
+    Finalize,
+}
+
+/// All objects by uid.
+type Alive<'a> = BTreeMap<&'a str, &'a Value>;
+
+type Found = (Place, Key, Arc<Value>, Step);
+
+impl Api {
+    /// Does what is due now; tells how many objects it touched. What it did may make more due.
+    pub fn collect(&mut self, moment: &Moment) -> Result<usize, Failure> {
+        let due = self.due();
+        let touched = due.len();
+        for (place, key, old, step) in due {
+            let Some(kind) = self.kinds.at(&place).cloned() else {
+                continue;
+            };
+            self.follow(&kind, &key, &old, step, moment)?;
+        }
+        Ok(touched)
+    }
+
+    /// Whether anything after a version can have made a round due, if none was at that version. Cheap, where a round looks at
+    /// every object: most changes touch neither a deletion nor an owner.
+    pub fn may_be_due_since(&self, version: u64) -> bool {
+        self.store.any_since(version, |change| {
+            let Some(after) = &change.after else {
+                return true;
+            };
+            let before = change.before.as_deref().unwrap_or(&Value::Null);
+            object::is_deleting(after) || !owners(after).eq(owners(before))
+        })
+    }
+
+    fn due(&self) -> Vec<Found> {
+        let all = self.store.everything();
+        let alive: Alive<'_> = all.map(|(_, _, object)| (object::uid(object), &**object)).collect();
+        let mut due = Vec::new();
+        for (place, key, object) in self.store.everything() {
+            if let Some(step) = self.step(place, key, object, &alive) {
+                due.push((place.clone(), key.clone(), object.clone(), step));
+            }
+        }
+        due
+    }
+
+    fn step(&self, place: &Place, key: &Key, object: &Arc<Value>, alive: &Alive<'_>) -> Option<Step> {
+        let deleting = object::is_deleting(object);
+        let finalizers = object::finalizers(object);
+        let uid = object::uid(object);
+        if deleting && finalizers.contains(&ORPHAN) && !self.has_dependents(uid, |_| true) {
+            return Some(Step::Release(ORPHAN));
+        }
+        if deleting && finalizers.contains(&FOREGROUND) && !self.has_dependents(uid, blocks) {
+            return Some(Step::Release(FOREGROUND));
+        }
+        if deleting && place.group.is_empty() && place.plural == "namespaces" {
+            let empty = !self.store.everything().any(|(_, inner, _)| inner.namespace == key.name);
+            return empty.then_some(Step::Finalize);
+        }
+        if let Some(step) = Self::step_of_dependent(object, alive) {
+            return Some(step);
+        }
+        let namespace = self.store.get(&namespaces(), &Key::new("", &key.namespace));
+        let ending = namespace.is_some_and(|namespace| object::is_deleting(namespace));
+        (ending && !deleting).then_some(Step::Delete(Propagation::Background))
+    }
+
+    /// An owner that orphans is taken off; an object without any living owner left goes, and so does one whose owner waits.
+    fn step_of_dependent(object: &Value, alive: &Alive<'_>) -> Option<Step> {
+        let owners: Vec<&Value> = owners(object).collect();
+        let state = |owner: &Value, finalizer: &str| {
+            let found = alive.get(object::text(owner, "/uid"));
+            found.is_some_and(|owner| object::is_deleting(owner) && object::finalizers(owner).contains(&finalizer))
+        };
+        if let Some(owner) = owners.iter().find(|owner| state(owner, ORPHAN)) {
+            return Some(Step::Disown(object::text(owner, "/uid").to_owned()));
+        }
+        if owners.is_empty() || object::is_deleting(object) {
+            return None;
+        }
+        let (here, gone): (Vec<&Value>, Vec<&Value>) = owners
+            .into_iter()
+            .partition(|owner| alive.contains_key(object::text(owner, "/uid")));
+        let waiting = here.iter().filter(|owner| state(owner, FOREGROUND)).count();
+        if here.is_empty() {
+            return Some(Step::Delete(Propagation::Background));
+        }
+        if waiting == here.len() {
+            return Some(Step::Delete(Propagation::Foreground));
+        }
+        gone.first()
+            .map(|owner| Step::Disown(object::text(owner, "/uid").to_owned()))
+    }
+
+    fn has_dependents(&self, uid: &str, counts: impl Fn(&Value) -> bool) -> bool {
+        let mut all = self.store.everything();
+        all.any(|(_, _, object)| owners(object).any(|owner| object::text(owner, "/uid") == uid && counts(owner)))
+    }
+
+    fn follow(&mut self, kind: &Kind, key: &Key, old: &Arc<Value>, step: Step, moment: &Moment) -> Result<(), Failure> {
+        // An earlier step of the same round may have changed or removed it; the next round looks again.
+        if self.store.get(&kind.place(), key) != Some(old) {
+            return Ok(());
+        }
+        let mut new = Value::clone(old);
+        match step {
+            Step::Delete(propagation) => {
+                let options = DeleteOptions {
+                    uid: Some(object::uid(old).to_owned()),
+                    propagation: Some(propagation),
+                    ..DeleteOptions::default()
+                };
+                delete(self, kind, key, &options, moment)?;
+                return Ok(());
+            }
+            Step::Finalize => {
+                self.remove(kind, key);
+                return Ok(());
+            }
+            Step::Release(finalizer) => {
+                let left = object::finalizers(old).into_iter().filter(|one| *one != finalizer);
+                set_finalizers(&mut new, left.map(str::to_owned).collect());
+            }
+            Step::Disown(uid) => {
+                let left: Vec<&Value> = owners(old).filter(|owner| object::text(owner, "/uid") != uid).collect();
+                object::metadata(&mut new).insert("ownerReferences".to_owned(), json!(left));
+            }
+        }
+        update::store(self, kind, key, old, new, Part::Whole, &Options::default())?;
+        Ok(())
+    }
+}
+
+fn namespaces() -> Place {
+    Place {
+        group: String::new(),
+        plural: "namespaces".to_owned(),
+    }
+}
+
+fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+    object
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+/// Whether a dependent holds up an owner that is deleted in the foreground.
+fn blocks(owner: &Value) -> bool {
+    owner["blockOwnerDeletion"] == json!(true)
+}

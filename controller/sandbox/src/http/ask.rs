@@ -1,0 +1,136 @@
+//! One HTTP request on its way to the value and back.
+//!
+//! Decides what is answered before the API is asked: who calls, health, the version, how much may be sent.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, header};
+use axum::response::Response;
+use serde_json::json;
+
+use super::reply::{self, Style};
+use super::room::Room;
+use super::stream;
+use super::users::Caller;
+use crate::api::Answer;
+use crate::failure::Failure;
+use crate::request::Http;
+
+/// What the server reads of a body: 3 MiB.
+const LIMIT: usize = 3 * 1024 * 1024;
+
+pub(super) async fn answer(State(room): State<Arc<Room>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let style = Style::of(text(&head, header::USER_AGENT), head.uri.query().unwrap_or_default());
+    let Some(user) = user(&room, &head) else {
+        return reply::of(Failure::Unauthorized.into(), style);
+    };
+    if let Some(answer) = about_the_server(&head) {
+        return reply::of(answer, style);
+    }
+    let body = match read(body).await {
+        Ok(body) => body,
+        Err(failure) => return reply::of(failure.into(), style),
+    };
+    let http = Http {
+        method: head.method.as_str(),
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
+        content_type: text(&head, header::CONTENT_TYPE),
+        accept: text(&head, header::ACCEPT),
+        agent: text(&head, header::USER_AGENT),
+        user,
+        body: &body,
+    };
+    let moment = room.outside.moment();
+    let answer = match crate::request::Request::parse(&http) {
+        Ok(request) => room.with(|api| api.handle(&request, &moment)),
+        Err(failure) => failure.into(),
+    };
+    match answer {
+        Answer::Watch(started) => reply::stream(stream::events(room, *started, moment.now)),
+        other @ (Answer::Object { .. } | Answer::Text { .. }) => reply::of(other, style),
+    }
+}
+
+/// Who calls; none if he may not know anything. Empty for one who may know what the server tells anybody.
+fn user<'a>(room: &'a Room, head: &Parts) -> Option<&'a str> {
+    let shown = head.headers.get(header::AUTHORIZATION);
+    match room.users.caller(shown.and_then(|value| value.to_str().ok())) {
+        Caller::Known(user) => Some(user),
+        Caller::Wrong => None,
+        Caller::Nobody if is_public(head.uri.path()) => Some(""),
+        Caller::Nobody => room.users.unnamed().filter(|_| !is_browser(head)),
+    }
+}
+
+/// Whether a page in a browser may be behind a request: a page of another site can reach loopback, but says where it is from
+/// or calls this host by another name.
+fn is_browser(head: &Parts) -> bool {
+    let host = text(head, header::HOST);
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    head.headers.contains_key(header::ORIGIN) || !matches!(name, "127.0.0.1" | "[::1]" | "localhost")
+}
+
+/// A header's text; empty if it is absent or no text, which the API treats alike.
+fn text(head: &Parts, name: HeaderName) -> &str {
+    head.headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+async fn read(body: Body) -> Result<Vec<u8>, Failure> {
+    match to_bytes(body, LIMIT).await {
+        Ok(bytes) => Ok(bytes.into()),
+        Err(error) => {
+            let reason = std::error::Error::source(&error);
+            if reason.is_some_and(|reason| reason.is::<http_body_util::LengthLimitError>()) {
+                return Err(Failure::TooLarge { limit: LIMIT });
+            }
+            Err(Failure::BadRequest(error.to_string()))
+        }
+    }
+}
+
+/// What the server tells anybody.
+fn is_public(path: &str) -> bool {
+    path == "/version" || check(path).is_some()
+}
+
+/// The check that a path asks for: `/readyz` and what lies below it.
+fn check(path: &str) -> Option<&str> {
+    let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    matches!(name, "healthz" | "livez" | "readyz").then_some(name)
+}
+
+fn about_the_server(head: &Parts) -> Option<Answer> {
+    let path = head.uri.path();
+    if path == "/version" {
+        return Some(version(head.method.as_str()));
+    }
+    let name = check(path)?;
+    let verbose = crate::request::Query::parse(head.uri.query().unwrap_or_default()).is_set("verbose");
+    let body = if verbose {
+        format!("[+]ping ok\n{name} check passed\n")
+    } else {
+        "ok".to_owned()
+    };
+    Some(Answer::Text { code: 200, body })
+}
+
+/// Says which server is played. The mark behind the plus is what the rules of versions leave for such things.
+fn version(method: &str) -> Answer {
+    if method != "GET" {
+        return Failure::NoMethod.into();
+    }
+    Answer::ok(json!({
+        "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": "v1.36.3+millwright", "gitCommit": "", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "", "compiler": "rustc", "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    }))
+}

@@ -1,0 +1,40 @@
+//! A Kubernetes API held in memory: a value with rules.
+//!
+//! Decides what a kube-apiserver would answer. Pure: no clock, no randomness, no network; times and ids come in with each
+//! request, so that the simulator and an HTTP server can share it (`reliability.md` §5).
+//!
+//! [`api::Api::handle`] is the one door; [`api::Api::events`] tells a watch what came after, and [`api::Api::collect`] plays the
+//! controllers that follow deletions. `tests/value/*.cases` holds what the real server answered.
+//!
+//! # Not yet
+//! - Owners of fields (`managedFields`) of defaults that the server gives to volumes and budgets; the scale subresource records the
+//!   writer as one of the whole object; applying to a scale is refused.
+//! - Built-in kinds: no schema. Unknown fields stay, types are not judged, of the defaults only those in `builtin`; fields that a
+//!   pod's or a claim's update may not change can be changed.
+//! - Bodies in YAML and protobuf; `Table`s (columns of custom kinds are read, those of built-in kinds are not known).
+//! - `fieldValidation=Warn` gives no warnings, and duplicate fields are not refused when strict; JSON errors other than a sudden end
+//!   are worded by serde.
+//! - One storage version for all versions of a kind: nothing converts. Definitions are not judged, and are established at once.
+//! - Pages after a compaction give no token to go on with inconsistently; admission webhooks, quotas, finalizers of claims in use.
+
+pub mod api;
+pub mod builtin;
+pub mod collect;
+pub mod discovery;
+pub mod failure;
+pub mod fields;
+#[cfg(feature = "http")]
+pub mod http;
+pub mod kinds;
+pub mod list;
+pub mod managers;
+pub mod object;
+pub mod patch;
+pub mod request;
+pub mod schema;
+pub mod select;
+pub mod store;
+pub mod table;
+pub mod topology;
+pub mod watch;
+pub mod write;

@@ -1,0 +1,197 @@
+//! Who owns which fields: the bookkeeping of `metadata.managedFields`.
+//!
+//! Decides what a create, update or patch does to everybody's fields. (What an apply does is decided in `patch::apply`, with
+//! the types of this room.) Knows one version of each kind; entries of other versions are compared as if of this one.
+
+pub mod blank;
+mod entries;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+pub use entries::{Entry, Manager, Managers, Operation, Unreadable};
+
+use crate::fields::{FieldSet, compare::Comparison};
+use crate::topology::Topology;
+
+/// The name under which fields are held that were there before the first apply, when nobody had been recorded.
+pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+/// The name that takes over from the oldest updaters when there are too many.
+const ANCIENT: &str = "ancient-changes";
+/// As many updaters as an object remembers by name.
+const MOST_UPDATERS: usize = 10;
+
+/// A write, as far as owners are concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct Write<'a> {
+    pub topology: &'a Topology,
+    pub api_version: &'a str,
+    pub kind: &'a str,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+    /// `fieldManager` of the request, or what stands before the first slash of its user agent.
+    pub manager: &'a str,
+    pub now: Timestamp,
+    /// Fields that this write cannot change: they are put back whatever the request says, and nobody comes to own them.
+    pub reset: &'a FieldSet,
+}
+
+impl Write<'_> {
+    pub(crate) fn as_manager(&self, operation: Operation) -> Manager {
+        let name = if self.manager.is_empty() {
+            "unknown"
+        } else {
+            self.manager
+        };
+        let api_version = match operation {
+            // An applier stays the same through versions.
+            Operation::Apply => String::new(),
+            Operation::Update => self.api_version.to_owned(),
+        };
+        Manager {
+            name: name.to_owned(),
+            operation,
+            api_version,
+            subresource: self.subresource.to_owned(),
+        }
+    }
+
+    pub(crate) fn stamp(&self) -> String {
+        self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+}
+
+/// The new object with its owners, after a create (`live` is `None`), an update or a patch that is no apply. `new` is what
+/// would be stored but for the bookkeeping; a `managedFields` in it is what the request asked for, and is heeded.
+pub fn updated(live: Option<&Value>, new: &Value, write: &Write<'_>) -> Value {
+    let managers = starting(live, new, write);
+    let object = without_owners(new);
+    // Owners that were wiped stay away until somebody applies.
+    if managers.is_empty() && live.is_some() {
+        return object;
+    }
+    let before = live.map_or_else(|| blank::blank(write.api_version, write.kind), without_owners);
+    let managers = after_update(managers, &before, &object, write);
+    managers.write_into(object)
+}
+
+/// Whom to start from: those that the request names, unless it comes through a subresource or names nobody, else those of
+/// the live object. An empty list, or a list of one empty entry, wipes all.
+fn starting(live: Option<&Value>, new: &Value, write: &Write<'_>) -> Managers {
+    let held = || live.and_then(|live| Managers::read(live).ok()).unwrap_or_default();
+    if !write.subresource.is_empty() {
+        return held();
+    }
+    let asked = new.pointer("/metadata/managedFields");
+    if let Some(Value::Array(entries)) = asked {
+        let empty = |entry: &Value| entry.as_object().is_some_and(serde_json::Map::is_empty);
+        if entries.is_empty() || matches!(entries.as_slice(), [entry] if empty(entry)) {
+            return Managers::default();
+        }
+    }
+    match Managers::read(new) {
+        Ok(asked) if !asked.is_empty() => asked,
+        Ok(_) | Err(_) => held(),
+    }
+}
+
+/// Takes what changed from everybody and gives it to the writer.
+pub(crate) fn after_update(mut managers: Managers, before: &Value, after: &Value, write: &Write<'_>) -> Managers {
+    let comparison = Comparison::of(write.topology.root(), before, after).without(write.reset);
+    let touched = comparison.touched();
+    for entry in managers.entries_mut() {
+        entry.fields = entry.fields.difference(&touched).difference(&comparison.removed);
+    }
+    let mine = touched.difference(&never_owned());
+    if !mine.is_empty() {
+        let me = write.as_manager(Operation::Update);
+        let fields = managers
+            .get(&me)
+            .map_or_else(|| mine.clone(), |entry| entry.fields.union(&mine));
+        managers.put(
+            me,
+            Entry {
+                fields,
+                api_version: write.api_version.to_owned(),
+                time: Some(write.stamp()),
+            },
+        );
+    }
+    managers.drop_empty();
+    cap(managers)
+}
+
+/// Fields that are the server's own business.
+pub(crate) fn never_owned() -> FieldSet {
+    FieldSet::of_names(&[
+        &["apiVersion"],
+        &["kind"],
+        &["metadata"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+        &["metadata", "creationTimestamp"],
+        &["metadata", "selfLink"],
+        &["metadata", "uid"],
+        &["metadata", "clusterName"],
+        &["metadata", "generation"],
+        &["metadata", "managedFields"],
+        &["metadata", "resourceVersion"],
+    ])
+}
+
+pub(crate) fn without_owners(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+/// Merges the oldest updaters into one as long as there are too many.
+fn cap(mut managers: Managers) -> Managers {
+    let updaters = managers
+        .iter()
+        .filter(|(manager, _)| manager.operation == Operation::Update);
+    let mut oldest: Vec<(Manager, Entry)> = updaters
+        .map(|(manager, entry)| (manager.clone(), entry.clone()))
+        .collect();
+    let mut count = oldest.len();
+    oldest.sort_by(|(one, first), (other, second)| (&first.time, one).cmp(&(&second.time, other)));
+    // The first of a version only becomes part of the bucket when a second one follows.
+    let mut firsts: Vec<(String, Manager)> = Vec::new();
+    for (manager, entry) in oldest {
+        if count <= MOST_UPDATERS {
+            break;
+        }
+        let bucket = Manager {
+            name: ANCIENT.to_owned(),
+            operation: Operation::Update,
+            api_version: entry.api_version.clone(),
+            subresource: String::new(),
+        };
+        let Some((_, first)) = firsts.iter().find(|(version, _)| *version == entry.api_version) else {
+            firsts.push((entry.api_version, manager));
+            continue;
+        };
+        let held = managers.take(&bucket).or_else(|| managers.take(first));
+        let fields = held.map_or_else(|| entry.fields.clone(), |held| held.fields.union(&entry.fields));
+        managers.take(&manager);
+        managers.put(bucket, Entry { fields, ..entry });
+        count -= 1;
+    }
+    managers
+}
+
+/// Whether two objects differ in the times of their owners and in nothing else: then nothing happened, and nothing is stored.
+pub fn differ_only_in_times(one: &Value, other: &Value) -> bool {
+    let timeless = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(Value::Array(entries)) = object.pointer_mut("/metadata/managedFields") {
+            entries.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| {
+                entry.remove("time");
+            });
+        }
+        object
+    };
+    one != other && timeless(one) == timeless(other)
+}

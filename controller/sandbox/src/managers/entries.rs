@@ -1,0 +1,192 @@
+//! The entries of `managedFields`, read and written.
+//!
+//! Decides how an owner is told from another and in which order owners are listed. May not know what writes do.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::fields::{self, FieldSet};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    Apply,
+    Update,
+}
+
+/// An owner. The same client is another owner through a subresource, another version (unless it applies) or operation.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Manager {
+    pub name: String,
+    pub operation: Operation,
+    /// Empty for appliers.
+    pub api_version: String,
+    pub subresource: String,
+}
+
+/// What an owner owns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub fields: FieldSet,
+    pub api_version: String,
+    pub time: Option<String>,
+}
+
+/// All owners of one object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Managers(BTreeMap<Manager, Entry>);
+
+/// A `managedFields` that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    #[error("apiVersion must not be empty")]
+    Version,
+    #[error("fieldsType must be `FieldsV1`")]
+    FieldsType,
+    #[error("error decoding set: {0}")]
+    Fields(#[from] fields::Unreadable),
+}
+
+/// As conflicts name an owner.
+impl fmt::Display for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.name)?;
+        if !self.subresource.is_empty() {
+            write!(f, " with subresource {:?}", self.subresource)?;
+        }
+        match self.operation {
+            Operation::Apply => Ok(()),
+            Operation::Update => write!(f, " using {}", self.api_version),
+        }
+    }
+}
+
+impl Managers {
+    /// The owners that an object lists.
+    pub fn read(object: &Value) -> Result<Self, Unreadable> {
+        let listed = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        let entries = listed.into_iter().flatten().map(read_entry);
+        entries.collect::<Result<BTreeMap<_, _>, _>>().map(Self)
+    }
+
+    /// The object with these owners: appliers first, then by time.
+    pub fn write_into(&self, mut object: Value) -> Value {
+        let mut entries: Vec<(&Manager, &Entry)> = self.0.iter().collect();
+        entries.sort_by_key(|(manager, entry)| {
+            (
+                manager.operation,
+                &entry.time,
+                &manager.name,
+                &entry.api_version,
+                &manager.subresource,
+            )
+        });
+        let listed: Vec<Value> = entries
+            .into_iter()
+            .map(|(manager, entry)| written(manager, entry))
+            .collect();
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            if listed.is_empty() {
+                metadata.remove("managedFields");
+            } else {
+                metadata.insert("managedFields".to_owned(), Value::Array(listed));
+            }
+        }
+        object
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn get(&self, manager: &Manager) -> Option<&Entry> {
+        self.0.get(manager)
+    }
+
+    pub fn put(&mut self, manager: Manager, entry: Entry) {
+        self.0.insert(manager, entry);
+    }
+
+    pub fn take(&mut self, manager: &Manager) -> Option<Entry> {
+        self.0.remove(manager)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Manager, &Entry)> {
+        self.0.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Manager, &mut Entry)> {
+        self.0.iter_mut()
+    }
+
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.0.values_mut()
+    }
+
+    /// Who owns nothing is no owner.
+    pub fn drop_empty(&mut self) {
+        self.0.retain(|_, entry| !entry.fields.is_empty());
+    }
+}
+
+fn read_entry(entry: &Value) -> Result<(Manager, Entry), Unreadable> {
+    let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let operation = match text("operation").as_str() {
+        "Apply" => Operation::Apply,
+        "Update" => Operation::Update,
+        _ => return Err(Unreadable::Operation),
+    };
+    let api_version = text("apiVersion");
+    if api_version.is_empty() {
+        return Err(Unreadable::Version);
+    }
+    if text("fieldsType") != "FieldsV1" {
+        return Err(Unreadable::FieldsType);
+    }
+    let fields = entry
+        .get("fieldsV1")
+        .map_or_else(|| Ok(FieldSet::default()), FieldSet::from_value)?;
+    let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
+    let manager = Manager {
+        name: text("manager"),
+        operation,
+        api_version: match operation {
+            Operation::Apply => String::new(),
+            Operation::Update => api_version.clone(),
+        },
+        subresource: text("subresource"),
+    };
+    Ok((
+        manager,
+        Entry {
+            fields,
+            api_version,
+            time,
+        },
+    ))
+}
+
+fn written(manager: &Manager, entry: &Entry) -> Value {
+    let operation = match manager.operation {
+        Operation::Apply => "Apply",
+        Operation::Update => "Update",
+    };
+    let mut written = Map::new();
+    if !manager.name.is_empty() {
+        written.insert("manager".to_owned(), json!(manager.name));
+    }
+    written.insert("operation".to_owned(), json!(operation));
+    written.insert("apiVersion".to_owned(), json!(entry.api_version));
+    if let Some(time) = &entry.time {
+        written.insert("time".to_owned(), json!(time));
+    }
+    written.insert("fieldsType".to_owned(), json!("FieldsV1"));
+    written.insert("fieldsV1".to_owned(), entry.fields.to_value());
+    if !manager.subresource.is_empty() {
+        written.insert("subresource".to_owned(), json!(manager.subresource));
+    }
+    Value::Object(written)
+}

@@ -1,0 +1,47 @@
+//! The numbers that the scale subresource reads. They are judged beside the schema, in words of their own.
+
+use serde_json::Value;
+
+use crate::schema::cause::{Cause, Reason};
+
+/// Where a kind keeps its replicas, as the CRD's `subresources.scale` says: paths with a leading dot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scale {
+    pub spec_replicas: String,
+    pub status_replicas: String,
+}
+
+/// What is wrong with the replicas of the spec, or of the status in a write to the status subresource.
+pub fn validate_scale(scale: &Scale, object: &Value, of_status: bool) -> Vec<Cause> {
+    let path = if of_status {
+        &scale.status_replicas
+    } else {
+        &scale.spec_replicas
+    };
+    let steps = path.split('.').filter(|step| !step.is_empty());
+    let Some(value) = steps.into_iter().try_fold(object, |value, step| value.get(step)) else {
+        return Vec::new();
+    };
+    let detail = match value.as_i64() {
+        None => return vec![unreadable(path, value)],
+        Some(count) if count < 0 => format!("{count}: should be a non-negative integer"),
+        Some(count) if count > i64::from(i32::MAX) => {
+            format!("{count}: should be less than or equal to {}", i32::MAX)
+        }
+        Some(_) => return Vec::new(),
+    };
+    vec![Cause::bare(Reason::Invalid, path.clone(), &detail)]
+}
+
+fn unreadable(path: &str, value: &Value) -> Cause {
+    let (shown, kind) = match value {
+        Value::String(text) => (text.clone(), "string"),
+        Value::Bool(bool) => (bool.to_string(), "bool"),
+        Value::Number(number) => (number.to_string(), "float64"),
+        Value::Array(_) => (value.to_string(), "[]interface {}"),
+        Value::Object(_) => (value.to_string(), "map[string]interface {}"),
+        Value::Null => ("<nil>".to_owned(), "<nil>"),
+    };
+    let detail = format!("0: {path} accessor error: {shown} is of the type {kind}, expected int64");
+    Cause::bare(Reason::Invalid, path.to_owned(), &detail)
+}

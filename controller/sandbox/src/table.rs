@@ -1,0 +1,224 @@
+//! Answers as tables: what `kubectl get` prints.
+//!
+//! Decides which columns a kind has, what stands in each cell, and how much of the object goes along. Works on answers that are
+//! made already; chooses no object and stores none.
+
+mod age;
+mod cells;
+mod heads;
+mod path;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::Answer;
+use crate::builtin;
+use crate::failure::Failure;
+use crate::kinds::Kind;
+use crate::request::Request;
+
+/// The form of tables that a reader wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    version: &'static str,
+    include: Include,
+    /// Whether the columns were told, so that later events of a stream need not repeat them.
+    told: bool,
+}
+
+/// How much of the object goes along with its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Include {
+    Nothing,
+    Metadata,
+    Object,
+}
+
+/// What heads a column: name, type, format, description, priority.
+struct Head {
+    name: String,
+    kind: String,
+    format: String,
+    description: String,
+    priority: i64,
+}
+
+impl Form {
+    /// The form that a request asks for; none if it wants plain objects.
+    pub fn of(request: &Request) -> Result<Option<Self>, Failure> {
+        let Some(version) = asked_version(&request.accept) else {
+            return Ok(None);
+        };
+        let include = match request.query.first("includeObject") {
+            "" | "Metadata" => Include::Metadata,
+            "None" => Include::Nothing,
+            "Object" => Include::Object,
+            other => {
+                let why = format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: \"{other}\": must be 'Metadata', \
+                     'Object', 'None', or empty"
+                );
+                return Err(Failure::BadRequest(why));
+            }
+        };
+        Ok(Some(Self {
+            version,
+            include,
+            told: false,
+        }))
+    }
+
+    /// An answer about a kind in this form. What is no object of that kind, as a `Status`, stays as it is.
+    pub fn of_answer(self, kind: &Kind, answer: Answer, now: Timestamp) -> Answer {
+        match answer {
+            Answer::Object { code, body, warnings } => {
+                let body = self.of_body(kind, &body, now).unwrap_or(body);
+                Answer::Object { code, body, warnings }
+            }
+            Answer::Watch(mut started) => {
+                let mut form = self;
+                for event in &mut started.first {
+                    *event = form.of_event(kind, event, now);
+                    form.told = true;
+                }
+                started.watch.table = Some(form);
+                Answer::Watch(started)
+            }
+            text @ Answer::Text { .. } => text,
+        }
+    }
+
+    /// One event of a watch in this form. Errors stay as they are.
+    pub fn of_event(self, kind: &Kind, event: &Value, now: Timestamp) -> Value {
+        let what = event.get("type").cloned().unwrap_or_default();
+        let body = event.get("object").cloned().unwrap_or_default();
+        let mut object = self.of_body(kind, &body, now).unwrap_or(body);
+        // A bookmark says where it stands even to those who want no objects.
+        if what == "BOOKMARK" {
+            let whole = Self {
+                include: Include::Metadata,
+                ..self
+            };
+            object = whole
+                .of_body(kind, event.get("object").unwrap_or(&Value::Null), now)
+                .unwrap_or(object);
+        }
+        json!({ "type": what, "object": object })
+    }
+
+    fn of_body(self, kind: &Kind, body: &Value, now: Timestamp) -> Option<Value> {
+        let said = body.get("kind").and_then(Value::as_str)?;
+        let mut metadata = json!({});
+        for key in ["resourceVersion", "continue", "remainingItemCount"] {
+            let value = body
+                .pointer(&format!("/metadata/{key}"))
+                .filter(|value| **value != json!(""));
+            if let (Some(value), Some(fields)) = (value, metadata.as_object_mut()) {
+                fields.insert(key.to_owned(), value.clone());
+            }
+        }
+        let items = body.get("items").and_then(Value::as_array);
+        let (heads, rows): (Vec<Head>, Vec<Value>) = if said == kind.list_kind && items.is_some() {
+            let rows = items
+                .into_iter()
+                .flatten()
+                .map(|item| self.row(kind, item, now))
+                .collect();
+            (heads::of(kind), rows)
+        } else if said == kind.kind {
+            (heads::of(kind), vec![self.row(kind, body, now)])
+        } else if said == "Scale" {
+            let row = json!({ "cells": cells::of_scale(body, now), "object": self.of_object(None, body) });
+            (heads::of_scale(), vec![row])
+        } else {
+            return None;
+        };
+        let heads = (!self.told).then(|| heads.iter().map(Head::told).collect::<Vec<_>>());
+        Some(json!({
+            "kind": "Table", "apiVersion": format!("meta.k8s.io/{}", self.version), "metadata": metadata,
+            "columnDefinitions": heads, "rows": rows,
+        }))
+    }
+
+    fn row(self, kind: &Kind, object: &Value, now: Timestamp) -> Value {
+        let cells = if kind.custom {
+            custom_cells(kind, object, now)
+        } else {
+            // An Event has one set of columns, under whichever names it is seen.
+            cells::of(kind, &builtin::stored_as(kind, object), now)
+        };
+        json!({ "cells": cells, "object": self.of_object(Some(kind), object) })
+    }
+
+    fn of_object(self, kind: Option<&Kind>, object: &Value) -> Value {
+        match self.include {
+            Include::Nothing => Value::Null,
+            Include::Metadata => json!({
+                "kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{}", self.version),
+                "metadata": object.get("metadata"),
+            }),
+            Include::Object => {
+                let mut whole = object.clone();
+                if let (Some(kind), Some(fields)) = (kind, whole.as_object_mut()) {
+                    fields.insert("kind".to_owned(), json!(kind.kind));
+                    fields.insert("apiVersion".to_owned(), json!(kind.api_version()));
+                }
+                whole
+            }
+        }
+    }
+}
+
+/// The version of `Table` that is wanted first of all JSON forms.
+fn asked_version(accept: &str) -> Option<&'static str> {
+    let first = accept
+        .split(',')
+        .map(str::trim)
+        .find(|clause| clause.starts_with("application/json"))?;
+    let mut parts = first.split(';').map(str::trim);
+    if !parts.clone().any(|part| part == "as=Table") || !parts.clone().any(|part| part == "g=meta.k8s.io") {
+        return None;
+    }
+    match parts.find_map(|part| part.strip_prefix("v=")) {
+        Some("v1") => Some("v1"),
+        Some("v1beta1") => Some("v1beta1"),
+        _ => None,
+    }
+}
+
+impl Head {
+    fn told(&self) -> Value {
+        json!({
+            "name": self.name, "type": self.kind, "format": self.format, "description": self.description, "priority": self.priority,
+        })
+    }
+}
+
+fn custom_cells(kind: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
+    let mut out = vec![object.pointer("/metadata/name").cloned().unwrap_or_else(|| json!(""))];
+    if kind.columns.is_empty() {
+        let created = object.pointer("/metadata/creationTimestamp");
+        out.push(created.map_or(Value::Null, |created| cell("date", created, now)));
+    }
+    for column in &kind.columns {
+        let found = path::first(&column.path, object);
+        out.push(found.map_or(Value::Null, |value| cell(&column.kind, value, now)));
+    }
+    out
+}
+
+/// A value in a column of a type; null where it does not fit.
+fn cell(kind: &str, value: &Value, now: Timestamp) -> Value {
+    match (kind, value) {
+        (_, Value::Null) => Value::Null,
+        ("string", Value::String(text)) => json!(text),
+        ("string", other) => json!(other.to_string()),
+        ("integer", Value::Number(number)) => number.as_i64().map_or_else(
+            || number.as_f64().map_or(Value::Null, |float| json!(float.trunc())),
+            |whole| json!(whole),
+        ),
+        ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
+        ("date", Value::String(text)) => json!(age::since(text, now).unwrap_or_else(|| "<invalid>".to_owned())),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,146 @@
+//! OpenAPI read into shapes.
+//!
+//! Decides nothing: it translates what a schema says. May not judge whether the schema is a good one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Field, Identity, ListShape, ObjectShape, Shape};
+
+const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// The server's own kinds.
+pub(super) struct Builtins {
+    /// `apiVersion/kind` to the name of its definition.
+    pub kinds: BTreeMap<String, String>,
+    pub definitions: Arc<BTreeMap<String, Shape>>,
+}
+
+#[derive(Deserialize)]
+struct BuiltinsFile {
+    kinds: BTreeMap<String, String>,
+    definitions: BTreeMap<String, Value>,
+}
+
+pub(super) fn builtins() -> Builtins {
+    let file: BuiltinsFile = serde_json::from_str(include_str!("builtins.json"))
+        .expect("builtins.json is part of this crate and a test reads all of it");
+    let definitions = file
+        .definitions
+        .iter()
+        .map(|(name, schema)| (name.clone(), shape(schema)))
+        .collect();
+    Builtins {
+        kinds: file.kinds,
+        definitions: Arc::new(definitions),
+    }
+}
+
+/// The root of a custom kind: its metadata is everybody's, whatever its schema says of it.
+pub(super) fn custom(schema: &Value) -> Shape {
+    let mut root = match shape(schema) {
+        Shape::Object(object) => object,
+        Shape::Open | Shape::Scalar | Shape::List(_) | Shape::Named(_) => ObjectShape::default(),
+    };
+    add_head(&mut root);
+    Shape::Object(root)
+}
+
+fn add_head(object: &mut ObjectShape) {
+    let named = |shape| Field { shape, default: None };
+    object.fields.insert("apiVersion".to_owned(), named(Shape::Scalar));
+    object.fields.insert("kind".to_owned(), named(Shape::Scalar));
+    object
+        .fields
+        .insert("metadata".to_owned(), named(Shape::Named(METADATA.to_owned())));
+}
+
+fn is_set(schema: &Value, flag: &str) -> bool {
+    schema.get(flag).and_then(Value::as_bool).unwrap_or_default()
+}
+
+fn text<'v>(schema: &'v Value, name: &str) -> &'v str {
+    schema.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn shape(schema: &Value) -> Shape {
+    if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
+        return Shape::Named(name.to_owned());
+    }
+    if is_set(schema, "x-kubernetes-int-or-string") {
+        return Shape::Scalar;
+    }
+    match text(schema, "type") {
+        "object" => object(schema),
+        "array" => Shape::List(list(schema)),
+        "" => Shape::Open,
+        _ => Shape::Scalar,
+    }
+}
+
+fn object(schema: &Value) -> Shape {
+    let mut found = ObjectShape {
+        whole: text(schema, "x-kubernetes-map-type") == "atomic",
+        ..Default::default()
+    };
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        for (name, property) in properties {
+            let field = Field {
+                shape: shape(property),
+                default: property.get("default").cloned(),
+            };
+            found.fields.insert(name.clone(), field);
+        }
+    }
+    found.others = match schema.get("additionalProperties") {
+        Some(others @ Value::Object(_)) => Some(Box::new(shape(others))),
+        _ if is_set(schema, "x-kubernetes-preserve-unknown-fields") => Some(Box::new(Shape::Open)),
+        _ => None,
+    };
+    if is_set(schema, "x-kubernetes-embedded-resource") {
+        add_head(&mut found);
+    }
+    // An object of which nothing is said holds anything.
+    if found.fields.is_empty() && found.others.is_none() && !found.whole {
+        Shape::Open
+    } else {
+        Shape::Object(found)
+    }
+}
+
+fn list(schema: &Value) -> ListShape {
+    let strategy = text(schema, "x-kubernetes-patch-strategy");
+    let merged = strategy.split(',').any(|word| word == "merge");
+    let merge_key = schema
+        .get("x-kubernetes-patch-merge-key")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    let keys = || {
+        let names = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+        names
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
+    };
+    let identity = match text(schema, "x-kubernetes-list-type") {
+        "map" => Identity::Keys(keys()),
+        "set" => Identity::Value,
+        // Older types say only how to patch them.
+        "" if merged => merge_key
+            .clone()
+            .map_or(Identity::Value, |key| Identity::Keys(vec![key])),
+        _ => Identity::None,
+    };
+    let items = schema.get("items").map_or(Shape::Open, shape);
+    ListShape {
+        items: Box::new(items),
+        identity,
+        merged,
+        merge_key,
+    }
+}

@@ -1,0 +1,225 @@
+//! Watching: what a watch begins with, and what it sees after.
+//!
+//! A watch is a plain value, and events are a question with an answer: nothing here waits. Whoever carries the stream asks
+//! again when the version has moved, and ends it at [`Watch::ends`].
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a Value read by a key gives null; what is written to is an object"
+)]
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::api::{Answer, Api, Moment};
+use crate::failure::{Cause, Failure};
+use crate::kinds::Kind;
+use crate::list::{Shape, options_invalid, version_of};
+use crate::request::{Query, Request};
+use crate::select::Selection;
+use crate::store::{Change, Forgotten, Store, set_version};
+use crate::table::Form;
+
+/// What a watch looks at.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    pub kind: Arc<Kind>,
+    /// Empty for all namespaces.
+    pub namespace: String,
+    pub selection: Selection,
+    pub shape: Shape,
+    /// Set if the caller wants rows instead of objects.
+    pub table: Option<Form>,
+    /// Whether the caller wants to be told how far it has come.
+    pub bookmarks: bool,
+    /// When the stream is to be closed; absent if the caller leaves that to the server.
+    pub ends: Option<Timestamp>,
+}
+
+/// A watch that has begun.
+#[derive(Debug, Clone)]
+pub struct Started {
+    pub watch: Watch,
+    /// What is sent at once.
+    pub first: Vec<Value>,
+    /// The version after which to go on.
+    pub at: u64,
+}
+
+/// What a watch sees of a stretch of history.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    pub events: Vec<Value>,
+    /// The version after which to go on.
+    pub upto: u64,
+    /// Whether the stream ends here: its place in history is forgotten.
+    pub closed: bool,
+}
+
+/// Begins a watch.
+pub fn start(api: &Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
+    let query = &request.query;
+    let complaints = complaints(query);
+    if !complaints.is_empty() {
+        return Err(options_invalid("ListOptions", complaints));
+    }
+    let version = query.first("resourceVersion");
+    let version = if version.is_empty() {
+        0
+    } else {
+        version_of(version).map_err(Failure::Internal)?
+    };
+    let seconds: Option<i64> = query
+        .first("timeoutSeconds")
+        .parse()
+        .ok()
+        .filter(|seconds| *seconds > 0);
+    let ends = seconds.and_then(|seconds| moment.now.checked_add(SignedDuration::from_secs(seconds)).ok());
+    let watch = Watch {
+        kind: kind.clone(),
+        namespace: request.target.namespace.clone(),
+        selection: Selection::read(kind, query.first("labelSelector"), query.first("fieldSelector"))?,
+        shape: Shape::of(&request.accept),
+        table: None,
+        bookmarks: query.is_set("allowWatchBookmarks"),
+        ends,
+    };
+    let initial = query.first("sendInitialEvents");
+    if initial == "true" || (initial.is_empty() && version == 0) {
+        return Ok(Answer::Watch(Box::new(with_state(api, watch, initial == "true"))));
+    }
+    let at = if version == 0 { api.version() } else { version };
+    Ok(Answer::Watch(Box::new(Started {
+        watch,
+        first: Vec::new(),
+        at,
+    })))
+}
+
+/// A watch that begins with what is there.
+fn with_state(api: &Api, watch: Watch, told_end: bool) -> Started {
+    let place = watch.kind.place();
+    let seen = api
+        .store
+        .all(&place)
+        .filter(|(key, object)| watch.is_within(&key.namespace) && watch.selection.matches(object));
+    let mut first: Vec<Value> = seen.map(|(_, object)| event(&watch, "ADDED", object)).collect();
+    if told_end && watch.bookmarks {
+        first.push(bookmark(&watch, api.version(), true));
+    }
+    Started {
+        first,
+        at: api.version(),
+        watch,
+    }
+}
+
+impl Watch {
+    /// An event as the caller wants it.
+    pub(crate) fn dressed(&self, event: Value, now: Timestamp) -> Value {
+        match self.table {
+            Some(form) => form.of_event(&self.kind, &event, now),
+            None => event,
+        }
+    }
+
+    fn is_within(&self, namespace: &str) -> bool {
+        self.namespace.is_empty() || self.namespace == namespace
+    }
+}
+
+/// What a watch sees after a version.
+pub fn events(store: &Store, watch: &Watch, after: u64, now: Timestamp) -> Batch {
+    let place = watch.kind.place();
+    let changes = match store.since(&place, after) {
+        Ok(changes) => changes,
+        Err(Forgotten { oldest }) => {
+            let gone = Failure::Expired(format!("too old resource version: {after} ({oldest})"));
+            let event = json!({ "type": "ERROR", "object": gone.status() });
+            return Batch {
+                events: vec![event],
+                upto: after,
+                closed: true,
+            };
+        }
+    };
+    let events = changes
+        .filter(|change| watch.is_within(&change.key.namespace))
+        .filter_map(|change| seen(watch, change))
+        .map(|event| watch.dressed(event, now));
+    Batch {
+        events: events.collect(),
+        upto: store.version().max(after),
+        closed: false,
+    }
+}
+
+/// A change as a selecting watch sees it: what stops to match is gone, what begins to match is new.
+fn seen(watch: &Watch, change: &Change) -> Option<Value> {
+    let before = change.before.as_ref().filter(|object| watch.selection.matches(object));
+    let after = change.after.as_ref().filter(|object| watch.selection.matches(object));
+    match (before, after) {
+        (None, None) => None,
+        (None, Some(after)) => Some(event(watch, "ADDED", after)),
+        (Some(_), Some(after)) => Some(event(watch, "MODIFIED", after)),
+        (Some(before), None) => {
+            // The last state that the watch knew, under the version at which it went.
+            let mut last = Value::clone(before);
+            set_version(&mut last, change.version);
+            Some(event(watch, "DELETED", &last))
+        }
+    }
+}
+
+fn event(watch: &Watch, what: &str, object: &Value) -> Value {
+    json!({ "type": what, "object": watch.shape.of_object(&watch.kind, object) })
+}
+
+/// How far a watch has come; `initial` ends the state that it began with.
+pub fn bookmark(watch: &Watch, version: u64, initial: bool) -> Value {
+    let mut metadata = json!({ "resourceVersion": version.to_string() });
+    if initial {
+        metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+    }
+    let object = json!({ "kind": watch.kind.kind, "apiVersion": watch.kind.api_version(), "metadata": metadata });
+    let object = match watch.shape {
+        Shape::Whole => object,
+        Shape::Metadata => watch.shape.of_object(&watch.kind, &object),
+    };
+    json!({ "type": "BOOKMARK", "object": object })
+}
+
+fn complaints(query: &Query) -> Vec<Cause> {
+    let field = "resourceVersionMatch";
+    let matching = query.first(field);
+    let initial = query.first("sendInitialEvents");
+    let mut out = Vec::new();
+    if !query.first("continue").is_empty() {
+        out.push(Cause::forbidden(
+            field,
+            "resourceVersionMatch is forbidden when continue is provided",
+        ));
+        return out;
+    }
+    if initial.is_empty() {
+        if !matching.is_empty() {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            out.push(Cause::forbidden(field, why));
+        }
+    } else if matching.is_empty() {
+        out.push(Cause::forbidden(
+            field,
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
+    }
+    if !matching.is_empty() && matching != "NotOlderThan" {
+        out.push(Cause::unsupported(
+            field,
+            &format!("\"{matching}\""),
+            "\"NotOlderThan\"",
+        ));
+    }
+    out
+}

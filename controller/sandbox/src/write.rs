@@ -1,0 +1,249 @@
+//! Writing: what all writes have in common.
+//!
+//! Decides how a body becomes an object of its kind, what the options of a write mean, and what an object must satisfy before
+//! it is stored. Each verb has its own room below.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a Value read by a key gives null; what is written to is an object"
+)]
+
+pub(crate) mod admit;
+pub mod create;
+pub mod delete;
+pub mod evict;
+pub(crate) mod owners;
+pub mod patch;
+pub mod scale;
+pub mod update;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::Moment;
+use crate::failure::{Cause, Failure};
+use crate::kinds::Kind;
+use crate::list::options_invalid;
+use crate::object;
+use crate::request::{Request, Verb};
+use crate::store::Key;
+
+/// What a caller says about a write, beside the object.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Answer as if it were done, and store nothing.
+    pub dry_run: bool,
+    /// Refuse what would be thrown away.
+    pub strict: bool,
+    /// Who writes; empty for installers, who own nothing.
+    pub manager: String,
+    /// Whether the caller gave that name, and it was not taken from the user agent.
+    pub is_manager_named: bool,
+    pub now: Timestamp,
+    /// Whether the object carries its owners already.
+    pub recorded: bool,
+}
+
+impl Options {
+    /// Reads the query; `called` is the name under which the server checks it.
+    pub fn read(request: &Request, called: &str, moment: &Moment) -> Result<Self, Failure> {
+        let said: Vec<&str> = request.query.all("dryRun").collect();
+        let strict = request.query.first("fieldValidation") == "Strict";
+        let named = request.query.first("fieldManager");
+        let agent = request.agent.split('/').next().unwrap_or_default();
+        Ok(Self {
+            strict,
+            manager: if named.is_empty() { agent } else { named }.to_owned(),
+            is_manager_named: !named.is_empty(),
+            now: moment.now,
+            ..dry_run(&said, called)?
+        })
+    }
+}
+
+fn dry_run(said: &[&str], called: &str) -> Result<Options, Failure> {
+    if said.iter().any(|word| *word != "All") {
+        let shown = json!(said).to_string();
+        return Err(options_invalid(
+            called,
+            vec![Cause::unsupported("dryRun", &shown, "\"All\"")],
+        ));
+    }
+    Ok(Options {
+        dry_run: !said.is_empty(),
+        ..Options::default()
+    })
+}
+
+/// The key that a request's path names.
+pub(crate) fn key_of(request: &Request) -> Key {
+    Key::new(&request.target.namespace, &request.target.name)
+}
+
+/// Reads the body as an object of its kind.
+pub(crate) fn body(kind: &Kind, request: &Request) -> Result<Value, Failure> {
+    if !matches!(request.content_type.as_str(), "" | "application/json" | "*/*") {
+        return Err(Failure::MediaType(
+            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        ));
+    }
+    let unrecognized = |why: String| {
+        let summary = summary(&request.body);
+        Failure::BadRequest(format!(
+            "the object provided is unrecognized (must be of type {}): {why} ({summary})",
+            kind.kind
+        ))
+    };
+    let parsed: Result<Value, serde_json::Error> = serde_json::from_slice(&request.body);
+    let no_parse = |why: &str| unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
+    let mut object = parsed.map_err(|error| no_parse(&json_complaint(&error)))?;
+    if !object.is_object() {
+        let what = go_type(&object);
+        return Err(no_parse(&format!(
+            "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
+             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        )));
+    }
+    if kind.custom {
+        let shown = String::from_utf8_lossy(&request.body).into_owned();
+        for (key, called) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+            if object::text(&object, &format!("/{key}")).is_empty() {
+                return Err(unrecognized(format!("Object '{called}' is missing in '{shown}'")));
+            }
+        }
+    }
+    of_kind(kind, &mut object)?;
+    Ok(object)
+}
+
+/// What Go calls a JSON value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A JSON error in the server's words where they are few; its library words the others by character.
+pub(crate) fn json_complaint(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        "unexpected end of JSON input".to_owned()
+    } else {
+        error.to_string()
+    }
+}
+
+/// The beginning of a body, as the server quotes it: text if it looks like JSON, else in hexadecimal.
+fn summary(body: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let head = body.get(..SHOWN).unwrap_or(body);
+    let more = if body.len() > SHOWN { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
+        Some(_) => format!(
+            "{}{more}",
+            head.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        ),
+    }
+}
+
+/// Checks that an object is of the kind that the path names; a built-in one may leave that out.
+fn of_kind(kind: &Kind, object: &mut Value) -> Result<(), Failure> {
+    let (said_version, said_kind) = (object::text(object, "/apiVersion"), object::text(object, "/kind"));
+    let wanted = kind.api_version();
+    if kind.custom {
+        if said_version != wanted {
+            return Err(Failure::BadRequest(format!(
+                "the API version in the data ({said_version}) does not match the expected API version ({wanted})"
+            )));
+        }
+        return Ok(());
+    }
+    let said_version = if said_version.is_empty() { &wanted } else { said_version };
+    let said_kind = if said_kind.is_empty() { &kind.kind } else { said_kind };
+    let short = |text: &str| text.rsplit('/').next().unwrap_or_default().to_owned();
+    if *said_version != wanted {
+        return Err(Failure::BadRequest(format!(
+            "{said_kind} in version \"{}\" cannot be handled as a {}: no kind \"{said_kind}\" is registered for version \
+             \"{said_version}\" in scheme \"pkg/runtime/scheme.go:111\"",
+            short(said_version),
+            kind.kind
+        )));
+    }
+    if said_kind != kind.kind {
+        let package = kind
+            .group
+            .split('.')
+            .next()
+            .filter(|group| !group.is_empty())
+            .unwrap_or("core");
+        return Err(Failure::BadRequest(format!(
+            "{said_kind} in version \"{}\" cannot be handled as a {}: converting (v1.{said_kind}) to ({package}.{}): unknown \
+             conversion",
+            short(said_version),
+            kind.kind,
+            kind.kind
+        )));
+    }
+    object["apiVersion"] = json!(wanted);
+    object["kind"] = json!(kind.kind);
+    Ok(())
+}
+
+/// Checks that an object is the one that the path names, and puts it into the path's namespace.
+pub(crate) fn at_path(kind: &Kind, request: &Request, object: &mut Value) -> Result<(), Failure> {
+    let (name, target) = (object::name(object), &request.target);
+    if request.verb != Verb::Create && name.is_empty() {
+        return Err(Failure::BadRequest(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            target.name
+        )));
+    }
+    if request.verb != Verb::Create && name != target.name {
+        return Err(Failure::BadRequest(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    let namespace = object::text(object, "/metadata/namespace");
+    if !namespace.is_empty() && namespace != target.namespace {
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Failure::BadRequest(why.to_owned()));
+    }
+    if kind.namespaced {
+        object::metadata(object).insert("namespace".to_owned(), json!(target.namespace));
+    }
+    Ok(())
+}
+
+/// The refusal of an object for what it says.
+pub(crate) fn invalid(kind: &Kind, object: &Value, causes: Vec<Cause>) -> Failure {
+    let mut subject = kind.subject();
+    if kind.custom {
+        // The server names a custom object by what it says it is.
+        subject.what = object::text(object, "/kind").to_owned();
+    }
+    Failure::Invalid {
+        subject,
+        name: object::name(object).to_owned(),
+        causes,
+    }
+}
+
+/// What is wrong with an object's own statement of its kind.
+pub(crate) fn kind_complaints(kind: &Kind, object: &Value) -> Vec<Cause> {
+    let said = object::text(object, "/kind");
+    if said == kind.kind {
+        return Vec::new();
+    }
+    vec![Cause::invalid(
+        "kind",
+        format!("\"{said}\""),
+        &format!("must be {}", kind.kind),
+    )]
+}

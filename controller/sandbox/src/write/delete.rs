@@ -1,0 +1,292 @@
+//! Deleting: at once, after a while, or when the last finalizer has gone.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a Value read by a key gives null; what is written to is an object"
+)]
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::api::{Answer, Api, Moment};
+use crate::failure::{Cause, Failure};
+use crate::kinds::Kind;
+use crate::list::{self, Shape, options_invalid};
+use crate::object;
+use crate::request::Request;
+use crate::store::Key;
+use crate::write::{dry_run, json_complaint, key_of};
+
+/// What becomes of an object's dependents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// Says which object is meant, how fast it is to go and what becomes of its dependents.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeleteOptions {
+    pub uid: Option<String>,
+    pub version: Option<String>,
+    pub grace: Option<i64>,
+    pub propagation: Option<Propagation>,
+    pub dry_run: bool,
+}
+
+/// The finalizer of an object whose dependents go first.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of an object whose dependents stay.
+pub(crate) const ORPHAN: &str = "orphan";
+
+impl DeleteOptions {
+    /// Reads the options of a DELETE: its body, or else its query.
+    fn read(request: &Request) -> Result<Self, Failure> {
+        let query = &request.query;
+        let said: Value = if request.body.is_empty() {
+            let text = |key: &str| Some(query.first(key)).filter(|text| !text.is_empty());
+            json!({
+                "propagationPolicy": text("propagationPolicy"),
+                "gracePeriodSeconds": text("gracePeriodSeconds").and_then(|text| text.parse::<i64>().ok()),
+                "orphanDependents": text("orphanDependents").map(|text| text == "true"),
+                "dryRun": query.all("dryRun").collect::<Vec<_>>(),
+            })
+        } else {
+            serde_json::from_slice(&request.body).map_err(|error| {
+                let why = json_complaint(&error);
+                Failure::BadRequest(format!("couldn't get version/kind; json parse error: {why}"))
+            })?
+        };
+        Self::of(&said)
+    }
+
+    /// Reads a `DeleteOptions` value.
+    pub(crate) fn of(said: &Value) -> Result<Self, Failure> {
+        let text = |pointer: &str| said.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let dry: Vec<&str> = said["dryRun"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        Ok(Self {
+            uid: text("/preconditions/uid"),
+            version: text("/preconditions/resourceVersion"),
+            grace: said["gracePeriodSeconds"].as_i64(),
+            propagation: propagation(
+                text("/propagationPolicy").as_deref(),
+                said["orphanDependents"].as_bool(),
+            )?,
+            dry_run: dry_run(&dry, "DeleteOptions")?.dry_run,
+        })
+    }
+
+    /// Whether the object that is there is the one that is meant.
+    pub(crate) fn check(&self, kind: &Kind, object: &Value) -> Result<(), Failure> {
+        let conflict = |why: String| Failure::Conflict {
+            subject: kind.subject(),
+            name: object::name(object).to_owned(),
+            why,
+        };
+        let (uid, version) = (object::uid(object), object::text(object, "/metadata/resourceVersion"));
+        if let Some(meant) = self.uid.as_deref().filter(|meant| *meant != uid) {
+            return Err(conflict(format!(
+                "the UID in the precondition ({meant}) does not match the UID in record ({uid}). The object might have been \
+                 deleted and then recreated"
+            )));
+        }
+        if let Some(meant) = self.version.as_deref().filter(|meant| *meant != version) {
+            return Err(conflict(format!(
+                "the ResourceVersion in the precondition ({meant}) does not match the ResourceVersion in record ({version}). \
+                 The object might have been modified"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn propagation(policy: Option<&str>, orphan: Option<bool>) -> Result<Option<Propagation>, Failure> {
+    let field = "propagationPolicy";
+    if let (Some(policy), Some(_)) = (policy, orphan) {
+        let why = "orphanDependents and deletionPropagation cannot be both set";
+        return Err(options_invalid(
+            "DeleteOptions",
+            vec![Cause::invalid(field, format!("\"{policy}\""), why)],
+        ));
+    }
+    match policy {
+        Some("Background") => Ok(Some(Propagation::Background)),
+        Some("Foreground") => Ok(Some(Propagation::Foreground)),
+        Some("Orphan") => Ok(Some(Propagation::Orphan)),
+        Some(other) => {
+            let known = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+            Err(options_invalid(
+                "DeleteOptions",
+                vec![Cause::unsupported(field, &format!("\"{other}\""), known)],
+            ))
+        }
+        None => Ok(orphan.map(|orphan| {
+            if orphan {
+                Propagation::Orphan
+            } else {
+                Propagation::Background
+            }
+        })),
+    }
+}
+
+/// What became of an object that was deleted.
+pub(crate) enum Outcome {
+    Gone(Arc<Value>),
+    Going(Arc<Value>),
+}
+
+/// Answers DELETE of one object.
+pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
+    let options = DeleteOptions::read(request)?;
+    let shape = Shape::of(&request.accept);
+    let body = match delete(api, kind, &key_of(request), &options, moment)? {
+        Outcome::Going(object) => shape.of_object(kind, &object),
+        // A pod is answered with itself, anything else with a note that it is gone.
+        Outcome::Gone(object) if kind.is("Pod") => shape.of_object(kind, &object),
+        Outcome::Gone(object) => gone(kind, &object),
+    };
+    Ok(Answer::ok(body))
+}
+
+fn gone(kind: &Kind, object: &Value) -> Value {
+    let mut details = json!({ "name": object::name(object), "kind": kind.plural, "uid": object::uid(object) });
+    if !kind.group.is_empty() {
+        details["group"] = json!(kind.group);
+    }
+    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details })
+}
+
+/// Answers DELETE of a collection: each object by itself, and a list of what was there.
+pub fn answer_collection(
+    api: &mut Api,
+    kind: &Arc<Kind>,
+    request: &Request,
+    moment: &Moment,
+) -> Result<Answer, Failure> {
+    let options = DeleteOptions::read(request)?;
+    let answer = list::list(api, kind, request)?;
+    if let Answer::Object { body, .. } = &answer {
+        for item in body["items"].as_array().into_iter().flatten() {
+            let key = Key::new(object::text(item, "/metadata/namespace"), object::name(item));
+            delete(api, kind, &key, &options, moment)?;
+        }
+    }
+    Ok(answer)
+}
+
+/// Deletes one object as far as it can be now.
+pub(crate) fn delete(
+    api: &mut Api,
+    kind: &Kind,
+    key: &Key,
+    options: &DeleteOptions,
+    moment: &Moment,
+) -> Result<Outcome, Failure> {
+    let old = api.find(kind, key)?;
+    options.check(kind, &old)?;
+    let mut new = Value::clone(&old);
+    mark_propagation(&mut new, options.propagation);
+    let grace = grace(kind, &old, options);
+    mark_deletion(kind, &mut new, grace, moment.now);
+    if kind.is("Namespace") {
+        object::part(&mut new, "status")["phase"] = json!("Terminating");
+    }
+    let content = kind.is("Namespace") && new.pointer("/spec/finalizers/0").is_some();
+    let stays = grace > 0 || content || !object::finalizers(&new).is_empty();
+    if new != *old && stays && !options.dry_run {
+        return Ok(Outcome::Going(api.put(kind, key.clone(), new)));
+    }
+    if stays {
+        return Ok(Outcome::Going(Arc::new(new)));
+    }
+    if !options.dry_run {
+        api.remove(kind, key);
+    }
+    Ok(Outcome::Gone(Arc::new(new)))
+}
+
+/// How long an object may take to end. Only pods that run on a node get time.
+fn grace(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
+    let ended = matches!(object::text(old, "/status/phase"), "Succeeded" | "Failed");
+    if !kind.is("Pod") || ended || object::text(old, "/spec/nodeName").is_empty() {
+        return 0;
+    }
+    let own = old
+        .pointer("/spec/terminationGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(30);
+    // What is negative means one second, as the server has it since 1.27.
+    let asked = options.grace.map(|grace| if grace < 0 { 1 } else { grace });
+    let given = old
+        .pointer("/metadata/deletionGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    match (given, asked) {
+        (None, asked) => asked.unwrap_or(own),
+        // It is ending already; the time can only become shorter.
+        (Some(given), asked) => asked.unwrap_or(given).min(given),
+    }
+}
+
+fn mark_propagation(object: &mut Value, propagation: Option<Propagation>) {
+    let Some(propagation) = propagation else { return };
+    let mut finalizers: Vec<String> = object::finalizers(object).into_iter().map(str::to_owned).collect();
+    let wanted = match propagation {
+        Propagation::Background => None,
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Orphan => Some(ORPHAN),
+    };
+    finalizers.retain(|one| (one != FOREGROUND && one != ORPHAN) || Some(one.as_str()) == wanted);
+    if let Some(wanted) = wanted.filter(|wanted| !finalizers.iter().any(|one| one == wanted)) {
+        finalizers.push(wanted.to_owned());
+    }
+    set_finalizers(object, finalizers);
+}
+
+/// Writes finalizers; none at all leave no trace.
+pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
+    let metadata = object::metadata(object);
+    if finalizers.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), json!(finalizers));
+    }
+}
+
+fn mark_deletion(kind: &Kind, object: &mut Value, grace: i64, now: Timestamp) {
+    let since = object::text(object, "/metadata/deletionTimestamp")
+        .parse::<Timestamp>()
+        .ok();
+    let given = object
+        .pointer("/metadata/deletionGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    if since.is_some() && grace >= given {
+        return;
+    }
+    let begun = since.and_then(|end| end.checked_sub(SignedDuration::from_secs(given)).ok());
+    let end = begun
+        .unwrap_or(now)
+        .checked_add(SignedDuration::from_secs(grace))
+        .unwrap_or(now);
+    let first = since.is_none();
+    let metadata = object::metadata(object);
+    metadata.insert(
+        "deletionTimestamp".to_owned(),
+        json!(end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+    );
+    if !kind.is("Namespace") {
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(grace));
+    }
+    if first && metadata.get("generation").and_then(Value::as_u64).unwrap_or(0) > 0 {
+        object::count(object);
+    }
+}

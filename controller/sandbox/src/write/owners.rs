@@ -1,0 +1,95 @@
+//! Who owns which fields after a write: what the room `managers` needs to know of it.
+
+use serde_json::Value;
+
+use crate::failure::{Cause, Failure};
+use crate::fields::FieldSet;
+use crate::kinds::Kind;
+use crate::list::options_invalid;
+use crate::managers::{self, Write};
+use crate::patch::apply::{ApplyError, apply};
+use crate::write::Options;
+use crate::write::update::Part;
+
+/// What a write through this part cannot change, and so cannot come to own.
+fn reset(kind: &Kind, part: Part) -> FieldSet {
+    match part {
+        Part::Whole if kind.status => FieldSet::of_names(&[&["status"]]),
+        Part::Whole => FieldSet::default(),
+        Part::Status => FieldSet::of_names(&[&["spec"]]),
+    }
+}
+
+fn subresource(part: Part) -> &'static str {
+    match part {
+        Part::Whole => "",
+        Part::Status => "status",
+    }
+}
+
+/// The new object with its owners. Kinds of unknown shape, and writes by nobody, keep no owners.
+pub(crate) fn record(kind: &Kind, live: Option<&Value>, new: Value, part: Part, options: &Options) -> Value {
+    let Some(topology) = kind.topology.as_deref() else {
+        return new;
+    };
+    if options.recorded || options.manager.is_empty() {
+        return new;
+    }
+    let write = Write {
+        topology,
+        api_version: &kind.api_version(),
+        kind: &kind.kind,
+        subresource: subresource(part),
+        manager: &options.manager,
+        now: options.now,
+        reset: &reset(kind, part),
+    };
+    managers::updated(live, &new, &write)
+}
+
+/// What an apply makes of an object, with its owners.
+pub(crate) fn applied(
+    kind: &Kind,
+    live: Option<&Value>,
+    stated: &Value,
+    force: bool,
+    part: Part,
+    options: &Options,
+) -> Result<Value, Failure> {
+    if !options.is_manager_named {
+        let cause = Cause::required("fieldManager", "is required for apply patch");
+        return Err(options_invalid("PatchOptions", vec![cause]));
+    }
+    let Some(topology) = kind.topology.as_deref() else {
+        return Err(Failure::PatchType);
+    };
+    let write = Write {
+        topology,
+        api_version: &kind.api_version(),
+        kind: &kind.kind,
+        subresource: subresource(part),
+        manager: &options.manager,
+        now: options.now,
+        reset: &reset(kind, part),
+    };
+    apply(live, stated, force, &write).map_err(refusal)
+}
+
+fn refusal(error: ApplyError) -> Failure {
+    let why = error.to_string();
+    match error {
+        ApplyError::OtherKind(_) | ApplyError::OwnersStated => Failure::BadRequest(why),
+        ApplyError::Untyped { .. } => Failure::Internal(why),
+        ApplyError::Conflict(conflicts) => {
+            let cause = |conflict: crate::patch::apply::Conflict| Cause {
+                reason: "FieldManagerConflict".to_owned(),
+                message: conflict.message(),
+                field: conflict.field(),
+            };
+            Failure::ApplyConflict {
+                why,
+                causes: conflicts.into_iter().map(cause).collect(),
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! PATCH: which kind of patch it is, and storing what it makes of the object.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a Value read by a key gives null; what is written to is an object"
+)]
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api::{Answer, Api, Moment};
+use crate::failure::Failure;
+use crate::kinds::Kind;
+use crate::list::Shape;
+use crate::patch as patches;
+use crate::request::Request;
+use crate::write::update::{self, Part};
+use crate::write::{Options, at_path, create, json_complaint, key_of, owners};
+
+/// How a patch is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+/// Answers PATCH.
+pub fn answer(
+    api: &mut Api,
+    kind: &Arc<Kind>,
+    request: &Request,
+    part: Part,
+    moment: &Moment,
+) -> Result<Answer, Failure> {
+    let format = format_of(kind, request)?;
+    let options = Options::read(request, "PatchOptions", moment)?;
+    let key = key_of(request);
+    if format == Format::Apply {
+        return answer_apply(api, kind, request, part, options, moment);
+    }
+    let old = api.find(kind, &key)?;
+    let mut new = applied(kind, format, &crate::builtin::seen_as(kind, &old), &request.body)?;
+    if !new.is_object() {
+        return Err(Failure::BadRequest("the patch leaves no object".to_owned()));
+    }
+    if !kind.custom {
+        // A typed object cannot say that it is something else.
+        new["kind"] = Value::String(kind.kind.clone());
+        new["apiVersion"] = Value::String(kind.api_version());
+    }
+    at_path(kind, request, &mut new)?;
+    let stored = update::store(api, kind, &key, &old, new, part, &options)?;
+    Ok(Answer::ok(Shape::of(&request.accept).of_object(kind, &stored)))
+}
+
+/// Answers a server-side apply, which creates what is not there.
+fn answer_apply(
+    api: &mut Api,
+    kind: &Arc<Kind>,
+    request: &Request,
+    part: Part,
+    mut options: Options,
+    moment: &Moment,
+) -> Result<Answer, Failure> {
+    let stated: Value = serde_json::from_slice(&request.body)
+        .map_err(|error| Failure::BadRequest(format!("error decoding YAML: {}", json_complaint(&error))))?;
+    let key = key_of(request);
+    let shape = Shape::of(&request.accept);
+    let live = api.store.get(&kind.place(), &key).cloned();
+    let force = request.query.is_set("force");
+    let mut new = owners::applied(kind, live.as_deref(), &stated, force, part, &options)?;
+    at_path(kind, request, &mut new)?;
+    options.recorded = true;
+    if let Some(live) = live {
+        let stored = update::store(api, kind, &key, &live, new, part, &options)?;
+        return Ok(Answer::ok(shape.of_object(kind, &stored)));
+    }
+    if part == Part::Status {
+        return Err(Failure::NotFound {
+            subject: kind.resource(),
+            name: key.name,
+        });
+    }
+    let stored = create::insert(api, kind, new, &options, moment)?;
+    Ok(Answer::with(201, shape.of_object(kind, &stored)))
+}
+
+/// Which format a request is in, among those that its kind takes.
+pub(crate) fn format_of(kind: &Kind, request: &Request) -> Result<Format, Failure> {
+    match request.content_type.as_str() {
+        "application/json-patch+json" => Ok(Format::Json),
+        "application/merge-patch+json" => Ok(Format::Merge),
+        "application/apply-patch+yaml" => Ok(Format::Apply),
+        "application/strategic-merge-patch+json" if kind.topology.is_some() && !kind.custom => Ok(Format::Strategic),
+        _ if kind.custom => Err(Failure::MediaType(
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+        )),
+        _ => Err(Failure::PatchType),
+    }
+}
+
+/// What a patch makes of an object.
+pub(crate) fn applied(kind: &Kind, format: Format, object: &Value, body: &[u8]) -> Result<Value, Failure> {
+    let patch: Value = serde_json::from_slice(body)
+        .map_err(|error| Failure::BadRequest(format!("error decoding patch: {}", json_complaint(&error))))?;
+    let new = match format {
+        Format::Json => patches::json::json(object, &patch)?,
+        Format::Merge => patches::merge::merge(object, &patch)?,
+        Format::Strategic => {
+            let topology = kind.topology.as_deref().ok_or(Failure::PatchType)?;
+            patches::strategic::strategic(object, &patch, topology)?
+        }
+        Format::Apply => return Err(Failure::PatchType), // a Scale is not applied
+    };
+    Ok(new)
+}

@@ -1,0 +1,95 @@
+//! The scale subresource of custom kinds: a small object that stands for two numbers of a large one.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a Value read by a key gives null; what is written to is an object"
+)]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::api::{Answer, Api, Moment};
+use crate::failure::{Cause, Failure};
+use crate::kinds::{Kind, Scale};
+use crate::object;
+use crate::request::{Request, Verb};
+use crate::write::update::{self, Part};
+use crate::write::{Options, at_path, invalid, json_complaint, key_of, patch};
+
+/// Answers every verb of a scale.
+pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
+    let scale = kind.scale.as_ref().ok_or(Failure::NoResource)?;
+    let key = key_of(request);
+    let said = match request.verb {
+        Verb::Get => return Ok(Answer::ok(shown(scale, &*api.find(kind, &key)?))),
+        Verb::Update => read(request)?,
+        Verb::Patch => {
+            let format = patch::format_of(kind, request)?;
+            let old = api.find(kind, &key)?;
+            patch::applied(kind, format, &shown(scale, &old), &request.body)?
+        }
+        Verb::List | Verb::Watch | Verb::Create | Verb::Delete | Verb::DeleteCollection => {
+            return Err(Failure::NoMethod);
+        }
+    };
+    let called = if request.verb == Verb::Patch {
+        "PatchOptions"
+    } else {
+        "UpdateOptions"
+    };
+    let options = Options::read(request, called, moment)?;
+    let mut said = said;
+    at_path(kind, request, &mut said)?;
+    let old = api.find(kind, &key)?;
+    let replicas = said.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+    if replicas < 0 {
+        let cause = Cause::invalid(
+            &format!(".{}", scale.spec_replicas.join(".")),
+            replicas,
+            "should be a non-negative integer",
+        );
+        return Err(invalid(kind, &old, vec![cause]));
+    }
+    let mut new = Value::clone(&old);
+    write(&mut new, &scale.spec_replicas, replicas);
+    let version = object::text(&said, "/metadata/resourceVersion");
+    if !version.is_empty() {
+        object::metadata(&mut new).insert("resourceVersion".to_owned(), json!(version));
+    }
+    let stored = update::store(api, kind, &key, &old, new, Part::Whole, &options)?;
+    Ok(Answer::ok(shown(scale, &stored)))
+}
+
+fn read(request: &Request) -> Result<Value, Failure> {
+    serde_json::from_slice(&request.body).map_err(|error| Failure::BadRequest(json_complaint(&error)))
+}
+
+/// The `Scale` that stands for an object.
+fn shown(scale: &Scale, object: &Value) -> Value {
+    let at = |path: &[String]| object.pointer(&format!("/{}", path.join("/")));
+    let number = |path: &[String]| at(path).and_then(Value::as_i64);
+    let mut metadata = json!({});
+    for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object.pointer(&format!("/metadata/{key}")) {
+            metadata[key] = value.clone();
+        }
+    }
+    let mut status = json!({ "replicas": number(&scale.status_replicas).unwrap_or(0) });
+    if let Some(selector) = scale.selector.as_deref().and_then(at) {
+        status["selector"] = selector.clone();
+    }
+    let spec = number(&scale.spec_replicas).map_or_else(|| json!({}), |replicas| json!({ "replicas": replicas }));
+    json!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status })
+}
+
+fn write(object: &mut Value, path: &[String], replicas: i64) {
+    let mut at = object;
+    for key in path {
+        if !at.is_object() {
+            *at = json!({});
+        }
+        at = &mut at[key.as_str()];
+    }
+    *at = json!(replicas);
+}

@@ -1,0 +1,202 @@
+//! Replacing an object, whole or its status: the common end of PUT and PATCH.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api::{Answer, Api, Moment};
+use crate::builtin;
+use crate::failure::{Cause, Failure};
+use crate::kinds::Kind;
+use crate::list::Shape;
+use crate::managers::differ_only_in_times;
+use crate::object;
+use crate::request::Request;
+use crate::store::Key;
+use crate::write::{Options, admit, at_path, body, create, invalid, key_of, kind_complaints, owners};
+
+/// Which part of an object a write may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Whole,
+    Status,
+}
+
+/// Answers PUT.
+pub fn answer(
+    api: &mut Api,
+    kind: &Arc<Kind>,
+    request: &Request,
+    part: Part,
+    moment: &Moment,
+) -> Result<Answer, Failure> {
+    let options = Options::read(request, "UpdateOptions", moment)?;
+    let mut object = body(kind, request)?;
+    at_path(kind, request, &mut object)?;
+    object::tidy(&mut object);
+    let key = key_of(request);
+    let shape = Shape::of(&request.accept);
+    let Some(old) = api.store.get(&kind.place(), &key).cloned() else {
+        if !kind.put_creates || part == Part::Status {
+            return Err(Failure::NotFound {
+                subject: kind.resource(),
+                name: key.name,
+            });
+        }
+        let stored = create::insert(api, kind, object, &options, moment)?;
+        return Ok(Answer::with(201, shape.of_object(kind, &stored)));
+    };
+    same_uid(kind, &key, &old, &object)?;
+    let stored = store(api, kind, &key, &old, object, part, &options)?;
+    Ok(Answer::ok(shape.of_object(kind, &stored)))
+}
+
+/// A PUT that names a uid means that object and no other.
+fn same_uid(kind: &Kind, key: &Key, old: &Value, new: &Value) -> Result<(), Failure> {
+    let (said, there) = (object::uid(new), object::uid(old));
+    if said.is_empty() || said == there {
+        return Ok(());
+    }
+    let group = if kind.custom {
+        format!("{}/", kind.group)
+    } else {
+        String::new()
+    };
+    let namespace = if kind.namespaced {
+        format!("{}/", key.namespace)
+    } else {
+        String::new()
+    };
+    let path = format!("/registry/{group}{}/{namespace}{}", kind.plural, key.name);
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in \
+         precondition: {said}, UID in object meta: {there}"
+    );
+    Err(Failure::Conflict {
+        subject: kind.resource(),
+        name: key.name.clone(),
+        why,
+    })
+}
+
+/// The refusal of a write that was thought out on an older version.
+pub(crate) fn stale(kind: &Kind, name: &str) -> Failure {
+    let why = "the object has been modified; please apply your changes to the latest version and try again";
+    Failure::Conflict {
+        subject: kind.resource(),
+        name: name.to_owned(),
+        why: why.to_owned(),
+    }
+}
+
+/// Checks and stores a new state of an object. What did not change is not written; what was only waiting for its last
+/// finalizer goes.
+pub(crate) fn store(
+    api: &mut Api,
+    kind: &Kind,
+    key: &Key,
+    old: &Arc<Value>,
+    mut new: Value,
+    part: Part,
+    options: &Options,
+) -> Result<Arc<Value>, Failure> {
+    object::tidy(&mut new);
+    admit::settle(kind, &mut new, options)?;
+    same_version(kind, key, old, &new)?;
+    let owners = new.pointer("/metadata/managedFields").cloned();
+    let mut new = confined(kind, old, builtin::stored_as(kind, &new), part);
+    if let (true, Some(owners)) = (options.recorded, owners) {
+        object::metadata(&mut new).insert("managedFields".to_owned(), owners);
+    }
+    object::succeed(kind, old, &mut new);
+    builtin::refill(kind, old, &mut new);
+    let mut new = owners::record(kind, Some(old), new, part, options);
+    let mut causes = kind_complaints(kind, &new);
+    if causes.is_empty() {
+        causes = object::update_complaints(old, &new);
+        causes.extend(object::complaints(kind, &new));
+        causes.extend(admit::complaints(kind, Some(old), &new, part));
+        causes.extend(builtin::update_complaints(kind, old, &new));
+    }
+    if !causes.is_empty() {
+        return Err(invalid(kind, &new, causes));
+    }
+    if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert(
+            "resourceVersion".to_owned(),
+            Value::String(object::version(old).to_string()),
+        );
+    }
+    if new == **old || differ_only_in_times(old, &new) {
+        return Ok(old.clone());
+    }
+    if options.dry_run {
+        return Ok(Arc::new(new));
+    }
+    let waits = object::is_deleting(&new) && kind_holds(kind, &new);
+    if object::is_deleting(&new) && !waits {
+        // The write itself is never seen: watches get the state before it, as gone.
+        api.remove(kind, key);
+        return Ok(Arc::new(new));
+    }
+    Ok(api.put(kind, key.clone(), new))
+}
+
+/// Whether something still keeps an object that is to go: finalizers, time to end in, or a namespace's content.
+fn kind_holds(kind: &Kind, object: &Value) -> bool {
+    let grace = object
+        .pointer("/metadata/deletionGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let content = kind.is("Namespace") && object.pointer("/spec/finalizers/0").is_some();
+    grace > 0 || content || !object::finalizers(object).is_empty()
+}
+
+fn same_version(kind: &Kind, key: &Key, old: &Value, new: &Value) -> Result<(), Failure> {
+    let said = object::text(new, "/metadata/resourceVersion");
+    if said.is_empty() || said == "0" {
+        if !kind.put_needs_version {
+            return Ok(());
+        }
+        let cause = Cause::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+        return Err(Failure::Invalid {
+            subject: kind.resource(),
+            name: key.name.clone(),
+            causes: vec![cause],
+        });
+    }
+    let said: u64 = said
+        .parse()
+        .map_err(|_| Failure::Internal(format!("strconv.ParseUint: parsing \"{said}\": invalid syntax")))?;
+    if said == object::version(old) {
+        Ok(())
+    } else {
+        Err(stale(kind, &key.name))
+    }
+}
+
+/// Takes back what this kind of write may not change.
+fn confined(kind: &Kind, old: &Value, new: Value, part: Part) -> Value {
+    match part {
+        Part::Whole if kind.status => with(new, "status", old.get("status")),
+        Part::Whole => new,
+        Part::Status if kind.custom || kind.is("VolumeAttachment") => {
+            let mut out = with(old.clone(), "status", new.get("status"));
+            if kind.custom {
+                out = with(out, "kind", new.get("kind"));
+            }
+            out
+        }
+        Part::Status => with(new, "spec", old.get("spec")),
+    }
+}
+
+fn with(mut object: Value, key: &str, value: Option<&Value>) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        match value {
+            Some(value) => fields.insert(key.to_owned(), value.clone()),
+            None => fields.remove(key),
+        };
+    }
+    object
+}
