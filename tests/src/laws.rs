@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::scene::{Entry, Sight};
+use crate::cloud::Entry;
+use crate::scene::Sight;
 
 /// S1: at no time two live VMs of one uid. A VM lives from the order's acceptance until nothing is left of it.
 ///
@@ -87,6 +88,9 @@ pub fn settled(sight: &Sight, wanted: usize) -> Result<(), String> {
     if !sight.tokens.is_empty() {
         return Err(format!("{} bootstrap tokens are left", sight.tokens.len()));
     }
+    for object in sight.sets.iter().chain(&sight.deployments) {
+        carried_out(object)?;
+    }
     for deployment in &sight.deployments {
         let counts = ["replicas", "readyReplicas", "availableReplicas"].map(|field| &deployment["status"][field]);
         if counts.iter().any(|count| count.as_u64().unwrap_or(0) != wanted as u64) {
@@ -94,6 +98,23 @@ pub fn settled(sight: &Sight, wanted: usize) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The set or deployment has been looked at since its last change and is as large as it should be. Without this, the
+/// moment before a manager begins is taken for rest.
+fn carried_out(object: &Value) -> Result<(), String> {
+    let (wanted, seen) = (
+        &object["metadata"]["generation"],
+        &object["status"]["observedGeneration"],
+    );
+    let [wish, is] = [&object["spec"], &object["status"]].map(|part| part["replicas"].as_u64().unwrap_or(0));
+    match wanted == seen && wish == is {
+        true => Ok(()),
+        false => Err(format!(
+            "{} is at generation {seen} of {wanted}, {is} of {wish}",
+            name(object)
+        )),
+    }
 }
 
 /// Nothing at all is left in the cloud and the target cluster, and no machine or set in the control cluster.
@@ -198,6 +219,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cloud::Vm;
 
     fn entry(at: &str, event: &str, vm: &str) -> Entry {
         let at = format!("2026-01-01T00:00:0{at}Z").parse().unwrap();
@@ -224,6 +246,84 @@ mod tests {
             entry("2", "removed", "a"),
         ];
         one_vm_a_machine(&after).unwrap();
+    }
+
+    type Wrong = fn(&mut Sight);
+
+    /// One machine at rest.
+    fn rest() -> Sight {
+        let vm = Vm {
+            provider_id: "p".into(),
+            state: "running".into(),
+            name: "m".into(),
+            uid: "u".into(),
+        };
+        Sight {
+            machines: vec![json!({
+                "metadata": { "name": "m", "uid": "u" },
+                "spec": { "providerID": "p" },
+                "status": { "currentStatus": { "phase": "Running" } },
+            })],
+            sets: vec![json!({
+                "metadata": { "generation": 3 },
+                "spec": { "replicas": 1 },
+                "status": { "observedGeneration": 3, "replicas": 1 },
+            })],
+            deployments: vec![json!({
+                "metadata": { "generation": 2 },
+                "spec": { "replicas": 1 },
+                "status": { "observedGeneration": 2, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1 },
+            })],
+            vms: vec![vm],
+            nodes: vec![json!({ "metadata": { "name": "m" }, "spec": { "providerID": "p" } })],
+            tokens: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn whatever_differs_from_rest_is_found() {
+        settled(&rest(), 1).unwrap();
+        settled(&rest(), 2).unwrap_err();
+
+        let wrongs: [(&str, Wrong); 12] = [
+            ("a machine on its way out", |sight| {
+                sight.machines[0]["metadata"]["deletionTimestamp"] = json!("t")
+            }),
+            ("a machine not running", |sight| {
+                sight.machines[0]["status"]["currentStatus"]["phase"] = json!("Pending")
+            }),
+            ("no VM", |sight| sight.vms.clear()),
+            ("a second VM of the machine", |sight| {
+                sight.vms.push(sight.vms[0].clone())
+            }),
+            ("a VM of nobody", |sight| {
+                sight.vms.push(Vm {
+                    uid: "other".into(),
+                    ..sight.vms[0].clone()
+                })
+            }),
+            ("the VM of another", |sight| sight.vms[0].uid = "other".into()),
+            ("no node", |sight| sight.nodes.clear()),
+            ("a node of nobody", |sight| {
+                sight.nodes.push(json!({ "spec": { "providerID": "other" } }))
+            }),
+            ("a token", |sight| sight.tokens.push(json!({}))),
+            ("a set that nobody has looked at since", |sight| {
+                sight.sets[0]["metadata"]["generation"] = json!(4)
+            }),
+            ("a set of another size", |sight| {
+                sight.sets[0]["spec"]["replicas"] = json!(2)
+            }),
+            ("a wrong count", |sight| {
+                sight.deployments[0]["status"]["readyReplicas"] = json!(0)
+            }),
+        ];
+        for (what, wrong) in wrongs {
+            let mut sight = rest();
+            wrong(&mut sight);
+            assert!(settled(&sight, 1).is_err(), "{what} is not found");
+            assert!(nothing_left(&sight).is_err(), "{what} is something");
+        }
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //! - [`clients`]: grpcurl and Python, which know the Driver API from its proto alone.
 //! - [`figures`]: a benchmark run beside the original's figures.
 //! - [`fleet`]: manager and virtual provider as processes.
-//! - [`scene`]: a namespace with both, what a user does there and what can be seen; [`manifests`]: its objects.
+//! - [`script`]: what a scene is made of; [`scene`]: a namespace with both, what a user does there and what can be seen;
+//!   [`cloud`]: what the cloud's console shows; [`manifests`]: its objects.
 //! - [`laws`]: what must be true of it.
 //! - [`service`]: a process that is killed and started again, and the one way to wait.
 //! - [`requirement`]: skip loudly, or fail where CI demands it.
@@ -28,6 +29,7 @@
 pub mod api_requests;
 pub mod apiserver;
 pub mod clients;
+pub mod cloud;
 pub mod figures;
 pub mod fleet;
 pub mod laws;
@@ -35,4 +37,5 @@ pub mod manifests;
 pub mod programs;
 pub mod requirement;
 pub mod scene;
+pub mod script;
 pub mod service;

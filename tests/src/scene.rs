@@ -7,20 +7,20 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Secret};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt as _};
 use millwright_dev::apiserver::ControlPlane;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::apiserver;
+use crate::cloud::Vm;
 use crate::fleet::{Manager, VirtualProvider};
-use crate::programs::programs;
-use crate::{apiserver, manifests};
+use crate::manifests;
+use crate::script::Script;
 
 /// Between two looks at the control plane; a list of a few objects costs it about a millisecond.
 const LOOK: Duration = Duration::from_millis(100);
@@ -63,108 +63,6 @@ impl Kind {
     }
 }
 
-/// What a scene is made of, before it begins.
-#[derive(Clone, Debug)]
-pub struct Script {
-    prefix: String,
-    manager_flags: Vec<(String, String)>,
-    manager_env: Vec<(String, String)>,
-    provider_flags: Vec<(String, String)>,
-    crash_points: bool,
-}
-
-impl Script {
-    /// A scene whose namespace, deployment and machines have names that begin with `prefix`. VMs are made and join
-    /// without delay; the manager runs without an election.
-    #[must_use]
-    pub fn new(prefix: &str) -> Self {
-        Self {
-            prefix: prefix.to_owned(),
-            manager_flags: Vec::new(),
-            manager_env: vec![("MILLWRIGHT_LEADER_ELECT".to_owned(), "false".to_owned())],
-            provider_flags: Vec::new(),
-            crash_points: false,
-        }
-        .provider("--create-delay", "100ms")
-        .provider("--join-delay", "100ms")
-    }
-
-    /// One more flag of the manager, or another value of one.
-    #[must_use]
-    pub fn manager(mut self, flag: &str, value: impl Into<String>) -> Self {
-        self.manager_flags.push((flag.to_owned(), value.into()));
-        self
-    }
-
-    /// One more flag of the provider, or another value of one.
-    #[must_use]
-    pub fn provider(mut self, flag: &str, value: impl Into<String>) -> Self {
-        self.provider_flags.retain(|(known, _)| known != flag);
-        self.provider_flags.push((flag.to_owned(), value.into()));
-        self
-    }
-
-    /// One more environment variable of the manager.
-    #[must_use]
-    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
-        self.manager_env.retain(|(known, _)| known != name);
-        self.manager_env.push((name.to_owned(), value.into()));
-        self
-    }
-
-    /// The manager is the build that dies at crash points; see `controller/src/crash.rs`.
-    #[must_use]
-    pub fn with_crash_points(mut self) -> Self {
-        self.crash_points = true;
-        self
-    }
-
-    /// Starts everything on `plane`, with the class and its Secret applied.
-    ///
-    /// # Panics
-    /// Something does not start.
-    pub async fn begin(self, plane: &Arc<ControlPlane>) -> Scene {
-        let namespace = plane.create_namespace(&self.prefix).await.expect("a namespace");
-        let mut provider = VirtualProvider::alone(plane.dir(), &namespace)
-            .await
-            .flag("--target-kubeconfig", plane.kubeconfig().display().to_string());
-        for (flag, value) in &self.provider_flags {
-            provider = provider.flag(flag, value);
-        }
-        let provider = provider.start();
-        provider.wait_until_it_listens().await;
-        let manager = self.manager_on(plane, &namespace, &provider.endpoint).await;
-        let scene = Scene {
-            client: plane.client().await.expect("a client"),
-            plane: Arc::clone(plane),
-            script: self,
-            namespace,
-            provider,
-            manager,
-            revives: false,
-            revived: 0,
-        };
-        scene.create(Kind::Class, &manifests::class()).await;
-        scene.create_secret(&manifests::secret()).await;
-        scene
-    }
-
-    async fn manager_on(&self, plane: &ControlPlane, namespace: &str, driver: &str) -> Manager {
-        let mut plan = match self.crash_points {
-            true => Manager::with_crash_points_on(plane, namespace).await,
-            false => Manager::on(plane, namespace).await,
-        };
-        plan = plan.driver(driver);
-        for (flag, value) in &self.manager_flags {
-            plan = plan.flag(flag, value);
-        }
-        for (name, value) in &self.manager_env {
-            plan = plan.env(name, value);
-        }
-        plan.start()
-    }
-}
-
 /// A scene under way. Dropping it kills its processes.
 pub struct Scene {
     pub plane: Arc<ControlPlane>,
@@ -176,28 +74,7 @@ pub struct Scene {
     pub revives: bool,
     /// How often they did.
     pub revived: u32,
-    script: Script,
-}
-
-/// A VM as the cloud itself shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Vm {
-    pub provider_id: String,
-    pub state: String,
-    pub name: String,
-    pub uid: String,
-}
-
-/// A line of the cloud's journal.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Entry {
-    pub at: Timestamp,
-    pub event: String,
-    pub vm_id: String,
-    pub uid: String,
-    pub name: String,
+    pub(crate) script: Script,
 }
 
 /// All that can be seen of a scene at about one moment.
@@ -405,51 +282,6 @@ impl Scene {
             .iter()
             .map(|object| json!(object))
             .collect())
-    }
-
-    /// Every VM, from the console of the running cloud.
-    ///
-    /// # Errors
-    /// The provider does not answer.
-    pub async fn vms(&self) -> Result<Vec<Vm>, String> {
-        let listed = self.console("vms").await?;
-        serde_json::from_str(&listed).map_err(|error| format!("{error}: {listed}"))
-    }
-
-    /// All that ever happened in the cloud.
-    ///
-    /// # Errors
-    /// The provider does not answer.
-    pub async fn journal(&self) -> Result<Vec<Entry>, String> {
-        let listed = self.console("journal").await?;
-        serde_json::from_str(&listed).map_err(|error| format!("{error}: {listed}"))
-    }
-
-    /// Takes a VM away, or powers it off (`remove`, `stop`), past the Driver API.
-    ///
-    /// # Errors
-    /// The provider does not answer.
-    pub async fn at_the_console(&self, act: &str, vm: &str) -> Result<(), String> {
-        self.console_args(&[act, vm]).await.map(drop)
-    }
-
-    async fn console(&self, act: &str) -> Result<String, String> {
-        self.console_args(&["-o", "json", act]).await
-    }
-
-    async fn console_args(&self, args: &[&str]) -> Result<String, String> {
-        let output = tokio::process::Command::new(&programs().await.virtual_provider)
-            .args(["console", "--connect"])
-            .arg(format!("unix://{}", self.provider.console.display()))
-            .args(args)
-            .kill_on_drop(true)
-            .output()
-            .await
-            .map_err(|error| error.to_string())?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        }
     }
 
     /// A file of this scene's own.

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use millwright_dev::apiserver::ControlPlane;
 use millwright_tests::laws;
-use millwright_tests::scene::{Scene, Script, shared_plane};
+use millwright_tests::scene::{Scene, shared_plane};
+use millwright_tests::script::Script;
 use tokio::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(150);
@@ -150,7 +151,7 @@ async fn machines_that_go_in_the_moment_of_a_crash_leave_no_vm_in_a_cloud_that_l
     }
     // Whatever was under way has come to light by then.
     tokio::time::sleep(LAG + Duration::from_secs(1)).await;
-    laws::settled(&scene.look().await.expect("the scene can be seen"), 0).unwrap();
+    scene.settled_at(0, Duration::ZERO).await;
     let journal = scene.journal().await.expect("the cloud's journal");
     laws::one_vm_a_machine(&journal).unwrap();
     let made = laws::vms_made(&journal);

@@ -11,7 +11,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use millwright_tests::fleet::Manager;
 use millwright_tests::laws;
-use millwright_tests::scene::{Scene, Script, shared_plane};
+use millwright_tests::scene::{Scene, shared_plane};
+use millwright_tests::script::Script;
 use tokio::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -13,7 +13,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, WatchEvent, WatchParams};
 use millwright_tests::laws::{self, condition};
 use millwright_tests::manifests;
-use millwright_tests::scene::{Kind, Scene, Script, left_over, shared_plane};
+use millwright_tests::scene::{Kind, Scene, left_over, shared_plane};
+use millwright_tests::script::Script;
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -11,7 +11,8 @@ use std::time::Duration;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use millwright_tests::laws::{self, condition};
 use millwright_tests::manifests;
-use millwright_tests::scene::{Kind, Scene, Script, shared_plane};
+use millwright_tests::scene::{Kind, Scene, shared_plane};
+use millwright_tests::script::Script;
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);

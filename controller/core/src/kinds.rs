@@ -1,6 +1,6 @@
 //! The kinds that are watched, as the store sees them: under what each is to be found. Decides nothing else.
 
-use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::core::v1::{Node, NodeStatus, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 
@@ -60,6 +60,15 @@ macro_rules! identified {
     };
 }
 
+/// Writes `shorten` for kinds that plans read whole. Who wrote which field is most of a small object's size.
+macro_rules! read_whole {
+    () => {
+        fn shorten(&mut self) {
+            self.metadata.managed_fields = None;
+        }
+    };
+}
+
 fn controller(meta: &ObjectMeta) -> (OwnedBy, String) {
     (
         OwnedBy::Controller,
@@ -72,6 +81,7 @@ fn controller(meta: &ObjectMeta) -> (OwnedBy, String) {
 impl Stored for Machine {
     type Index = OwnedBy;
     identified!();
+    read_whole!();
     fn indexed(&self) -> Vec<(OwnedBy, String)> {
         let mut places = vec![controller(&self.metadata)];
         places.extend(self.class_name().map(|class| (OwnedBy::Class, class.to_owned())));
@@ -87,6 +97,7 @@ impl Stored for Machine {
 impl Stored for MachineSet {
     type Index = OwnedBy;
     identified!();
+    read_whole!();
     fn indexed(&self) -> Vec<(OwnedBy, String)> {
         let class = self.spec.template.class().and_then(|class| class.name);
         let mut places = vec![controller(&self.metadata)];
@@ -98,6 +109,7 @@ impl Stored for MachineSet {
 impl Stored for MachineDeployment {
     type Index = NoIndex;
     identified!();
+    read_whole!();
     fn indexed(&self) -> Vec<(NoIndex, String)> {
         Vec::new()
     }
@@ -106,6 +118,7 @@ impl Stored for MachineDeployment {
 impl Stored for MachineClass {
     type Index = ClassBy;
     identified!();
+    read_whole!();
     fn indexed(&self) -> Vec<(ClassBy, String)> {
         let mut places: Vec<_> = class::secret_keys(self)
             .into_iter()
@@ -123,6 +136,7 @@ impl Stored for MachineClass {
 impl Stored for SecretMeta {
     type Index = NoIndex;
     identified!();
+    read_whole!();
     fn indexed(&self) -> Vec<(NoIndex, String)> {
         Vec::new()
     }
@@ -131,6 +145,17 @@ impl Stored for SecretMeta {
 impl Stored for Node {
     type Index = NodeBy;
     identified!();
+    /// Of what a kubelet reports, plans read the conditions.
+    fn shorten(&mut self) {
+        self.metadata.managed_fields = None;
+        if let Some(status) = &mut self.status {
+            let conditions = status.conditions.take();
+            *status = NodeStatus {
+                conditions,
+                ..NodeStatus::default()
+            };
+        }
+    }
     fn indexed(&self) -> Vec<(NodeBy, String)> {
         let id = self
             .spec
@@ -138,5 +163,40 @@ impl Stored for Node {
             .and_then(|spec| spec.provider_id.clone())
             .filter(|id| !id.is_empty());
         id.into_iter().map(|id| (NodeBy::ProviderId, id)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::change::Change;
+    use crate::world::World;
+
+    fn node(version: &str) -> Node {
+        serde_json::from_value(json!({
+            "metadata": {"name": "n", "uid": "1", "resourceVersion": version, "managedFields": [{"manager": "kubelet"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "images": [{"sizeBytes": 1}]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_no_plan_reads_is_kept_neither_from_a_watch_nor_from_a_write() {
+        let mut world = World::default();
+        for way in ["watch", "write"] {
+            match way {
+                "watch" => world.observe(Change::Applied(node("5")), Duration::ZERO),
+                _ => drop(world.wrote(node("6"), Duration::ZERO)),
+            }
+            let kept = world.nodes.get(&Name::new("n")).unwrap();
+            assert_eq!(kept.metadata.managed_fields, None, "{way}");
+            let status = kept.status.as_ref().unwrap();
+            assert_eq!(status.conditions.as_ref().map(Vec::len), Some(1), "{way}");
+            assert_eq!(status.images, None, "{way}");
+        }
     }
 }

@@ -23,6 +23,8 @@ pub trait Stored {
     fn version(&self) -> Option<ResourceVersion>;
     /// Under what the object is to be found.
     fn indexed(&self) -> Vec<(Self::Index, String)>;
+    /// Cuts off what no plan reads, before the object is kept.
+    fn shorten(&mut self);
 }
 
 /// What a change did to one object. Never empty on both sides.
@@ -69,10 +71,10 @@ impl<K: Stored> Store<K> {
                 if let Some(listing) = &mut self.listing {
                     listing.insert(object.key());
                 }
-                self.see(object).into_iter().collect()
+                self.see(shortened(object)).into_iter().collect()
             }
             Change::Synced => self.sweep(),
-            Change::Applied(object) => self.see(object).into_iter().collect(),
+            Change::Applied(object) => self.see(shortened(object)).into_iter().collect(),
             Change::Unreadable(name) => {
                 if let Some(listing) = &mut self.listing {
                     listing.insert(name);
@@ -87,8 +89,8 @@ impl<K: Stored> Store<K> {
         }
     }
 
-    /// Takes the object that one of our own writes returned.
-    pub fn wrote(&mut self, object: K) -> Option<Touched<K>> {
+    /// Takes the object that one of our own writes returned, shortened.
+    pub fn wrote(&mut self, object: Arc<K>) -> Option<Touched<K>> {
         if let Some(version) = object.version() {
             self.fence.wrote(object.uid(), version);
         }
@@ -144,8 +146,8 @@ impl<K: Stored> Store<K> {
         self.synced
     }
 
-    fn see(&mut self, object: K) -> Option<Touched<K>> {
-        let (name, uid, version) = (object.key(), object.uid(), object.version());
+    fn see(&mut self, new: Arc<K>) -> Option<Touched<K>> {
+        let (name, uid, version) = (new.key(), new.uid(), new.version());
         if !self.fence.admits(&uid, version) {
             return None;
         }
@@ -154,7 +156,6 @@ impl<K: Stored> Store<K> {
             return None;
         }
         let old = self.unlink(&name);
-        let new = Arc::new(object);
         for (index, text) in new.indexed() {
             self.indexes.entry((index, text)).or_default().insert(name.clone());
         }
@@ -206,6 +207,11 @@ impl<K: Stored> Store<K> {
     }
 }
 
+fn shortened<K: Stored>(mut object: K) -> Arc<K> {
+    object.shorten();
+    Arc::new(object)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,6 +238,7 @@ mod tests {
         fn indexed(&self) -> Vec<((), String)> {
             vec![((), self.owner.to_owned())]
         }
+        fn shorten(&mut self) {}
     }
 
     const fn thing(name: &'static str, uid: &'static str, version: u64) -> Thing {
@@ -264,10 +271,10 @@ mod tests {
     #[test]
     fn our_own_write_is_seen_at_once_and_no_older_event_undoes_it() {
         let mut store = synced(&[thing("a", "1", 5)]);
-        store.wrote(Thing {
+        store.wrote(Arc::new(Thing {
             owner: "p",
             ..thing("a", "1", 9)
-        });
+        }));
         assert!(store.apply(Change::Applied(thing("a", "1", 7))).is_empty());
         assert_eq!(store.count((), "p"), 1);
         assert_eq!(store.count((), "o"), 0);
@@ -295,7 +302,7 @@ mod tests {
         let mut store = synced(&[thing("a", "1", 5), thing("b", "2", 6)]);
         store.apply(Change::Restarted);
         store.apply(Change::Listed(thing("b", "2", 6)));
-        store.wrote(thing("c", "3", 7));
+        store.wrote(Arc::new(thing("c", "3", 7)));
         let touched = store.apply(Change::Synced);
         assert_eq!(touched.len(), 1);
         assert_eq!(touched[0].old.as_ref().map(|old| old.name), Some("a"));

@@ -7,18 +7,19 @@ use std::borrow::Cow;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::api::keys;
 use crate::ids::Uid;
 
 /// Most bytes of filled user data that a driver takes.
 pub const MAX_BYTES: usize = 64 * 1024;
 
 const TOKEN: Placeholder = Placeholder {
-    plain: b"<<BOOTSTRAP_TOKEN>>",
-    encoded: b"%3C%3CBOOTSTRAP_TOKEN%3E%3E",
+    plain: keys::PLACEHOLDER_TOKEN.as_bytes(),
+    encoded: keys::PLACEHOLDER_TOKEN_ENCODED.as_bytes(),
 };
 const NAME: Placeholder = Placeholder {
-    plain: b"<<MACHINE_NAME>>",
-    encoded: b"%3C%3CMACHINE_NAME%3E%3E",
+    plain: keys::PLACEHOLDER_NAME.as_bytes(),
+    encoded: keys::PLACEHOLDER_NAME_ENCODED.as_bytes(),
 };
 
 /// The filled user data is longer than a driver takes.

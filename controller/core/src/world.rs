@@ -4,6 +4,7 @@
 //! decides nothing about objects: `wake` says who must look, planners what then happens.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -62,10 +63,13 @@ impl World {
         self.take_in(touched, uptime);
     }
 
-    /// Takes the object that one of our writes returned.
-    pub fn wrote<K: Kind>(&mut self, object: K, uptime: Duration) {
-        let touched = K::store(self).wrote(object);
+    /// Takes the object that one of our writes returned, and gives it back as it is kept.
+    pub fn wrote<K: Kind>(&mut self, mut object: K, uptime: Duration) -> Arc<K> {
+        object.shorten();
+        let object = Arc::new(object);
+        let touched = K::store(self).wrote(Arc::clone(&object));
         self.take_in(touched, uptime);
+        object
     }
 
     /// Our write ended an object.

@@ -32,7 +32,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// How many requests are under way at once, watches and the lease apart. Each needs a connection of its own (HTTP/1.1),
 /// and a server with two cores was busy with 32 (`kube-rs.md` §9).
-const PLACES: usize = 64;
+const PLACES: usize = 32;
 
 /// What the HTTP client underneath answers.
 type Answer = Response<Box<DynBody>>;

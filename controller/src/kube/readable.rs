@@ -30,7 +30,11 @@ pub struct Unreadable {
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Readable<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = serde_json::Value::deserialize(deserializer)?;
+        let mut value = serde_json::Value::deserialize(deserializer)?;
+        // Nobody reads it, and reading it is half of the work.
+        if let Some(metadata) = value.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
         let error = match K::deserialize(&value) {
             Ok(object) => return Ok(Self::Yes(object)),
             Err(error) => error.to_string(),

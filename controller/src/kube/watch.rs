@@ -9,9 +9,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use futures::StreamExt as _;
 use k8s_openapi::NamespaceResourceScope;
-use kube::runtime::watcher::{self, DefaultBackoff, Event, watcher};
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use millwright_core::change::Change;
 use millwright_core::ids::Name;
@@ -34,7 +35,11 @@ const BLIND_AFTER: Duration = Duration::from_secs(120);
 /// Errors in a row for this long make a watch unhealthy: longer than a restart of an API server.
 const FAILING_AFTER: Duration = Duration::from_secs(30);
 
-/// Where the back-off, which never ends, would end.
+/// The first pause after a failure. An API server that has just been given our CRDs refuses lists of them for a moment;
+/// kube's default of 800 ms and its double cost the first machines two seconds.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A watch of one kind, ready to run.
@@ -84,25 +89,20 @@ where
         self.health.clone()
     }
 
-    /// Follows the kind until `stop`: each object loses its `managedFields` and what `prune` takes, then goes to `sink`.
-    pub async fn run(self, stop: CancellationToken, mut prune: impl FnMut(&mut K), mut sink: impl FnMut(Change<K>)) {
+    /// Follows the kind until `stop`: what happens goes to `sink`.
+    pub async fn run(self, stop: CancellationToken, mut sink: impl FnMut(Change<K>)) {
         let mut complaints = Complaints::default();
         let follow = async {
             loop {
-                self.follow_until_restart(&mut prune, &mut sink, &mut complaints).await;
+                self.follow_until_restart(&mut sink, &mut complaints).await;
             }
         };
         stop.run_until_cancelled(follow).await;
     }
 
     /// Returns only where the one way to learn the truth is a new listing.
-    async fn follow_until_restart(
-        &self,
-        prune: &mut impl FnMut(&mut K),
-        sink: &mut impl FnMut(Change<K>),
-        complaints: &mut Complaints,
-    ) {
-        let mut backoff = DefaultBackoff::default();
+    async fn follow_until_restart(&self, sink: &mut impl FnMut(Change<K>), complaints: &mut Complaints) {
+        let mut backoff = pauses();
         let mut stream = pin!(watcher(self.api.clone(), self.config.clone()));
         while let Some(next) = stream.next().await {
             let event = match next {
@@ -111,7 +111,7 @@ where
                     // Reopening a watch is no event, so that it worked for a while shows only here. A watch that worked
                     // and lost its place (410) is not to wait as long as one that never works.
                     if self.failed(&error, complaints) {
-                        backoff = DefaultBackoff::default();
+                        backoff = pauses();
                     }
                     tokio::time::sleep(backoff.next().unwrap_or(LONGEST_PAUSE)).await;
                     continue;
@@ -120,10 +120,10 @@ where
             // `Init` is kube's intention to list, not an answer of the server: taken for one, it would reset the
             // back-off and hide the failure at every try. kube's own `default_backoff` does that.
             if !matches!(event, Event::Init) {
-                backoff = DefaultBackoff::default();
+                backoff = pauses();
                 self.heard(complaints);
             }
-            let Some(change) = absorb(event, prune, self.health.resource()) else {
+            let Some(change) = absorb(event, self.health.resource()) else {
                 return;
             };
             if matches!(change, Change::Synced) {
@@ -154,23 +154,26 @@ where
     }
 }
 
+/// Doubling pauses without end, each up to twice as long by chance so that watches do not come back in step.
+fn pauses() -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(SHORTEST_PAUSE)
+        .with_max_delay(LONGEST_PAUSE)
+        .with_factor(2.0)
+        .with_jitter()
+        .without_max_times()
+        .build()
+}
+
 /// Turns one event into a change. `None`: an object left that we never could read, so what else left with it is found
 /// by listing again.
-fn absorb<K>(event: Event<Readable<K>>, prune: &mut impl FnMut(&mut K), resource: &str) -> Option<Change<K>>
-where
-    K: Resource<DynamicType = ()>,
-{
-    let mut shorten = |mut object: K| {
-        object.meta_mut().managed_fields = None;
-        prune(&mut object);
-        object
-    };
+fn absorb<K>(event: Event<Readable<K>>, resource: &str) -> Option<Change<K>> {
     let change = match event {
         Event::Init => Change::Restarted,
         Event::InitDone => Change::Synced,
-        Event::InitApply(Readable::Yes(object)) => Change::Listed(shorten(object)),
-        Event::Apply(Readable::Yes(object)) => Change::Applied(shorten(object)),
-        Event::Delete(Readable::Yes(object)) => Change::Deleted(shorten(object)),
+        Event::InitApply(Readable::Yes(object)) => Change::Listed(object),
+        Event::Apply(Readable::Yes(object)) => Change::Applied(object),
+        Event::Delete(Readable::Yes(object)) => Change::Deleted(object),
         Event::InitApply(Readable::No(bad)) | Event::Apply(Readable::No(bad)) => {
             let name = bad.metadata.name.unwrap_or_default();
             tracing::warn!(resource, %name, error = %bad.error, "object cannot be read, keeping what is known of it");

@@ -1,8 +1,8 @@
-//! Starts the watch of every kind that plans read. Decides what is cut off before it is kept, nothing else.
+//! Starts the watch of every kind that plans read. Decides nothing.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, NodeStatus};
+use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet};
 use millwright_core::kinds::SecretMeta;
 use millwright_core::world::Kind;
@@ -40,7 +40,7 @@ pub(super) fn start(
         follow(tasks, shared, Watch::<SecretMeta>::namespaced(control, namespace), stop),
     ];
     if let Some(target) = target {
-        healths.push(follow_nodes(tasks, shared, Watch::<Node>::everywhere(target), stop));
+        healths.push(follow(tasks, shared, Watch::<Node>::everywhere(target), stop));
     }
     healths
 }
@@ -65,38 +65,8 @@ where
     let stop = stop.clone();
     tasks.spawn(async move {
         watch
-            .run(
-                stop,
-                |_| {},
-                |change| sink.change(|world, uptime| world.observe(change, uptime)),
-            )
-            .await;
-    });
-    health
-}
-
-/// Nodes are large, and plans read little of them.
-fn follow_nodes(
-    tasks: &mut JoinSet<()>,
-    shared: &Arc<Shared>,
-    watch: Watch<Node>,
-    stop: &CancellationToken,
-) -> Arc<WatchHealth> {
-    let (health, sink) = (watch.health(), Arc::clone(shared));
-    let stop = stop.clone();
-    let prune = |node: &mut Node| {
-        if let Some(status) = &mut node.status {
-            let conditions = status.conditions.take();
-            *status = NodeStatus {
-                conditions,
-                ..NodeStatus::default()
-            };
-        }
-    };
-    tasks.spawn(async move {
-        watch
-            .run(stop, prune, |change| {
-                sink.change(|world, uptime| world.observe(change, uptime))
+            .run(stop, |change| {
+                sink.change(|world, uptime| world.observe(change, uptime));
             })
             .await;
     });

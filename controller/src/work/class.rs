@@ -18,7 +18,6 @@ use super::dispatch::Pass;
 use super::shared::Shared;
 use super::step::StepError;
 use crate::driver::{ClassSecrets, DriverClass, DriverState, Scope, SecretError};
-use crate::kube::error::WriteError;
 use crate::kube::events::Severity;
 
 /// A fault that may heal without any event of ours is looked at again after this time.
@@ -34,7 +33,7 @@ pub async fn work(shared: &Arc<Shared>, name: &Name) -> Pass {
             machines,
             readiness: world.readiness(name),
         };
-        Some((MachineClass::clone(class), class::plan(&seen)))
+        Some((Arc::clone(class), class::plan(&seen)))
     });
     let Some((class, steps)) = observed else {
         return Pass::gone();
@@ -44,46 +43,25 @@ pub async fn work(shared: &Arc<Shared>, name: &Name) -> Pass {
         Step::RemoveFinalizer => "NotNeeded",
         Step::Check => "Unchecked",
     });
-    match execute(shared, class, steps).await {
-        Ok(wake) => {
-            let wake = wake.map(|after| shared.env.uptime() + after);
-            Pass {
-                verdict: Verdict::Done { wake },
-                why: why.to_owned(),
-                result: "done",
-            }
-        }
-        Err(error) => {
-            if !error.is_ordinary() {
-                tracing::warn!(class = %name, %error, "a step did not take effect; it will be tried again");
-            }
-            Pass {
-                verdict: error.verdict(),
-                why: why.to_owned(),
-                result: "failed",
-            }
-        }
-    }
+    let done = execute(shared, class, steps).await;
+    let wake = done.map(|after| after.map(|after| shared.env.uptime() + after));
+    Pass::ended("class", name, why.to_owned(), wake)
 }
 
 async fn execute(
     shared: &Shared,
-    mut class: MachineClass,
+    mut class: Arc<MachineClass>,
     steps: Vec<Step>,
 ) -> Result<Option<std::time::Duration>, StepError> {
-    let (name, uid) = meta::identity(&class.metadata);
+    let name = meta::identity(&class.metadata).0;
     let mut look_again = None;
     for step in steps {
         match step {
-            Step::AddFinalizer => class = shared.wrote(shared.write.add_finalizer(&class, keys::FINALIZER).await?),
+            Step::AddFinalizer => class = shared.wrote(shared.write.add_finalizer(&*class, keys::FINALIZER).await?),
             Step::RemoveFinalizer => {
-                let left = shared.write.remove_finalizer(&class, keys::FINALIZER).await?;
-                let ended =
-                    meta::is_deleting(&left.metadata) && left.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
-                if ended {
-                    shared.change(|world, uptime| world.ended::<MachineClass>(&name, &uid, uptime));
-                } else {
-                    class = shared.wrote(left);
+                let left = shared.write.remove_finalizer(&*class, keys::FINALIZER).await?;
+                if let Some(left) = shared.released(left) {
+                    class = left;
                 }
             }
             Step::Check => {
@@ -242,28 +220,11 @@ pub async fn work_secret(shared: &Arc<Shared>, name: &Name) -> Pass {
         Some(SecretStep::AddFinalizer) => shared.write.guard_secret(&secret).await,
         Some(SecretStep::RemoveFinalizer) | None => shared.write.release_secret(&secret).await,
     };
-    match written {
-        Ok(secret) => {
-            shared.wrote(secret);
-            Pass {
-                verdict: Verdict::Done { wake: None },
-                why: why.to_owned(),
-                result: "done",
-            }
-        }
-        Err(WriteError::Gone) => Pass {
-            verdict: Verdict::Done { wake: None },
-            why: why.to_owned(),
-            result: "done",
-        },
-        Err(error) => {
-            let error = StepError::from(error);
-            tracing::warn!(secret = %name, %error, "the Secret's finalizer was not written; it will be tried again");
-            Pass {
-                verdict: error.verdict(),
-                why: why.to_owned(),
-                result: "failed",
-            }
-        }
-    }
+    let done = written.map(|secret| drop(shared.wrote(secret)));
+    Pass::ended(
+        "secret",
+        name,
+        why.to_owned(),
+        done.map(|()| None).map_err(StepError::from),
+    )
 }

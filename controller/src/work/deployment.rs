@@ -7,7 +7,6 @@ use millwright_core::deployment::plan::owner_reference;
 use millwright_core::deployment::{self, Observed, Plan, Step};
 use millwright_core::ids::{Name, Uid};
 use millwright_core::kinds::OwnedBy;
-use millwright_core::queue::Verdict;
 use millwright_core::wake::Key;
 use millwright_core::world::World;
 use serde_json::{Value, json};
@@ -27,26 +26,11 @@ pub async fn work(shared: &Arc<Shared>, name: &Name) -> Pass {
     if !plan.steps.is_empty() {
         tracing::debug!(deployment = %name, why = %plan.why, steps = plan.steps.len(), "plan");
     }
-    match execute(shared, deployment, plan).await {
-        Ok(()) => Pass {
-            verdict: Verdict::Done { wake },
-            why,
-            result: "done",
-        },
-        Err(error) => {
-            if !error.is_ordinary() {
-                tracing::warn!(deployment = %name, %error, "a step did not take effect; it will be tried again");
-            }
-            Pass {
-                verdict: error.verdict(),
-                why,
-                result: "failed",
-            }
-        }
-    }
+    let done = execute(shared, deployment, plan).await;
+    Pass::ended("deployment", name, why, done.map(|()| wake))
 }
 
-fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(MachineDeployment, Plan)> {
+fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<MachineDeployment>, Plan)> {
     let deployment = world.deployments.get(name)?;
     let uid = meta::identity(&deployment.metadata).1;
     let owned = world.sets.find(OwnedBy::Controller, uid.as_str());
@@ -59,22 +43,20 @@ fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(MachineDeploy
         status_written: world.status_written.get(&Key::Deployment(name.clone())).copied(),
     };
     let plan = deployment::plan(&seen, shared.env.now());
-    Some((MachineDeployment::clone(deployment), plan))
+    Some((Arc::clone(deployment), plan))
 }
 
-async fn execute(shared: &Shared, mut deployment: MachineDeployment, plan: Plan) -> Result<(), StepError> {
-    let (name, uid) = meta::identity(&deployment.metadata);
+async fn execute(shared: &Shared, mut deployment: Arc<MachineDeployment>, plan: Plan) -> Result<(), StepError> {
+    let name = meta::identity(&deployment.metadata).0;
     for step in plan.steps {
         match step {
             Step::AddFinalizer => {
-                deployment = shared.wrote(shared.write.add_finalizer(&deployment, keys::FINALIZER).await?)
+                deployment = shared.wrote(shared.write.add_finalizer(&*deployment, keys::FINALIZER).await?)
             }
             Step::RemoveFinalizer => {
-                let left = shared.write.remove_finalizer(&deployment, keys::FINALIZER).await?;
-                if left.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
-                    shared.change(|world, uptime| world.ended::<MachineDeployment>(&name, &uid, uptime));
-                } else {
-                    deployment = shared.wrote(left);
+                let left = shared.write.remove_finalizer(&*deployment, keys::FINALIZER).await?;
+                if let Some(left) = shared.released(left) {
+                    deployment = left;
                 }
             }
             Step::Adopt(set, set_uid) => adopt(shared, &deployment, &set, &set_uid).await?,
@@ -84,10 +66,10 @@ async fn execute(shared: &Shared, mut deployment: MachineDeployment, plan: Plan)
             Step::Delete(sets) => delete(shared, sets).await?,
             Step::Number(revision) => {
                 let body = json!({ "metadata": { "annotations": { keys::REVISION: revision.to_string() } } });
-                deployment = shared.wrote(shared.write.merge(&deployment, body).await?);
+                deployment = shared.wrote(shared.write.merge(&*deployment, body).await?);
             }
             Step::Record(body) => {
-                deployment = shared.wrote(shared.write.merge_status(&deployment, body).await?);
+                deployment = shared.wrote(shared.write.merge_status(&*deployment, body).await?);
                 let now = shared.env.now();
                 shared.quietly(|world| world.status_written.insert(Key::Deployment(name.clone()), now));
             }
@@ -133,15 +115,15 @@ async fn create(shared: &Shared, deployment: &MachineDeployment, body: Value) ->
     }
 }
 
-fn known(shared: &Shared, name: &Name) -> Result<MachineSet, StepError> {
-    let set = shared.look(|world| world.sets.get(name).map(|set| MachineSet::clone(set)));
+fn known(shared: &Shared, name: &Name) -> Result<Arc<MachineSet>, StepError> {
+    let set = shared.look(|world| world.sets.get(name).cloned());
     set.ok_or(StepError::Void)
 }
 
 async fn change(shared: &Shared, deployment: &MachineDeployment, name: &Name, body: Value) -> Result<(), StepError> {
     let set = known(shared, name)?;
     let size = body.pointer("/spec/replicas").and_then(Value::as_i64);
-    let written = shared.wrote(shared.write.merge(&set, body).await?);
+    let written = shared.wrote(shared.write.merge(&*set, body).await?);
     if let Some(size) = size {
         let direction = if size > i64::from(set.spec.replicas) {
             "up"
@@ -185,7 +167,7 @@ async fn adopt(shared: &Shared, deployment: &MachineDeployment, name: &Name, uid
     let mut owners = vec![owner_reference(deployment)];
     owners.extend(set.metadata.owner_references.iter().flatten().map(|owner| json!(owner)));
     let body = json!({ "metadata": { "ownerReferences": owners } });
-    shared.wrote(shared.write.merge(&set, body).await?);
+    shared.wrote(shared.write.merge(&*set, body).await?);
     Ok(())
 }
 
@@ -200,6 +182,6 @@ async fn release(shared: &Shared, deployment: &MachineDeployment, name: &Name, u
         .map(|owner| json!(owner))
         .collect();
     let body = json!({ "metadata": { "ownerReferences": others } });
-    shared.wrote(shared.write.merge(&set, body).await?);
+    shared.wrote(shared.write.merge(&*set, body).await?);
     Ok(())
 }

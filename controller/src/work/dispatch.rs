@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use millwright_core::ids::Name;
 use millwright_core::queue::Verdict;
 use millwright_core::wake::Key;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::shared::Shared;
+use super::step::StepError;
 use super::{class, deployment, machine, set};
 
 /// How one pass over a key ended.
@@ -28,6 +30,27 @@ pub struct Pass {
 }
 
 impl Pass {
+    /// The steps were carried out, or as far as one that did not take effect. `done` is when to look again.
+    pub fn ended(kind: &str, name: &Name, why: String, done: Result<Option<Duration>, StepError>) -> Self {
+        match done {
+            Ok(wake) => Self {
+                verdict: Verdict::Done { wake },
+                why,
+                result: "done",
+            },
+            Err(error) => {
+                if !error.is_ordinary() {
+                    tracing::warn!(kind, %name, %error, "a step did not take effect; it will be tried again");
+                }
+                Self {
+                    verdict: error.verdict(),
+                    why,
+                    result: "failed",
+                }
+            }
+        }
+    }
+
     /// The object is not there.
     pub fn gone() -> Self {
         Self {

@@ -8,7 +8,6 @@ use millwright_core::class::Readiness;
 use millwright_core::driver::DriverInfo;
 use millwright_core::ids::{Name, NodeName, ProviderId, Uid};
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Why};
-use millwright_core::queue::Verdict;
 use millwright_core::wake;
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
@@ -32,27 +31,12 @@ pub async fn work(shared: &Arc<Shared>, name: &Name) -> Pass {
     if !plan.steps.is_empty() {
         tracing::debug!(machine = %name, why = %plan.why, steps = plan.steps.len(), "plan");
     }
-    match execute(shared, machine, plan).await {
-        Ok(()) => Pass {
-            verdict: Verdict::Done { wake },
-            why,
-            result: "done",
-        },
-        Err(error) => {
-            if !error.is_ordinary() {
-                tracing::warn!(machine = %name, %error, "a step did not take effect; it will be tried again");
-            }
-            Pass {
-                verdict: error.verdict(),
-                why,
-                result: "failed",
-            }
-        }
-    }
+    let done = execute(shared, machine, plan).await;
+    Pass::ended("machine", name, why, done.map(|()| wake))
 }
 
 /// Gathers what the plan may read, and plans.
-fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Machine, Plan)> {
+fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<Machine>, Plan)> {
     let machine = world.machines.get(name)?;
     let uid = meta::identity(&machine.metadata).1;
     let class_name = machine.class_name().map(Name::new);
@@ -91,7 +75,7 @@ fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Machine, Plan
         settings: &shared.settings,
     };
     let plan = machine::plan(&seen, shared.env.now());
-    Some((Machine::clone(machine), plan))
+    Some((Arc::clone(machine), plan))
 }
 
 /// Whether every driver that this manager was given can be asked.
@@ -102,17 +86,17 @@ fn all_ready(shared: &Shared) -> bool {
 
 /// Runs the steps in order and stops at the first that fails, because each was planned on the assumption that those
 /// before it took effect.
-async fn execute(shared: &Arc<Shared>, mut machine: Machine, plan: Plan) -> Result<(), StepError> {
+async fn execute(shared: &Arc<Shared>, mut machine: Arc<Machine>, plan: Plan) -> Result<(), StepError> {
     let mut token: Option<Zeroizing<String>> = None;
     for step in plan.steps {
         tracing::debug!(machine = meta::name(&machine.metadata), ?step, "step");
         match step {
             Step::AddFinalizer => {
-                machine = shared.wrote(shared.write.add_finalizer(&machine, keys::FINALIZER).await?);
+                machine = shared.wrote(shared.write.add_finalizer(&*machine, keys::FINALIZER).await?);
             }
             Step::Confirm => machine = confirm(shared, &machine).await?,
             Step::Record(change) => {
-                let written = shared.write.merge_status(&machine, change.patch()).await?;
+                let written = shared.write.merge_status(&*machine, change.patch()).await?;
                 machine = shared.wrote(written);
                 tell(shared, &machine, &change, &plan.why);
             }
@@ -120,13 +104,18 @@ async fn execute(shared: &Arc<Shared>, mut machine: Machine, plan: Plan) -> Resu
             Step::Call(call) => vm::start(shared, &machine, call, token.take()),
             Step::Identify { provider_id, node } => {
                 let body = identity(&machine, provider_id, node);
-                machine = shared.wrote(shared.write.merge(&machine, body).await?);
+                machine = shared.wrote(shared.write.merge(&*machine, body).await?);
             }
             Step::GuardNode(node) => guard_node(shared, &machine, &node).await?,
             Step::DropToken => token::remove(shared, &machine).await?,
             Step::DeleteMachine => delete(shared, &machine).await?,
             Step::RemoveNode(node) => remove_node(shared, &machine, &node).await?,
-            Step::RemoveFinalizer => release(shared, &machine).await?,
+            Step::RemoveFinalizer => {
+                let left = shared.write.remove_finalizer(&*machine, keys::FINALIZER).await?;
+                if let Some(left) = shared.released(left) {
+                    machine = left;
+                }
+            }
             Step::StepDown => {
                 tracing::error!("a driver has heard a newer leader; this manager gives up its lease and ends");
                 shared.deposed.store(true, Ordering::Release);
@@ -139,7 +128,7 @@ async fn execute(shared: &Arc<Shared>, mut machine: Machine, plan: Plan) -> Resu
 }
 
 /// The live read before a CreateMachine that no write of ours precedes.
-async fn confirm(shared: &Shared, machine: &Machine) -> Result<Machine, StepError> {
+async fn confirm(shared: &Shared, machine: &Machine) -> Result<Arc<Machine>, StepError> {
     let (name, uid) = meta::identity(&machine.metadata);
     let live = shared.write.read::<Machine>(&name).await?;
     let live = shared.wrote(live);
@@ -213,11 +202,11 @@ async fn delete(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
 /// Deletes the Machine's Node. The store may lag behind a node that joined at the last moment, so a Node that it does
 /// not show is asked for by name.
 async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Result<(), StepError> {
-    let known = shared.look(|world| world.nodes.get(&Name::new(name.as_str())).map(|node| (**node).clone()));
+    let known = shared.look(|world| world.nodes.get(&Name::new(name.as_str())).cloned());
     let node = match known {
         Some(node) => node,
         None => match shared.write.read_node(name).await {
-            Ok(node) => node,
+            Ok(node) => Arc::new(node),
             Err(crate::kube::error::ReadError::Gone) => return Ok(()),
             Err(error) => return Err(error.into()),
         },
@@ -229,10 +218,9 @@ async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Res
     let left = if meta::is_deleting(&node.metadata) {
         Some(node)
     } else {
-        ended(shared.write.delete_node(name, &uid).await)?
+        ended(shared.write.delete_node(name, &uid).await)?.map(|left| shared.wrote(left))
     };
     if let Some(left) = left.filter(|left| meta::has_finalizer(&left.metadata, keys::NODE_FINALIZER)) {
-        let left = shared.wrote(left);
         ended(shared.write.release_node(&left).await.map(Some))?;
     }
     shared.change(|world, uptime| {
@@ -247,18 +235,6 @@ fn ended<T>(result: Result<Option<T>, WriteError>) -> Result<Option<T>, WriteErr
         Err(WriteError::Gone) => Ok(None),
         other => other,
     }
-}
-
-/// Takes our finalizer; where it was the last one, that was the Machine's end.
-async fn release(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
-    let (name, uid) = meta::identity(&machine.metadata);
-    let left = shared.write.remove_finalizer(machine, keys::FINALIZER).await?;
-    if left.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
-        shared.change(|world, uptime| world.ended::<Machine>(&name, &uid, uptime));
-    } else {
-        shared.wrote(left);
-    }
-    Ok(())
 }
 
 /// What a class is known for, cloned out of the world.

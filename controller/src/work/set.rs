@@ -7,7 +7,6 @@ use millwright_core::api::{Machine, MachineSet, keys, meta};
 use millwright_core::class::Readiness;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::kinds::OwnedBy;
-use millwright_core::queue::Verdict;
 use millwright_core::set::plan::owner_reference;
 use millwright_core::set::{self, Observed, Plan, Step};
 use millwright_core::wake::Key;
@@ -34,27 +33,12 @@ pub async fn work(shared: &Arc<Shared>, name: &Name) -> Pass {
     if !plan.steps.is_empty() {
         tracing::debug!(set = %name, why = %plan.why, steps = plan.steps.len(), "plan");
     }
-    match execute(shared, set, plan).await {
-        Ok(()) => Pass {
-            verdict: Verdict::Done { wake },
-            why,
-            result: "done",
-        },
-        Err(error) => {
-            if !error.is_ordinary() {
-                tracing::warn!(set = %name, %error, "a step did not take effect; it will be tried again");
-            }
-            Pass {
-                verdict: error.verdict(),
-                why,
-                result: "failed",
-            }
-        }
-    }
+    let done = execute(shared, set, plan).await;
+    Pass::ended("set", name, why, done.map(|()| wake))
 }
 
 /// Gathers what the plan may read, and plans.
-fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(MachineSet, Plan)> {
+fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<MachineSet>, Plan)> {
     let set = world.sets.get(name)?;
     let uid = meta::identity(&set.metadata).1;
     let owned = world.machines.find(OwnedBy::Controller, uid.as_str());
@@ -82,33 +66,31 @@ fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(MachineSet, P
         status_written: world.status_written.get(&Key::Set(name.clone())).copied(),
     };
     let plan = set::plan(&seen, shared.env.now());
-    Some((MachineSet::clone(set), plan))
+    Some((Arc::clone(set), plan))
 }
 
-async fn execute(shared: &Shared, mut set: MachineSet, plan: Plan) -> Result<(), StepError> {
-    let (name, uid) = meta::identity(&set.metadata);
+async fn execute(shared: &Shared, mut set: Arc<MachineSet>, plan: Plan) -> Result<(), StepError> {
+    let name = meta::identity(&set.metadata).0;
     for step in plan.steps {
         match step {
-            Step::AddFinalizer => set = shared.wrote(shared.write.add_finalizer(&set, keys::FINALIZER).await?),
+            Step::AddFinalizer => set = shared.wrote(shared.write.add_finalizer(&*set, keys::FINALIZER).await?),
             Step::RemoveFinalizer => {
-                let left = shared.write.remove_finalizer(&set, keys::FINALIZER).await?;
-                if left.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
-                    shared.change(|world, uptime| world.ended::<MachineSet>(&name, &uid, uptime));
-                } else {
-                    set = shared.wrote(left);
+                let left = shared.write.remove_finalizer(&*set, keys::FINALIZER).await?;
+                if let Some(left) = shared.released(left) {
+                    set = left;
                 }
             }
             Step::Adopt(machine, machine_uid) => adopt(shared, &set, &machine, &machine_uid).await?,
             Step::Release(machine, machine_uid) => release(shared, &set, &machine, &machine_uid).await?,
             Step::Reserve { next } => {
                 let body = json!({ "status": { "nextMachineNumber": next } });
-                set = shared.wrote(shared.write.merge_status(&set, body).await?);
+                set = shared.wrote(shared.write.merge_status(&*set, body).await?);
             }
             Step::Create(bodies) => create(shared, &set, bodies).await?,
             Step::Delete(victims) => delete(shared, &set, victims).await?,
             Step::Bring(machine, body) => bring(shared, &machine, body).await?,
             Step::Record(body) => {
-                set = shared.wrote(shared.write.merge_status(&set, body).await?);
+                set = shared.wrote(shared.write.merge_status(&*set, body).await?);
                 let now = shared.env.now();
                 shared.quietly(|world| world.status_written.insert(Key::Set(name.clone()), now));
             }
@@ -209,8 +191,8 @@ async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<(Name, Uid)>) ->
 }
 
 /// The Machine of that name and uid as the store knows it; the write is guarded by its version.
-fn known(shared: &Shared, name: &Name, uid: &Uid) -> Result<Machine, StepError> {
-    let machine = shared.look(|world| world.machines.get(name).map(|machine| Machine::clone(machine)));
+fn known(shared: &Shared, name: &Name, uid: &Uid) -> Result<Arc<Machine>, StepError> {
+    let machine = shared.look(|world| world.machines.get(name).cloned());
     machine
         .filter(|machine| machine.uid().as_ref() == Some(uid))
         .ok_or(StepError::Void)
@@ -237,7 +219,7 @@ async fn adopt(shared: &Shared, set: &MachineSet, name: &Name, uid: &Uid) -> Res
             .map(|owner| json!(owner)),
     );
     let body = json!({ "metadata": { "ownerReferences": owners } });
-    shared.wrote(shared.write.merge(&machine, body).await?);
+    shared.wrote(shared.write.merge(&*machine, body).await?);
     Ok(())
 }
 
@@ -249,13 +231,13 @@ async fn release(shared: &Shared, set: &MachineSet, name: &Name, uid: &Uid) -> R
         .map(|owner| json!(owner))
         .collect();
     let body = json!({ "metadata": { "ownerReferences": others } });
-    shared.wrote(shared.write.merge(&machine, body).await?);
+    shared.wrote(shared.write.merge(&*machine, body).await?);
     Ok(())
 }
 
 async fn bring(shared: &Shared, name: &Name, body: Value) -> Result<(), StepError> {
-    let machine = shared.look(|world| world.machines.get(name).map(|machine| Machine::clone(machine)));
+    let machine = shared.look(|world| world.machines.get(name).cloned());
     let machine = machine.ok_or(StepError::Void)?;
-    shared.wrote(shared.write.merge(&machine, body).await?);
+    shared.wrote(shared.write.merge(&*machine, body).await?);
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use millwright_core::api::meta;
 use millwright_core::settings::Settings;
 use millwright_core::world::{Kind, World};
 use tokio::sync::Notify;
@@ -132,11 +133,20 @@ impl Shared {
         change(&mut world)
     }
 
-    /// Takes an object that one of our writes returned, and gives it back.
-    pub fn wrote<K: Kind + Clone>(&self, object: K) -> K {
-        let copy = object.clone();
-        self.change(|world, uptime| world.wrote(copy, uptime));
-        object
+    /// Takes an object that one of our writes returned, and gives it back as it is kept.
+    pub fn wrote<K: Kind>(&self, object: K) -> Arc<K> {
+        self.change(|world, uptime| world.wrote(object, uptime))
+    }
+
+    /// Takes an object that our finalizer was removed from. `None`: that was its end.
+    pub fn released<K: Kind + kube::Resource>(&self, left: K) -> Option<Arc<K>> {
+        let held = left.meta().finalizers.as_ref().is_some_and(|held| !held.is_empty());
+        if held || !meta::is_deleting(left.meta()) {
+            return Some(self.wrote(left));
+        }
+        let (name, uid) = meta::identity(left.meta());
+        self.change(|world, uptime| world.ended::<K>(&name, &uid, uptime));
+        None
     }
 
     /// The uptime of a time on the wall clock.

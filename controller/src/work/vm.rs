@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use millwright_core::api::{Machine, MachineClass, meta};
 use millwright_core::class::{self, Readiness};
-use millwright_core::driver::{Code, Deletion, Effect, Failure};
+use millwright_core::driver::{Code, Deletion, Effect, Failure, Reason};
 use millwright_core::ids::{DriverName, Name};
 use millwright_core::machine::{Answer, Call, Pacing};
 use millwright_core::permit::DeletePermit;
@@ -25,7 +25,7 @@ use crate::crash;
 use crate::driver::{ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, SecretData, Target};
 
 /// Starts a call; its answer wakes the Machine.
-pub fn start(shared: &Arc<Shared>, machine: &Machine, call: Call, token: Option<Zeroizing<String>>) {
+pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Option<Zeroizing<String>>) {
     let (name, uid) = meta::identity(&machine.metadata);
     let digest = machine
         .class_name()
@@ -34,7 +34,7 @@ pub fn start(shared: &Arc<Shared>, machine: &Machine, call: Call, token: Option<
             Readiness::Unchecked | Readiness::Faulty(_) => None,
         });
     begin(shared, &uid, call);
-    let (task, machine) = (Arc::clone(shared), machine.clone());
+    let (task, machine) = (Arc::clone(shared), Arc::clone(machine));
     shared.calls.spawn(async move {
         let asked = crash::around(word(call), ask(&task, &machine, call, token, digest.clone()));
         let answer = AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|_| {
@@ -72,6 +72,14 @@ fn failed(call: Call, failure: Failure) -> Answer {
     }
 }
 
+/// The class cannot be put into a request; a changed one is tried at once.
+fn unusable(error: &dyn std::error::Error) -> Failure {
+    Failure {
+        reason: Some(Reason::InvalidField),
+        ..not_sent(Code::InvalidArgument, error.to_string())
+    }
+}
+
 /// A call that was not sent left nothing behind.
 fn not_sent(code: Code, message: impl Into<String>) -> Failure {
     Failure {
@@ -93,23 +101,15 @@ async fn ask(
     let Some(class) = class else {
         return match call {
             Call::Delete => Answer::Deletion(delete_everywhere(shared, machine).await),
-            Call::Create | Call::Initialize | Call::Status => {
-                failed(call, not_sent(Code::FailedPrecondition, "the MachineClass is gone"))
-            }
+            Call::Create | Call::Initialize | Call::Status => Answer::NotAsked(call),
         };
     };
     let driver = class.driver().map(|driver| shared.drivers.get(&driver));
     let driver = match driver {
         Some(DriverState::Ready(driver)) => driver,
-        Some(DriverState::Away { why } | DriverState::Missing { why }) => {
-            return failed(call, not_sent(Code::Unavailable, why));
-        }
-        None => {
-            return failed(
-                call,
-                not_sent(Code::FailedPrecondition, "the MachineClass names no provider"),
-            );
-        }
+        Some(DriverState::Away { .. } | DriverState::Missing { .. }) => return Answer::NotAsked(call),
+        None if call == Call::Delete => return Answer::Deletion(delete_everywhere(shared, machine).await),
+        None => return Answer::NotAsked(call),
     };
     let secrets = match secrets_of(shared, &class).await {
         Ok(secrets) => secrets,
@@ -125,7 +125,11 @@ async fn ask(
         Err(failure) => return failed(call, failure),
     };
     match call {
-        Call::Create => Answer::Vm(call, create(&driver, &target, &secrets, machine, token, digest).await),
+        Call::Create => match digest {
+            Some(digest) => Answer::Vm(call, create(&driver, &target, &secrets, machine, token, digest).await),
+            // The class is being looked at again, as after every return of its driver.
+            None => Answer::NotAsked(call),
+        },
         Call::Initialize => Answer::Vm(call, driver.initialize_machine(&target).await),
         Call::Status => Answer::Vm(call, driver.get_machine_status(&target).await),
         Call::Delete => Answer::Deletion(delete(&driver, &target, machine).await),
@@ -151,7 +155,8 @@ pub async fn secrets_of(shared: &Shared, class: &MachineClass) -> Result<ClassSe
         .secrets
         .get(&keys, versions)
         .await
-        .map_err(|error| not_sent(Code::FailedPrecondition, error.to_string()))
+        // A Secret that is missing for good is found by the check of the class; what is met here passes.
+        .map_err(|error| not_sent(Code::Unavailable, error.to_string()))
 }
 
 fn target(
@@ -172,7 +177,7 @@ fn target(
         Err(_) if meta::is_deleting(&machine.metadata) => nameless_spec(class, &driver.info().name),
         other => other,
     };
-    let spec = spec.map_err(|error| not_sent(Code::InvalidArgument, error.to_string()))?;
+    let spec = spec.map_err(|error| unusable(&error))?;
     Ok(target_of(shared, machine, spec, Arc::clone(&secrets.data)))
 }
 
@@ -213,17 +218,14 @@ async fn create(
     secrets: &ClassSecrets,
     machine: &Machine,
     token: Option<Zeroizing<String>>,
-    digest: Option<String>,
+    spec_digest: String,
 ) -> Result<millwright_core::driver::Vm, Failure> {
-    let (Some(template), Some(spec_digest)) = (&secrets.user_data, digest) else {
-        return Err(not_sent(
-            Code::FailedPrecondition,
-            "the class changed while the call was made",
-        ));
+    let Some(template) = &secrets.user_data else {
+        let text = "the user data went while the call was made";
+        return Err(not_sent(Code::Unavailable, text));
     };
     let token = token.as_ref().map(|token| token.as_str());
-    let filled = user_data::fill(template, token, target.key.name.as_str())
-        .map_err(|error| not_sent(Code::InvalidArgument, error.to_string()))?;
+    let filled = user_data::fill(template, token, target.key.name.as_str()).map_err(|error| unusable(&error))?;
     let mut tags = BTreeMap::from([("millwright/cluster".to_owned(), target.key.cluster_id.clone())]);
     // Tags are for people and bills; a class name that is too long for one is in the driver's own tags anyway.
     let class = machine.class_name().filter(|class| class.len() <= 128);
@@ -249,7 +251,7 @@ async fn delete(driver: &Driver, target: &Target, machine: &Machine) -> Result<D
         .await
 }
 
-/// The class is gone, so nobody knows which driver made the VM: the deletion holds when every driver says so. Asking the
+/// The class is gone, or names no provider any more, so nobody knows which driver made the VM: the deletion holds when every driver says so. Asking the
 /// wrong one is harmless, because a driver never touches what does not bear the uid (driver.proto, DeleteMachine).
 async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Result<Deletion, Failure> {
     let mut all = Deletion {
@@ -265,7 +267,7 @@ async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Result<Deletio
             &driver.info().name,
             &serde_json::json!({}),
         );
-        let class = class.map_err(|error| not_sent(Code::InvalidArgument, error.to_string()))?;
+        let class = class.map_err(|error| unusable(&error))?;
         let target = target_of(shared, machine, class, Arc::new(SecretData::default()));
         let answer = delete(&driver, &target, machine).await?;
         all.gone &= answer.gone;

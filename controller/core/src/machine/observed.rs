@@ -84,6 +84,8 @@ pub enum Answer {
     Vm(Call, Result<Vm, Failure>),
     /// To DeleteMachine.
     Deletion(Result<Deletion, Failure>),
+    /// None: what the plan had seen was no longer so, and no driver was asked. The next plan sees what is so now.
+    NotAsked(Call),
 }
 
 /// The last failure of a call, until one succeeds.

@@ -62,6 +62,9 @@ impl Calls {
                 self.end(now);
             }
             Answer::Deletion(Err(failure)) => self.fail(Call::Delete, failure, recipe, pacing, now),
+            // It is no failure, least of all one of the driver's. Who was waiting to ask again, waits again.
+            Answer::NotAsked(Call::Status) => self.poll_at = Some(now + POLL),
+            Answer::NotAsked(Call::Create | Call::Initialize | Call::Delete) => {}
         }
     }
 
@@ -91,5 +94,29 @@ impl Calls {
             retry_at,
             digest: recipe.map(str::to_owned),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACING: Pacing = Pacing {
+        resource_exhausted: SignedDuration::from_mins(1),
+        jitter: 1.0,
+    };
+
+    #[test]
+    fn a_call_that_came_to_nothing_before_it_was_made_is_no_failure() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        for call in [Call::Create, Call::Initialize, Call::Status, Call::Delete] {
+            let mut calls = Calls::default();
+            calls.begin(call);
+            calls.absorb(Answer::NotAsked(call), None, PACING, now);
+            assert_eq!(calls.running, None, "{call}");
+            assert_eq!(calls.trouble, None, "{call}");
+            // A poll that was due is due again; all else follows from what is seen.
+            assert_eq!(calls.poll_at.is_some(), call == Call::Status, "{call}");
+        }
     }
 }
