@@ -169,6 +169,14 @@ async fn every_point(what: &str, course: Course, lag: &str, stride: usize) {
         Course::Hasty => lives.len() / 2,
     };
     assert!(killed >= enough, "{killed} of {} lives had their crash", lives.len());
+    let passed: BTreeSet<&str> = calm.points.iter().map(|point| kind(point)).collect();
+    let deaths = lives.iter().filter(|life| life.died);
+    let died_at: BTreeSet<&str> = deaths.filter_map(|life| life.point.as_deref()).map(kind).collect();
+    let missed: Vec<&&str> = passed.difference(&died_at).collect();
+    assert!(
+        course == Course::Hasty || missed.is_empty(),
+        "nobody died at {missed:?}"
+    );
 }
 
 fn report(what: &str, calm: &Life, lives: &[Life], took: Duration) {
