@@ -1,0 +1,87 @@
+//! What must hold at the end: the world is as the specs say, and every deletion has ended.
+//!
+//! One judgement serves several properties, which differ in how the run came there: L1 from an ordinary start, L3 from any state,
+//! L4 beside something broken for good, L7 after something outside was repaired. L6 compares two runs and is the campaign's
+//! to ask ([`crate::wanted::normal_form`]).
+
+use std::collections::BTreeMap;
+
+use crate::event::{Act, Event};
+use crate::object::{is_deleting, name, time};
+use crate::panel::Settings;
+use crate::truth::Truth;
+use crate::wanted;
+
+const KINDS: [&str; 4] = ["machines", "machinesets", "machinedeployments", "machineclasses"];
+
+pub(crate) struct End {
+    settings: Settings,
+    deletions: u64,
+    hits: BTreeMap<&'static str, u64>,
+}
+
+impl End {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let hits = ["L1", "L2", "L3", "L4", "L7"].map(|id| (id, 0)).into();
+        Self {
+            settings,
+            deletions: 0,
+            hits,
+        }
+    }
+
+    pub(crate) fn see(&mut self, event: &Event) {
+        if let Act::Write(write) = &event.act
+            && write.accepted
+            && KINDS.contains(&write.resource.as_str())
+        {
+            let began = write.after.as_ref().is_some_and(|after| is_deleting(after));
+            let before = write.before.as_ref().is_some_and(|before| is_deleting(before));
+            self.deletions += u64::from(began && !before);
+        }
+    }
+
+    pub(crate) fn judge(&mut self, truth: &dyn Truth) -> Result<(), (&'static str, String)> {
+        let property = self.property();
+        self.count(property, 1);
+        self.count("L2", self.deletions);
+        self.deletions_ended(truth).map_err(|what| ("L2", what))?;
+        wanted::reached(truth, &self.settings.broken_classes).map_err(|what| (property, what))
+    }
+
+    pub(crate) fn hits(&self) -> BTreeMap<&'static str, u64> {
+        self.hits.clone()
+    }
+
+    /// Under which name the end is judged.
+    fn property(&self) -> &'static str {
+        let settings = &self.settings;
+        match (
+            settings.any_state,
+            !settings.broken_classes.is_empty(),
+            settings.repaired,
+        ) {
+            (true, _, _) => "L3",
+            (false, true, _) => "L4",
+            (false, false, true) => "L7",
+            (false, false, false) => "L1",
+        }
+    }
+
+    fn count(&mut self, id: &'static str, times: u64) {
+        *self.hits.entry(id).or_default() += times;
+    }
+
+    fn deletions_ended(&self, truth: &dyn Truth) -> Result<(), String> {
+        for kind in KINDS {
+            for object in truth.objects(kind).iter().filter(|object| is_deleting(object)) {
+                let since = time(object, "/metadata/deletionTimestamp").unwrap_or(truth.now());
+                let age = truth.now().duration_since(since);
+                if age > self.settings.deletion {
+                    return Err(format!("{kind}/{} is being deleted for {age:#}", name(object)));
+                }
+            }
+        }
+        Ok(())
+    }
+}

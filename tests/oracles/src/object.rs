@@ -1,0 +1,60 @@
+//! Reading objects as the API server shows them. Decides nothing.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// What holds back a Machine, set, deployment or class of ours.
+pub const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
+
+/// `metadata.uid`.
+pub fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+/// `metadata.name`.
+pub fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// The text at a JSON pointer, or "".
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The number at a JSON pointer, or 0, as the API's omitted numbers are.
+pub fn number(object: &Value, pointer: &str) -> i64 {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
+}
+
+/// The time at a JSON pointer.
+pub fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer).parse().ok()
+}
+
+/// Whether deletion was asked for.
+pub fn is_deleting(object: &Value) -> bool {
+    object
+        .pointer("/metadata/deletionTimestamp")
+        .is_some_and(|at| !at.is_null())
+}
+
+/// Whether it is held by this finalizer.
+pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    held.into_iter().flatten().any(|item| item == finalizer)
+}
+
+/// The uid of the controller that owns it, or "".
+pub fn controller(object: &Value) -> &str {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let mut controllers = owners
+        .into_iter()
+        .flatten()
+        .filter(|owner| owner.get("controller") == Some(&Value::Bool(true)));
+    controllers.next().map_or("", |owner| text(owner, "/uid"))
+}
+
+/// The phase of a Machine, "" before its first.
+pub fn phase(machine: &Value) -> &str {
+    text(machine, "/status/currentStatus/phase")
+}

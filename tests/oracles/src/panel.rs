@@ -1,0 +1,122 @@
+//! All oracles of a run side by side: each sees every event, and the first that objects ends the run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::event::Event;
+use crate::liveness::End;
+use crate::safety;
+use crate::truth::Truth;
+
+/// What a run is, as far as oracles must know it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How old a view may be on which a manager acts: the longest lag of a watch and of a request in flight.
+    pub max_lag: SignedDuration,
+    /// Whether managers elect a leader.
+    pub elects: bool,
+    /// Bytes of secrets, user data and tokens, which no text may hold.
+    pub canaries: Vec<String>,
+    /// How often a watch may be listed again at rest.
+    pub resync: SignedDuration,
+    /// How long a deletion may take once faults have stopped.
+    pub deletion: SignedDuration,
+    /// Classes whose machines cannot come up, because their driver or the class itself is broken to the end.
+    pub broken_classes: BTreeSet<String>,
+    /// The run began in a state that no manager made.
+    pub any_state: bool,
+    /// Something outside our objects was broken and then repaired: a quota, a secret, a class.
+    pub repaired: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_lag: SignedDuration::from_mins(5),
+            elects: true,
+            canaries: Vec::new(),
+            resync: SignedDuration::from_hours(1),
+            deletion: SignedDuration::from_mins(15),
+            broken_classes: BTreeSet::new(),
+            any_state: false,
+            repaired: false,
+        }
+    }
+}
+
+/// One property.
+pub trait Oracle {
+    /// "S1".
+    fn id(&self) -> &'static str;
+    /// Judges one event.
+    ///
+    /// # Errors
+    /// What is wrong, for people.
+    fn see(&mut self, event: &Event, truth: &dyn Truth) -> Result<(), String>;
+    /// How often it had something to judge.
+    fn hits(&self) -> u64;
+}
+
+/// A property that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{property} at {at}: {what}")]
+pub struct Violation {
+    /// "S1", "L2".
+    pub property: &'static str,
+    pub at: Timestamp,
+    pub what: String,
+}
+
+/// The oracles of one run.
+pub struct Panel {
+    safety: Vec<Box<dyn Oracle>>,
+    end: End,
+}
+
+impl Panel {
+    /// All oracles there are.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            safety: safety::all(settings),
+            end: End::new(settings.clone()),
+        }
+    }
+
+    /// Shows an event to every oracle.
+    ///
+    /// # Errors
+    /// The first property that it breaks.
+    pub fn see(&mut self, event: &Event, truth: &dyn Truth) -> Result<(), Violation> {
+        self.end.see(event);
+        for oracle in &mut self.safety {
+            oracle.see(event, truth).map_err(|what| Violation {
+                property: oracle.id(),
+                at: event.at,
+                what,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Judges where the run came to, after faults have stopped and the bound has passed.
+    ///
+    /// # Errors
+    /// The first property that does not hold.
+    pub fn end(&mut self, truth: &dyn Truth) -> Result<(), Violation> {
+        self.end.judge(truth).map_err(|(property, what)| Violation {
+            property,
+            at: truth.now(),
+            what,
+        })
+    }
+
+    /// How often each property had something to judge.
+    #[must_use]
+    pub fn hits(&self) -> BTreeMap<&'static str, u64> {
+        let mut hits: BTreeMap<_, _> = self.safety.iter().map(|oracle| (oracle.id(), oracle.hits())).collect();
+        hits.extend(self.end.hits());
+        hits
+    }
+}

@@ -1,0 +1,32 @@
+//! What must hold in every step: one module a property. Only acts of the manager are charged to it.
+
+mod calm;
+mod fenced;
+mod finalizer;
+mod guarded;
+mod one_life;
+mod one_vm;
+mod own_fields;
+mod restart;
+mod secrecy;
+mod set_budget;
+mod wrong_kill;
+
+use crate::panel::{Oracle, Settings};
+
+/// Every safety property that exists so far, S1 first.
+pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
+    vec![
+        Box::new(one_vm::OneVm::default()),
+        Box::new(finalizer::Proof::default()),
+        Box::new(wrong_kill::WrongKill::default()),
+        Box::new(set_budget::SetBudget::new(settings.max_lag)),
+        Box::new(own_fields::OwnFields::default()),
+        Box::new(one_life::OneLife::default()),
+        Box::new(guarded::Guarded::default()),
+        Box::new(secrecy::Secrecy::new(settings.canaries.clone())),
+        Box::new(calm::Calm::new(settings.resync)),
+        Box::new(fenced::Fenced::new(settings.elects)),
+        Box::new(restart::Restart::default()),
+    ]
+}

@@ -1,0 +1,145 @@
+//! S8: the manager changes only its own fields of what others made or share.
+
+use crate::diff;
+use crate::event::{Act, By, Event, Verb, Write};
+use crate::object::{controller, name};
+use crate::panel::Oracle;
+use crate::truth::Truth;
+
+#[derive(Default)]
+pub(crate) struct OwnFields {
+    hits: u64,
+}
+
+/// What the manager may change of each resource: (resource, subresource, paths). Below a path everything is ours.
+const OWN: &[(&str, &str, &[&str])] = &[
+    ("machinedeployments", "status", &["status"]),
+    (
+        "machinedeployments",
+        "",
+        &[
+            "metadata/finalizers",
+            "metadata/annotations/deployment.kubernetes.io~revision",
+            "metadata/annotations/node.machine.sapcloud.io~trigger-deletion-by-mcm",
+        ],
+    ),
+    ("machinesets", "status", &["status"]),
+    // What a deployment hands down to its set: size, order of deletion, fields that need no rollout.
+    (
+        "machinesets",
+        "",
+        &[
+            "metadata/finalizers",
+            "metadata/ownerReferences",
+            "metadata/annotations",
+            "spec/replicas",
+            "spec/minReadySeconds",
+            "spec/autoPreserveFailedMachineMax",
+            "spec/template/spec",
+        ],
+    ),
+    ("machines", "status", &["status"]),
+    (
+        "machines",
+        "",
+        &[
+            "metadata/finalizers",
+            "metadata/ownerReferences",
+            "metadata/labels/node",
+            "metadata/annotations/machinepriority.machine.sapcloud.io",
+            "metadata/annotations/machine.sapcloud.io~marked-for-deletion-time",
+            "spec/providerID",
+            "spec/class/kind",
+            "spec/nodeTemplate",
+            "spec/drainTimeout",
+            "spec/healthTimeout",
+            "spec/creationTimeout",
+            "spec/inPlaceUpdateTimeout",
+            "spec/machinePreserveTimeout",
+            "spec/disableHealthTimeout",
+            "spec/maxEvictRetries",
+            "spec/nodeConditions",
+        ],
+    ),
+    ("machineclasses", "", &["metadata/finalizers"]),
+    ("secrets", "", &["metadata/finalizers"]),
+    (
+        "nodes",
+        "",
+        &[
+            "metadata/finalizers",
+            "metadata/labels/node.gardener.cloud~machine-name",
+        ],
+    ),
+    ("leases", "", &["spec", "metadata/annotations"]),
+    (
+        "events",
+        "",
+        &["metadata", "series", "count", "note", "lastTimestamp", "eventTime"],
+    ),
+];
+
+/// What of [`OWN`] holds for sets that no deployment has.
+const FREE_SETS: &[&str] = &["metadata/finalizers", "metadata/ownerReferences", "status"];
+
+/// What the server writes by itself with any write.
+const SERVER: &[&str] = &[
+    "metadata/managedFields",
+    "metadata/resourceVersion",
+    "metadata/generation",
+    "metadata/deletionTimestamp",
+    "metadata/deletionGracePeriodSeconds",
+];
+
+impl Oracle for OwnFields {
+    fn id(&self) -> &'static str {
+        "S8"
+    }
+
+    fn see(&mut self, event: &Event, _: &dyn Truth) -> Result<(), String> {
+        let Act::Write(write) = &event.act else { return Ok(()) };
+        let (By::Manager(_), Some(before), Some(after)) = (write.by, &write.before, &write.after) else {
+            return Ok(());
+        };
+        if !write.accepted || write.verb == Verb::Create {
+            return Ok(());
+        }
+        self.hits += 1;
+        let foreign: Vec<String> = diff::paths(before, after)
+            .into_iter()
+            .filter(|path| !SERVER.iter().any(|own| is_under(path, own)) && !is_own(write, path))
+            .map(|path| path.join("."))
+            .collect();
+        match foreign.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "of {}/{} the manager changed {foreign:?} by a write of {:?}",
+                write.resource,
+                name(after),
+                write.subresource
+            )),
+        }
+    }
+
+    fn hits(&self) -> u64 {
+        self.hits
+    }
+}
+
+fn is_own(write: &Write, path: &[String]) -> bool {
+    // A set of no deployment has its user's size and template.
+    let is_free =
+        write.resource == "machinesets" && write.before.as_ref().is_some_and(|set| controller(set).is_empty());
+    let rows = OWN
+        .iter()
+        .filter(|(resource, subresource, _)| *resource == write.resource && *subresource == write.subresource);
+    rows.flat_map(|(_, _, paths)| paths.iter())
+        .filter(|own| !is_free || FREE_SETS.contains(own))
+        .any(|own| is_under(path, own))
+}
+
+/// `~` in a step stands for `/`, as in names of annotations.
+fn is_under(path: &[String], own: &str) -> bool {
+    let own: Vec<String> = own.split('/').map(|step| step.replace('~', "/")).collect();
+    path.len() >= own.len() && path.iter().zip(&own).all(|(step, own)| step == own)
+}

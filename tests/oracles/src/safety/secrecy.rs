@@ -1,0 +1,55 @@
+//! S11: bytes of secrets, user data and tokens stand nowhere but in secrets.
+
+use crate::event::{Act, By, Event};
+use crate::panel::Oracle;
+use crate::truth::Truth;
+
+pub(crate) struct Secrecy {
+    canaries: Vec<String>,
+    hits: u64,
+}
+
+impl Secrecy {
+    pub(crate) fn new(canaries: Vec<String>) -> Self {
+        Self { canaries, hits: 0 }
+    }
+
+    fn judge(&mut self, place: &str, text: &str) -> Result<(), String> {
+        self.hits += 1;
+        match self.canaries.iter().position(|canary| text.contains(canary.as_str())) {
+            // Not the text: the report of a leak must not be one.
+            Some(index) => Err(format!("secret number {index} stands in {place}")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Oracle for Secrecy {
+    fn id(&self) -> &'static str {
+        "S11"
+    }
+
+    fn see(&mut self, event: &Event, _: &dyn Truth) -> Result<(), String> {
+        if self.canaries.is_empty() {
+            return Ok(());
+        }
+        match &event.act {
+            Act::Said {
+                by: By::Manager(_),
+                place,
+                text,
+            } => self.judge(place, text),
+            Act::Write(write) if matches!(write.by, By::Manager(_)) && write.resource != "secrets" => {
+                match &write.after {
+                    Some(after) => self.judge(&write.resource, &after.to_string()),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn hits(&self) -> u64 {
+        self.hits
+    }
+}

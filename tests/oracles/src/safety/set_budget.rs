@@ -1,0 +1,85 @@
+//! S4: after a creation of ours a set has no more machines than it was to have at some time since the view that the creation
+//! rested on.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::event::{Act, By, Event, Verb, Write};
+use crate::object::{controller, is_deleting, name, number, uid};
+use crate::panel::Oracle;
+use crate::truth::{Truth, by_uid};
+
+pub(crate) struct SetBudget {
+    max_lag: SignedDuration,
+    /// Of each set's uid: since when it was to have how many.
+    sizes: BTreeMap<String, Vec<(Timestamp, i64)>>,
+    hits: u64,
+}
+
+impl SetBudget {
+    pub(crate) fn new(max_lag: SignedDuration) -> Self {
+        Self {
+            max_lag,
+            sizes: BTreeMap::new(),
+            hits: 0,
+        }
+    }
+
+    fn note(&mut self, at: Timestamp, write: &Write) {
+        if let ("machinesets", Some(set)) = (write.resource.as_str(), &write.after) {
+            let sizes = self.sizes.entry(uid(set).to_owned()).or_default();
+            let size = number(set, "/spec/replicas");
+            if sizes.last().is_none_or(|(_, last)| *last != size) {
+                sizes.push((at, size));
+            }
+        }
+    }
+
+    /// The largest size that held at some time since `from`.
+    fn allowed(&self, set: &str, from: Timestamp) -> Option<i64> {
+        let sizes = self.sizes.get(set)?;
+        let first = sizes.iter().rposition(|(since, _)| *since <= from).unwrap_or(0);
+        sizes.iter().skip(first).map(|(_, size)| *size).max()
+    }
+}
+
+impl Oracle for SetBudget {
+    fn id(&self) -> &'static str {
+        "S4"
+    }
+
+    fn see(&mut self, event: &Event, truth: &dyn Truth) -> Result<(), String> {
+        let Act::Write(write) = &event.act else { return Ok(()) };
+        self.note(event.at, write);
+        let (By::Manager(_), Verb::Create, "machines", Some(made)) =
+            (write.by, write.verb, write.resource.as_str(), &write.after)
+        else {
+            return Ok(());
+        };
+        let owner = controller(made);
+        if !write.accepted || owner.is_empty() {
+            return Ok(());
+        }
+        self.hits += 1;
+        let machines = truth.objects("machines");
+        let own = machines
+            .iter()
+            .filter(|machine| controller(machine) == owner && !is_deleting(machine));
+        let count = i64::try_from(own.count()).unwrap_or(i64::MAX);
+        // A set that was there before the record began has the size that it has now.
+        let now = by_uid(truth, "machinesets", owner).map_or(0, |set| number(&set, "/spec/replicas"));
+        let allowed = self.allowed(owner, write.sent - self.max_lag).unwrap_or(now);
+        if count > allowed {
+            return Err(format!(
+                "with {} its set has {count} machines, and was to have {allowed} at most",
+                name(made)
+            ));
+        }
+        Ok(())
+    }
+
+    fn hits(&self) -> u64 {
+        self.hits
+    }
+}

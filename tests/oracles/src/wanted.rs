@@ -1,0 +1,180 @@
+//! What the world should come to: a small reference of its own, from the objects' specs alone.
+//!
+//! Covers what exists so far: sizes of deployments and sets. Rolling updates, drain, health and orphans come with their features.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::object::{controller, is_deleting, name, number, phase, text, uid};
+use crate::truth::{Truth, Vm};
+
+/// Judges whether everything is as the specs say. Machines of `broken` classes need only be there.
+///
+/// # Errors
+/// The first thing that is otherwise.
+pub fn reached(truth: &dyn Truth, broken: &BTreeSet<String>) -> Result<(), String> {
+    let machines = truth.objects("machines");
+    for deployment in truth.objects("machinedeployments").iter().filter(|it| !is_deleting(it)) {
+        deployment_reached(truth, deployment)?;
+    }
+    for set in truth.objects("machinesets").iter().filter(|it| !is_deleting(it)) {
+        set_reached(set, &machines, broken)?;
+    }
+    let vms = truth.vms();
+    for machine in machines.iter().filter(|it| !is_deleting(it) && !is_broken(it, broken)) {
+        machine_reached(machine, &vms)?;
+    }
+    cloud_matches(&machines, &vms)?;
+    nodes_match(truth, &machines, &vms)?;
+    no_token_left(truth, &machines, broken)
+}
+
+fn is_broken(machine: &Value, broken: &BTreeSet<String>) -> bool {
+    broken.contains(text(machine, "/spec/class/name"))
+}
+
+fn deployment_reached(truth: &dyn Truth, deployment: &Value) -> Result<(), String> {
+    let wanted = number(deployment, "/spec/replicas");
+    let sets = truth.objects("machinesets");
+    let own = sets
+        .iter()
+        .filter(|set| controller(set) == uid(deployment) && !is_deleting(set));
+    let sizes: Vec<i64> = own.map(|set| number(set, "/spec/replicas")).collect();
+    if sizes.iter().sum::<i64>() != wanted {
+        return Err(format!(
+            "deployment {} wants {wanted} machines, its sets {sizes:?}",
+            name(deployment)
+        ));
+    }
+    looked_at(deployment)
+}
+
+/// The status tells of the spec as it is now. Without this, the moment before anybody began is taken for rest.
+fn looked_at(object: &Value) -> Result<(), String> {
+    let (is, seen) = (
+        number(object, "/metadata/generation"),
+        number(object, "/status/observedGeneration"),
+    );
+    match is == seen {
+        true => Ok(()),
+        false => Err(format!("{} is at generation {is}, its status at {seen}", name(object))),
+    }
+}
+
+fn set_reached(set: &Value, machines: &[Arc<Value>], broken: &BTreeSet<String>) -> Result<(), String> {
+    let wanted = number(set, "/spec/replicas");
+    let own = || {
+        machines
+            .iter()
+            .filter(|machine| controller(machine) == uid(set) && !is_deleting(machine))
+    };
+    let count = i64::try_from(own().count()).unwrap_or(i64::MAX);
+    if count != wanted {
+        let phases: Vec<&str> = own().map(|machine| phase(machine)).collect();
+        return Err(format!("set {} wants {wanted} machines and has {phases:?}", name(set)));
+    }
+    looked_at(set)?;
+    let told = number(set, "/status/replicas");
+    let ready = number(set, "/status/readyReplicas");
+    let up = i64::try_from(own().filter(|machine| !is_broken(machine, broken)).count()).unwrap_or(i64::MAX);
+    match told == wanted && ready >= up {
+        true => Ok(()),
+        false => Err(format!(
+            "set {} has {wanted} machines, {up} of them up, and tells of {told}, {ready} ready",
+            name(set)
+        )),
+    }
+}
+
+fn machine_reached(machine: &Value, vms: &[Vm]) -> Result<(), String> {
+    if phase(machine) != "Running" {
+        return Err(format!(
+            "machine {} is {:?}: {}",
+            name(machine),
+            phase(machine),
+            text(machine, "/status/lastOperation/description")
+        ));
+    }
+    let id = text(machine, "/spec/providerID");
+    match vms
+        .iter()
+        .any(|vm| vm.uid == uid(machine) && vm.provider_id == id && !vm.leaving)
+    {
+        true => Ok(()),
+        false => Err(format!("machine {} is Running without the VM {id:?}", name(machine))),
+    }
+}
+
+/// Every VM belongs to a machine that is there.
+fn cloud_matches(machines: &[Arc<Value>], vms: &[Vm]) -> Result<(), String> {
+    let wanted: BTreeSet<&str> = machines.iter().map(|machine| uid(machine)).collect();
+    match vms.iter().find(|vm| !wanted.contains(vm.uid.as_str())) {
+        None => Ok(()),
+        Some(vm) => Err(format!("VM {} of uid {} belongs to no machine", vm.id, vm.uid)),
+    }
+}
+
+/// Every Node is of a VM that is there, and bears its machine's name.
+fn nodes_match(truth: &dyn Truth, machines: &[Arc<Value>], vms: &[Vm]) -> Result<(), String> {
+    let named: BTreeMap<&str, &str> = machines
+        .iter()
+        .map(|machine| (text(machine, "/spec/providerID"), name(machine)))
+        .filter(|(id, _)| !id.is_empty())
+        .collect();
+    for node in truth.objects("nodes") {
+        let id = text(&node, "/spec/providerID");
+        if !vms.iter().any(|vm| vm.provider_id == id) {
+            return Err(format!("node {} is of the VM {id:?}, which is gone", name(&node)));
+        }
+        let labelled = text(&node, "/metadata/labels/node.gardener.cloud~1machine-name");
+        if named.get(id).is_some_and(|machine| *machine != labelled) {
+            return Err(format!(
+                "node {} of {id} bears the machine name {labelled:?}",
+                name(&node)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Tokens of machines that have joined, or are gone, are revoked.
+fn no_token_left(truth: &dyn Truth, machines: &[Arc<Value>], broken: &BTreeSet<String>) -> Result<(), String> {
+    let secrets = truth.objects("secrets");
+    let tokens = secrets
+        .iter()
+        .filter(|secret| text(secret, "/type") == "bootstrap.kubernetes.io/token")
+        .count();
+    let joining = machines.iter().filter(|machine| is_broken(machine, broken)).count();
+    match tokens <= joining {
+        true => Ok(()),
+        false => Err(format!(
+            "{tokens} bootstrap tokens are left for {joining} machines that have not joined"
+        )),
+    }
+}
+
+/// A world without names, ids and times: two histories that end in the same specs end in the same normal form (L6).
+pub fn normal_form(truth: &dyn Truth) -> Value {
+    let sets: Vec<Value> = {
+        let mut sets: Vec<(String, Value)> = truth
+            .objects("machinesets")
+            .iter()
+            .map(|set| {
+                let held = json!({
+                    "replicas": set.pointer("/spec/replicas"), "ready": set.pointer("/status/readyReplicas"),
+                    "template": set.pointer("/spec/template/spec"),
+                });
+                (held.to_string(), held)
+            })
+            .collect();
+        sets.sort_by(|one, other| one.0.cmp(&other.0));
+        sets.into_iter().map(|(_, held)| held).collect()
+    };
+    let mut phases: BTreeMap<String, i64> = BTreeMap::new();
+    for machine in truth.objects("machines") {
+        *phases.entry(phase(&machine).to_owned()).or_default() += 1;
+    }
+    json!({ "sets": sets, "phases": phases, "vms": truth.vms().len(), "nodes": truth.objects("nodes").len() })
+}

@@ -1,0 +1,654 @@
+//! Each oracle flags a trace made by hand that breaks its property, and lets the nearest trace pass that does not.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use millwright_oracles::panel::Settings;
+use millwright_oracles::wanted::normal_form;
+use millwright_oracles::{Act, By, Call, Event, Method, Panel, Truth, Verb, Vm, VmChange, Write};
+use serde_json::{Value, json};
+
+const MANAGER: By = By::Manager(1);
+
+/// A world that a test makes.
+#[derive(Clone, Default)]
+struct Hand {
+    seconds: i64,
+    objects: BTreeMap<&'static str, Vec<Value>>,
+    vms: Vec<Vm>,
+    coming: BTreeSet<String>,
+}
+
+impl Truth for Hand {
+    fn now(&self) -> Timestamp {
+        at(self.seconds)
+    }
+
+    fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
+        self.objects
+            .get(resource)
+            .into_iter()
+            .flatten()
+            .cloned()
+            .map(Arc::new)
+            .collect()
+    }
+
+    fn vms(&self) -> Vec<Vm> {
+        self.vms.clone()
+    }
+
+    fn may_appear(&self, uid: &str) -> bool {
+        self.coming.contains(uid)
+    }
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn event(seconds: i64, act: Act) -> Event {
+    Event { at: at(seconds), act }
+}
+
+fn write(verb: Verb, resource: &str, before: Option<Value>, after: Option<Value>) -> Write {
+    Write {
+        by: MANAGER,
+        sent: at(0),
+        verb,
+        resource: resource.to_owned(),
+        subresource: String::new(),
+        before: before.map(Arc::new),
+        after: after.map(Arc::new),
+        names_uid: true,
+        names_version: true,
+        accepted: true,
+    }
+}
+
+fn status(mut write: Write) -> Act {
+    write.subresource = "status".to_owned();
+    Act::Write(write)
+}
+
+fn vm(uid: &str, id: &str) -> Vm {
+    Vm {
+        uid: uid.to_owned(),
+        id: id.to_owned(),
+        provider_id: format!("virtual:///{id}"),
+        leaving: false,
+    }
+}
+
+fn machine(uid: &str, phase: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": uid, "uid": uid, "finalizers": ["machine.sapcloud.io/machine-controller-manager"],
+            "ownerReferences": [{"uid": "set", "controller": true}],
+        },
+        "spec": {"class": {"name": "small"}, "providerID": format!("virtual:///vm-{uid}")},
+        "status": {"currentStatus": {"phase": phase}},
+    })
+}
+
+/// `value` with one more field.
+fn with(mut value: Value, pointer: &str, field: Value) -> Value {
+    let mut at = &mut value;
+    for step in pointer.split('/').filter(|step| !step.is_empty()) {
+        at = at
+            .as_object_mut()
+            .unwrap()
+            .entry(step.replace('~', "/"))
+            .or_insert_with(|| json!({}));
+    }
+    *at = field;
+    value
+}
+
+fn deleting(value: Value) -> Value {
+    with(value, "metadata/deletionTimestamp", json!(at(0).to_string()))
+}
+
+fn set(uid: &str, replicas: i64) -> Value {
+    json!({
+        "metadata": {"name": uid, "uid": uid, "generation": 1, "ownerReferences": [{"uid": "deployment", "controller": true}]},
+        "spec": {"replicas": replicas},
+        "status": {"observedGeneration": 1, "replicas": replicas, "readyReplicas": replicas},
+    })
+}
+
+fn deployment(replicas: i64) -> Value {
+    json!({
+        "metadata": {"name": "workers", "uid": "deployment", "generation": 1},
+        "spec": {"replicas": replicas},
+        "status": {"observedGeneration": 1},
+    })
+}
+
+fn settings() -> Settings {
+    Settings {
+        elects: false,
+        canaries: vec!["c4n4ry".to_owned()],
+        ..Settings::default()
+    }
+}
+
+/// The property that a trace breaks, if any; that it was counted as met, else.
+fn broken_by(settings: &Settings, property: &'static str, trace: &[Event], world: &Hand) -> Option<&'static str> {
+    let mut panel = Panel::new(settings);
+    for event in trace {
+        if let Err(violation) = panel.see(event, world) {
+            assert!(violation.to_string().contains(property), "{violation}");
+            return Some(violation.property);
+        }
+    }
+    assert!(panel.hits()[property] > 0, "{property} had nothing to judge");
+    None
+}
+
+/// One trace that breaks a property and one that keeps it.
+fn tells_apart(property: &'static str, bad: (&[Event], &Hand), good: (&[Event], &Hand)) {
+    assert_eq!(broken_by(&settings(), property, bad.0, bad.1), Some(property));
+    assert_eq!(broken_by(&settings(), property, good.0, good.1), None);
+}
+
+#[test]
+fn s1_two_vms_of_one_machine_are_flagged() {
+    let accepted = |id: &str| {
+        let change = VmChange::Accepted {
+            uid: "m".to_owned(),
+            id: id.to_owned(),
+        };
+        event(1, Act::Vm { by: MANAGER, change })
+    };
+    let one = Hand {
+        vms: vec![vm("m", "a"), vm("other", "c")],
+        ..Hand::default()
+    };
+    let two = Hand {
+        vms: vec![vm("m", "a"), vm("m", "b")],
+        ..Hand::default()
+    };
+    tells_apart("S1", (&[accepted("b")], &two), (&[accepted("a")], &one));
+}
+
+#[test]
+fn s2_a_machine_released_before_its_vm_is_gone_or_while_one_may_come_is_flagged() {
+    let held = deleting(machine("m", "Terminating"));
+    let released = with(held.clone(), "metadata/finalizers", json!([]));
+    let trace = [event(
+        1,
+        Act::Write(write(Verb::Patch, "machines", Some(held.clone()), Some(released))),
+    )];
+    let lives = Hand {
+        vms: vec![vm("m", "a")],
+        ..Hand::default()
+    };
+    let comes = Hand {
+        coming: ["m".to_owned()].into(),
+        ..Hand::default()
+    };
+    tells_apart("S2", (&trace, &lives), (&trace, &Hand::default()));
+    tells_apart("S2", (&trace, &comes), (&trace, &Hand::default()));
+    let gone = [event(1, Act::Write(write(Verb::Patch, "machines", Some(held), None)))];
+    tells_apart("S2", (&gone, &lives), (&gone, &Hand::default()));
+}
+
+#[test]
+fn s3_the_vm_of_a_wanted_machine_that_is_removed_is_flagged() {
+    let leaving = |by| {
+        let change = VmChange::Leaving {
+            uid: "m".to_owned(),
+            id: "a".to_owned(),
+        };
+        [event(1, Act::Vm { by, change })]
+    };
+    let wanted = Hand {
+        objects: [("machines", vec![machine("m", "Running")])].into(),
+        ..Hand::default()
+    };
+    let going = Hand {
+        objects: [("machines", vec![deleting(machine("m", "Terminating"))])].into(),
+        ..Hand::default()
+    };
+    tells_apart("S3", (&leaving(MANAGER), &wanted), (&leaving(MANAGER), &going));
+    let mut panel = Panel::new(&settings());
+    panel
+        .see(&leaving(By::Human)[0], &wanted)
+        .expect("a user at the cloud's console may");
+}
+
+#[test]
+fn s4_a_machine_more_than_its_set_ever_was_to_have_is_flagged() {
+    let sized = |seconds, size| {
+        event(
+            seconds,
+            Act::Write(write(Verb::Patch, "machinesets", None, Some(set("set", size)))),
+        )
+    };
+    let made = |sent| {
+        let mut made = write(Verb::Create, "machines", None, Some(machine("c", "")));
+        made.sent = at(sent);
+        event(sent, Act::Write(made))
+    };
+    let three = Hand {
+        objects: [("machines", vec![machine("a", ""), machine("b", ""), machine("c", "")])].into(),
+        ..Hand::default()
+    };
+    let mut going = three.clone();
+    going.objects.insert(
+        "machines",
+        vec![deleting(machine("a", "")), machine("b", ""), machine("c", "")],
+    );
+    tells_apart(
+        "S4",
+        (&[sized(0, 2), made(1)], &three),
+        (&[sized(0, 3), made(1)], &three),
+    );
+    tells_apart(
+        "S4",
+        (&[sized(0, 2), made(1)], &three),
+        (&[sized(0, 2), made(1)], &going),
+    );
+    // A view of before the set shrank excuses it, one of long before does not.
+    tells_apart(
+        "S4",
+        (&[sized(0, 3), sized(10, 2), made(1000)], &three),
+        (&[sized(0, 3), sized(10, 2), made(60)], &three),
+    );
+}
+
+#[test]
+fn s8_fields_of_others_are_flagged() {
+    let before = deployment(3);
+    let cases = [
+        ("spec/replicas", json!(4), false),
+        ("metadata/labels/team", json!("x"), false),
+        (
+            "metadata/annotations/deployment.kubernetes.io~revision",
+            json!("2"),
+            true,
+        ),
+        ("metadata/annotations/of-a-user", json!("2"), false),
+        ("metadata/finalizers", json!(["x"]), true),
+        ("status/replicas", json!(3), false),
+    ];
+    for (path, value, own) in cases {
+        let after = with(before.clone(), path, value);
+        let change = write(Verb::Patch, "machinedeployments", Some(before.clone()), Some(after));
+        let found = broken_by(&settings(), "S8", &[event(1, Act::Write(change))], &Hand::default());
+        assert_eq!(found.is_none(), own, "{path}");
+    }
+    let told = with(before.clone(), "status/replicas", json!(3));
+    let told = write(Verb::Patch, "machinedeployments", Some(before), Some(told));
+    assert_eq!(
+        broken_by(&settings(), "S8", &[event(1, status(told))], &Hand::default()),
+        None
+    );
+}
+
+#[test]
+fn s8_the_size_of_a_users_own_set_is_its_users() {
+    let owned = set("set", 1);
+    let free = with(owned.clone(), "metadata/ownerReferences", json!([]));
+    let grown = |set: &Value| {
+        let after = with(set.clone(), "spec/replicas", json!(2));
+        [event(
+            1,
+            Act::Write(write(Verb::Patch, "machinesets", Some(set.clone()), Some(after))),
+        )]
+    };
+    tells_apart(
+        "S8",
+        (&grown(&free), &Hand::default()),
+        (&grown(&owned), &Hand::default()),
+    );
+}
+
+#[test]
+fn s9_a_phase_that_may_not_follow_and_a_second_identity_are_flagged() {
+    let to = |from: &str, to: &str| {
+        [event(
+            1,
+            status(write(
+                Verb::Patch,
+                "machines",
+                Some(machine("m", from)),
+                Some(machine("m", to)),
+            )),
+        )]
+    };
+    let world = Hand::default();
+    tells_apart(
+        "S9",
+        (&to("Running", "Pending"), &world),
+        (&to("Running", "Unknown"), &world),
+    );
+    tells_apart(
+        "S9",
+        (&to("Running", "Terminating"), &world),
+        (&to("", "Pending"), &world),
+    );
+    let identity = |id: &str| {
+        let before = machine("m", "Pending");
+        let after = with(before.clone(), "spec/providerID", json!(id));
+        [
+            event(1, Act::Write(write(Verb::Patch, "machines", Some(before), Some(after)))),
+            to("", "Pending")[0].clone(),
+        ]
+    };
+    tells_apart(
+        "S9",
+        (&identity("virtual:///b"), &world),
+        (&identity("virtual:///vm-m"), &world),
+    );
+}
+
+#[test]
+fn s10_writes_that_bind_themselves_to_nothing_are_flagged() {
+    let bound = |verb, uid, version| {
+        let mut write = write(verb, "machines", Some(machine("m", "")), Some(machine("m", "")));
+        (write.names_uid, write.names_version) = (uid, version);
+        [event(1, Act::Write(write))]
+    };
+    let world = Hand::default();
+    tells_apart(
+        "S10",
+        (&bound(Verb::Patch, false, false), &world),
+        (&bound(Verb::Patch, false, true), &world),
+    );
+    tells_apart(
+        "S10",
+        (&bound(Verb::Delete, false, true), &world),
+        (&bound(Verb::Delete, true, false), &world),
+    );
+}
+
+#[test]
+fn s11_a_secret_in_a_log_or_a_status_is_flagged_and_not_repeated() {
+    let said = |text: &str| {
+        [event(
+            1,
+            Act::Said {
+                by: MANAGER,
+                place: "log".to_owned(),
+                text: text.to_owned(),
+            },
+        )]
+    };
+    let world = Hand::default();
+    tells_apart("S11", (&said("token=c4n4ry"), &world), (&said("token=…"), &world));
+    let leaky = with(
+        machine("m", "Failed"),
+        "status/lastOperation/description",
+        json!("bad c4n4ry"),
+    );
+    let leak = [event(
+        1,
+        status(write(
+            Verb::Patch,
+            "machines",
+            Some(machine("m", "Failed")),
+            Some(leaky),
+        )),
+    )];
+    tells_apart("S11", (&leak, &world), (&said("fine"), &world));
+    let violation = Panel::new(&settings()).see(&leak[0], &world).unwrap_err();
+    assert!(!violation.to_string().contains("c4n4ry"), "{violation}");
+}
+
+#[test]
+fn s12_writes_and_lists_at_rest_are_flagged() {
+    let list = |seconds| {
+        event(
+            seconds,
+            Act::List {
+                by: MANAGER,
+                resource: "machines".to_owned(),
+            },
+        )
+    };
+    let told = event(
+        5,
+        status(write(
+            Verb::Patch,
+            "machines",
+            Some(machine("m", "Running")),
+            Some(machine("m", "Running")),
+        )),
+    );
+    let lease = event(
+        5,
+        Act::Write(write(Verb::Patch, "leases", Some(json!({})), Some(json!({})))),
+    );
+    let world = Hand::default();
+    let rest = || event(0, Act::Rest);
+    tells_apart("S12", (&[rest(), told.clone()], &world), (&[rest(), lease], &world));
+    tells_apart(
+        "S12",
+        (&[rest(), list(1), list(2)], &world),
+        (&[rest(), list(1), list(3601)], &world),
+    );
+    assert_eq!(
+        broken_by(&settings(), "S12", &[rest(), event(1, Act::Unrest), told], &world),
+        None
+    );
+}
+
+#[test]
+fn s14_a_write_without_the_lease_or_after_it_ran_out_is_flagged() {
+    let electing = Settings {
+        elects: true,
+        ..settings()
+    };
+    let lease = |epoch: i64| {
+        let lease = json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": epoch}});
+        event(0, Act::Write(write(Verb::Patch, "leases", None, Some(lease))))
+    };
+    let act = |sent| {
+        let mut made = write(Verb::Create, "secrets", None, Some(json!({})));
+        made.sent = at(sent);
+        event(sent, Act::Write(made))
+    };
+    let call = |epoch| {
+        let call = Call {
+            by: MANAGER,
+            method: Method::CreateMachine,
+            uid: "m".to_owned(),
+            epoch,
+        };
+        event(1, Act::Call(call))
+    };
+    let world = Hand::default();
+    let judged = |trace: &[Event]| broken_by(&electing, "S14", trace, &world);
+    assert_eq!(judged(&[act(1)]), Some("S14"), "never held");
+    assert_eq!(judged(&[lease(3), act(15)]), None);
+    assert_eq!(judged(&[lease(3), act(16)]), Some("S14"), "ran out");
+    assert_eq!(judged(&[lease(3), call(Some(3))]), None);
+    assert_eq!(judged(&[lease(3), call(Some(2))]), Some("S14"), "another epoch");
+    assert_eq!(judged(&[lease(3), call(None)]), Some("S14"), "no epoch");
+}
+
+#[test]
+fn s15_a_restart_that_writes_on_a_converged_world_is_flagged() {
+    let restart = || {
+        vec![
+            event(0, Act::Rest),
+            event(1, Act::Crashed(MANAGER)),
+            event(2, Act::Started(By::Manager(2))),
+        ]
+    };
+    let mut wrote = restart();
+    let mut touched = write(
+        Verb::Patch,
+        "machines",
+        Some(machine("m", "Running")),
+        Some(machine("m", "Running")),
+    );
+    touched.by = By::Manager(2);
+    wrote.push(event(3, Act::Write(touched)));
+    let world = Hand::default();
+    tells_apart("S15", (&wrote, &world), (&restart(), &world));
+}
+
+/// One machine with all that belongs to it.
+fn settled() -> Hand {
+    let node = json!({
+        "metadata": {"name": "node", "labels": {"node.gardener.cloud/machine-name": "m"}},
+        "spec": {"providerID": "virtual:///vm-m"},
+    });
+    Hand {
+        seconds: 0,
+        objects: [
+            ("machinedeployments", vec![deployment(1)]),
+            ("machinesets", vec![set("set", 1)]),
+            ("machines", vec![machine("m", "Running")]),
+            ("nodes", vec![node]),
+        ]
+        .into(),
+        vms: vec![vm("m", "vm-m")],
+        ..Hand::default()
+    }
+}
+
+fn end(settings: &Settings, world: &Hand) -> Result<(), (&'static str, String)> {
+    let mut panel = Panel::new(settings);
+    panel
+        .end(world)
+        .map_err(|violation| (violation.property, violation.what))
+}
+
+/// A world that has lost or gained something, and a word that tells of it.
+type Otherwise = (fn(&mut Hand), &'static str);
+
+#[test]
+fn l1_a_world_that_is_not_as_its_specs_say_is_flagged() {
+    end(&settings(), &settled()).expect("nothing is wrong with it");
+    let cases: [Otherwise; 9] = [
+        (
+            |world| world.objects.get_mut("machinedeployments").unwrap()[0] = deployment(2),
+            "its sets [1]",
+        ),
+        (
+            |world| world.objects.get_mut("machinesets").unwrap()[0] = set("set", 2),
+            "its sets [2]",
+        ),
+        (
+            |world| world.objects.get_mut("machines").unwrap().clear(),
+            "wants 1 machines",
+        ),
+        (
+            |world| world.objects.get_mut("machines").unwrap()[0] = machine("m", "Pending"),
+            "is \"Pending\"",
+        ),
+        (|world| world.vms.push(vm("stranger", "x")), "belongs to no machine"),
+        (
+            |world| world.vms[0].provider_id = "virtual:///y".to_owned(),
+            "without the VM",
+        ),
+        (
+            |world| {
+                let node = json!({"metadata": {"name": "old"}, "spec": {"providerID": "virtual:///z"}});
+                world.objects.get_mut("nodes").unwrap().push(node);
+            },
+            "which is gone",
+        ),
+        (
+            |world| {
+                let token = json!({"metadata": {"name": "t"}, "type": "bootstrap.kubernetes.io/token"});
+                world.objects.insert("secrets", vec![token]);
+            },
+            "bootstrap tokens",
+        ),
+        (
+            |world| {
+                let set = &mut world.objects.get_mut("machinesets").unwrap()[0];
+                *set = with(set.clone(), "metadata/generation", json!(2));
+            },
+            "its status at 1",
+        ),
+    ];
+    for (change, word) in cases {
+        let mut world = settled();
+        change(&mut world);
+        let (property, what) = end(&settings(), &world).unwrap_err();
+        assert_eq!(property, "L1");
+        assert!(what.contains(word), "{what}");
+    }
+}
+
+#[test]
+fn l2_a_deletion_that_does_not_end_is_flagged() {
+    let mut world = settled();
+    world
+        .objects
+        .get_mut("machines")
+        .unwrap()
+        .push(deleting(machine("old", "Terminating")));
+    world.vms.push(vm("old", "vm-old"));
+    world.seconds = 15 * 60 + 1;
+    let (property, what) = end(&settings(), &world).unwrap_err();
+    assert_eq!((property, what.contains("machines/old")), ("L2", true), "{what}");
+    world.seconds = 15 * 60;
+    end(&settings(), &world).expect("it may still end");
+}
+
+#[test]
+fn l3_l4_and_l7_are_the_same_judgement_under_their_own_names() {
+    let mut world = settled();
+    world.vms.push(vm("stranger", "x"));
+    let named = |settings: Settings| end(&settings, &world).unwrap_err().0;
+    let (any_state, repaired) = (true, true);
+    assert_eq!(
+        named(Settings {
+            any_state,
+            ..settings()
+        }),
+        "L3"
+    );
+    assert_eq!(named(Settings { repaired, ..settings() }), "L7");
+    let broken_classes: BTreeSet<String> = ["broken".to_owned()].into();
+    assert_eq!(
+        named(Settings {
+            broken_classes,
+            ..settings()
+        }),
+        "L4"
+    );
+}
+
+#[test]
+fn l4_machines_of_a_broken_class_need_not_be_up_but_all_others_do() {
+    let mut world = settled();
+    world.objects.get_mut("machines").unwrap()[0] = machine("m", "CrashLoopBackOff");
+    let broken = |class: &str| Settings {
+        broken_classes: [class.to_owned()].into(),
+        ..settings()
+    };
+    end(&broken("small"), &world).expect("its class is broken");
+    assert_eq!(end(&broken("large"), &world).unwrap_err().0, "L4");
+}
+
+#[test]
+fn l6_two_ways_to_the_same_specs_end_in_the_same_form_and_others_do_not() {
+    let mut renamed = settled();
+    renamed.objects.get_mut("machines").unwrap()[0] = machine("other", "Running");
+    renamed.vms = vec![vm("other", "vm-other")];
+    assert_eq!(normal_form(&settled()), normal_form(&renamed));
+    renamed.vms.push(vm("more", "x"));
+    assert_ne!(normal_form(&settled()), normal_form(&renamed));
+}
+
+#[test]
+fn a_run_knows_which_properties_had_nothing_to_judge() {
+    let hits = Panel::new(&Settings::default()).hits();
+    assert_eq!(hits.len(), 16, "{hits:?}");
+    assert!(hits.values().all(|count| *count == 0));
+    assert_eq!(Settings::default().resync, SignedDuration::from_hours(1));
+}
