@@ -1,6 +1,6 @@
 //! The API on a socket: HTTP/1.1 on loopback around the value.
 //!
-//! Decides who may ask, how large a body may be, and when the value's background work is done. What an answer says is the
+//! Decides who asks, how large a body may be, and when the value's background work is done. What an answer says is the
 //! value's affair alone. This is the only room of the crate that waits, and [`outside`] the only one that reads a clock.
 
 mod ask;
@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
+use crate::rbac::defaults;
 use outside::{Outside, System};
 use room::Room;
 use users::Users;
@@ -69,6 +70,9 @@ pub enum ServeError {
     /// Somebody has the port, or the address is not of this host.
     #[error("{addr} cannot be served: {reason}")]
     Bind { addr: SocketAddr, reason: std::io::Error },
+    /// The value refuses one of the roles that every cluster has.
+    #[error("the roles of every cluster cannot be stored: {0}")]
+    Roles(crate::failure::Failure),
     /// A task of the server panicked.
     #[error("the server died: {0}")]
     Died(tokio::task::JoinError),
@@ -83,7 +87,7 @@ pub struct Server;
 
 impl Server {
     /// Takes the port and serves until [`Running::stop`], or until what it returns is dropped.
-    pub async fn start(options: Options) -> Result<Running, ServeError> {
+    pub async fn start(mut options: Options) -> Result<Running, ServeError> {
         let wanted = options.addr;
         if !wanted.ip().is_loopback() {
             return Err(ServeError::NotLoopback(wanted));
@@ -91,6 +95,8 @@ impl Server {
         let wrong = |reason| ServeError::Bind { addr: wanted, reason };
         let listener = TcpListener::bind(wanted).await.map_err(wrong)?;
         let addr = listener.local_addr().map_err(wrong)?;
+        let outside = options.outside.clone();
+        defaults::install(&mut options.api, || outside.moment()).map_err(ServeError::Roles)?;
         let stop = CancellationToken::new();
         let history = options.history;
         let room = Arc::new(Room::new(options, stop.clone()));
