@@ -4,6 +4,7 @@
 //! value's affair alone. This is the only room of the crate that waits, and [`outside`] the only one that reads a clock.
 
 mod ask;
+pub mod disk;
 mod kubeconfig;
 pub mod outside;
 mod reply;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
 use crate::rbac::defaults;
+use disk::Disk;
 use outside::{Outside, System};
 use room::Room;
 use users::Users;
@@ -43,6 +45,8 @@ pub struct Options {
     pub outside: Arc<dyn Outside>,
     /// How often watches that want to know are told how far they have come.
     pub bookmarks: Duration,
+    /// Where the state is kept; nowhere, if absent. What the file holds goes into `api`.
+    pub disk: Option<Disk>,
     /// How long history is kept: watches and pages from before answer 410.
     pub history: Duration,
 }
@@ -55,6 +59,7 @@ impl Options {
             addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             users,
             outside: Arc::new(System),
+            disk: None,
             bookmarks: Duration::from_mins(1),
             history: Duration::from_mins(5),
         }
@@ -76,6 +81,9 @@ pub enum ServeError {
     /// A task of the server panicked.
     #[error("the server died: {0}")]
     Died(tokio::task::JoinError),
+    /// Not everything is on disk.
+    #[error("{0}")]
+    NotKept(String),
     /// Somebody read too slowly; his connection was cut.
     #[error("connections were still open {} s after the stop", GRACE.as_secs())]
     Cut,
@@ -157,6 +165,14 @@ impl Running {
         self.room.with(act)
     }
 
+    /// Returns if the state can no longer be kept, and says why. Nothing is answered from then on.
+    pub async fn broken(&self) -> String {
+        match self.room.broken().await {
+            Some(why) => why,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Takes no more connections, ends watches, lets requests under way finish.
     pub async fn stop(mut self) -> Result<(), ServeError> {
         self.room.stop.cancel();
@@ -166,6 +182,10 @@ impl Running {
             }
             Ok(())
         };
-        tokio::time::timeout(GRACE, all).await.unwrap_or(Err(ServeError::Cut))
+        let ended = tokio::time::timeout(GRACE, all).await.unwrap_or(Err(ServeError::Cut));
+        match self.room.close().await {
+            Some(why) => Err(ServeError::NotKept(why)),
+            None => ended,
+        }
     }
 }

@@ -56,7 +56,10 @@ pub(super) async fn answer(State(room): State<Arc<Room>>, request: Request) -> R
         body: &body,
     };
     let moment = room.outside.moment();
-    let answer = room.with(|api| api.handle_as(&user, &http, &moment));
+    let (answer, version) = room.with(|api| (api.handle_as(&user, &http, &moment), api.version()));
+    if let Err(why) = room.kept(version).await {
+        return reply::of(Failure::Internal(why).into(), style);
+    }
     match answer {
         Answer::Watch(started) => reply::stream(stream::events(room, *started, moment.now)),
         other @ (Answer::Object { .. } | Answer::Text { .. }) => reply::of(other, style),
