@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
 use crate::list;
 use crate::request::{Request, Verb};
-use crate::store::{Key, Place, Store};
+use crate::store::{Change, Key, Place, Store};
 use crate::table;
 use crate::watch::{self, Batch, Started, Watch};
 use crate::write::{create, delete, evict, patch, scale, update};
@@ -121,6 +121,28 @@ impl Api {
         api
     }
 
+    /// The API that held these objects at that version. Watches and pages from before answer 410.
+    pub fn restored(version: u64, objects: impl IntoIterator<Item = (Place, Key, Value)>, now: Timestamp) -> Self {
+        let mut api = Self {
+            store: Store::restored(version, objects),
+            kinds: Kinds::default(),
+            now,
+        };
+        let definitions = Place {
+            group: "apiextensions.k8s.io".to_owned(),
+            plural: "customresourcedefinitions".to_owned(),
+        };
+        for (_, definition) in api.store.all(&definitions) {
+            api.kinds.define(definition);
+        }
+        api
+    }
+
+    /// Every change after a version, for who keeps them.
+    pub fn changes(&self, after: u64) -> Vec<(&Place, &Change)> {
+        self.store.all_since(after)
+    }
+
     /// Creates an object without a request, as an installer would.
     pub fn install(&mut self, object: &Value, moment: &Moment) -> Result<Arc<Value>, Failure> {
         let api_version = object["apiVersion"].as_str().unwrap_or_default();
@@ -165,6 +187,11 @@ impl Api {
     /// Forgets history, as etcd's compaction does: older watches and pages answer 410.
     pub fn compact(&mut self, version: u64) {
         self.store.compact(version);
+    }
+
+    /// Forgets history that is longer than so many changes of one kind.
+    pub fn trim(&mut self, changes: usize) {
+        self.store.trim(changes);
     }
 
     fn answer(&mut self, request: &Request, moment: &Moment) -> Result<Answer, Failure> {

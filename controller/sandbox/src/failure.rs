@@ -106,6 +106,17 @@ pub enum Failure {
         name: String,
         why: String,
     },
+    /// What no role lets the caller do.
+    #[error("{} is forbidden: {why}", named(subject, name))]
+    Denied {
+        subject: Subject,
+        /// Empty for collections.
+        name: String,
+        why: String,
+    },
+    /// The same where no resource lives.
+    #[error("forbidden: {why}")]
+    DeniedPath { why: String },
     #[error("{0}")]
     BadRequest(String),
     #[error("the server does not allow this method on the requested resource")]
@@ -136,6 +147,15 @@ pub enum Failure {
     Patch(#[from] PatchError),
 }
 
+/// A subject with the name of the one object that is meant, if one is.
+fn named(subject: &Subject, name: &str) -> String {
+    if name.is_empty() {
+        subject.to_string()
+    } else {
+        format!("{subject} \"{name}\"")
+    }
+}
+
 /// The list of causes as a message tells it: one plain, several in brackets, none twice.
 fn told(causes: &[Cause]) -> String {
     let mut lines: Vec<String> = Vec::new();
@@ -159,7 +179,7 @@ impl Failure {
             Self::NoPath | Self::NoResource | Self::NotFound { .. } => 404,
             Self::AlreadyExists { .. } | Self::Conflict { .. } | Self::ApplyConflict { .. } => 409,
             Self::Invalid { .. } => 422,
-            Self::Forbidden { .. } => 403,
+            Self::Forbidden { .. } | Self::Denied { .. } | Self::DeniedPath { .. } => 403,
             Self::BadRequest(_) => 400,
             Self::NoMethod | Self::NotSupported { .. } => 405,
             Self::MediaType(_) | Self::PatchType => 415,
@@ -180,7 +200,7 @@ impl Failure {
             Self::AlreadyExists { .. } => "AlreadyExists",
             Self::Conflict { .. } | Self::ApplyConflict { .. } => "Conflict",
             Self::Invalid { .. } => "Invalid",
-            Self::Forbidden { .. } => "Forbidden",
+            Self::Forbidden { .. } | Self::Denied { .. } | Self::DeniedPath { .. } => "Forbidden",
             Self::BadRequest(_) => "BadRequest",
             Self::NoMethod | Self::NotSupported { .. } => "MethodNotAllowed",
             Self::MediaType(_) | Self::PatchType => "UnsupportedMediaType",
@@ -211,11 +231,12 @@ impl Failure {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::NoResource | Self::NoMethod | Self::PatchType => Some(json!({})),
+            Self::NoResource | Self::NoMethod | Self::PatchType | Self::DeniedPath { .. } => Some(json!({})),
             Self::NotFound { subject, name }
             | Self::AlreadyExists { subject, name }
             | Self::Conflict { subject, name, .. }
-            | Self::Forbidden { subject, name, .. } => Some(details(subject, name, &[])),
+            | Self::Forbidden { subject, name, .. }
+            | Self::Denied { subject, name, .. } => Some(details(subject, name, &[])),
             Self::Invalid { subject, name, causes } => Some(details(subject, name, causes)),
             Self::NotSupported { subject, .. } => Some(details(subject, "", &[])),
             Self::ApplyConflict { causes, .. } => Some(json!({ "causes": listed(causes) })),

@@ -1,9 +1,10 @@
 //! The API on a socket: HTTP/1.1 on loopback around the value.
 //!
-//! Decides who may ask, how large a body may be, and when the value's background work is done. What an answer says is the
+//! Decides who asks, how large a body may be, and when the value's background work is done. What an answer says is the
 //! value's affair alone. This is the only room of the crate that waits, and [`outside`] the only one that reads a clock.
 
 mod ask;
+pub mod disk;
 mod kubeconfig;
 pub mod outside;
 mod reply;
@@ -23,6 +24,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
+use crate::rbac::defaults;
+use disk::Disk;
 use outside::{Outside, System};
 use room::Room;
 use users::Users;
@@ -42,6 +45,8 @@ pub struct Options {
     pub outside: Arc<dyn Outside>,
     /// How often watches that want to know are told how far they have come.
     pub bookmarks: Duration,
+    /// Where the state is kept; nowhere, if absent. What the file holds goes into `api`.
+    pub disk: Option<Disk>,
     /// How long history is kept: watches and pages from before answer 410.
     pub history: Duration,
 }
@@ -54,6 +59,7 @@ impl Options {
             addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             users,
             outside: Arc::new(System),
+            disk: None,
             bookmarks: Duration::from_mins(1),
             history: Duration::from_mins(5),
         }
@@ -69,9 +75,15 @@ pub enum ServeError {
     /// Somebody has the port, or the address is not of this host.
     #[error("{addr} cannot be served: {reason}")]
     Bind { addr: SocketAddr, reason: std::io::Error },
+    /// The value refuses one of the roles that every cluster has.
+    #[error("the roles of every cluster cannot be stored: {0}")]
+    Roles(crate::failure::Failure),
     /// A task of the server panicked.
     #[error("the server died: {0}")]
     Died(tokio::task::JoinError),
+    /// Not everything is on disk.
+    #[error("{0}")]
+    NotKept(String),
     /// Somebody read too slowly; his connection was cut.
     #[error("connections were still open {} s after the stop", GRACE.as_secs())]
     Cut,
@@ -83,7 +95,7 @@ pub struct Server;
 
 impl Server {
     /// Takes the port and serves until [`Running::stop`], or until what it returns is dropped.
-    pub async fn start(options: Options) -> Result<Running, ServeError> {
+    pub async fn start(mut options: Options) -> Result<Running, ServeError> {
         let wanted = options.addr;
         if !wanted.ip().is_loopback() {
             return Err(ServeError::NotLoopback(wanted));
@@ -91,6 +103,8 @@ impl Server {
         let wrong = |reason| ServeError::Bind { addr: wanted, reason };
         let listener = TcpListener::bind(wanted).await.map_err(wrong)?;
         let addr = listener.local_addr().map_err(wrong)?;
+        let outside = options.outside.clone();
+        defaults::install(&mut options.api, || outside.moment()).map_err(ServeError::Roles)?;
         let stop = CancellationToken::new();
         let history = options.history;
         let room = Arc::new(Room::new(options, stop.clone()));
@@ -151,6 +165,14 @@ impl Running {
         self.room.with(act)
     }
 
+    /// Returns if the state can no longer be kept, and says why. Nothing is answered from then on.
+    pub async fn broken(&self) -> String {
+        match self.room.broken().await {
+            Some(why) => why,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Takes no more connections, ends watches, lets requests under way finish.
     pub async fn stop(mut self) -> Result<(), ServeError> {
         self.room.stop.cancel();
@@ -160,6 +182,10 @@ impl Running {
             }
             Ok(())
         };
-        tokio::time::timeout(GRACE, all).await.unwrap_or(Err(ServeError::Cut))
+        let ended = tokio::time::timeout(GRACE, all).await.unwrap_or(Err(ServeError::Cut));
+        match self.room.close().await {
+            Some(why) => Err(ServeError::NotKept(why)),
+            None => ended,
+        }
     }
 }

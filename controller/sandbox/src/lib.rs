@@ -15,6 +15,7 @@
 //! - `fieldValidation=Warn` gives no warnings, and duplicate fields are not refused when strict; JSON errors other than a sudden end
 //!   are worded by serde.
 //! - One storage version for all versions of a kind: nothing converts. Definitions are not judged, and are established at once.
+//! - Roles: what a user may not do he may still grant to others, and roles that gather others stay as they are written.
 //! - Pages after a compaction give no token to go on with inconsistently; admission webhooks, quotas, finalizers of claims in use.
 
 pub mod api;
@@ -30,6 +31,7 @@ pub mod list;
 pub mod managers;
 pub mod object;
 pub mod patch;
+pub mod rbac;
 pub mod request;
 pub mod schema;
 pub mod select;

@@ -73,7 +73,7 @@ impl Query {
 }
 
 /// Replaces `%XX` by the byte it stands for; what is no valid escape stays as it is.
-fn decode(text: &str) -> String {
+pub(crate) fn decode(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {

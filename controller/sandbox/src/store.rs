@@ -65,6 +65,20 @@ pub struct Store {
 }
 
 impl Store {
+    /// What was stored before, at the version that it had reached. Nothing is remembered of how it came to be.
+    pub fn restored(version: u64, objects: impl IntoIterator<Item = (Place, Key, Value)>) -> Self {
+        let mut store = Self {
+            version,
+            tables: BTreeMap::new(),
+        };
+        for (place, key, object) in objects {
+            let table = store.tables.entry(place).or_default();
+            table.forgotten = version;
+            table.objects.insert(key, Arc::new(object));
+        }
+        store
+    }
+
     /// The version of the newest write.
     pub fn version(&self) -> u64 {
         self.version
@@ -129,6 +143,17 @@ impl Store {
         Ok(table.into_iter().flat_map(move |table| table.log.iter().skip(skipped)))
     }
 
+    /// Every change of every kind after a version, in the order in which they came.
+    pub fn all_since(&self, version: u64) -> Vec<(&Place, &Change)> {
+        let mut changes: Vec<(&Place, &Change)> = Vec::new();
+        for (place, table) in &self.tables {
+            let newer = table.log.iter().rev().take_while(|change| change.version > version);
+            changes.extend(newer.map(|change| (place, change)));
+        }
+        changes.sort_unstable_by_key(|(_, change)| change.version);
+        changes
+    }
+
     /// Whether a change of any kind after a version is one of those looked for; true also if such could be forgotten.
     pub fn any_since(&self, version: u64, looked_for: impl Fn(&Change) -> bool) -> bool {
         self.tables.values().any(|table| {
@@ -158,6 +183,16 @@ impl Store {
     pub fn begin(&mut self, place: &Place) {
         let version = self.version;
         self.tables.entry(place.clone()).or_default().forgotten = version;
+    }
+
+    /// Forgets the oldest history of kinds that have more of it than so many changes.
+    pub fn trim(&mut self, changes: usize) {
+        for table in self.tables.values_mut() {
+            let old = table.log.len().saturating_sub(changes);
+            if let Some(last) = table.log.drain(..old).next_back() {
+                table.forgotten = last.version;
+            }
+        }
     }
 
     /// Forgets the history up to a version, of all kinds.

@@ -21,6 +21,7 @@ use millwright_sandbox::api::Api as Value;
 use millwright_sandbox::http::outside::{Outside as _, System};
 use millwright_sandbox::http::users::Users;
 use millwright_sandbox::http::{Options, Running, ServeError, Server};
+use millwright_sandbox::rbac::User;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -404,4 +405,68 @@ async fn only_loopback_is_served() {
     options.addr = "0.0.0.0:0".parse().unwrap();
     let refused = Server::start(options).await.err().expect("no port for others");
     assert!(matches!(refused, ServeError::NotLoopback(_)), "{refused}");
+}
+
+/// One who may list machines in one namespace, and nothing else.
+async fn limited() -> Running {
+    let mut options = options();
+    let group = "rbac.authorization.k8s.io";
+    let role = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": { "name": "reader", "namespace": "default" },
+        "rules": [{ "apiGroups": ["machine.sapcloud.io"], "resources": ["machines"], "verbs": ["list"] }],
+    });
+    let binding = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": { "name": "reader", "namespace": "default" },
+        "roleRef": { "apiGroup": group, "kind": "Role", "name": "reader" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "bot", "namespace": "default" }],
+    });
+    for object in [role, binding] {
+        options.api.install(&object, &System.moment()).unwrap();
+    }
+    options.users = options.users.with_user(User::service_account("default", "bot"), "b0t");
+    Server::start(options).await.unwrap()
+}
+
+async fn get(server: &Running, token: &str, path: &str, more: &str) -> String {
+    let head = format!("GET {path} HTTP/1.1\r\nAuthorization: Bearer {token}{more}");
+    raw(server.addr(), &head, b"").await
+}
+
+#[tokio::test]
+async fn a_token_may_do_what_its_roles_say_and_nothing_else() {
+    let server = limited().await;
+    let machines = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default/machines";
+    let allowed = get(&server, "b0t", machines, "").await;
+    assert!(allowed.starts_with("HTTP/1.1 200"), "{allowed}");
+    let refused = get(&server, "b0t", "/api/v1/namespaces/default/secrets", "").await;
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    let why = r#"User \"system:serviceaccount:default:bot\" cannot list resource \"secrets\" in API group \"\" in the namespace \"default\""#;
+    assert!(refused.contains(why), "{refused}");
+    let discovery = get(&server, "b0t", "/apis", "").await;
+    assert!(discovery.starts_with("HTTP/1.1 200"), "{discovery}");
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn only_who_may_speaks_as_another() {
+    let server = limited().await;
+    let as_bot = "\r\nImpersonate-User: system:serviceaccount:default:bot";
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let as_itself = get(&server, TOKEN, secrets, "").await;
+    assert!(as_itself.starts_with("HTTP/1.1 200"), "{as_itself}");
+    let in_disguise = get(&server, TOKEN, secrets, as_bot).await;
+    assert!(in_disguise.starts_with("HTTP/1.1 403"), "{in_disguise}");
+    let as_admin = get(
+        &server,
+        "b0t",
+        secrets,
+        "\r\nImpersonate-User: admin\r\nImpersonate-Group: system:masters",
+    )
+    .await;
+    assert!(as_admin.starts_with("HTTP/1.1 403"), "{as_admin}");
+    assert!(
+        as_admin.contains("cannot impersonate-on:user-info:list resource"),
+        "{as_admin}"
+    );
+    server.stop().await.unwrap();
 }

@@ -15,8 +15,9 @@ use super::reply::{self, Style};
 use super::room::Room;
 use super::stream;
 use super::users::Caller;
-use crate::api::Answer;
+use crate::api::{Answer, Api};
 use crate::failure::Failure;
+use crate::rbac::{Deed, Guise, User};
 use crate::request::Http;
 
 /// What the server reads of a body: 3 MiB.
@@ -25,8 +26,17 @@ const LIMIT: usize = 3 * 1024 * 1024;
 pub(super) async fn answer(State(room): State<Arc<Room>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let style = Style::of(text(&head, header::USER_AGENT), head.uri.query().unwrap_or_default());
-    let Some(user) = user(&room, &head) else {
+    if is_public(head.uri.path()) && !head.headers.contains_key(header::AUTHORIZATION) {
+        // Anybody may know how the server is.
+        return reply::of(about_the_server(&head).unwrap_or_else(|| Failure::NoPath.into()), style);
+    }
+    let Some(caller) = caller(&room, &head) else {
         return reply::of(Failure::Unauthorized.into(), style);
+    };
+    // Who may not do this does not get it read.
+    let user = match room.with(|api| acting(api, caller, &head)) {
+        Ok(user) => user,
+        Err(failure) => return reply::of(failure.into(), style),
     };
     if let Some(answer) = about_the_server(&head) {
         return reply::of(answer, style);
@@ -42,29 +52,48 @@ pub(super) async fn answer(State(room): State<Arc<Room>>, request: Request) -> R
         content_type: text(&head, header::CONTENT_TYPE),
         accept: text(&head, header::ACCEPT),
         agent: text(&head, header::USER_AGENT),
-        user,
+        user: &user.name,
         body: &body,
     };
     let moment = room.outside.moment();
-    let answer = match crate::request::Request::parse(&http) {
-        Ok(request) => room.with(|api| api.handle(&request, &moment)),
-        Err(failure) => failure.into(),
-    };
+    let (answer, version) = room.with(|api| (api.handle_as(&user, &http, &moment), api.version()));
+    if let Err(why) = room.kept(version).await {
+        return reply::of(Failure::Internal(why).into(), style);
+    }
     match answer {
         Answer::Watch(started) => reply::stream(stream::events(room, *started, moment.now)),
         other @ (Answer::Object { .. } | Answer::Text { .. }) => reply::of(other, style),
     }
 }
 
-/// Who calls; none if he may not know anything. Empty for one who may know what the server tells anybody.
-fn user<'a>(room: &'a Room, head: &Parts) -> Option<&'a str> {
+/// Who calls; none if nobody knows him.
+fn caller<'a>(room: &'a Room, head: &Parts) -> Option<&'a User> {
     let shown = head.headers.get(header::AUTHORIZATION);
     match room.users.caller(shown.and_then(|value| value.to_str().ok())) {
         Caller::Known(user) => Some(user),
         Caller::Wrong => None,
-        Caller::Nobody if is_public(head.uri.path()) => Some(""),
         Caller::Nobody => room.users.unnamed().filter(|_| !is_browser(head)),
     }
+}
+
+/// In whose name a caller acts, if that one may.
+fn acting(api: &Api, caller: &User, head: &Parts) -> Result<User, Failure> {
+    let deed = Deed::read(
+        head.method.as_str(),
+        head.uri.path(),
+        head.uri.query().unwrap_or_default(),
+    );
+    let groups = head.headers.get_all("impersonate-group").iter();
+    let guise = Guise {
+        user: text(head, HeaderName::from_static("impersonate-user")).to_owned(),
+        groups: groups
+            .filter_map(|group| group.to_str().ok())
+            .map(str::to_owned)
+            .collect(),
+    };
+    let user = api.impersonated(caller.clone(), &guise, &deed)?;
+    api.may(&user, &deed)?;
+    Ok(user)
 }
 
 /// Whether a page in a browser may be behind a request: a page of another site can reach loopback, but says where it is from

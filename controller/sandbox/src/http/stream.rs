@@ -73,6 +73,8 @@ impl Course {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if !self.ready.is_empty() {
+                // What will never be on disk was never there: nobody hears of it.
+                self.room.kept(self.at).await.ok()?;
                 return Some(lines(&std::mem::take(&mut self.ready)));
             }
             if self.over {
