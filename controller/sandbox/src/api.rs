@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
 use crate::list;
 use crate::request::{Request, Verb};
-use crate::store::{Key, Place, Store};
+use crate::store::{Change, Key, Place, Store};
 use crate::table;
 use crate::watch::{self, Batch, Started, Watch};
 use crate::write::{create, delete, evict, patch, scale, update};
@@ -155,6 +155,21 @@ impl Api {
     /// All kinds that are served, for discovery.
     pub fn kinds(&self) -> &Kinds {
         &self.kinds
+    }
+
+    /// One object as it is stored.
+    pub fn stored(&self, place: &Place, key: &Key) -> Option<&Arc<Value>> {
+        self.store.get(place, key)
+    }
+
+    /// All objects of a kind as they are stored, in their order.
+    pub fn all<'a>(&'a self, place: &Place) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> + use<'a> {
+        self.store.all(place)
+    }
+
+    /// What became of a kind's objects after a version, as far as that is remembered.
+    pub fn changes(&self, place: &Place, after: u64) -> impl Iterator<Item = &Change> {
+        self.store.since(place, after).into_iter().flatten()
     }
 
     /// The version of the newest write.

@@ -30,6 +30,7 @@ pub mod list;
 pub mod managers;
 pub mod object;
 pub mod patch;
+pub mod reply;
 pub mod request;
 pub mod schema;
 pub mod select;
