@@ -18,7 +18,7 @@ mod target;
 pub use answer::{Listed, Page, ValidationReport};
 pub use call::{CallObserver, CallRecord, Driver};
 pub use connection::{ManagerIdentity, Pauses};
-pub use endpoint::{Endpoint, EndpointError, Endpoints};
+pub use endpoint::{Connect, Endpoint, EndpointError, Endpoints, Wire};
 pub use lanes::{Deadlines, Method};
 pub use pool::{DriverState, OnChange, Pool, PoolSettings};
 pub use roster::{EndpointState, Health};

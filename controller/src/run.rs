@@ -11,13 +11,16 @@ use std::time::Duration;
 use anyhow::Context as _;
 use millwright_core::ids::DriverName;
 use millwright_core::wake;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin;
 use crate::config::{Config, Election, TargetCluster};
-use crate::driver::{CallObserver, CallRecord, LeaderEpoch, ManagerIdentity, Pauses, Pool, PoolSettings, SecretStore};
+use crate::driver::{
+    CallObserver, CallRecord, Connect, Endpoint, LeaderEpoch, ManagerIdentity, Pauses, Pool, PoolSettings, SecretStore,
+};
 use crate::env::Env;
 use crate::kube::client::{Cluster, Policy, Role};
 use crate::kube::events;
@@ -44,20 +47,75 @@ pub enum End {
     LostLead,
 }
 
-/// Runs the manager until a signal or the loss of its lease.
+/// Runs the manager of this process until a signal or the loss of its lease.
 pub async fn run(config: Config) -> anyhow::Result<End> {
     let metrics = Metrics::default();
-    let (leads, leadership) = watch::channel(match config.election {
-        Some(_) => Leadership::Unknown,
-        None => Leadership::ALONE,
-    });
+    let (leads, leadership) = election(&config);
     let (control, target) = clusters(&config, &metrics, &leadership).await?;
     let port = admin::bind(config.metrics_addr).await?;
     let stop = CancellationToken::new();
+    let mut signals = JoinSet::new();
+    signals.spawn(catch(stop.clone())?);
+    let given = Given {
+        env: Env::begin(),
+        control,
+        target,
+        leads,
+        leadership,
+        connect: Arc::new(Endpoint::wire),
+        metrics,
+        port: Some(port),
+        stop,
+    };
+    manage(&config, given).await
+}
+
+/// What a manager is given by whoever runs it: the process, or a simulator of many.
+pub struct Given {
+    /// Time, chance, planners.
+    pub env: Env,
+    /// The cluster of our kinds.
+    pub control: Cluster,
+    /// The cluster of the nodes, if there is one.
+    pub target: Option<Cluster>,
+    /// Where the election tells its outcome.
+    pub leads: watch::Sender<Leadership>,
+    /// Where it is read; the clusters' fences read the same.
+    pub leadership: watch::Receiver<Leadership>,
+    /// How drivers are reached.
+    pub connect: Connect,
+    /// Numbers.
+    pub metrics: Metrics,
+    /// Where numbers and health are served, if anywhere.
+    pub port: Option<TcpListener>,
+    /// Ends the manager in order.
+    pub stop: CancellationToken,
+}
+
+/// The channel of the election's outcome, which comes before the clients because their fences read it.
+pub fn election(config: &Config) -> (watch::Sender<Leadership>, watch::Receiver<Leadership>) {
+    watch::channel(match config.election {
+        Some(_) => Leadership::Unknown,
+        None => Leadership::ALONE,
+    })
+}
+
+/// Manages until `stop` or the loss of the lease.
+pub async fn manage(config: &Config, given: Given) -> anyhow::Result<End> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(signals(stop.clone())?);
     let epoch = Arc::new(LeaderEpoch::unknown());
-    let shared = build(&config, &metrics, &control, target.as_ref(), &epoch, &stop, &mut tasks);
+    let shared = build(config, &given, &epoch, &mut tasks);
+    let Given {
+        env,
+        control,
+        target,
+        leads,
+        leadership,
+        metrics,
+        port,
+        stop,
+        ..
+    } = given;
     let watches = watches::start(&mut tasks, &shared, &control, target.as_ref(), &config.namespace, &stop);
 
     // The lease and the admin port outlive all other work: from the moment the lease is given back, another may lead.
@@ -66,10 +124,12 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
     let candidate = config
         .election
         .as_ref()
-        .map(|election| candidate(&control, &config.namespace, election, leads));
+        .map(|election| candidate(&control, &config.namespace, election, leads, env));
     let beat = candidate.as_ref().map(Candidate::heartbeat);
-    let health = checks::all(&shared, &watches, leadership.clone(), beat);
-    standing.spawn(serve(admin::run(port, Arc::new(health), metrics, held.clone())));
+    if let Some(port) = port {
+        let health = checks::all(&shared, &watches, leadership.clone(), beat);
+        standing.spawn(serve(admin::run(port, Arc::new(health), metrics, held.clone())));
+    }
     if let Some(candidate) = candidate {
         standing.spawn(candidate.run(held.clone()));
     }
@@ -82,7 +142,7 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
     let end = tokio::select! {
         biased;
         failed = watch_over(&mut tasks) => Err(failed),
-        end = work(&config, &shared, &watches, leadership, &epoch) => end,
+        end = work(config, &shared, &watches, leadership, &epoch) => end,
     };
     close(&shared, &mut tasks).await;
     held.cancel();
@@ -97,12 +157,7 @@ async fn clusters(
     metrics: &Metrics,
     leadership: &watch::Receiver<Leadership>,
 ) -> anyhow::Result<(Cluster, Option<Cluster>)> {
-    let policy = |role| Policy {
-        role,
-        leadership: Some(leadership.clone()),
-        budget: config.budget(),
-        metrics: metrics.clone(),
-    };
+    let policy = |role| policy(config, role, metrics, leadership);
     let control = Cluster::open(&config.control, policy(Role::Control)).await?;
     let target = match &config.target {
         TargetCluster::SameAsControl => Some(control.clone()),
@@ -112,31 +167,41 @@ async fn clusters(
     Ok((control, target))
 }
 
+/// What decides about requests to a cluster.
+pub fn policy(config: &Config, role: Role, metrics: &Metrics, leadership: &watch::Receiver<Leadership>) -> Policy {
+    Policy {
+        role,
+        leadership: Some(leadership.clone()),
+        budget: config.budget(),
+        metrics: metrics.clone(),
+    }
+}
+
 /// What all workers share, and the tasks behind it.
-fn build(
-    config: &Config,
-    metrics: &Metrics,
-    control: &Cluster,
-    target: Option<&Cluster>,
-    epoch: &Arc<LeaderEpoch>,
-    stop: &CancellationToken,
-    tasks: &mut JoinSet<()>,
-) -> Arc<Shared> {
+fn build(config: &Config, given: &Given, epoch: &Arc<LeaderEpoch>, tasks: &mut JoinSet<()>) -> Arc<Shared> {
+    let Given {
+        env,
+        control,
+        target,
+        metrics,
+        stop,
+        ..
+    } = given;
     // The pool tells of changes to what is built with the pool: it gets to know it afterwards.
     let known: Arc<OnceLock<Weak<Shared>>> = Arc::default();
-    let (drivers, upkeep) = Pool::new(pool_settings(config, metrics, epoch, &known));
+    let (drivers, upkeep) = Pool::new(pool_settings(config, given, epoch, &known));
     let secrets = SecretStore::new(control.client.clone());
     let identity = config
         .election
         .as_ref()
         .map_or("millwright", |election| election.identity.as_str());
-    let (publisher, postman) = events::channel(control.client.clone(), metrics.clone(), identity);
+    let (publisher, postman) = events::channel(control.client.clone(), metrics.clone(), identity, env.clone());
     tasks.spawn(until(stop.clone(), upkeep));
     tasks.spawn(until(stop.clone(), secrets.clone().upkeep()));
     tasks.spawn(postman.run(stop.clone()));
-    let target = target.map(|target| target.client.clone());
+    let target = target.as_ref().map(|target| target.client.clone());
     let shared = Shared::new(Parts {
-        env: Env::begin(),
+        env: env.clone(),
         write: Writer::new(control.client.clone(), target, &config.namespace),
         drivers,
         secrets,
@@ -182,7 +247,7 @@ async fn close(shared: &Shared, tasks: &mut JoinSet<()>) {
 
 fn pool_settings(
     config: &Config,
-    metrics: &Metrics,
+    given: &Given,
     epoch: &Arc<LeaderEpoch>,
     shared: &Arc<OnceLock<Weak<Shared>>>,
 ) -> PoolSettings {
@@ -195,8 +260,9 @@ fn pool_settings(
         },
         deadlines: crate::driver::Deadlines::new(),
         pauses: Pauses::default(),
+        connect: Arc::clone(&given.connect),
         epoch: Arc::clone(epoch),
-        observer: Arc::new(Observer(metrics.clone())),
+        observer: Arc::new(Observer(given.metrics.clone())),
         on_change: Arc::new(move |driver: &DriverName| {
             if let Some(shared) = shared.get().and_then(Weak::upgrade) {
                 shared.change(|world, uptime| wake::driver_changed(world, driver, uptime));
@@ -220,13 +286,19 @@ impl CallObserver for Observer {
     }
 }
 
-fn candidate(control: &Cluster, namespace: &str, election: &Election, leads: watch::Sender<Leadership>) -> Candidate {
+fn candidate(
+    control: &Cluster,
+    namespace: &str,
+    election: &Election,
+    leads: watch::Sender<Leadership>,
+    env: Env,
+) -> Candidate {
     let settings = LeaseSettings {
         namespace: namespace.to_owned(),
         name: election.lease_name.clone(),
         identity: election.identity.clone(),
         terms: election.terms,
-        wall_clock: Env::wall_clock,
+        env,
     };
     Candidate::new(control.client.clone(), settings, leads)
 }
@@ -236,12 +308,13 @@ async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
 }
 
 /// Ends the process in order at SIGTERM and SIGINT.
-fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
+fn catch(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
     Ok(async move {
         tokio::select! {
+            biased;
             _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
             _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
             () = stop.cancelled() => {}

@@ -98,6 +98,6 @@ pub use self::driver::Driver;
 pub use self::endpoint::{Endpoint, EndpointError};
 pub use self::error::DriverError;
 pub use self::reason::{FieldViolation, Outcome, Reason};
-pub use self::serve::{ServeError, ServeOptions, Server, serve};
+pub use self::serve::{ServeError, ServeOptions, Server, in_process, serve};
 pub use self::socket::SocketError;
 pub use self::types::*;

@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use millwright_proto::v1::driver_service_server::DriverServiceServer;
+use millwright_proto::v1::driver_service_server::{DriverService, DriverServiceServer};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
@@ -139,6 +139,20 @@ pub struct Server {
     tasks: TaskTracker,
     stopping: CancellationToken,
     drain_timeout: Duration,
+}
+
+/// The driver's calls as a service without a socket, for simulations: what callers over gRPC meet (admission, fence,
+/// validation, flights, statuses), but neither HTTP/2 nor deadlines.
+pub fn in_process<D: Driver>(driver: D) -> Result<DriverServiceServer<impl DriverService>, ServeError> {
+    check_info(&driver)?;
+    let service = Service::new(
+        driver,
+        Peers::new(&[]),
+        Metrics::new(),
+        TaskTracker::new(),
+        CancellationToken::new(),
+    );
+    Ok(DriverServiceServer::new(service).max_decoding_message_size(MESSAGE_MAX))
 }
 
 enum Listener {

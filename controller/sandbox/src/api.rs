@@ -179,6 +179,21 @@ impl Api {
         &self.kinds
     }
 
+    /// One object as it is stored.
+    pub fn stored(&self, place: &Place, key: &Key) -> Option<&Arc<Value>> {
+        self.store.get(place, key)
+    }
+
+    /// All objects of a kind as they are stored, in their order.
+    pub fn all<'a>(&'a self, place: &Place) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> + use<'a> {
+        self.store.all(place)
+    }
+
+    /// What became of a kind's objects after a version, as far as that is remembered.
+    pub fn changes_of(&self, place: &Place, after: u64) -> impl Iterator<Item = &Change> {
+        self.store.since(place, after).into_iter().flatten()
+    }
+
     /// The version of the newest write.
     pub fn version(&self) -> u64 {
         self.store.version()

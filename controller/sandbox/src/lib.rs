@@ -32,6 +32,7 @@ pub mod managers;
 pub mod object;
 pub mod patch;
 pub mod rbac;
+pub mod reply;
 pub mod request;
 pub mod schema;
 pub mod select;

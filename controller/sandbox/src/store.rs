@@ -90,7 +90,7 @@ impl Store {
     }
 
     /// All objects of a kind in their order.
-    pub fn all(&self, place: &Place) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+    pub fn all<'a>(&'a self, place: &Place) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> + use<'a> {
         self.tables.get(place).into_iter().flat_map(|table| &table.objects)
     }
 

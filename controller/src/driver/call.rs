@@ -15,11 +15,11 @@ use millwright_proto::v1::driver_service_client::DriverServiceClient;
 use millwright_proto::{LEADER_EPOCH_KEY, v1};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
 use super::answer::{self, Page, ValidationReport};
+use super::endpoint::Wire;
 use super::lanes::{Lanes, Method};
 use super::status;
 use super::target::{Creation, LeaderEpoch, Scope, Target};
@@ -48,7 +48,7 @@ pub trait CallObserver: Send + Sync + 'static {
 /// A driver that has shown itself. Stays callable after the driver went away: calls then fail at once.
 pub struct Driver {
     pub(super) info: DriverInfo,
-    pub(super) client: DriverServiceClient<Channel>,
+    pub(super) client: DriverServiceClient<Wire>,
     pub(super) lanes: Lanes,
     pub(super) epoch: Arc<LeaderEpoch>,
     pub(super) observer: Arc<dyn CallObserver>,
@@ -248,7 +248,7 @@ impl Driver {
     }
 }
 
-type Client = DriverServiceClient<Channel>;
+type Client = DriverServiceClient<Wire>;
 
 /// All places stayed taken. Nothing was sent, so nothing is left behind. Not RESOURCE_EXHAUSTED: an autoscaler would take
 /// that for a stock-out (`driver-api.md` §2).

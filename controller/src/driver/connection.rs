@@ -12,11 +12,10 @@ use millwright_core::ids::DriverName;
 use millwright_proto::v1;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
 use tokio::sync::Notify;
-use tonic::transport::Channel;
 
 use super::answer;
 use super::call::{CallObserver, Driver};
-use super::endpoint::Endpoint;
+use super::endpoint::{Connect, Endpoint, Wire};
 use super::lanes::{Deadlines, Lanes};
 use super::roster::{Health, News, Roster};
 use super::status;
@@ -70,6 +69,7 @@ pub(super) struct Shared {
     pub(super) manager: ManagerIdentity,
     pub(super) deadlines: Deadlines,
     pub(super) pauses: Pauses,
+    pub(super) connect: Connect,
     pub(super) epoch: Arc<LeaderEpoch>,
     pub(super) observer: Arc<dyn CallObserver>,
     pub(super) on_change: Arc<dyn Fn(&DriverName) + Send + Sync>,
@@ -98,7 +98,7 @@ pub(super) enum Trouble {
 /// The connection to one endpoint.
 pub(super) struct Connection {
     endpoint: Endpoint,
-    client: DriverServiceClient<Channel>,
+    client: DriverServiceClient<Wire>,
     doubted: Arc<Notify>,
     shared: Arc<Shared>,
     /// The last handshake failed in a way that a driver may get over by the next.
@@ -109,7 +109,7 @@ type Answer = Result<v1::GetDriverInfoResponse, Trouble>;
 
 impl Connection {
     pub(super) fn new(endpoint: Endpoint, shared: Arc<Shared>) -> Self {
-        let client = DriverServiceClient::new(endpoint.channel());
+        let client = DriverServiceClient::new((shared.connect)(&endpoint));
         Self {
             endpoint,
             client,

@@ -6,15 +6,27 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
+use tonic::Status;
+use tonic::body::Body;
+use tower::ServiceExt as _;
+use tower::util::BoxCloneSyncService;
 
 /// Longest path that the kernel takes for a socket (`sun_path` without its final zero).
 const MAX_SOCKET_PATH: usize = 107;
 
 /// Bound of one attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What carries calls to one driver. A box and not a channel, so that a simulator can put its own in its place; beside a
+/// call over a socket it costs nothing.
+pub type Wire = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Status>;
+
+/// Makes the wire to an endpoint; it connects at its first call and again after every loss.
+pub type Connect = Arc<dyn Fn(&Endpoint) -> Wire + Send + Sync>;
 
 /// Address of one driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,8 +146,12 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// A channel that connects at its first call and again after every loss.
-    pub(super) fn channel(&self) -> tonic::transport::Channel {
+    /// The wire to it over its socket or port.
+    pub fn wire(&self) -> Wire {
+        BoxCloneSyncService::new(self.channel().map_err(|error| Status::from_error(error.into())))
+    }
+
+    fn channel(&self) -> tonic::transport::Channel {
         let endpoint = match self {
             Self::Unix(path) => tonic::transport::Endpoint::from_shared(format!("unix://{path}")),
             Self::Loopback {

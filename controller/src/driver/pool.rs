@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::call::{CallObserver, Driver};
 use super::connection::{Connection, ManagerIdentity, Pauses, Shared};
-use super::endpoint::{Endpoint, Endpoints, sockets_of};
+use super::endpoint::{Connect, Endpoint, Endpoints, sockets_of};
 use super::lanes::Deadlines;
 use super::roster::{EndpointState, Found, Health, Roster};
 use super::target::LeaderEpoch;
@@ -32,6 +32,8 @@ pub struct PoolSettings {
     pub deadlines: Deadlines,
     /// Pauses; `Pauses::default()` but in tests.
     pub pauses: Pauses,
+    /// How an endpoint is reached.
+    pub connect: Connect,
     /// This leadership's epoch, set once the lease is held.
     pub epoch: Arc<LeaderEpoch>,
     /// Hears of every call.
@@ -69,6 +71,7 @@ impl Pool {
             manager,
             deadlines,
             pauses,
+            connect,
             epoch,
             observer,
             on_change,
@@ -79,6 +82,7 @@ impl Pool {
             manager,
             deadlines,
             pauses,
+            connect,
             epoch,
             observer,
             on_change,

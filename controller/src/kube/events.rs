@@ -48,6 +48,7 @@ pub struct Publisher {
     memory: Arc<Mutex<Memory>>,
     metrics: Metrics,
     instance: Arc<str>,
+    env: Env,
 }
 
 /// What was told of late.
@@ -82,13 +83,14 @@ pub struct Postman {
 }
 
 /// A publisher and the postman behind it. `instance` names this process.
-pub fn channel(client: Client, metrics: Metrics, instance: &str) -> (Publisher, Postman) {
+pub fn channel(client: Client, metrics: Metrics, instance: &str, env: Env) -> (Publisher, Postman) {
     let (sender, queue) = mpsc::channel(WAITING);
     let publisher = Publisher {
         queue: sender,
         memory: Arc::default(),
         metrics: metrics.clone(),
         instance: Arc::from(instance),
+        env,
     };
     (publisher, Postman { queue, client, metrics })
 }
@@ -129,7 +131,7 @@ impl Publisher {
     }
 
     fn event(&self, about: ObjectReference, name: String, severity: Severity, reason: &str, note: &str) -> Event {
-        let now = Env::wall_clock();
+        let now = self.env.now();
         // Events outlive their object by an hour and bear its name; the time makes the name their own.
         let name: String = name.chars().take(230).collect();
         let cut = note

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -18,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::env::Env;
 use crate::health::Heartbeat;
 use crate::kube::error::{ReadError, WriteError};
 use crate::kube::leadership::Leadership;
@@ -36,8 +36,8 @@ pub struct LeaseSettings {
     pub identity: String,
     /// The times; checked.
     pub terms: Terms,
-    /// The wall clock, for what people read in the Lease. No decision rests on it.
-    pub wall_clock: fn() -> Timestamp,
+    /// The wall clock is for what people read in the Lease. No decision rests on it.
+    pub env: Env,
 }
 
 /// One candidate and what it knows.
@@ -227,7 +227,7 @@ impl Candidate {
     }
 
     fn claim(&self, epoch: u32, is_new: bool) -> Value {
-        let now = MicroTime((self.settings.wall_clock)());
+        let now = MicroTime(self.settings.env.now());
         let mut spec = json!({
             "holderIdentity": self.settings.identity,
             "leaseDurationSeconds": whole_seconds(self.settings.terms.duration),
@@ -310,7 +310,7 @@ impl Candidate {
         let Some((lease, _)) = self.seen.take().filter(|_| is_held) else {
             return;
         };
-        let now = MicroTime((self.settings.wall_clock)());
+        let now = MicroTime(self.settings.env.now());
         let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now});
         let limit = self.settings.terms.renew_deadline / 2;
         let patch = self.patch(lease.metadata.resource_version.as_deref(), spec);

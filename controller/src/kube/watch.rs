@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::env::Env;
 use crate::kube::client::{Cluster, Contact};
 use crate::kube::error::plain;
 use crate::kube::readable::Readable;
@@ -48,6 +49,7 @@ pub struct Watch<K> {
     config: watcher::Config,
     health: Arc<WatchHealth>,
     metrics: Metrics,
+    env: Env,
 }
 
 impl<K> Watch<K>
@@ -55,19 +57,19 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + fmt::Debug + Send + 'static,
 {
     /// Of one namespace.
-    pub fn namespaced(cluster: &Cluster, namespace: &str) -> Self
+    pub fn namespaced(cluster: &Cluster, namespace: &str, env: &Env) -> Self
     where
         K: Resource<Scope = NamespaceResourceScope>,
     {
-        Self::of(Api::namespaced(cluster.client.clone(), namespace), cluster)
+        Self::of(Api::namespaced(cluster.client.clone(), namespace), cluster, env)
     }
 
     /// Of the whole cluster.
-    pub fn everywhere(cluster: &Cluster) -> Self {
-        Self::of(Api::all(cluster.client.clone()), cluster)
+    pub fn everywhere(cluster: &Cluster, env: &Env) -> Self {
+        Self::of(Api::all(cluster.client.clone()), cluster, env)
     }
 
-    fn of(api: Api<Readable<K>>, cluster: &Cluster) -> Self {
+    fn of(api: Api<Readable<K>>, cluster: &Cluster, env: &Env) -> Self {
         let health = Arc::new(WatchHealth::new(&K::plural(&()), cluster.contact.clone()));
         let config = watcher::Config::default().timeout(WATCH_SECONDS);
         Self {
@@ -75,6 +77,7 @@ where
             config,
             health,
             metrics: cluster.metrics.clone(),
+            env: env.clone(),
         }
     }
 
@@ -102,7 +105,7 @@ where
 
     /// Returns only where the one way to learn the truth is a new listing.
     async fn follow_until_restart(&self, sink: &mut impl FnMut(Change<K>), complaints: &mut Complaints) {
-        let mut backoff = pauses();
+        let mut backoff = pauses(self.env.seed());
         let mut stream = pin!(watcher(self.api.clone(), self.config.clone()));
         while let Some(next) = stream.next().await {
             let event = match next {
@@ -111,7 +114,7 @@ where
                     // Reopening a watch is no event, so that it worked for a while shows only here. A watch that worked
                     // and lost its place (410) is not to wait as long as one that never works.
                     if self.failed(&error, complaints) {
-                        backoff = pauses();
+                        backoff = pauses(self.env.seed());
                     }
                     tokio::time::sleep(backoff.next().unwrap_or(LONGEST_PAUSE)).await;
                     continue;
@@ -120,7 +123,7 @@ where
             // `Init` is kube's intention to list, not an answer of the server: taken for one, it would reset the
             // back-off and hide the failure at every try. kube's own `default_backoff` does that.
             if !matches!(event, Event::Init) {
-                backoff = pauses();
+                backoff = pauses(self.env.seed());
                 self.heard(complaints);
             }
             let Some(change) = absorb(event, self.health.resource()) else {
@@ -155,12 +158,13 @@ where
 }
 
 /// Doubling pauses without end, each up to twice as long by chance so that watches do not come back in step.
-fn pauses() -> ExponentialBackoff {
+fn pauses(seed: u64) -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(SHORTEST_PAUSE)
         .with_max_delay(LONGEST_PAUSE)
         .with_factor(2.0)
         .with_jitter()
+        .with_jitter_seed(seed)
         .without_max_times()
         .build()
 }

@@ -22,25 +22,41 @@ pub(super) fn start(
     namespace: &str,
     stop: &CancellationToken,
 ) -> Vec<Arc<WatchHealth>> {
+    let env = &shared.env;
     let mut healths = vec![
-        follow(tasks, shared, Watch::<Machine>::namespaced(control, namespace), stop),
-        follow(tasks, shared, Watch::<MachineSet>::namespaced(control, namespace), stop),
         follow(
             tasks,
             shared,
-            Watch::<MachineDeployment>::namespaced(control, namespace),
+            Watch::<Machine>::namespaced(control, namespace, env),
             stop,
         ),
         follow(
             tasks,
             shared,
-            Watch::<MachineClass>::namespaced(control, namespace),
+            Watch::<MachineSet>::namespaced(control, namespace, env),
             stop,
         ),
-        follow(tasks, shared, Watch::<SecretMeta>::namespaced(control, namespace), stop),
+        follow(
+            tasks,
+            shared,
+            Watch::<MachineDeployment>::namespaced(control, namespace, env),
+            stop,
+        ),
+        follow(
+            tasks,
+            shared,
+            Watch::<MachineClass>::namespaced(control, namespace, env),
+            stop,
+        ),
+        follow(
+            tasks,
+            shared,
+            Watch::<SecretMeta>::namespaced(control, namespace, env),
+            stop,
+        ),
     ];
     if let Some(target) = target {
-        healths.push(follow(tasks, shared, Watch::<Node>::everywhere(target), stop));
+        healths.push(follow(tasks, shared, Watch::<Node>::everywhere(target, env), stop));
     }
     healths
 }

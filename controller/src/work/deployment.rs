@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millwright_core::api::{MachineDeployment, MachineSet, keys, meta};
 use millwright_core::deployment::plan::owner_reference;
-use millwright_core::deployment::{self, Observed, Plan, Step};
+use millwright_core::deployment::{Observed, Plan, Step};
 use millwright_core::ids::{Name, Uid};
 use millwright_core::kinds::OwnedBy;
 use millwright_core::wake::Key;
@@ -42,7 +42,7 @@ fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<MachineDe
         exists: &|set| world.sets.get(&Name::new(set)).is_some(),
         status_written: world.status_written.get(&Key::Deployment(name.clone())).copied(),
     };
-    let plan = deployment::plan(&seen, shared.env.now());
+    let plan = (shared.env.planners.deployment)(&seen, shared.env.now());
     Some((Arc::clone(deployment), plan))
 }
 

@@ -74,7 +74,7 @@ fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<Machine>,
         calls: world.calls.get(&uid).unwrap_or(&nothing),
         settings: &shared.settings,
     };
-    let plan = machine::plan(&seen, shared.env.now());
+    let plan = (shared.env.planners.machine)(&seen, shared.env.now());
     Some((Arc::clone(machine), plan))
 }
 

@@ -8,7 +8,7 @@ use millwright_core::class::Readiness;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::kinds::OwnedBy;
 use millwright_core::set::plan::owner_reference;
-use millwright_core::set::{self, Observed, Plan, Step};
+use millwright_core::set::{Observed, Plan, Step};
 use millwright_core::wake::Key;
 use millwright_core::world::World;
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<MachineSe
         refused: world.refused.get(name),
         status_written: world.status_written.get(&Key::Set(name.clone())).copied(),
     };
-    let plan = set::plan(&seen, shared.env.now());
+    let plan = (shared.env.planners.set)(&seen, shared.env.now());
     Some((Arc::clone(set), plan))
 }
 

@@ -271,6 +271,7 @@ impl Desk {
             },
             deadlines: Deadlines::new(),
             pauses,
+            connect: Arc::new(Endpoint::wire),
             epoch: Arc::clone(&epoch),
             observer: Arc::clone(&recorder) as Arc<dyn CallObserver>,
             on_change: Arc::new(move |name: &DriverName| drop(sender.send(name.clone()))),

@@ -36,12 +36,12 @@ impl<T: Ord> Agenda<T> {
         self.heap.pop().map(|Reverse((_, entry))| entry)
     }
 
-    /// Sleeps until something is due; for ever if nothing is planned. Safe to drop and call again.
-    pub(crate) async fn wait(&self) {
+    /// Sleeps from `now` until something is due; for ever if nothing is planned. Safe to drop and call again.
+    pub(crate) async fn wait(&self, now: Timestamp) {
         let Some(Reverse((due, _))) = self.heap.peek() else {
             return std::future::pending().await;
         };
-        let left = clock::until(*due, clock::now());
+        let left = clock::until(*due, now);
         if !left.is_zero() {
             tokio::time::sleep(left.max(SLICE)).await;
         }

@@ -1,4 +1,4 @@
-//! The one place of this crate that reads the clock.
+//! The one place of this crate that reads the clock, and the seam for those who lend another.
 //!
 //! Every instant in the simulated cloud is an absolute one, taken here and stored, so that a VM's life goes on while
 //! the process is dead.
@@ -7,9 +7,31 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// The wall clock. Instants are stored across restarts, hence no monotonic clock.
+/// What a cloud gets from outside: the time, and ids that were never given before.
+pub trait Outside: Send + Sync + 'static {
+    /// The wall clock. Instants are stored across restarts, hence no monotonic one.
+    fn now(&self) -> Timestamp;
+    /// 128 bits of chance.
+    fn chance(&self) -> u128;
+}
+
+/// The system's clock and its random ids.
+#[derive(Clone, Copy, Debug)]
+pub struct System;
+
+impl Outside for System {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn chance(&self) -> u128 {
+        uuid::Uuid::new_v4().as_u128()
+    }
+}
+
+/// The system's wall clock.
 pub(crate) fn now() -> Timestamp {
-    Timestamp::now()
+    System.now()
 }
 
 /// `at + wait`, held at the end of time instead of failing: no delay of a simulation is worth a panic.

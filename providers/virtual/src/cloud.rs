@@ -38,7 +38,7 @@ pub use self::{
     ledger::LedgerError,
     vm::{Delays, Deletion, Launch, Owner, Phase, Vm, VmId},
 };
-use crate::clock;
+use crate::clock::{self, Outside};
 
 /// How far a watch may fall behind before it must start over.
 const WATCH_BACKLOG: usize = 1024;
@@ -83,12 +83,23 @@ pub struct Happening {
 /// What the writer and the readers share.
 struct Shared {
     ledger: Ledger,
+    outside: Arc<dyn Outside>,
     fleet: Mutex<Fleet>,
     version: watch::Sender<u64>,
     happenings: broadcast::Sender<Happening>,
 }
 
 impl Shared {
+    fn new(ledger: Ledger, fleet: Fleet, outside: Arc<dyn Outside>) -> Self {
+        Self {
+            ledger,
+            outside,
+            fleet: Mutex::new(fleet),
+            version: watch::Sender::new(0),
+            happenings: broadcast::Sender::new(WATCH_BACKLOG),
+        }
+    }
+
     fn fleet(&self) -> MutexGuard<'_, Fleet> {
         self.fleet.lock().expect("no holder of this lock panics")
     }
@@ -98,7 +109,16 @@ impl Shared {
 #[derive(Clone)]
 pub struct Cloud {
     shared: Arc<Shared>,
-    orders: mpsc::Sender<Order>,
+    orders: Orders,
+}
+
+/// Who carries orders out.
+#[derive(Clone)]
+enum Orders {
+    /// The thread that commits them in groups to the file.
+    Thread(mpsc::Sender<Order>),
+    /// Whoever orders, at once: where nothing is made durable there is nothing to wait for.
+    Here(Arc<Writer>),
 }
 
 impl Cloud {
@@ -106,24 +126,36 @@ impl Cloud {
     pub fn open(state: &Path, list_lag: Duration) -> Result<Self, LedgerError> {
         let ledger = Ledger::open(state)?;
         let fleet = ledger.load()?;
-        let shared = Arc::new(Shared {
-            ledger,
-            fleet: Mutex::new(fleet),
-            version: watch::Sender::new(0),
-            happenings: broadcast::Sender::new(WATCH_BACKLOG),
-        });
+        let shared = Arc::new(Shared::new(ledger, fleet, Arc::new(clock::System)));
         catch_up(&shared)?;
         let (orders, queue) = mpsc::channel();
         let writer = Writer {
             shared: Arc::clone(&shared),
-            orders: queue,
             list_lag,
         };
         std::thread::Builder::new()
             .name("cloud-writer".to_owned())
-            .spawn(move || writer.run())
+            .spawn(move || writer.run(&queue))
             .expect("a process that cannot start one thread cannot serve either");
+        let orders = Orders::Thread(orders);
         Ok(Self { shared, orders })
+    }
+
+    /// A cloud without file and thread, for simulations: its time and chance come from `outside`, and every order is
+    /// carried out where it is given.
+    pub fn in_memory(outside: Arc<dyn Outside>, list_lag: Duration) -> Self {
+        let shared = Arc::new(Shared::new(Ledger::in_memory(), Fleet::default(), outside));
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            list_lag,
+        };
+        let orders = Orders::Here(Arc::new(writer));
+        Self { shared, orders }
+    }
+
+    /// The time as this cloud sees it.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.shared.outside.now()
     }
 
     /// Makes the VM of this token, or finds it. Durable when it returns.
@@ -141,12 +173,12 @@ impl Cloud {
         // The driver hands the uid over as token too, so one index serves both.
         let fleet = self.shared.fleet();
         let vm = fleet.by_token(uid)?;
-        (vm.owner.cluster == cluster && vm.is_visible(clock::now())).then(|| Arc::clone(vm))
+        (vm.owner.cluster == cluster && vm.is_visible(self.now())).then(|| Arc::clone(vm))
     }
 
     /// The VMs of a machine's name, as far as lookups can see yet.
     pub fn find_by_name(&self, cluster: &str, name: &str) -> Vec<Arc<Vm>> {
-        let now = clock::now();
+        let now = self.now();
         self.shared
             .fleet()
             .by_name(cluster, name)
@@ -160,13 +192,13 @@ impl Cloud {
         self.shared
             .fleet()
             .get(id)
-            .filter(|vm| vm.is_visible(clock::now()))
+            .filter(|vm| vm.is_visible(self.now()))
             .cloned()
     }
 
     /// Up to `limit` VMs of a cluster with ids beyond `after`, in the order of ids.
     pub fn list(&self, cluster: &str, after: Option<&VmId>, limit: usize) -> Vec<Arc<Vm>> {
-        let now = clock::now();
+        let now = self.now();
         let fleet = self.shared.fleet();
         let shown = fleet
             .beyond(after)
@@ -235,12 +267,7 @@ impl Cloud {
             })
             .await?;
         let is_gone = || self.shared.fleet().get(&vm.id).is_none();
-        let waits_for_registration = || {
-            self.shared
-                .fleet()
-                .get(&vm.id)
-                .is_some_and(|vm| vm.is_past(clock::now()))
-        };
+        let waits_for_registration = || self.shared.fleet().get(&vm.id).is_some_and(|vm| vm.is_past(self.now()));
         let settled = async {
             while waits_for_registration() {
                 if versions.changed().await.is_err() {
@@ -254,19 +281,25 @@ impl Cloud {
 
     async fn ask(&self, ask: Ask) -> Answer {
         let (reply, answer) = oneshot::channel();
-        self.orders
-            .send(Order {
-                ask,
-                reply: Some(reply),
-            })
-            .map_err(|_| CloudError::Closed)?;
+        let order = Order {
+            ask,
+            reply: Some(reply),
+        };
+        match &self.orders {
+            Orders::Thread(orders) => orders.send(order).map_err(|_| CloudError::Closed)?,
+            Orders::Here(writer) => writer.carry_out(vec![order]),
+        }
         answer.await.map_err(|_| CloudError::Closed)?
     }
 
     /// An order whose answer nobody needs.
     fn tell(&self, ask: Ask) {
-        // The writer outlives every handle, so this fails only while the process ends.
-        self.orders.send(Order { ask, reply: None }).ok();
+        let order = Order { ask, reply: None };
+        match &self.orders {
+            // The writer outlives every handle, so this fails only while the process ends.
+            Orders::Thread(orders) => drop(orders.send(order)),
+            Orders::Here(writer) => writer.carry_out(vec![order]),
+        }
     }
 }
 
@@ -298,7 +331,7 @@ impl Drop for Registration {
 
 /// What happened while no process lived: deletions that ended are noted at the instant they ended.
 fn catch_up(shared: &Shared) -> Result<(), LedgerError> {
-    let now = clock::now();
+    let now = shared.outside.now();
     let mut fleet = shared.fleet();
     let past: Vec<_> = fleet.beyond(None).filter(|vm| vm.is_past(now)).cloned().collect();
     let changes: Vec<_> = past

@@ -68,17 +68,17 @@ impl VirtualDriver {
     pub fn new(cloud: Cloud, delays: Delays, list_lag: Duration) -> Self {
         let (recent, script) = (Recent::default(), Script::default());
         Self {
+            started: cloud.now(),
             cloud,
             delays,
             list_lag,
-            started: clock::now(),
             recent,
             script,
         }
     }
 
     fn locate(&self, key: &MachineKey) -> Located {
-        let now = clock::now();
+        let now = self.cloud.now();
         if let Some(vm) = self
             .cloud
             .find_by_uid(&key.cluster_id, &key.uid)
@@ -107,7 +107,7 @@ impl VirtualDriver {
         let seen = self
             .cloud
             .find_by_id(&id)
-            .or_else(|| self.recent.by_id(&id, clock::now()));
+            .or_else(|| self.recent.by_id(&id, self.cloud.now()));
         let Some(vm) = seen else { return Ok(()) };
         if vm.owner.cluster == key.cluster_id && (vm.owner.uid == key.uid || vm.owner.uid.is_empty()) {
             return Ok(());
@@ -119,7 +119,7 @@ impl VirtualDriver {
     /// Refuses to make a second VM of one name in a cluster.
     fn refuse_name_conflict(&self, key: &MachineKey) -> Result<(), DriverError> {
         let mut others = self.cloud.find_by_name(&key.cluster_id, &key.name);
-        others.extend(self.recent.by_name(&key.cluster_id, &key.name, clock::now()));
+        others.extend(self.recent.by_name(&key.cluster_id, &key.name, self.cloud.now()));
         let Some(other) = others
             .into_iter()
             .find(|vm| vm.owner.uid != key.uid && !vm.owner.uid.is_empty())
@@ -165,7 +165,7 @@ impl VirtualDriver {
             .run_vm(self.launch(request, spec))
             .await
             .map_err(failed_order)?;
-        self.recent.note(&vm, clock::now());
+        self.recent.note(&vm, self.cloud.now());
         Ok(vm)
     }
 
@@ -218,7 +218,7 @@ impl Driver for VirtualDriver {
         let last_known_state = request.last_known_state.clone();
         let vm = self.order(request, spec).await?;
         due.after(Some(&vm.provider_id())).await?;
-        let mut status = answer::status(&vm, clock::now());
+        let mut status = answer::status(&vm, self.cloud.now());
         status.machine.last_known_state = last_known_state;
         Ok(status)
     }
@@ -246,7 +246,7 @@ impl Driver for VirtualDriver {
         let found = self.locate(&request.key);
         due.after(None).await?;
         match found {
-            Located::Found(vm) => Ok(answer::status(&vm, clock::now())),
+            Located::Found(vm) => Ok(answer::status(&vm, self.cloud.now())),
             Located::Absent => Err(DriverError::not_found(format!(
                 "no VM bears the uid {}",
                 request.key.uid
@@ -268,7 +268,7 @@ impl Driver for VirtualDriver {
         vms.truncate(request.page_size);
         let cursor = vms.last().filter(|_| !is_last).map(|vm| vm.id.to_string());
         due.after(None).await?;
-        let now = clock::now();
+        let now = self.cloud.now();
         Ok(MachinePage {
             machines: vms.iter().map(|vm| answer::machine(vm, now)).collect(),
             next_cursor: cursor.unwrap_or_default(),

@@ -93,7 +93,7 @@ impl Kubelets {
                 busy.spawn(async move { kubelets.carry_out(duty).await });
             }
             tokio::select! {
-                () = agenda.wait() => while let Some(duty) = agenda.pop_due(clock::now()) {
+                () = agenda.wait(clock::now()) => while let Some(duty) = agenda.pop_due(clock::now()) {
                     line.push_back(duty);
                 },
                 Some(happening) = happenings.recv() => react(&mut agenda, &happening),

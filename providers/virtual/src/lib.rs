@@ -13,7 +13,7 @@
 mod agenda;
 mod args;
 pub mod cli;
-mod clock;
+pub mod clock;
 pub mod cloud;
 pub mod console;
 pub mod driver;

@@ -11,13 +11,14 @@ use axum::http::{HeaderName, header};
 use axum::response::Response;
 use serde_json::json;
 
-use super::reply::{self, Style};
+use super::reply;
 use super::room::Room;
 use super::stream;
 use super::users::Caller;
 use crate::api::{Answer, Api};
 use crate::failure::Failure;
 use crate::rbac::{Deed, Guise, User};
+use crate::reply::Style;
 use crate::request::Http;
 
 /// What the server reads of a body: 3 MiB.

@@ -15,6 +15,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
 use super::room::Room;
+use crate::reply::lines;
 use crate::watch::{Started, Watch};
 
 /// How long a watch lasts whose caller leaves that to the server.
@@ -75,7 +76,7 @@ impl Course {
             if !self.ready.is_empty() {
                 // What will never be on disk was never there: nobody hears of it.
                 self.room.kept(self.at).await.ok()?;
-                return Some(lines(&std::mem::take(&mut self.ready)));
+                return Some(lines(&std::mem::take(&mut self.ready)).into());
             }
             if self.over {
                 return None;
@@ -126,14 +127,4 @@ impl Course {
             () = sleep_until(self.next_bookmark) => Woken::BookmarkDue,
         }
     }
-}
-
-fn lines(events: &[Value]) -> Bytes {
-    let mut out = Vec::new();
-    for event in events {
-        serde_json::to_writer(&mut out, event)
-            .expect("a Value has string keys, and a vector takes all that is written");
-        out.push(b'\n');
-    }
-    Bytes::from(out)
 }

@@ -48,7 +48,7 @@ async fn delivered(postman: Postman, kept: &Mutex<Vec<Value>>) -> Vec<Value> {
 #[tokio::test(start_paused = true)]
 async fn an_event_reaches_the_server_with_what_it_is_about() {
     let (client, kept) = server();
-    let (publisher, postman) = channel(client, Metrics::default(), "host_1");
+    let (publisher, postman) = channel(client, Metrics::default(), "host_1", Env::begin());
 
     publisher.publish(&object("u1"), Severity::Warning, "CreationFailed", "no capacity");
 
@@ -67,7 +67,7 @@ async fn an_event_reaches_the_server_with_what_it_is_about() {
 #[tokio::test(start_paused = true)]
 async fn the_same_words_are_told_once_in_five_minutes() {
     let (client, kept) = server();
-    let (publisher, postman) = channel(client, Metrics::default(), "host_1");
+    let (publisher, postman) = channel(client, Metrics::default(), "host_1", Env::begin());
     let say = |note: &str| publisher.publish(&object("u1"), Severity::Normal, "Waiting", note);
 
     say("one");
@@ -84,7 +84,7 @@ async fn the_same_words_are_told_once_in_five_minutes() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_talks_too_much_silences_only_itself_and_only_for_a_while() {
     let (client, kept) = server();
-    let (publisher, postman) = channel(client, Metrics::default(), "host_1");
+    let (publisher, postman) = channel(client, Metrics::default(), "host_1", Env::begin());
     for n in 0..100 {
         publisher.publish(&object("loud"), Severity::Normal, "Retry", &format!("try {n}"));
     }
@@ -103,7 +103,7 @@ async fn an_object_that_talks_too_much_silences_only_itself_and_only_for_a_while
 async fn publishing_never_waits_and_what_finds_no_place_is_counted() {
     let (client, _) = server();
     let metrics = Metrics::default();
-    let (publisher, _postman) = channel(client, metrics.clone(), "host_1");
+    let (publisher, _postman) = channel(client, metrics.clone(), "host_1", Env::begin());
 
     for n in 0..WAITING + 7 {
         publisher.publish(&object(&format!("u{n}")), Severity::Normal, "Created", "here I am");
@@ -116,7 +116,7 @@ async fn publishing_never_waits_and_what_finds_no_place_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn a_note_beyond_the_limit_is_cut_between_letters() {
     let (client, kept) = server();
-    let (publisher, postman) = channel(client, Metrics::default(), "host_1");
+    let (publisher, postman) = channel(client, Metrics::default(), "host_1", Env::begin());
 
     publisher.publish(&object("u1"), Severity::Normal, "Long", &"ü".repeat(1000));
 
@@ -127,7 +127,7 @@ async fn a_note_beyond_the_limit_is_cut_between_letters() {
 #[tokio::test(start_paused = true)]
 async fn what_is_forgotten_does_not_stay_in_memory() {
     let (client, _) = server();
-    let (publisher, _postman) = channel(client, Metrics::default(), "host_1");
+    let (publisher, _postman) = channel(client, Metrics::default(), "host_1", Env::begin());
     publisher.publish(&object("u1"), Severity::Normal, "Created", "here I am");
     tokio::time::advance(REPEAT_AFTER).await;
 

@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
+use jiff::Timestamp;
 use kube::client::{Body, ClientBuilder, DynBody};
 use tower::{BoxError, service_fn};
 
 use super::*;
+use crate::env::{Outside, Planners};
 use crate::kube::client::{Cluster, Policy, Role};
 use crate::telemetry::Metrics;
 
@@ -108,9 +110,17 @@ fn failure(code: u16, reason: &str) -> (u16, Value) {
 }
 
 /// A wall clock that is wrong but never stands still: a renewal must differ from the one before.
-fn ticking() -> Timestamp {
-    static TICKS: AtomicI64 = AtomicI64::new(0);
-    Timestamp::from_microsecond(TICKS.fetch_add(1, Ordering::Relaxed)).unwrap()
+struct Ticking;
+
+impl Outside for Ticking {
+    fn now(&self) -> Timestamp {
+        static TICKS: AtomicI64 = AtomicI64::new(0);
+        Timestamp::from_microsecond(TICKS.fetch_add(1, Ordering::Relaxed)).unwrap()
+    }
+
+    fn chance(&self) -> u64 {
+        0
+    }
 }
 
 struct Running {
@@ -127,7 +137,7 @@ impl Running {
             name: "millwright".to_owned(),
             identity: identity.to_owned(),
             terms: Terms::default(),
-            wall_clock: ticking,
+            env: Env::within(Arc::new(Ticking), Planners::default()),
         };
         let stop = CancellationToken::new();
         let candidate = Candidate::new(server.client(), settings, sender);

@@ -69,7 +69,7 @@ fn word(change: &Change<ConfigMap>) -> String {
 
 /// Runs a watch over the script for `time` and tells what it brought.
 async fn story(cluster: &Cluster, time: Duration) -> (Vec<String>, Arc<WatchHealth>) {
-    let watch = Watch::<ConfigMap>::namespaced(cluster, "default");
+    let watch = Watch::<ConfigMap>::namespaced(cluster, "default", &Env::begin());
     let health = watch.health();
     let mut told = Vec::new();
     let sink = |change: Change<ConfigMap>| {

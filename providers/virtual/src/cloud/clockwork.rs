@@ -8,7 +8,7 @@ use super::{
     vm::{Vm, VmId},
     writer::Ask,
 };
-use crate::{agenda::Agenda, clock};
+use crate::agenda::Agenda;
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
@@ -25,7 +25,8 @@ pub(super) async fn run(cloud: &Cloud) {
     drop(vms);
     loop {
         tokio::select! {
-            () = agenda.wait() => order_due(cloud, &mut agenda, clock::now()),
+            biased;
+            () = agenda.wait(cloud.now()) => order_due(cloud, &mut agenda, cloud.now()),
             Some(Happening { event, vm }) = happenings.recv() => match event {
                 Event::Accepted | Event::Deleting => plan(&mut agenda, &vm),
                 Event::Booted | Event::Joined | Event::Stopped | Event::Removed => {}

@@ -2,7 +2,11 @@
 //!
 //! A commit is durable when it returns. Decides nothing about VMs; knows only tables.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use redb::{
@@ -79,45 +83,38 @@ pub(crate) enum Change {
     Journal(Entry),
 }
 
-/// The open state file.
-pub(crate) struct Ledger {
-    db: Database,
+/// Where changes are kept.
+pub(crate) enum Ledger {
+    /// The open state file.
+    File(Database),
+    /// Nowhere but here, for simulations: only the journal is of use to anybody.
+    Memory(Mutex<Vec<Entry>>),
 }
 
 impl Ledger {
     /// Opens the file, makes it if it is not there, and mends it if the last process was killed.
     pub(crate) fn open(path: &Path) -> Result<Self, LedgerError> {
         let db = patiently(path, || Builder::new().set_cache_size(CACHE).create(path))?;
-        let ledger = Self { db };
-        ledger.prepare()?;
-        Ok(ledger)
+        prepare(&db)?;
+        Ok(Self::File(db))
     }
 
     /// Opens a file that must be there.
     pub(crate) fn open_existing(path: &Path) -> Result<Self, LedgerError> {
-        Ok(Self {
-            db: patiently(path, || Builder::new().set_cache_size(CACHE).open(path))?,
-        })
+        let db = patiently(path, || Builder::new().set_cache_size(CACHE).open(path))?;
+        Ok(Self::File(db))
     }
 
-    fn prepare(&self) -> Result<(), LedgerError> {
-        let write = self.db.begin_write().map_err(storage)?;
-        write.open_table(VMS).map_err(storage)?;
-        write.open_table(SPENT).map_err(storage)?;
-        {
-            let mut journal = write.open_table(JOURNAL).map_err(storage)?;
-            let kept_from = next_number(&journal)?.saturating_sub(JOURNAL_KEPT);
-            if kept_from > 0 {
-                journal.retain_in(..kept_from, |_, _| false).map_err(storage)?;
-            }
-        }
-        write.commit().map_err(storage)
+    /// A ledger that ends with the process.
+    pub(crate) fn in_memory() -> Self {
+        Self::Memory(Mutex::default())
     }
 
     /// The fleet as the file has it.
     pub(crate) fn load(&self) -> Result<Fleet, LedgerError> {
-        let read = self.db.begin_read().map_err(storage)?;
         let mut fleet = Fleet::default();
+        let Self::File(db) = self else { return Ok(fleet) };
+        let read = db.begin_read().map_err(storage)?;
         for row in read.open_table(VMS).map_err(storage)?.iter().map_err(storage)? {
             let (key, value) = row.map_err(storage)?;
             fleet.apply(Change::Put(Arc::new(parse::<Vm>(key.value(), value.value())?)));
@@ -135,7 +132,11 @@ impl Ledger {
 
     /// The journal from its first kept entry on.
     pub(crate) fn journal(&self) -> Result<Vec<Entry>, LedgerError> {
-        let read = self.db.begin_read().map_err(storage)?;
+        let db = match self {
+            Self::File(db) => db,
+            Self::Memory(journal) => return Ok(journal.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+        };
+        let read = db.begin_read().map_err(storage)?;
         let table = read.open_table(JOURNAL).map_err(storage)?;
         let mut entries = Vec::with_capacity(usize::try_from(table.len().map_err(storage)?).unwrap_or_default());
         for row in table.iter().map_err(storage)? {
@@ -147,7 +148,18 @@ impl Ledger {
 
     /// Makes all changes durable, or none of them.
     pub(crate) fn commit<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Result<(), LedgerError> {
-        let write = self.db.begin_write().map_err(storage)?;
+        let db = match self {
+            Self::File(db) => db,
+            Self::Memory(journal) => {
+                let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+                journal.extend(changes.filter_map(|change| match change {
+                    Change::Journal(entry) => Some(entry.clone()),
+                    Change::Put(_) | Change::Remove(_) | Change::Spend { .. } | Change::Forget { .. } => None,
+                }));
+                return Ok(());
+            }
+        };
+        let write = db.begin_write().map_err(storage)?;
         {
             let mut vms = write.open_table(VMS).map_err(storage)?;
             let mut spent = write.open_table(SPENT).map_err(storage)?;
@@ -177,6 +189,21 @@ impl Ledger {
         }
         write.commit().map_err(storage)
     }
+}
+
+/// Makes the tables, and forgets the oldest entries of the journal.
+fn prepare(db: &Database) -> Result<(), LedgerError> {
+    let write = db.begin_write().map_err(storage)?;
+    write.open_table(VMS).map_err(storage)?;
+    write.open_table(SPENT).map_err(storage)?;
+    {
+        let mut journal = write.open_table(JOURNAL).map_err(storage)?;
+        let kept_from = next_number(&journal)?.saturating_sub(JOURNAL_KEPT);
+        if kept_from > 0 {
+            journal.retain_in(..kept_from, |_, _| false).map_err(storage)?;
+        }
+    }
+    write.commit().map_err(storage)
 }
 
 fn next_number(journal: &impl redb::ReadableTable<u64, &'static [u8]>) -> Result<u64, LedgerError> {

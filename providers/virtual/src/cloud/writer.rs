@@ -74,20 +74,19 @@ struct Decided {
 
 pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) orders: mpsc::Receiver<Order>,
     pub(crate) list_lag: Duration,
 }
 
 impl Writer {
     /// Runs until the last handle on the cloud is dropped.
-    pub(crate) fn run(self) {
+    pub(crate) fn run(self, orders: &mpsc::Receiver<Order>) {
         let mut held = None;
         let mut swept = Timestamp::MIN;
-        while let Some(first) = held.take().or_else(|| self.orders.recv().ok()) {
+        while let Some(first) = held.take().or_else(|| orders.recv().ok()) {
             let mut subjects = HashSet::from([first.ask.subject().to_owned()]);
             let mut batch = vec![first];
             while batch.len() < BATCH {
-                let Ok(order) = self.orders.try_recv() else { break };
+                let Ok(order) = orders.try_recv() else { break };
                 if !subjects.insert(order.ask.subject().to_owned()) {
                     held = Some(order);
                     break;
@@ -95,15 +94,17 @@ impl Writer {
                 batch.push(order);
             }
             self.carry_out(batch);
-            if clock::now().duration_since(swept) > SWEEP_EVERY {
-                swept = clock::now();
-                self.sweep(swept);
+            let now = self.shared.outside.now();
+            if now.duration_since(swept) > SWEEP_EVERY {
+                swept = now;
+                self.sweep(now);
             }
         }
     }
 
-    fn carry_out(&self, batch: Vec<Order>) {
-        let now = clock::now();
+    /// Decides, commits and answers orders of which no two are about the same subject.
+    pub(crate) fn carry_out(&self, batch: Vec<Order>) {
+        let now = self.shared.outside.now();
         let decided = self.decide_all(batch, now);
         let mut changes = decided.iter().flat_map(|one| one.changes.iter()).peekable();
         let committed = if changes.peek().is_some() {
@@ -122,7 +123,7 @@ impl Writer {
         let mut fleet = self.shared.fleet();
         let mut decided = Vec::with_capacity(batch.len());
         for Order { ask, reply } in batch {
-            match decide(ask, &mut fleet, now, self.list_lag) {
+            match self.decide(ask, &mut fleet, now) {
                 Ok((vm, changes)) => decided.push(Decided { vm, changes, reply }),
                 Err(refusal) => answer(reply, Err(refusal)),
             }
@@ -194,62 +195,64 @@ fn answer(reply: Option<oneshot::Sender<Answer>>, answer: Answer) {
 
 type Decision = Result<(Arc<Vm>, Vec<Change>), CloudError>;
 
-fn decide(ask: Ask, fleet: &mut Fleet, now: Timestamp, list_lag: Duration) -> Decision {
-    match ask {
-        Ask::Run(launch) => run(*launch, fleet, now, list_lag),
-        Ask::Terminate { id, at_once } => terminate(&id, at_once, fleet, now),
-        Ask::Stop(id) => {
-            let vm = found(fleet, &id)?;
-            if vm.stopped_at.is_some() || vm.deletion.is_some() {
-                return Ok((vm, Vec::new()));
+impl Writer {
+    fn decide(&self, ask: Ask, fleet: &mut Fleet, now: Timestamp) -> Decision {
+        match ask {
+            Ask::Run(launch) => self.run_vm(*launch, fleet, now),
+            Ask::Terminate { id, at_once } => terminate(&id, at_once, fleet, now),
+            Ask::Stop(id) => {
+                let vm = found(fleet, &id)?;
+                if vm.stopped_at.is_some() || vm.deletion.is_some() {
+                    return Ok((vm, Vec::new()));
+                }
+                Ok(altered(&vm, Event::Stopped, now, |vm| vm.stopped_at = Some(now)))
             }
-            Ok(altered(&vm, Event::Stopped, now, |vm| vm.stopped_at = Some(now)))
-        }
-        Ask::Booted(id) => {
-            let vm = found(fleet, &id)?;
-            if vm.booted || vm.stopped_at.is_some_and(|at| at < vm.running_at) {
-                return Ok((vm, Vec::new()));
+            Ask::Booted(id) => {
+                let vm = found(fleet, &id)?;
+                if vm.booted || vm.stopped_at.is_some_and(|at| at < vm.running_at) {
+                    return Ok((vm, Vec::new()));
+                }
+                Ok(altered(&vm, Event::Booted, vm.running_at, |vm| vm.booted = true))
             }
-            Ok(altered(&vm, Event::Booted, vm.running_at, |vm| vm.booted = true))
-        }
-        Ask::Joined(id) => {
-            let vm = found(fleet, &id)?;
-            if vm.node_registered {
-                return Ok((vm, Vec::new()));
+            Ask::Joined(id) => {
+                let vm = found(fleet, &id)?;
+                if vm.node_registered {
+                    return Ok((vm, Vec::new()));
+                }
+                Ok(altered(&vm, Event::Joined, now, |vm| vm.node_registered = true))
             }
-            Ok(altered(&vm, Event::Joined, now, |vm| vm.node_registered = true))
-        }
-        Ask::Purge(id) => {
-            let vm = found(fleet, &id)?;
-            if !vm.is_past(now) || fleet.is_registering(&id) {
-                return Ok((vm, Vec::new()));
+            Ask::Purge(id) => {
+                let vm = found(fleet, &id)?;
+                if !vm.is_past(now) || fleet.is_registering(&id) {
+                    return Ok((vm, Vec::new()));
+                }
+                fleet.close(&id);
+                Ok((Arc::clone(&vm), removal(&vm, now)))
             }
-            fleet.close(&id);
-            Ok((Arc::clone(&vm), removal(&vm, now)))
         }
     }
-}
 
-fn run(launch: Launch, fleet: &Fleet, now: Timestamp, list_lag: Duration) -> Decision {
-    if fleet.is_spent(&launch.token) {
-        return Err(CloudError::TokenSpent);
-    }
-    // The token is known at once, however long lists lag behind: that is what makes it a token.
-    if let Some(vm) = fleet.by_token(&launch.token) {
-        if vm.deletion.is_some() || fleet.is_closing(&vm.id) {
+    fn run_vm(&self, launch: Launch, fleet: &Fleet, now: Timestamp) -> Decision {
+        if fleet.is_spent(&launch.token) {
             return Err(CloudError::TokenSpent);
         }
-        if vm.spec_digest != launch.spec_digest {
-            return Err(CloudError::ParameterMismatch {
-                provider_id: vm.provider_id(),
-            });
+        // The token is known at once, however long lists lag behind: that is what makes it a token.
+        if let Some(vm) = fleet.by_token(&launch.token) {
+            if vm.deletion.is_some() || fleet.is_closing(&vm.id) {
+                return Err(CloudError::TokenSpent);
+            }
+            if vm.spec_digest != launch.spec_digest {
+                return Err(CloudError::ParameterMismatch {
+                    provider_id: vm.provider_id(),
+                });
+            }
+            return Ok((Arc::clone(vm), Vec::new()));
         }
-        return Ok((Arc::clone(vm), Vec::new()));
+        let (id, address) = new_identity(self.shared.outside.chance());
+        let vm = Arc::new(Vm::accepted(id, address, launch, now, self.list_lag));
+        let entry = Entry::of(&vm, Event::Accepted, now);
+        Ok((Arc::clone(&vm), vec![Change::Put(vm), Change::Journal(entry)]))
     }
-    let (id, address) = new_identity();
-    let vm = Arc::new(Vm::accepted(id, address, launch, now, list_lag));
-    let entry = Entry::of(&vm, Event::Accepted, now);
-    Ok((Arc::clone(&vm), vec![Change::Put(vm), Change::Journal(entry)]))
 }
 
 fn terminate(id: &VmId, at_once: bool, fleet: &mut Fleet, now: Timestamp) -> Decision {
@@ -300,10 +303,9 @@ pub(crate) fn removal(vm: &Vm, at: Timestamp) -> Vec<Change> {
 }
 
 /// An id that no VM ever had, and an address made of the same chance.
-fn new_identity() -> (VmId, Ipv4Addr) {
-    let chance = uuid::Uuid::new_v4();
-    let [.., b, c, d] = *chance.as_bytes();
-    let text = chance.simple().to_string();
+fn new_identity(chance: u128) -> (VmId, Ipv4Addr) {
+    let [.., b, c, d] = chance.to_be_bytes();
+    let text = format!("{chance:032x}");
     // 68 random bits as EC2 has, without the nibble that tells the UUID's version.
     let id: String = text
         .char_indices()

@@ -5,40 +5,45 @@
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
 use millwright_provider_sdk::{Change, DriverError, Reason, WatchEvent, WatchStream};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::answer;
-use crate::{
-    clock,
-    cloud::{Cloud, Event, Happening},
-};
+use crate::cloud::{Cloud, Event, Happening};
 
 pub(super) fn stream(cloud: &Cloud, cluster: String) -> WatchStream {
     // Subscribed before the list is read: what happens in between is told twice rather than never.
     let happenings = cloud.watch();
-    let now = clock::now();
+    let now = cloud.now();
     let known = cloud.list(&cluster, None, usize::MAX);
     let known = known
         .into_iter()
         .map(move |vm| Ok(event(Change::Upsert(Box::new(answer::machine(&vm, now))))));
     let synced = stream::iter([Ok(event(Change::Synced))]);
-    let changes = stream::unfold(Some((happenings, Arc::<str>::from(cluster))), |place| async move {
-        let (mut happenings, cluster) = place?;
-        match next(&mut happenings, &cluster).await {
-            Ok(Some(change)) => Some((Ok(event(change)), Some((happenings, cluster)))),
-            Ok(None) => None,
-            Err(error) => Some((Err(error), None)),
-        }
-    });
+    let changes = stream::unfold(
+        Some((cloud.clone(), happenings, Arc::<str>::from(cluster))),
+        |place| async move {
+            let (cloud, mut happenings, cluster) = place?;
+            match next(&cloud, &mut happenings, &cluster).await {
+                Ok(Some(change)) => Some((Ok(event(change)), Some((cloud, happenings, cluster)))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        },
+    );
     stream::iter(known).chain(synced).chain(changes).boxed()
 }
 
 /// The next change in the cluster; `None` once the cloud is no more.
-async fn next(happenings: &mut Receiver<Happening>, cluster: &str) -> Result<Option<Change>, DriverError> {
+async fn next(
+    cloud: &Cloud,
+    happenings: &mut Receiver<Happening>,
+    cluster: &str,
+) -> Result<Option<Change>, DriverError> {
     loop {
         match happenings.recv().await {
-            Ok(happening) if happening.vm.owner.cluster == cluster => return Ok(Some(change(&happening))),
+            Ok(happening) if happening.vm.owner.cluster == cluster => return Ok(Some(change(&happening, cloud.now()))),
             Ok(_) => {}
             Err(RecvError::Closed) => return Ok(None),
             Err(RecvError::Lagged(missed)) => {
@@ -49,11 +54,11 @@ async fn next(happenings: &mut Receiver<Happening>, cluster: &str) -> Result<Opt
     }
 }
 
-fn change(happening: &Happening) -> Change {
+fn change(happening: &Happening, now: Timestamp) -> Change {
     let vm = &happening.vm;
     match happening.event {
         Event::Accepted | Event::Booted | Event::Joined | Event::Stopped | Event::Deleting => {
-            Change::Upsert(Box::new(answer::machine(vm, clock::now())))
+            Change::Upsert(Box::new(answer::machine(vm, now)))
         }
         Event::Removed => Change::Deleted(Box::new(answer::gone(vm))),
     }
