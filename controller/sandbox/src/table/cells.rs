@@ -62,10 +62,7 @@ pub fn of(kind: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
             ]
         }
         "VolumeAttachment" => {
-            let attached = object
-                .pointer("/status/attached")
-                .cloned()
-                .unwrap_or_else(|| json!(false));
+            let attached = object.pointer("/status/attached").cloned().unwrap_or(json!(false));
             let volume = text(object, "/spec/source/persistentVolumeName");
             vec![
                 name,
