@@ -18,7 +18,6 @@ pub mod access;
 pub mod binaries;
 mod build;
 pub mod control_plane;
-mod workdir;
 
 pub use access::{AccessError, Kubectl};
 pub use binaries::{Binaries, FindError};

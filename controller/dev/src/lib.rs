@@ -4,7 +4,9 @@
 //! - [`apiserver`]: finds or builds kube-apiserver and etcd, starts any number of isolated control planes.
 //! - [`once`]: what is expensive to make is made once.
 //! - [`process`]: one child process with its log file.
+//! - [`workdir`]: the files of one run, gone with it.
 
 pub mod apiserver;
 pub mod once;
 pub mod process;
+pub mod workdir;

@@ -4,7 +4,9 @@
 //! | module | decides |
 //! |---|---|
 //! | `args` | the flags |
+//! | `plane` | which API server: the `sandbox`, or a real one |
 //! | `programs` | the processes and where their files are |
+//! | `driver` | what a user's own provider calls itself |
 //! | `manifests` | what is applied |
 //! | `seen` | what is known of the objects, from watches |
 //! | `tree` | how that looks: rows of cells, and what changed between two looks |
@@ -22,16 +24,20 @@ use tokio::signal::unix::{SignalKind, signal};
 
 mod args;
 mod demo;
+mod driver;
 mod manifests;
+mod plane;
 mod port;
 mod programs;
 mod rest;
+mod sandbox;
 mod screen;
 mod seen;
 mod tree;
 
 use self::args::Args;
 use self::demo::Demo;
+use self::manifests::{EXAMPLE_DRIVER, Manifests};
 use self::programs::Programs;
 use self::screen::Screen;
 
@@ -95,8 +101,8 @@ async fn until_signal(args: &Args) -> anyhow::Result<End> {
             screen.say("stopping").ok();
         }
         let logs = programs.logs().display().to_string();
-        programs.stop().await;
-        return match ended {
+        let stopped = programs.stop().await;
+        return match ended.and_then(|end| stopped.map(|()| end)) {
             Ok(end) => {
                 screen
                     .say(&format!("every process has ended; their logs stay in {logs}"))
@@ -112,20 +118,64 @@ async fn until_signal(args: &Args) -> anyhow::Result<End> {
 }
 
 async fn show(args: &Args, screen: &mut Screen, slot: &mut Option<Programs>, shown: &mut bool) -> anyhow::Result<()> {
-    screen.say("starting kube-apiserver and etcd")?;
-    let programs = slot.insert(Programs::start_api_server().await?);
+    // What is wrong with the flags is said before anything is started.
+    let manifests = what_to_show(args, screen).await?;
+    screen.say(&starting(args))?;
+    let programs = slot.insert(Programs::start_api_server(args).await?);
     screen.say(&format!("API server ready at {}", programs.plane().url()))?;
     screen.say(&format!("  kubeconfig  {}", programs.plane().kubeconfig().display()))?;
     screen.say(&format!("  logs        {}", programs.logs().display()))?;
     let client = programs.plane().client().await?;
-    manifests::install_crds(programs.plane()).await?;
-    programs.start_provider(args)?;
-    programs.start_manager()?;
+    manifests::install(&client).await?;
+    programs.start_provider(args).await?;
+    programs.start_manager(args)?;
     let mut demo = Demo::new(client, screen, programs, args);
     demo.ready().await?;
-    demo.run().await?;
+    if let Some(manifests) = &manifests {
+        demo.run(manifests).await?;
+    }
     *shown = true;
-    if args.once { Ok(()) } else { demo.stay().await }
+    if args.once {
+        Ok(())
+    } else {
+        demo.stay(manifests.as_ref()).await
+    }
+}
+
+fn starting(args: &Args) -> String {
+    match &args.data {
+        _ if args.real => "starting kube-apiserver and etcd".to_owned(),
+        Some(data) => format!(
+            "starting a Kubernetes API in this process, its state in {}",
+            data.display()
+        ),
+        None => "starting a Kubernetes API in the memory of this process".to_owned(),
+    }
+}
+
+/// What is applied: nothing, if the user has a provider but no manifests for it.
+async fn what_to_show(args: &Args, screen: &mut Screen) -> anyhow::Result<Option<Manifests>> {
+    let name = match &args.driver {
+        Some(endpoint) => {
+            let name = driver::name(endpoint).await?;
+            screen.say(&format!("the driver at {endpoint} calls itself {name}"))?;
+            name
+        }
+        None => EXAMPLE_DRIVER.to_owned(),
+    };
+    match &args.manifests {
+        Some(dir) => Ok(Some(Manifests::of(dir, &name, args.replicas)?)),
+        None if name == EXAMPLE_DRIVER => Ok(Some(Manifests::examples(args.replicas)?)),
+        None if args.once => anyhow::bail!(
+            "the examples are for the driver \"{EXAMPLE_DRIVER}\", and this one is \"{name}\": name a directory with a MachineClass \
+             (`provider: {name}`), its Secret and a MachineDeployment by --manifests DIR; deploy/examples shows the form"
+        ),
+        None => {
+            let how = rest::how_to_write_manifests(&name);
+            screen.print(&how)?;
+            Ok(None)
+        }
+    }
 }
 
 /// Ctrl-C, a polite kill, or the end of the terminal.

@@ -165,12 +165,9 @@ impl Running {
         self.room.with(act)
     }
 
-    /// Returns if the state can no longer be kept, and says why. Nothing is answered from then on.
-    pub async fn broken(&self) -> String {
-        match self.room.broken().await {
-            Some(why) => why,
-            None => std::future::pending().await,
-        }
+    /// Why the state can no longer be kept, if that is so. Nothing is answered then.
+    pub fn fault(&self) -> Option<String> {
+        self.room.fault()
     }
 
     /// Takes no more connections, ends watches, lets requests under way finish.

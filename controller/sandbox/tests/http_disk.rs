@@ -55,7 +55,7 @@ async fn what_was_answered_is_there_after_a_restart_under_the_same_uid_and_versi
     let second = server(&file).await;
     let maps_now = maps(&second).await;
     let listed = maps_now.list(&ListParams::default()).await.unwrap();
-    assert_eq!(listed.items, [kept.clone()]);
+    assert_eq!(listed.items, std::slice::from_ref(&kept));
     assert_eq!(listed.metadata.resource_version, Some(then.to_string()));
     // Nobody can go on from before: what happened is not kept, only what is.
     let old = maps_now

@@ -124,31 +124,7 @@ impl ControlPlane {
     /// # Errors
     /// A file is not a CRD, there is none, or the API server refuses one.
     pub async fn install_crds(&self, dir: &Path) -> Result<(), AccessError> {
-        let crds: Api<CustomResourceDefinition> = Api::all(self.client().await?);
-        let files = yaml_files(dir)?;
-        let mut names = Vec::new();
-        for file in files {
-            let crd = read_crd(&file)?;
-            let name = crd.name_any();
-            crds.patch(
-                &name,
-                &PatchParams::apply("millwright-dev").force(),
-                &Patch::Apply(&crd),
-            )
-            .await?;
-            names.push(name);
-        }
-        if names.is_empty() {
-            return Err(AccessError::NoCrds { path: dir.to_owned() });
-        }
-        for name in names {
-            let established = await_condition(crds.clone(), &name, conditions::is_crd_established()).await;
-            established.map_err(|error| AccessError::NotEstablished {
-                name: name.clone(),
-                error,
-            })?;
-        }
-        Ok(())
+        install_crds(&self.client().await?, dir).await
     }
 
     /// Makes a namespace whose name begins with `prefix` and is new, and returns its name.
@@ -166,6 +142,34 @@ impl ControlPlane {
         };
         Ok(namespaces.create(&PostParams::default(), &wanted).await?.name_any())
     }
+}
+
+/// Applies every YAML file of `dir` as a CRD and waits until each is served, on any API server.
+///
+/// # Errors
+/// A file is not a CRD, there is none, or the API server refuses one.
+pub async fn install_crds(client: &Client, dir: &Path) -> Result<(), AccessError> {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let files = yaml_files(dir)?;
+    let mut names = Vec::new();
+    for file in files {
+        let crd = read_crd(&file)?;
+        let name = crd.name_any();
+        let params = PatchParams::apply("millwright-dev").force();
+        crds.patch(&name, &params, &Patch::Apply(&crd)).await?;
+        names.push(name);
+    }
+    if names.is_empty() {
+        return Err(AccessError::NoCrds { path: dir.to_owned() });
+    }
+    for name in names {
+        let established = await_condition(crds.clone(), &name, conditions::is_crd_established()).await;
+        established.map_err(|error| AccessError::NotEstablished {
+            name: name.clone(),
+            error,
+        })?;
+    }
+    Ok(())
 }
 
 /// Where the kubeconfig of the control plane in `dir` is.

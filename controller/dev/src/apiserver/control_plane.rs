@@ -15,8 +15,8 @@ use tokio::net::TcpSocket;
 
 use super::access::{self, AccessError};
 use super::binaries::{self, Binaries, FindError};
-use super::workdir::WorkDir;
 use crate::process::Process;
+use crate::workdir::WorkDir;
 
 /// Far above the 2 s it takes alone: on a small machine many may be starting while other tests run.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -10,14 +10,14 @@ use millwright_core::api::{Phase, meta};
 use millwright_provider_virtual::console::Console;
 
 use super::args::{Args, MORE};
-use super::manifests::{self, DEPLOYMENT};
+use super::manifests::Manifests;
 use super::port::Port;
 use super::programs::Programs;
 use super::screen::Screen;
 use super::seen::Seen;
 use super::tree;
 
-/// Far more than a step takes on a machine that does something else too.
+/// For what takes no VM, far more than it takes on a machine that does something else too.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Without any change, this often: ages grow, and programs may have ended.
 pub(super) const LOOK: Duration = Duration::from_millis(500);
@@ -60,64 +60,99 @@ impl<'a> Demo<'a> {
             }
             tokio::time::sleep(PICTURE).await;
         }
-        self.screen
-            .say("manager and virtual provider are ready, each in a process of its own")?;
+        let both = match self.args.driver {
+            None => "manager and virtual provider are ready, each in a process of its own",
+            Some(_) => "the manager is ready, in a process of its own, and has your provider",
+        };
+        self.screen.say(both)?;
         Ok(())
     }
 
     /// All steps.
-    pub async fn run(&mut self) -> anyhow::Result<()> {
+    pub async fn run(&mut self, manifests: &Manifests) -> anyhow::Result<()> {
         let (few, more) = (self.args.replicas, self.args.replicas + MORE);
-        let applied = manifests::apply_examples(&self.client, few).await?;
-        self.screen
-            .say(&format!("applied deploy/examples: {}", applied.join(", ")))?;
-        self.all_running(few).await?;
+        let (deployment, from) = (&manifests.deployment, &manifests.from);
+        let applied = manifests.apply(&self.client).await?;
+        self.screen.say(&format!("applied {from}: {}", applied.join(", ")))?;
+        self.all_well(few).await?;
 
-        manifests::scale(&self.client, more).await?;
+        manifests.scale(&self.client, more).await?;
         self.screen
-            .say(&format!("scaling machinedeployment {DEPLOYMENT} up: {few} -> {more}"))?;
-        self.all_running(more).await?;
+            .say(&format!("scaling machinedeployment {deployment} up: {few} -> {more}"))?;
+        self.all_well(more).await?;
 
         let victim = self.kill_a_vm().await?;
-        manifests::scale(&self.client, few).await?;
-        self.screen.say(&format!(
-            "scaling down: {more} -> {few}; a set deletes machines that are not well before running ones, so {victim} goes first"
-        ))?;
-        self.is_gone(&victim).await?;
-        self.all_running(few).await?;
+        manifests.scale(&self.client, few).await?;
+        let order = match &victim {
+            Some(victim) => {
+                format!("; a set deletes machines that are not well before running ones, so {victim} goes first")
+            }
+            None => String::new(),
+        };
+        self.screen.say(&format!("scaling down: {more} -> {few}{order}"))?;
+        if let Some(victim) = victim {
+            self.is_gone(&victim).await?;
+        }
+        self.all_well(few).await?;
         self.cloud_holds(few).await?;
         self.sum_up().await
     }
 
-    async fn all_running(&mut self, count: u16) -> anyhow::Result<()> {
+    /// The phase of a machine that is as it should be.
+    fn good(&self) -> Phase {
+        if self.args.no_nodes {
+            Phase::Available
+        } else {
+            Phase::Running
+        }
+    }
+
+    async fn all_well(&mut self, count: u16) -> anyhow::Result<()> {
         let count = usize::from(count);
+        let (phase, no_nodes) = (self.good(), self.args.no_nodes);
+        // Without a node a machine is available and never ready.
+        let counted = move |seen: &Seen| {
+            seen.counted(|status| {
+                if no_nodes {
+                    status.available_replicas
+                } else {
+                    status.ready_replicas
+                }
+            })
+        };
         self.until(
-            &format!("{count} machines, all Running, counted by their deployment"),
+            &format!("{count} machines, all {phase}, counted by their deployment"),
             |seen| {
-                let (there, running, counted) = (seen.machines().len(), seen.running(), seen.ready());
-                if [there, running, counted] == [count; 3] {
+                let (there, well, counted) = (seen.machines().len(), seen.in_phase(&phase), counted(seen));
+                if [there, well, counted] == [count; 3] {
                     Ok(())
                 } else {
                     Err(format!(
-                        "{there} machines, {running} Running, {counted} ready by the deployment's status"
+                        "{there} machines, {well} {phase}, {counted} by the deployment's status"
                     ))
                 }
             },
         )
         .await?;
-        self.screen.say(&format!("{count} machines are Running"))?;
+        self.screen.say(&format!("{count} machines are {phase}"))?;
         Ok(())
     }
 
-    /// The youngest machine's, so that the order of deletion shows: by age alone it would go last.
-    async fn kill_a_vm(&mut self) -> anyhow::Result<String> {
+    /// The youngest machine's, so that the order of deletion shows: by age alone it would go last. Nothing, where the cloud is
+    /// not ours.
+    async fn kill_a_vm(&mut self) -> anyhow::Result<Option<String>> {
+        let Some(mut console) = self.console().await? else {
+            self.screen.say(
+                "left out: switching a VM off, which only the simulated cloud of the quick start can be asked for",
+            )?;
+            return Ok(None);
+        };
         let machines = self.seen.machines();
         let victim = machines
             .last()
             .context("there is no machine whose VM could be stopped")?;
         let victim = meta::name(&victim.metadata).to_owned();
-        self.console()
-            .await?
+        console
             .stop(&victim)
             .await
             .with_context(|| format!("the VM of {victim} cannot be stopped"))?;
@@ -134,7 +169,7 @@ impl<'a> Demo<'a> {
         .await?;
         self.screen
             .say(&format!("machine {victim} is Unknown: {}", self.seen.reason(&victim)))?;
-        Ok(victim)
+        Ok(Some(victim))
     }
 
     async fn is_gone(&mut self, machine: &str) -> anyhow::Result<()> {
@@ -151,8 +186,11 @@ impl<'a> Demo<'a> {
     /// Nothing is left behind at the provider.
     async fn cloud_holds(&mut self, count: u16) -> anyhow::Result<()> {
         let until = Instant::now() + self.patience();
+        let Some(mut console) = self.console().await? else {
+            return Ok(());
+        };
         loop {
-            let vms = self.console().await?.vms().await?.len();
+            let vms = console.vms().await?.len();
             if vms == usize::from(count) {
                 return Ok(());
             }
@@ -167,19 +205,26 @@ impl<'a> Demo<'a> {
     }
 
     async fn sum_up(&mut self) -> anyhow::Result<()> {
-        let vms = self.console().await?.vms().await?.len();
+        let vms = match self.console().await? {
+            Some(mut console) => format!(", {} VMs at the provider", console.vms().await?.len()),
+            None => String::new(),
+        };
         let requests = Port::at(self.programs.metrics())?.api_requests().await?;
-        let running = self.seen.running();
+        let (phase, well) = (self.good(), self.seen.in_phase(&self.good()));
         let line = format!(
-            "done: {running} machines Running, {vms} VMs at the provider, {requests} API requests by the manager in all, {:.1} s",
+            "done: {well} machines {phase}{vms}, {requests} API requests by the manager in all, {:.1} s",
             self.screen.seconds()
         );
         self.screen.say(&line)?;
         Ok(())
     }
 
-    async fn console(&self) -> anyhow::Result<Console> {
-        Ok(Console::connect(&self.programs.console()).await?)
+    /// The simulated cloud's, if it is ours.
+    async fn console(&self) -> anyhow::Result<Option<Console>> {
+        match self.programs.console() {
+            Some(console) => Ok(Some(Console::connect(&console).await?)),
+            None => Ok(None),
+        }
     }
 
     /// Draws at every change until `holds`. Fails when time runs out, or when a program ends.
@@ -212,6 +257,6 @@ impl<'a> Demo<'a> {
     }
 
     fn patience(&self) -> Duration {
-        PATIENCE + (self.args.create_delay + self.args.join_delay) * 2
+        self.args.patience + (self.args.create_delay + self.args.join_delay) * 2
     }
 }

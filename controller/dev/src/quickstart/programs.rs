@@ -1,36 +1,42 @@
 //! The processes of the quick start and where their files are. It may not know what they do with machines.
 //!
 //! Logs outlive the processes: they lie below Cargo's target directory, one directory a run, the oldest runs swept. All
-//! other files lie in the control plane's directory and go with it.
+//! other files lie in the API server's directory and go with it, but for state that is to stay.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use millwright_dev::apiserver::{ControlPlane, binaries};
+use millwright::driver::Endpoint;
+use millwright_dev::apiserver::binaries;
 use millwright_dev::process::{Process, tail};
 
 use super::args::Args;
+use super::plane::Plane;
 use super::{MANAGER, PROVIDER};
 
 /// How long a program may take to end by itself before it is killed.
 const POLITE: Duration = Duration::from_secs(10);
 /// Runs whose logs are kept, this one included.
 const RUNS: usize = 5;
+/// Between two looks whether the provider listens.
+const LOOK: Duration = Duration::from_millis(5);
+/// Where our provider listens, in the directory of the run.
+const SOCKET: &str = "driver.sock";
 /// Lines of a log that an error shows.
 const TAIL: usize = 12;
-/// Logs that the control plane writes into its own directory.
-const PLANE_LOGS: [&str; 2] = ["kube-apiserver.log", "etcd.log"];
 
 /// The running processes. Dropping it kills them all.
 pub struct Programs {
     // Dropped in this order: whoever uses the API server ends before it.
     manager: Option<Program>,
     provider: Option<Program>,
-    plane: ControlPlane,
+    plane: Plane,
+    /// A user's own provider, in the place of ours.
+    own_driver: Option<Endpoint>,
     logs: PathBuf,
     metrics: SocketAddr,
 }
@@ -81,11 +87,11 @@ fn launch(name: &str, path: &Path, args: &[String], log: &Path) -> anyhow::Resul
 }
 
 impl Programs {
-    /// Starts the API server (the first time ever this builds it) and prepares the directories.
-    pub async fn start_api_server() -> anyhow::Result<Self> {
-        let plane = ControlPlane::start().await?;
+    /// Starts the API server (a real one is built the first time ever) and prepares the directories.
+    pub async fn start_api_server(args: &Args) -> anyhow::Result<Self> {
+        let plane = Plane::start(args).await?;
         let logs = make_log_dir().context("cannot make a directory for the logs")?;
-        for log in PLANE_LOGS {
+        for log in plane.logs() {
             std::os::unix::fs::symlink(plane.dir().join(log), logs.join(log))
                 .with_context(|| format!("cannot link {log} into {}", logs.display()))?;
         }
@@ -95,13 +101,14 @@ impl Programs {
             manager: None,
             provider: None,
             plane,
+            own_driver: args.driver.clone(),
             logs,
             metrics,
         })
     }
 
     /// The API server.
-    pub fn plane(&self) -> &ControlPlane {
+    pub fn plane(&self) -> &Plane {
         &self.plane
     }
 
@@ -121,13 +128,17 @@ impl Programs {
     }
 
     /// Where the driver listens.
-    pub fn driver(&self) -> PathBuf {
-        self.plane.dir().join("driver.sock")
+    pub fn driver(&self) -> String {
+        match &self.own_driver {
+            Some(endpoint) => endpoint.to_string(),
+            None => format!("unix://{}", self.plane.dir().join(SOCKET).display()),
+        }
     }
 
-    /// Where the cloud's console listens.
-    pub fn console(&self) -> String {
-        format!("unix://{}", self.plane.dir().join("console.sock").display())
+    /// Where the simulated cloud's console listens, if that cloud is ours.
+    pub fn console(&self) -> Option<String> {
+        let ours = format!("unix://{}", self.plane.dir().join("console.sock").display());
+        self.own_driver.is_none().then_some(ours)
     }
 
     /// Process id of the manager, while there is one.
@@ -135,39 +146,51 @@ impl Programs {
         self.manager.as_ref().map(|manager| manager.process.pid())
     }
 
-    /// Starts the simulated cloud with its driver.
-    pub fn start_provider(&mut self, args: &Args) -> anyhow::Result<()> {
-        let file = |name: &str| self.plane.dir().join(name).display().to_string();
+    /// Starts the simulated cloud with its driver and waits until it listens, unless the user has a provider.
+    pub async fn start_provider(&mut self, args: &Args) -> anyhow::Result<()> {
+        let Some(console) = self.console() else {
+            return Ok(());
+        };
         let flags = vec![
-            format!("--listen=unix://{}", self.driver().display()),
-            format!("--console={}", self.console()),
-            format!("--target-kubeconfig={}", self.plane.kubeconfig().display()),
-            format!("--state={}", file("cloud.redb")),
+            format!("--listen={}", self.driver()),
+            format!("--console={console}"),
+            format!("--target-kubeconfig={}", self.plane.cloud_kubeconfig().display()),
+            format!("--state={}", self.plane.state().join("cloud.redb").display()),
             format!("--create-delay={}ms", args.create_delay.as_millis()),
             format!("--join-delay={}ms", args.join_delay.as_millis()),
         ];
         let log = self.logs.join("provider.log");
         self.provider = Some(Program::start("provider", self.bin().join(PROVIDER), flags, log)?);
+        // A manager that finds nobody there asks again only a second later.
+        let until = Instant::now() + POLITE;
+        while !self.plane.dir().join(SOCKET).exists() && Instant::now() < until {
+            self.check_alive()?;
+            tokio::time::sleep(LOOK).await;
+        }
         Ok(())
     }
 
     /// Starts the manager.
-    pub fn start_manager(&mut self) -> anyhow::Result<()> {
-        let flags = vec![
+    pub fn start_manager(&mut self, args: &Args) -> anyhow::Result<()> {
+        let mut flags = vec![
             "manager".to_owned(),
-            format!("--kubeconfig={}", self.plane.kubeconfig().display()),
+            format!("--kubeconfig={}", self.plane.manager_kubeconfig().display()),
             "--namespace=default".to_owned(),
             "--cluster-id=quickstart".to_owned(),
-            format!("--driver=unix://{}", self.driver().display()),
+            format!("--driver={}", self.driver()),
             format!("--metrics-addr={}", self.metrics),
         ];
+        if args.no_nodes {
+            flags.push("--target-kubeconfig=none".to_owned());
+        }
         let log = self.logs.join("manager.log");
         self.manager = Some(Program::start("manager", self.bin().join(MANAGER), flags, log)?);
         Ok(())
     }
 
-    /// An error, with the end of its log, if the manager or the provider has ended.
+    /// An error, with the end of its log, if the manager or the provider has ended, or the API server has stopped.
     pub fn check_alive(&mut self) -> anyhow::Result<()> {
+        self.plane.check()?;
         for program in [&mut self.manager, &mut self.provider].into_iter().flatten() {
             if let Some(status) = program.process.exit_status() {
                 let end = tail(&program.log, TAIL);
@@ -181,8 +204,9 @@ impl Programs {
         Ok(())
     }
 
-    /// Starts again what has ended, and says what it was.
+    /// Starts again what has ended, and says what it was. An API server that has stopped is an error.
     pub fn revive(&mut self) -> anyhow::Result<Vec<String>> {
+        self.plane.check()?;
         let mut told = Vec::new();
         for program in [&mut self.manager, &mut self.provider].into_iter().flatten() {
             if let Some(status) = program.process.exit_status() {
@@ -194,18 +218,22 @@ impl Programs {
     }
 
     /// Ends everything in order, and keeps the logs.
-    pub async fn stop(mut self) {
+    ///
+    /// # Errors
+    /// The API server did not end in order.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
         if let Some(manager) = self.manager.take() {
             manager.stop().await;
         }
         if let Some(provider) = self.provider.take() {
             provider.stop().await;
         }
-        for log in PLANE_LOGS {
+        for log in self.plane.logs() {
             if let Err(error) = keep(&self.plane.dir().join(log), &self.logs.join(log)) {
                 eprintln!("{log} is not kept: {error}");
             }
         }
+        self.plane.stop().await
     }
 }
 

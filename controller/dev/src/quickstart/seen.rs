@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
-use millwright_core::api::{Machine, MachineDeployment, MachineSet, Phase, meta};
+use millwright_core::api::{Machine, MachineDeployment, MachineDeploymentStatus, MachineSet, Phase, meta};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -83,21 +83,19 @@ impl Seen {
             .unwrap_or_default()
     }
 
-    /// Machines in phase Running.
-    pub fn running(&self) -> usize {
+    /// Machines in a phase.
+    pub fn in_phase(&self, phase: &Phase) -> usize {
         self.machines()
             .iter()
-            .filter(|machine| *machine.phase() == Phase::Running)
+            .filter(|machine| machine.phase() == phase)
             .count()
     }
 
-    /// Ready machines by the statuses of the deployments.
-    pub fn ready(&self) -> usize {
+    /// A number that deployments have in their statuses, summed.
+    pub fn counted(&self, number: impl Fn(&MachineDeploymentStatus) -> i32) -> usize {
         let deployments = self.deployments();
         let statuses = deployments.iter().filter_map(|deployment| deployment.status.as_ref());
-        statuses
-            .filter_map(|status| usize::try_from(status.ready_replicas).ok())
-            .sum()
+        statuses.filter_map(|status| usize::try_from(number(status)).ok()).sum()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
@@ -27,8 +27,9 @@ const FORMAT: (&str, u64) = ("format", 1);
 /// Objects are read once and written once; redb's own default would grow to a gigabyte.
 const CACHE: usize = 1 << 20;
 /// A process that was just killed may still hold the file's lock for a moment.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
+/// Three seconds in all.
+const LOCK_TRIES: u32 = 60;
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -109,14 +110,10 @@ struct Numbers {
 }
 
 fn patiently(path: &Path) -> Result<Database, DiskError> {
-    let began = Instant::now();
-    loop {
+    for _ in 0..LOCK_TRIES {
         match Builder::new().set_cache_size(CACHE).create(path) {
             Ok(database) => return Ok(database),
-            Err(DatabaseError::DatabaseAlreadyOpen) if began.elapsed() < LOCK_PATIENCE => {
-                std::thread::sleep(LOCK_PAUSE);
-            }
-            Err(DatabaseError::DatabaseAlreadyOpen) => return Err(DiskError::Locked(path.to_owned())),
+            Err(DatabaseError::DatabaseAlreadyOpen) => std::thread::sleep(LOCK_PAUSE),
             Err(error) => {
                 return Err(DiskError::Open {
                     path: path.to_owned(),
@@ -125,6 +122,7 @@ fn patiently(path: &Path) -> Result<Database, DiskError> {
             }
         }
     }
+    Err(DiskError::Locked(path.to_owned()))
 }
 
 fn read_numbers(database: &Database) -> Result<Numbers, redb::Error> {
@@ -183,12 +181,16 @@ impl Saved {
         reached.map_or(Ok(()), Err)
     }
 
+    /// Why nothing more will be written, if so.
+    pub(super) fn fault(&self) -> Option<String> {
+        self.0.borrow().broken.clone()
+    }
+
     /// Returns when nothing more is written and the file is closed; says why, if it was not asked to.
     pub(super) async fn ended(&self) -> Option<String> {
         let mut state = self.0.clone();
         while state.changed().await.is_ok() {}
-        let broken = state.borrow().broken.clone();
-        broken
+        self.fault()
     }
 }
 

@@ -90,15 +90,15 @@ impl Room {
     /// Lets no more changes out, and returns when the file is closed; says why, if that was not by our own wish.
     pub(super) async fn close(&self) -> Option<String> {
         self.inside.lock().expect("no rule of the API panics").outbox = None;
-        self.broken().await
-    }
-
-    /// Returns why the file cannot be written, at once where nothing is kept.
-    pub(super) async fn broken(&self) -> Option<String> {
         match &self.saved {
             Some(saved) => saved.ended().await,
             None => None,
         }
+    }
+
+    /// Why the file cannot be written, if so.
+    pub(super) fn fault(&self) -> Option<String> {
+        self.saved.as_ref().and_then(Saved::fault)
     }
 
     /// The newest version, and a wait for the next.

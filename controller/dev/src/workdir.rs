@@ -1,4 +1,4 @@
-//! The directory of one control plane, and the removal of those that killed processes left behind. It may not touch a
+//! The directory of one run, and the removal of those that killed processes left behind. It may not touch a
 //! directory whose owner lives.
 
 use std::fs::File;
@@ -17,13 +17,17 @@ const AGE: Duration = Duration::from_secs(60);
 
 /// A directory that goes when this is dropped, or by the next [`WorkDir::make`] after its owner was killed.
 #[derive(Debug)]
-pub(super) struct WorkDir {
+pub struct WorkDir {
     dir: TempDir,
     _mark: File,
 }
 
 impl WorkDir {
-    pub(super) fn make() -> io::Result<Self> {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// The system's directory for such things cannot be written.
+    pub fn make() -> io::Result<Self> {
         sweep(&std::env::temp_dir());
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
         let mark = File::create(dir.path().join(MARK))?;
@@ -31,7 +35,9 @@ impl WorkDir {
         Ok(Self { dir, _mark: mark })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Its path, short enough for unix sockets.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         self.dir.path()
     }
 }
