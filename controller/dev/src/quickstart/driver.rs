@@ -36,6 +36,7 @@ pub async fn name(endpoint: &Endpoint) -> anyhow::Result<String> {
             least: PAUSE,
             ..Pauses::default()
         },
+        connect: Arc::new(Endpoint::wire),
         epoch: Arc::new(LeaderEpoch::unknown()),
         observer: Arc::new(Uncounted),
         on_change: Arc::new(|_| {}),

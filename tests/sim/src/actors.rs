@@ -1,0 +1,312 @@
+//! Everybody else: kubelets, the node lifecycle controller, the garbage collector, and whoever does harm.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use millwright_provider_virtual::cloud::{Event as CloudEvent, Phase, Vm, VmId};
+use millwright_sandbox::api::Answer;
+use millwright_sandbox::object;
+use millwright_sandbox::store::Key;
+use serde_json::{Value, json};
+
+use crate::event::{Actor, What, core, ours};
+use crate::life::Lives;
+use crate::world::{World, after};
+
+/// After this long without a heartbeat the node lifecycle controller says Unknown.
+const NODE_GRACE: Duration = Duration::from_secs(40);
+/// Between two tries of a kubelet to register.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// What kubelets and the node lifecycle controller have to do.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Duty {
+    Register(VmId),
+    Miss { node: String, provider_id: String },
+    Return { node: String, provider_id: String },
+}
+
+/// Registers a node for each VM that lives, and marks those whose VM is silent.
+pub async fn kubelets(world: Arc<World>) {
+    let (_, mut happenings) = world.cloud.follow();
+    let mut agenda: BTreeMap<(Timestamp, u64), Duty> = BTreeMap::new();
+    let mut count = 0;
+    loop {
+        let next = agenda.first_key_value().map(|((due, _), _)| *due);
+        let wait = async {
+            match next {
+                Some(due) => {
+                    let left = due.duration_since(world.time.wall());
+                    tokio::time::sleep(Duration::try_from(left).unwrap_or_default()).await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let mut add = |agenda: &mut BTreeMap<_, _>, due: Timestamp, duty: Duty| {
+            count += 1;
+            agenda.insert((due, count), duty);
+        };
+        tokio::select! {
+            biased;
+            happening = happenings.recv() => {
+                let Some(happening) = happening else { return };
+                for (due, duty) in caused(&world, happening.event, &happening.vm) {
+                    add(&mut agenda, due, duty);
+                }
+            }
+            () = wait => {
+                while let Some(entry) = agenda.first_entry().filter(|entry| entry.key().0 <= world.time.wall()) {
+                    let duty = entry.remove();
+                    if let Some((due, duty)) = carry_out(&world, duty).await {
+                        add(&mut agenda, due, duty);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn caused(world: &World, event: CloudEvent, vm: &Vm) -> Vec<(Timestamp, Duty)> {
+    let now = world.time.wall();
+    let of_vm = || (vm.node_name().to_owned(), vm.provider_id());
+    match event {
+        CloudEvent::Accepted => {
+            if !world.strikes("F45") {
+                return vec![(vm.joins_at, Duty::Register(vm.id.clone()))];
+            }
+            let seconds = world.pick("kubelet-late", &[20, 120, 235, 245, 1_000_000]);
+            let about = format!("the kubelet of {} comes {seconds} s late", vm.owner.name);
+            world.tell(What::Fault { name: "F45", about });
+            vec![(
+                after(vm.joins_at, Duration::from_secs(seconds)),
+                Duty::Register(vm.id.clone()),
+            )]
+        }
+        CloudEvent::Joined if world.strikes("F45") => {
+            let from = world.pick("kubelet-leaves", &[5, 60]);
+            let silent = world.pick("kubelet-silent", &[50, 100, 400]);
+            let about = format!(
+                "the kubelet of {} is silent from {from} s on, for {silent} s",
+                vm.owner.name
+            );
+            world.tell(What::Fault { name: "F45", about });
+            let (node, provider_id) = of_vm();
+            let miss = after(now, Duration::from_secs(from) + NODE_GRACE);
+            vec![
+                (
+                    miss,
+                    Duty::Miss {
+                        node: node.clone(),
+                        provider_id: provider_id.clone(),
+                    },
+                ),
+                (
+                    after(now, Duration::from_secs(from + silent)),
+                    Duty::Return { node, provider_id },
+                ),
+            ]
+        }
+        CloudEvent::Stopped | CloudEvent::Deleting | CloudEvent::Removed => {
+            let (node, provider_id) = of_vm();
+            vec![(after(now, NODE_GRACE), Duty::Miss { node, provider_id })]
+        }
+        CloudEvent::Booted | CloudEvent::Joined => Vec::new(),
+    }
+}
+
+async fn carry_out(world: &World, duty: Duty) -> Option<(Timestamp, Duty)> {
+    match duty {
+        Duty::Register(id) => {
+            let registration = world.cloud.begin_registration(&id)?;
+            let node = node(registration.vm(), world.time.wall());
+            match world.order(Actor::Kubelet, "POST", "/api/v1/nodes", &node) {
+                Answer::Object { code: 201, .. } => {
+                    // An in-memory cloud always takes it.
+                    registration.joined().await.ok();
+                    None
+                }
+                Answer::Object { .. } | Answer::Text { .. } | Answer::Watch(_) => {
+                    Some((after(world.time.wall(), RETRY), Duty::Register(id)))
+                }
+            }
+        }
+        Duty::Miss { node, provider_id } => {
+            mark(world, &node, &provider_id, "Unknown");
+            None
+        }
+        Duty::Return { node, provider_id } => {
+            let lives = world
+                .cloud
+                .everything()
+                .iter()
+                .any(|vm| vm.provider_id() == provider_id && vm.phase(world.time.wall()) == Phase::Running);
+            if lives {
+                mark(world, &node, &provider_id, "True");
+            }
+            None
+        }
+    }
+}
+
+/// Sets the Ready condition of a VM's node, if the node is there.
+fn mark(world: &World, node: &str, provider_id: &str, status: &str) {
+    let found = world.look(|truth| truth.api.stored(&core("nodes"), &Key::new("", node)).cloned());
+    let Some(found) = found.filter(|found| object::text(found, "/spec/providerID") == provider_id) else {
+        return;
+    };
+    if object::text(&found, "/status/conditions/0/status") == status {
+        return;
+    }
+    let body = json!({ "status": { "conditions": [ready(status, world.time.wall())] } });
+    world.order(
+        Actor::NodeController,
+        "PATCH",
+        &format!("/api/v1/nodes/{node}/status"),
+        &body,
+    );
+}
+
+fn node(vm: &Vm, now: Timestamp) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": vm.node_name(), "labels": { "kubernetes.io/hostname": vm.node_name() } },
+        "spec": { "providerID": vm.provider_id() },
+        "status": { "conditions": [ready("True", now)] },
+    })
+}
+
+fn ready(status: &str, now: Timestamp) -> Value {
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    json!({ "type": "Ready", "status": status, "reason": "Sim", "message": "", "lastHeartbeatTime": now, "lastTransitionTime": now })
+}
+
+/// kube-controller-manager's garbage collector, which is never in a hurry.
+pub async fn collector(world: Arc<World>) {
+    let mut bell = world.bell();
+    let mut seen = 0;
+    loop {
+        bell.borrow_and_update();
+        let (is_due, version) = world.look(|truth| (truth.api.may_be_due_since(seen), truth.api.version()));
+        seen = version;
+        if is_due {
+            world.delay("collector", &[50, 5, 400, 3000]).await;
+            world.collect();
+            seen = world.look(|truth| truth.api.version());
+        }
+        if bell.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Does harm now and then, of the kinds that are enabled, until faults end.
+pub async fn chaos(world: Arc<World>, lives: Arc<Lives>) {
+    let kinds: Vec<&'static str> = ["F1r", "F4", "F16", "F25", "F41", "F48", "F50"]
+        .into_iter()
+        .filter(|name| world.enter().enabled.has(name))
+        .collect();
+    if kinds.is_empty() {
+        return;
+    }
+    while !world.enter().is_quiet {
+        let pause = world.pick("chaos-pause", &[3000, 100, 700, 1500, 6000, 15_000, 40_000]);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        if world.enter().is_quiet {
+            return;
+        }
+        let kind = world.pick("chaos", &kinds);
+        harm(&world, &lives, kind).await;
+    }
+    lives.set_skew(SignedDuration::ZERO);
+}
+
+async fn harm(world: &Arc<World>, lives: &Lives, name: &'static str) {
+    let tell = |about: String| world.tell(What::Fault { name, about });
+    match name {
+        "F1r" => {
+            tell("the manager dies".to_owned());
+            lives.kill();
+        }
+        "F4" => {
+            tell("the manager is asked to end".to_owned());
+            lives.stop();
+        }
+        "F16" => world.storm(Duration::from_secs(world.pick("storm", &[1, 5, 20, 45, 130]))),
+        "F25" => {
+            let seconds = world.pick("skew", &[0, 30, -30, 300, -300, 3600, -3600]);
+            tell(format!("the manager's wall clock is {seconds} s off"));
+            lives.set_skew(SignedDuration::from_secs(seconds));
+        }
+        "F41" | "F50" => {
+            let vms = world.cloud.everything();
+            if vms.is_empty() {
+                return;
+            }
+            let vm = world.pick("victim", &vms.iter().map(|vm| vm.id.as_str()).collect::<Vec<_>>());
+            let is_stopped = name == "F41" && world.choose("vm-dies", 2) == 0;
+            tell(format!(
+                "VM {vm} is {}",
+                if is_stopped { "powered off" } else { "taken away" }
+            ));
+            let id = VmId::new(vm);
+            // It may be gone by itself.
+            if is_stopped {
+                world.cloud.stop(&id).await.ok();
+            } else {
+                world.cloud.remove(&id).await.ok();
+            }
+        }
+        _ => meddle(world),
+    }
+}
+
+/// The human edits or deletes something.
+fn meddle(world: &World) {
+    let names = |plural: &'static str| -> Vec<String> {
+        let place = if plural == "nodes" { core(plural) } else { ours(plural) };
+        world.look(|truth| truth.api.all(&place).map(|(key, _)| key.name.clone()).collect())
+    };
+    let prefix = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default";
+    let (plural, method, body) = match world.choose("meddle", 6) {
+        0 => ("machines", "DELETE", Value::Null),
+        1 => ("nodes", "DELETE", Value::Null),
+        2 => (
+            "machines",
+            "PATCH",
+            json!({ "metadata": { "annotations": { "note": "mine" } } }),
+        ),
+        3 => (
+            "machines",
+            "PATCH",
+            json!({ "metadata": { "annotations": { "machinepriority.machine.sapcloud.io": "1" } } }),
+        ),
+        4 => (
+            "machinesets",
+            "PATCH",
+            json!({ "metadata": { "labels": { "note": "mine" } } }),
+        ),
+        _ => (
+            "machineclasses",
+            "PATCH",
+            json!({ "metadata": { "annotations": { "note": "mine" } } }),
+        ),
+    };
+    let all = names(plural);
+    if all.is_empty() {
+        return;
+    }
+    let name = world.pick("meddle-with", &all.iter().map(String::as_str).collect::<Vec<_>>());
+    let path = if plural == "nodes" {
+        format!("/api/v1/nodes/{name}")
+    } else {
+        format!("{prefix}/{plural}/{name}")
+    };
+    world.tell(What::Fault {
+        name: "F48",
+        about: format!("{method} {plural} {name} {body}"),
+    });
+    world.order(Actor::Human, method, &path, &body);
+}

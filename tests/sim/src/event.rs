@@ -1,0 +1,244 @@
+//! What happens in a run, as values: the trace, the oracles and the story are made of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millwright_provider_virtual::cloud::{Cloud, Event as CloudEvent, Vm};
+use millwright_sandbox::api::Api;
+use millwright_sandbox::request::Verb;
+use millwright_sandbox::store::{Key, Place};
+use serde_json::Value;
+
+/// Who did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// The manager, in which of its lives.
+    Manager(u32),
+    /// Whoever uses the cluster.
+    Human,
+    /// The kubelet of some VM.
+    Kubelet,
+    /// kube-controller-manager's garbage collector.
+    Collector,
+    /// kube-controller-manager's node lifecycle controller.
+    NodeController,
+}
+
+/// One request that reached the API, or one write of a controller inside of it.
+#[derive(Clone, Debug)]
+pub struct ApiRequest {
+    /// Whose.
+    pub actor: Actor,
+    /// What.
+    pub verb: Verb,
+    /// On which kind.
+    pub place: Place,
+    /// On which object; without a name for collections.
+    pub key: Key,
+    /// `status` and the like; empty for the object itself.
+    pub subresource: String,
+    /// The object before, where the request changed one.
+    pub before: Option<Arc<Value>>,
+    /// The object after; absent where it went, or nothing changed.
+    pub after: Option<Arc<Value>>,
+    /// The HTTP code.
+    pub code: u16,
+    /// Digest of the request's body.
+    pub body: u64,
+}
+
+/// One call that reached a driver and was answered.
+#[derive(Clone, Debug)]
+pub struct DriverCall {
+    /// The caller's life.
+    pub incarnation: u32,
+    /// Name of the method.
+    pub method: String,
+    /// The Machine's uid, where the call is about one.
+    pub uid: String,
+    /// The gRPC code that the driver answered with; what the manager hears may be something else.
+    pub code: i32,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// A request reached the API.
+    Api(ApiRequest),
+    /// A call reached the driver.
+    Driver(DriverCall),
+    /// A VM changed.
+    Cloud {
+        /// How.
+        event: CloudEvent,
+        /// As it is now, or last was.
+        vm: Arc<Vm>,
+    },
+    /// A manager began.
+    Start {
+        /// Its number.
+        incarnation: u32,
+    },
+    /// A manager died, or ended in order.
+    End {
+        /// Its number.
+        incarnation: u32,
+        /// How.
+        how: String,
+    },
+    /// The simulator did harm.
+    Fault {
+        /// Its name, as `F9`.
+        name: &'static str,
+        /// To what.
+        about: String,
+    },
+    /// Faults end here; from now on all must come right.
+    Quiet,
+    /// What the human is about to do.
+    Deed {
+        /// In words.
+        text: String,
+    },
+}
+
+/// Something that happened, and when.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Virtual time since the run began.
+    pub at: Duration,
+    /// What.
+    pub what: What,
+}
+
+/// The ground truth at the moment of an event: what is, whoever has seen it or not.
+pub struct Truth<'a> {
+    /// All objects.
+    pub api: &'a Api,
+    cloud: &'a Cloud,
+    /// Virtual time since the run began.
+    pub now: Duration,
+}
+
+impl<'a> Truth<'a> {
+    /// The truth about this API and this cloud.
+    pub fn new(api: &'a Api, cloud: &'a Cloud, now: Duration) -> Self {
+        Self { api, cloud, now }
+    }
+
+    /// Every VM that is, seen by lookups or not.
+    pub fn vms(&self) -> Vec<Arc<Vm>> {
+        self.cloud.everything()
+    }
+
+    /// All objects of one of our kinds, by its plural.
+    pub fn ours(&self, plural: &str) -> impl Iterator<Item = &'a Arc<Value>> {
+        self.api.all(&ours(plural)).map(|(_, object)| object)
+    }
+
+    /// All objects of a core kind, by its plural.
+    pub fn core(&self, plural: &str) -> impl Iterator<Item = &'a Arc<Value>> {
+        self.api.all(&core(plural)).map(|(_, object)| object)
+    }
+}
+
+/// Where objects of one of our kinds lie.
+pub fn ours(plural: &str) -> Place {
+    Place {
+        group: "machine.sapcloud.io".to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+/// Where objects of a core kind lie.
+pub fn core(plural: &str) -> Place {
+    Place {
+        group: String::new(),
+        plural: plural.to_owned(),
+    }
+}
+
+/// A property that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Its name, as `S1`.
+    pub property: &'static str,
+    /// What was seen instead.
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.property, self.text)
+    }
+}
+
+/// Judges a run. Sees every event in its order and the truth right after it.
+pub trait Oracle: Send {
+    /// Judges one event.
+    fn see(&mut self, event: &Event, truth: &Truth<'_>) -> Result<(), Violation>;
+
+    /// Judges the end, when all must have come right.
+    fn end(&mut self, truth: &Truth<'_>) -> Result<(), Violation> {
+        let _ = truth;
+        Ok(())
+    }
+
+    /// How often what it looks for could have gone wrong, by name: an oracle that never could judge proves nothing.
+    fn antecedents(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Manager(number) => write!(f, "manager {number}"),
+            Self::Human => f.write_str("human"),
+            Self::Kubelet => f.write_str("kubelet"),
+            Self::Collector => f.write_str("collector"),
+            Self::NodeController => f.write_str("node controller"),
+        }
+    }
+}
+
+impl fmt::Display for ApiRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slash = if self.subresource.is_empty() { "" } else { "/" };
+        write!(
+            f,
+            "{}: {:?} {}{slash}{} {} → {}",
+            self.actor, self.verb, self.place.plural, self.subresource, self.key.name, self.code
+        )?;
+        let version = self.after.as_deref().map(millwright_sandbox::object::version);
+        match (&self.before, version) {
+            (Some(_), None) => f.write_str(", gone"),
+            (_, Some(version)) => write!(f, ", version {version}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>9.3} ", self.at.as_secs_f64())?;
+        match &self.what {
+            What::Api(request) => write!(f, "{request} #{:08x}", request.body >> 32),
+            What::Driver(call) => write!(
+                f,
+                "manager {} → driver: {} {} → {:?}",
+                call.incarnation,
+                call.method,
+                call.uid,
+                tonic::Code::from_i32(call.code)
+            ),
+            What::Cloud { event, vm } => write!(f, "cloud: {} {} of {}", vm.id, event.word(), vm.owner.name),
+            What::Start { incarnation } => write!(f, "manager {incarnation} starts"),
+            What::End { incarnation, how } => write!(f, "manager {incarnation} ends: {how}"),
+            What::Fault { name, about } => write!(f, "FAULT {name}: {about}"),
+            What::Quiet => f.write_str("QUIET: faults end"),
+            What::Deed { text } => write!(f, "human: {text}"),
+        }
+    }
+}

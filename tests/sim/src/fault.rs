@@ -1,0 +1,106 @@
+//! The faults that runs may have, by the names of `reliability.md` §3, each with its usual rate.
+//!
+//! A run enables a few of them by choice (swarm), so that rare pairs meet; a fault that is not enabled asks for no choice.
+
+use std::collections::BTreeMap;
+
+use crate::choices::Choices;
+
+/// One kind of harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// As `F9`.
+    pub name: &'static str,
+    /// What it does.
+    pub what: &'static str,
+    /// How often in a thousand of its points, or deeds of the chaos actor where it is zero.
+    pub per_mille: u32,
+}
+
+const fn fault(name: &'static str, per_mille: u32, what: &'static str) -> Fault {
+    Fault { name, what, per_mille }
+}
+
+/// All of them.
+pub const ALL: [Fault; 28] = [
+    fault("F1", 12, "the manager dies before or after a call"),
+    fault("F1r", 0, "the manager dies at any moment"),
+    fault("F4", 0, "the manager is asked to end and is started again"),
+    fault("F6", 40, "a write is answered 409 Conflict"),
+    fault("F7", 40, "a request is answered 429"),
+    fault("F8", 40, "a request is answered with a server error"),
+    fault("F9", 40, "a request takes effect and its answer is lost"),
+    fault("F10", 30, "a request takes effect long after its caller gave up"),
+    fault("F11", 40, "a write is answered 403"),
+    fault("F13", 80, "a request takes seconds"),
+    fault("F16", 0, "the API server is away for a while"),
+    fault("F18", 60, "a watch lags behind by seconds to a minute"),
+    fault("F20", 60, "a watch has lost its place: 410"),
+    fault("F21", 20, "a watch goes silent until its end"),
+    fault("F25", 0, "the manager's wall clock jumps"),
+    fault("F28", 60, "the driver's process dies in the middle of a call"),
+    fault("F29", 60, "a driver call outlasts its deadline and takes effect"),
+    fault("F30", 100, "the driver fails a call and has done nothing"),
+    fault("F31", 80, "a driver call takes effect and its answer is lost"),
+    fault("F34", 60, "a driver call hangs until its deadline and does nothing"),
+    fault("F35", 0, "lookups at the cloud lag behind creation"),
+    fault("F37", 100, "a lookup says falsely that there is no VM"),
+    fault("F40", 0, "VMs take a minute to go"),
+    fault("F41", 0, "a VM dies"),
+    fault("F45", 250, "a kubelet comes late or never"),
+    fault("F48", 0, "the human edits and deletes"),
+    fault("F50", 0, "a VM is deleted at the cloud's console"),
+    fault("F51", 0, "an object is deleted by force and made again under its name"),
+];
+
+/// The faults that one run may have.
+#[derive(Clone, Debug, Default)]
+pub struct Enabled(BTreeMap<&'static str, u32>);
+
+impl Enabled {
+    /// None.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// These, at their usual rates. Names that are none are given back.
+    pub fn these(names: &[String]) -> Result<Self, String> {
+        let mut enabled = BTreeMap::new();
+        for name in names {
+            let known = ALL.iter().find(|fault| fault.name == name);
+            let known = known.ok_or_else(|| format!("{name} is no fault; `sim faults` names all"))?;
+            enabled.insert(known.name, known.per_mille);
+        }
+        Ok(Self(enabled))
+    }
+
+    /// About four, by choice.
+    pub fn swarm(choices: &mut Choices) -> Self {
+        let mut enabled = BTreeMap::new();
+        for _ in 0..choices.choose("swarm-size", 7) {
+            let all = u32::try_from(ALL.len()).unwrap_or(u32::MAX);
+            let nth = choices.choose("swarm-fault", all) as usize;
+            // Rare and frequent: what strikes at every second call hides other things than what strikes once.
+            let rate = [1, 3, 8].get(choices.choose("swarm-rate", 3) as usize).copied();
+            if let Some(fault) = ALL.get(nth) {
+                enabled.insert(fault.name, (fault.per_mille * rate.unwrap_or(1)).min(500));
+            }
+        }
+        Self(enabled)
+    }
+
+    /// The rate of a fault, if it is enabled.
+    pub fn rate(&self, name: &str) -> Option<u32> {
+        self.0.get(name).copied()
+    }
+
+    /// Whether it is enabled at all.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The names of all that are.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.0.keys().copied().collect()
+    }
+}

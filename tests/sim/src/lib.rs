@@ -1,0 +1,33 @@
+//! The manager in one process under virtual time, over the sandbox as API and the virtual provider as driver, with faults.
+//!
+//! A run is a function of its plan and its choices: one thread, one runtime whose clock moves when nothing can run, every
+//! decision asked of [`choices::Choices`]. What is real: the manager's whole wiring, its kube client down to the HTTP request,
+//! the Driver API's messages, the SDK, the virtual driver and its cloud. What is not: sockets, HTTP/2, TLS, RBAC.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`choices`] | how decisions are drawn, recorded and read back |
+//! | [`fault`], [`strike`] | which harm there is, and where it may strike |
+//! | [`world`] | the state that outlives every process; who hears of what |
+//! | [`door`], [`provider`], [`gate`] | what a request meets on its way to the API and to the driver; what death is |
+//! | [`life`], [`actors`] | the manager's lives; kubelets, controllers, the human's accidents |
+//! | [`workload`], [`settled`] | what is wanted, and whether it is so |
+//! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
+//! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
+
+pub mod actors;
+pub mod campaign;
+pub mod choices;
+pub mod door;
+pub mod event;
+pub mod fault;
+pub mod gate;
+pub mod life;
+pub mod provider;
+pub mod run;
+pub mod settled;
+pub mod shrink;
+pub mod strike;
+pub mod trace;
+pub mod workload;
+pub mod world;

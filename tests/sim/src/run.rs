@@ -1,0 +1,280 @@
+//! One run: a world, everybody in it, the workload, the quiet tail, the verdict.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use millwright::env::Planners;
+use millwright_provider_virtual::cloud::{Cloud, Delays};
+use millwright_sandbox::api::{Api, Moment};
+use serde_json::Value;
+
+use crate::actors;
+use crate::choices::{Choices, Count};
+use crate::event::{Oracle, Violation};
+use crate::fault::Enabled;
+use crate::life::Lives;
+use crate::provider::Port;
+use crate::settled::settled;
+use crate::strike::Strike;
+use crate::workload;
+use crate::world::{CloudSky, DAWN, Parts, Time, World};
+
+/// L1: all is as wanted this long after faults ended. A quarter of an hour, and what machines may take to be given up: the
+/// creation timeout, the health timeout, and the pause after an exhausted resource.
+pub const BOUND: Duration = Duration::from_mins(15 + 4 + 2 + 2);
+/// How long it must stay so.
+const STAYS: Duration = Duration::from_secs(90);
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Which faults a run may have.
+#[derive(Clone, Debug)]
+pub enum Faults {
+    /// None at all.
+    None,
+    /// About four, by choice.
+    Swarm,
+    /// These.
+    These(Vec<String>),
+    /// One, at one call.
+    Strike(Strike),
+}
+
+/// What is run.
+#[derive(Clone)]
+pub struct Plan {
+    /// The workload; none: by choice.
+    pub workload: Option<String>,
+    /// What may go wrong.
+    pub faults: Faults,
+    /// Who decides in the manager; a bug zoo puts others here.
+    pub planners: Planners,
+    /// Who judges.
+    pub oracles: fn() -> Vec<Box<dyn Oracle>>,
+    /// Whether the story is kept.
+    pub is_told: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            workload: None,
+            faults: Faults::Swarm,
+            planners: Planners::default(),
+            oracles: Vec::new,
+            is_told: false,
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its identity.
+    pub digest: u64,
+    /// The first broken property.
+    pub violation: Option<Violation>,
+    /// All decisions.
+    pub tape: Vec<u32>,
+    /// How often each point was reached.
+    pub points: BTreeMap<&'static str, Count>,
+    /// How often each oracle could judge.
+    pub antecedents: Vec<(&'static str, u64)>,
+    /// The workload.
+    pub workload: String,
+    /// Faults that were enabled.
+    pub faults: Vec<&'static str>,
+    /// Virtual time that passed.
+    pub passed: Duration,
+    /// Events of the trace.
+    pub events: u64,
+    /// Requests of managers.
+    pub requests: u64,
+    /// Of these, those that changed something.
+    pub writes: u64,
+    /// Calls of managers to API and driver.
+    pub calls: u64,
+    /// What happened, if it was to be told.
+    pub story: Vec<String>,
+}
+
+thread_local! {
+    static PANICKED: Cell<bool> = const { Cell::new(false) };
+    static BASE: Api = base();
+}
+
+/// An API with our definitions and the furniture, made once for each thread.
+fn base() -> Api {
+    let moment = |number: usize| Moment {
+        now: DAWN,
+        uid: format!("00000000-0000-4000-9000-{number:012}"),
+        suffix: String::new(),
+    };
+    let mut api = Api::new(DAWN);
+    let definitions = millwright_core::api::crds::all()
+        .into_iter()
+        .map(|crd| serde_json::to_value(crd).expect("a definition is JSON"));
+    let furniture = workload::furniture().into_iter();
+    for (number, object) in definitions.chain(furniture).enumerate() {
+        let mut object: Value = object;
+        // A definition's name of kind and version is left out by its type.
+        if object.get("kind").is_none()
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.insert("kind".to_owned(), "CustomResourceDefinition".into());
+            fields.insert("apiVersion".to_owned(), "apiextensions.k8s.io/v1".into());
+        }
+        api.install(&object, &moment(number))
+            .expect("what every run has is admitted");
+    }
+    api
+}
+
+/// Runs a plan by a seed.
+pub fn by_seed(plan: &Plan, seed: u64) -> Outcome {
+    run(plan, Choices::drawn(seed))
+}
+
+/// Runs a plan by a tape.
+pub fn by_tape(plan: &Plan, tape: Vec<u32>) -> Outcome {
+    run(plan, Choices::read(tape))
+}
+
+fn run(plan: &Plan, choices: Choices) -> Outcome {
+    watch_panics();
+    PANICKED.set(false);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without input and output needs nothing that could be missing");
+    runtime.block_on(play(plan, choices))
+}
+
+/// A panic anywhere in a run is a violation, caught by the manager or not.
+fn watch_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANICKED.set(true);
+            usual(info);
+        }));
+    });
+}
+
+async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
+    let time = Time::begin();
+    let name = match &plan.workload {
+        Some(name) => name.clone(),
+        None => {
+            let nth = choices.choose("workload", u32::try_from(workload::ALL.len()).unwrap_or(1)) as usize;
+            workload::ALL.get(nth).copied().unwrap_or("scale").to_owned()
+        }
+    };
+    let enabled = match &plan.faults {
+        Faults::None | Faults::Strike(_) => Enabled::none(),
+        Faults::Swarm => Enabled::swarm(&mut choices),
+        Faults::These(names) => Enabled::these(names).unwrap_or_default(),
+    };
+    let lag = if enabled.has("F35") {
+        let nth = choices.choose("list-lag", 3) as usize;
+        Duration::from_secs([3, 20, 60].get(nth).copied().unwrap_or(3))
+    } else {
+        Duration::ZERO
+    };
+    let delays = Delays {
+        create: Duration::from_secs(1),
+        join: Duration::from_secs(1),
+        delete: Duration::from_secs(if enabled.has("F40") { 60 } else { 0 }),
+    };
+    let cloud = Cloud::in_memory(Arc::new(CloudSky::new(time)), lag);
+    let world = World::new(Parts {
+        api: BASE.with(Api::clone),
+        choices,
+        strike: match plan.faults {
+            Faults::Strike(strike) => Some(strike),
+            Faults::None | Faults::Swarm | Faults::These(_) => None,
+        },
+        enabled,
+        cloud: cloud.clone(),
+        time,
+        oracles: (plan.oracles)(),
+        is_told: plan.is_told,
+    });
+    let port = Port::open(Arc::clone(&world), delays, lag);
+    let lives = Lives::new(Arc::clone(&world), port, plan.planners);
+    tokio::spawn(async move { cloud.run_clockwork().await });
+    tokio::spawn(actors::kubelets(Arc::clone(&world)));
+    tokio::spawn(actors::collector(Arc::clone(&world)));
+    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives)));
+    let living = tokio::spawn(lives.run());
+
+    workload::act(&world, workload::deeds(&name).unwrap_or_default()).await;
+    if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
+        world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
+    }
+    world.calm();
+    converge(&world).await;
+    if living.is_finished() || PANICKED.get() {
+        world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
+    }
+    world.judge();
+    verdict(&world, name)
+}
+
+/// L1: within the bound all is as wanted, and stays so.
+async fn converge(world: &Arc<World>) {
+    let until = world.time.passed() + BOUND;
+    let (mut since, mut version, mut last) = (None, None, Err("not looked at".to_owned()));
+    while world.enter().violation.is_none() {
+        let (now, current) = (world.time.passed(), world.look(|truth| truth.api.version()));
+        // VMs go without a change of the API.
+        if version != Some(current) || last.is_err() {
+            last = world.look(settled);
+            version = Some(current);
+        }
+        match &last {
+            Ok(()) => {
+                let since = *since.get_or_insert(now);
+                if now - since >= STAYS {
+                    return;
+                }
+            }
+            Err(_) => since = None,
+        }
+        if since.is_none() && now > until {
+            let why = last.err().unwrap_or_default();
+            world.broken(
+                "L1",
+                format!("not as wanted {} s after faults ended: {why}", BOUND.as_secs()),
+            );
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn verdict(world: &Arc<World>, workload: String) -> Outcome {
+    let antecedents = world.antecedents();
+    let mut state = world.enter();
+    let choices = std::mem::replace(&mut state.choices, Choices::read(Vec::new()));
+    let trace = std::mem::take(&mut state.trace);
+    Outcome {
+        digest: trace.digest(),
+        violation: state.violation.clone(),
+        points: choices.points().clone(),
+        tape: choices.into_tape(),
+        antecedents,
+        workload,
+        faults: state.enabled.names(),
+        passed: world.time.passed(),
+        events: trace.events(),
+        requests: state.requests,
+        writes: state.writes,
+        calls: state.calls,
+        story: trace.into_story(),
+    }
+}

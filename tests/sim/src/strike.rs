@@ -1,0 +1,81 @@
+//! What may become of one call of the manager to the API or to a driver.
+
+/// The harm done to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    /// The manager dies before the call leaves it.
+    DieBefore,
+    /// The manager dies when the call's answer has come, before anybody heard of it.
+    DieAfter,
+    /// The manager dies while the call is on its way; it arrives.
+    DieDuring,
+    /// It is answered with this code and not carried out.
+    Refuse(u16),
+    /// It is carried out; the caller hears that the connection broke.
+    LoseAnswer,
+    /// It is carried out; the caller hears nothing.
+    Silence,
+    /// The caller hears that the connection broke; long after that it is carried out.
+    Late,
+    /// It takes seconds.
+    Slow,
+    /// The driver's process dies before the work.
+    DriverDiesBefore,
+    /// The driver's process dies after the work.
+    DriverDiesAfter,
+    /// It is not carried out, and the caller hears nothing.
+    Hang,
+    /// It is not carried out, and answered with a gRPC code.
+    Fail,
+}
+
+/// The one fault of a run of the exhaustive campaign: this blow to the nth call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strike {
+    /// The fault that it stands for.
+    pub fault: &'static str,
+    /// The call's number, from zero, over API and driver.
+    pub call: u64,
+    /// What becomes of it.
+    pub blow: Blow,
+}
+
+/// What may become of a request to the API that reads.
+pub const OF_READS: [(&str, Blow); 7] = [
+    ("F1", Blow::DieBefore),
+    ("F1", Blow::DieAfter),
+    ("F7", Blow::Refuse(429)),
+    ("F8", Blow::Refuse(500)),
+    ("F9", Blow::LoseAnswer),
+    ("F9", Blow::Silence),
+    ("F13", Blow::Slow),
+];
+
+/// What may become of a request to the API that writes.
+pub const OF_WRITES: [(&str, Blow); 12] = [
+    ("F1", Blow::DieBefore),
+    ("F1", Blow::DieDuring),
+    ("F1", Blow::DieAfter),
+    ("F6", Blow::Refuse(409)),
+    ("F7", Blow::Refuse(429)),
+    ("F8", Blow::Refuse(500)),
+    ("F8", Blow::Refuse(504)),
+    ("F9", Blow::LoseAnswer),
+    ("F9", Blow::Silence),
+    ("F10", Blow::Late),
+    ("F11", Blow::Refuse(403)),
+    ("F13", Blow::Slow),
+];
+
+/// What may become of a driver call.
+pub const OF_CALLS: [(&str, Blow); 9] = [
+    ("F1", Blow::DieBefore),
+    ("F1", Blow::DieDuring),
+    ("F1", Blow::DieAfter),
+    ("F28", Blow::DriverDiesBefore),
+    ("F28", Blow::DriverDiesAfter),
+    ("F29", Blow::Silence),
+    ("F30", Blow::Fail),
+    ("F31", Blow::LoseAnswer),
+    ("F34", Blow::Hang),
+];

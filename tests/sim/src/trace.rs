@@ -1,0 +1,63 @@
+//! The identity of a run: a rolling digest of all that happened, and on demand the lines themselves.
+
+use std::fmt::Write as _;
+
+use crate::event::Event;
+
+/// All that happened, digested.
+#[derive(Debug, Default)]
+pub struct Trace {
+    digest: u64,
+    line: String,
+    told: Option<Vec<String>>,
+    events: u64,
+}
+
+impl Trace {
+    /// A trace that keeps its lines, where somebody wants to read them.
+    pub fn new(is_told: bool) -> Self {
+        Self {
+            told: is_told.then(Vec::new),
+            ..Self::default()
+        }
+    }
+
+    /// Takes one event.
+    pub fn add(&mut self, event: &Event) {
+        self.line.clear();
+        write!(self.line, "{event}").expect("a String takes all that is written");
+        self.digest = digest(self.digest, self.line.as_bytes());
+        self.events += 1;
+        if let Some(told) = &mut self.told {
+            told.push(self.line.clone());
+        }
+    }
+
+    /// The digest so far.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// How many events.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The lines, if they were kept.
+    pub fn into_story(self) -> Vec<String> {
+        self.told.unwrap_or_default()
+    }
+}
+
+/// A digest of bytes onto a digest: the same in every process, and made for speed, not against malice.
+pub fn digest(seed: u64, bytes: &[u8]) -> u64 {
+    let mut digest = seed ^ (bytes.len() as u64);
+    for chunk in bytes.chunks(8) {
+        let mut word = [0_u8; 8];
+        for (to, from) in word.iter_mut().zip(chunk) {
+            *to = *from;
+        }
+        digest = (digest.rotate_left(23) ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    digest ^ (digest >> 29)
+}

@@ -1,0 +1,238 @@
+//! What the human wants in a run: deeds in their order, with pauses in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millwright_sandbox::api::Answer;
+use serde_json::{Value, json};
+
+use crate::event::{Actor, What};
+use crate::settled::settled;
+use crate::world::World;
+
+/// Paths of our kinds.
+const OURS: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default";
+/// How long a deed's effect is waited for before the next deed; faults may hold it up for longer.
+const PATIENCE: Duration = Duration::from_secs(240);
+/// How often the human looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// One thing that the human does.
+#[derive(Clone, Debug)]
+pub enum Deed {
+    /// A request.
+    Ask {
+        /// In words.
+        text: String,
+        /// The method.
+        method: &'static str,
+        /// Below the namespace.
+        path: String,
+        /// The body.
+        body: Value,
+    },
+    /// Waits until all is as wanted, but not for ever.
+    Settle,
+    /// Waits for a moment that is chosen, so that the next deed comes in the middle of something; sometimes until all settled.
+    Moment,
+}
+
+/// The names of all workloads.
+pub const ALL: [&str; 7] = ["scale", "create", "machine", "delete", "roll", "rotate", "again"];
+
+/// The deeds of a workload.
+pub fn deeds(name: &str) -> Option<Vec<Deed>> {
+    let begin = |replicas| make("creates the deployment", "machinedeployments", deployment(replicas));
+    let single = |name: &str| make(&format!("creates machine {name}"), "machines", machine(name));
+    let moment = || Deed::Moment;
+    Some(match name {
+        "scale" => vec![begin(0), Deed::Settle, scale(3), moment(), scale(1), moment(), scale(0)],
+        "create" => vec![make("creates the set", "machinesets", set(2))],
+        "machine" => vec![
+            single("alone"),
+            moment(),
+            delete("machines/alone"),
+            moment(),
+            single("other"),
+        ],
+        "again" => vec![
+            single("same"),
+            moment(),
+            delete("machines/same"),
+            moment(),
+            single("same"),
+        ],
+        "delete" => vec![begin(2), moment(), delete("machinedeployments/workers")],
+        "roll" => vec![begin(2), moment(), of_class("large"), moment(), of_class("small")],
+        "rotate" => vec![begin(1), moment(), size("large"), moment(), secret(), scale(2)],
+        _ => return None,
+    })
+}
+
+fn make(text: &str, kind: &str, body: Value) -> Deed {
+    Deed::Ask {
+        text: text.to_owned(),
+        method: "POST",
+        path: kind.to_owned(),
+        body,
+    }
+}
+
+fn patch(text: &str, path: &str, body: Value) -> Deed {
+    Deed::Ask {
+        text: text.to_owned(),
+        method: "PATCH",
+        path: path.to_owned(),
+        body,
+    }
+}
+
+fn delete(path: &str) -> Deed {
+    Deed::Ask {
+        text: format!("deletes {path}"),
+        method: "DELETE",
+        path: path.to_owned(),
+        body: Value::Null,
+    }
+}
+
+fn scale(replicas: u32) -> Deed {
+    let body = json!({ "spec": { "replicas": replicas } });
+    patch(&format!("scales to {replicas}"), "machinedeployments/workers", body)
+}
+
+fn of_class(class: &str) -> Deed {
+    let class = json!({ "kind": "MachineClass", "name": class });
+    let text = format!("changes the template to {class}");
+    let body = json!({ "spec": { "template": { "spec": { "class": class } } } });
+    patch(&text, "machinedeployments/workers", body)
+}
+
+fn size(size: &str) -> Deed {
+    let body = json!({ "providerSpec": { "instanceType": size } });
+    patch(&format!("changes the class to {size}"), "machineclasses/small", body)
+}
+
+fn secret() -> Deed {
+    let data = json!({ "userData": "#cloud-config\n# <<BOOTSTRAP_TOKEN>> new\n" });
+    patch("changes the secret", "secrets/user-data", json!({ "stringData": data }))
+}
+
+/// The classes and the Secret that every workload has.
+pub fn furniture() -> Vec<Value> {
+    vec![
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": { "name": "user-data", "namespace": "default" },
+            "stringData": { "userData": "#cloud-config\n# <<MACHINE_NAME>>\n# <<BOOTSTRAP_TOKEN>>\n" },
+        }),
+        class("small"),
+        class("large"),
+    ]
+}
+
+/// Carries deeds out.
+pub async fn act(world: &Arc<World>, deeds: Vec<Deed>) {
+    for deed in deeds {
+        match deed {
+            Deed::Settle => settle(world, PATIENCE).await,
+            Deed::Moment => {
+                let pause = world.pick("moment", &[0, 20, 100, 400, 1000, 1500, 2500, 5000, 12_000, 40_000]);
+                if pause == 0 {
+                    settle(world, PATIENCE).await;
+                } else {
+                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                }
+            }
+            Deed::Ask {
+                text,
+                method,
+                path,
+                body,
+            } => {
+                world.tell(What::Deed { text });
+                let path = if path.starts_with("secrets/") {
+                    format!("/api/v1/namespaces/default/{path}")
+                } else {
+                    format!("{OURS}/{path}")
+                };
+                ask(world, method, &path, &body).await;
+            }
+        }
+    }
+}
+
+/// Asks until it is so: a name that is still taken by what goes is waited for.
+async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
+    for _ in 0..1200 {
+        match world.order(Actor::Human, method, path, body) {
+            Answer::Object { code: 409, .. } if method == "POST" => tokio::time::sleep(LOOK).await,
+            Answer::Object { code, body, .. } if code >= 300 && code != 404 => {
+                world.broken("workload", format!("{method} {path}: {code} {body}"));
+                return;
+            }
+            Answer::Object { .. } | Answer::Text { .. } | Answer::Watch(_) => return,
+        }
+    }
+    world.broken("L2", format!("{path} is still taken after ten minutes"));
+}
+
+/// Waits until all is as wanted, or for so long.
+pub async fn settle(world: &Arc<World>, patience: Duration) {
+    let until = world.time.passed() + patience;
+    let mut seen = None;
+    while world.time.passed() < until {
+        let version = world.look(|truth| truth.api.version());
+        if seen != Some(version) && world.look(settled).is_ok() {
+            return;
+        }
+        seen = Some(version);
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn class(name: &str) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+        "metadata": { "name": name, "namespace": "default" },
+        "provider": "virtual",
+        "providerSpec": { "instanceType": name, "region": "local", "zone": "local-a" },
+        "secretRef": { "name": "user-data", "namespace": "default" },
+    })
+}
+
+fn template() -> Value {
+    json!({
+        "metadata": { "labels": { "name": "workers" } },
+        "spec": { "class": { "kind": "MachineClass", "name": "small" }, "healthTimeout": "2m" },
+    })
+}
+
+fn deployment(replicas: u32) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": { "name": "workers", "namespace": "default" },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "name": "workers" } },
+            "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
+            "template": template(),
+        },
+    })
+}
+
+fn set(replicas: u32) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
+        "metadata": { "name": "workers", "namespace": "default" },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": { "name": "workers" } }, "template": template() },
+    })
+}
+
+fn machine(name: &str) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "class": { "kind": "MachineClass", "name": "small" }, "healthTimeout": "2m" },
+    })
+}

@@ -1,0 +1,452 @@
+//! The world outside of every process: the API's state, the cloud, the time, the choices, and who judges.
+//!
+//! Everything that changes the API or is worth telling passes here, one at a time. Nothing in here waits.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use millwright_provider_virtual::clock::Outside as CloudOutside;
+use millwright_provider_virtual::cloud::{Cloud, Happening};
+use millwright_sandbox::api::{Answer, Api, Moment};
+use millwright_sandbox::request::{Http, Request, Verb};
+use millwright_sandbox::store::{Key, Place};
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::choices::{Choices, mix};
+use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
+use crate::fault::Enabled;
+use crate::strike::{Blow, Strike};
+use crate::trace::{Trace, digest};
+
+/// The wall clock when a run begins.
+pub const DAWN: Timestamp = Timestamp::constant(1_893_456_000, 0);
+
+/// Virtual time, for all who share the run.
+#[derive(Clone, Copy, Debug)]
+pub struct Time(Instant);
+
+impl Time {
+    /// Begins now.
+    pub fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Since the run began.
+    pub fn passed(self) -> Duration {
+        self.0.elapsed()
+    }
+
+    /// As wall clocks that are right tell it.
+    pub fn wall(self) -> Timestamp {
+        after(DAWN, self.passed())
+    }
+}
+
+/// A time on the wall clock.
+pub fn after(at: Timestamp, wait: Duration) -> Timestamp {
+    SignedDuration::try_from(wait)
+        .ok()
+        .and_then(|wait| at.checked_add(wait).ok())
+        .unwrap_or(Timestamp::MAX)
+}
+
+/// What the cloud gets from outside.
+pub struct CloudSky {
+    time: Time,
+    count: Mutex<u64>,
+}
+
+impl CloudSky {
+    /// A sky over this run.
+    pub fn new(time: Time) -> Self {
+        Self {
+            time,
+            count: Mutex::new(0),
+        }
+    }
+}
+
+impl CloudOutside for CloudSky {
+    fn now(&self) -> Timestamp {
+        self.time.wall()
+    }
+
+    fn chance(&self) -> u128 {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *count += 1;
+        let (high, low) = (mix(*count), mix(!*count));
+        u128::from(high) << 64 | u128::from(low)
+    }
+}
+
+/// What stands behind the world's lock.
+pub struct State {
+    /// The API.
+    pub api: Api,
+    /// All decisions.
+    pub choices: Choices,
+    /// What may go wrong.
+    pub enabled: Enabled,
+    /// The one fault of an exhaustive campaign.
+    pub strike: Option<Strike>,
+    /// Calls of the manager to API and driver so far.
+    pub calls: u64,
+    /// No fault any more.
+    pub is_quiet: bool,
+    /// The API server answers nobody until then.
+    pub away_until: Duration,
+    /// What happened.
+    pub trace: Trace,
+    /// Requests that reached the API from managers.
+    pub requests: u64,
+    /// Of these, those that changed something.
+    pub writes: u64,
+    /// The first property that was broken.
+    pub violation: Option<Violation>,
+    oracles: Vec<Box<dyn Oracle>>,
+    happenings: mpsc::UnboundedReceiver<Happening>,
+    ids: u64,
+}
+
+/// The world of one run.
+pub struct World {
+    /// The cloud, which outlives every driver.
+    pub cloud: Cloud,
+    /// The time.
+    pub time: Time,
+    state: Mutex<State>,
+    bell: watch::Sender<u64>,
+    storms: watch::Sender<u32>,
+}
+
+/// What a world is made of.
+pub struct Parts {
+    /// The API as it is at the beginning.
+    pub api: Api,
+    /// Where decisions come from.
+    pub choices: Choices,
+    /// What may go wrong.
+    pub enabled: Enabled,
+    /// The one fault of an exhaustive campaign.
+    pub strike: Option<Strike>,
+    /// The cloud.
+    pub cloud: Cloud,
+    /// The time.
+    pub time: Time,
+    /// Who judges.
+    pub oracles: Vec<Box<dyn Oracle>>,
+    /// Whether the lines of the trace are kept.
+    pub is_told: bool,
+}
+
+impl World {
+    /// A world in which nothing has happened.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let (_, happenings) = parts.cloud.follow();
+        Arc::new(Self {
+            bell: watch::Sender::new(parts.api.version()),
+            storms: watch::Sender::new(0),
+            cloud: parts.cloud,
+            time: parts.time,
+            state: Mutex::new(State {
+                api: parts.api,
+                choices: parts.choices,
+                enabled: parts.enabled,
+                strike: parts.strike,
+                calls: 0,
+                is_quiet: false,
+                away_until: Duration::ZERO,
+                trace: Trace::new(parts.is_told),
+                requests: 0,
+                writes: 0,
+                violation: None,
+                oracles: parts.oracles,
+                happenings,
+                ids: 0,
+            }),
+        })
+    }
+
+    /// Enters. Nothing may wait, and the cloud may not be changed, while inside.
+    pub fn enter(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rings at every change of the API.
+    pub fn bell(&self) -> watch::Receiver<u64> {
+        self.bell.subscribe()
+    }
+
+    /// Rings when the API server goes away.
+    pub fn storms(&self) -> watch::Receiver<u32> {
+        self.storms.subscribe()
+    }
+
+    /// One of `0..n`.
+    pub fn choose(&self, point: &'static str, n: u32) -> u32 {
+        self.enter().choices.choose(point, n)
+    }
+
+    /// One of these; the first is the tame one.
+    pub fn pick<T: Copy>(&self, point: &'static str, all: &[T]) -> T {
+        let n = u32::try_from(all.len()).unwrap_or(u32::MAX);
+        let nth = self.choose(point, n) as usize;
+        *all.get(nth)
+            .unwrap_or_else(|| all.first().expect("there is something to pick from"))
+    }
+
+    /// Sleeps for one of these numbers of milliseconds.
+    pub async fn delay(&self, point: &'static str, milliseconds: &[u64]) {
+        let pause = self.pick(point, milliseconds);
+        if pause > 0 {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+
+    /// Whether a fault strikes here.
+    pub fn strikes(&self, name: &'static str) -> bool {
+        self.enter().strikes(name)
+    }
+
+    /// Counts a call of the manager and says what becomes of it.
+    pub fn blow(&self, about: &str, kinds: &[(&'static str, Blow)]) -> Option<Blow> {
+        let mut state = self.enter();
+        let blow = state.blow(kinds);
+        if let Some((name, _)) = blow {
+            let about = about.to_owned();
+            self.happened(&mut state, What::Fault { name, about });
+        }
+        blow.map(|(_, blow)| blow)
+    }
+
+    /// Tells something that happened.
+    pub fn tell(&self, what: What) {
+        self.happened(&mut self.enter(), what);
+    }
+
+    /// Hands a request to the API.
+    pub fn ask(&self, actor: Actor, request: &Request) -> Answer {
+        let mut state = self.enter();
+        let moment = state.moment(self.time);
+        let place = Place {
+            group: request.target.group.clone(),
+            plural: request.target.resource.clone(),
+        };
+        let before = state.api.version();
+        let answer = state.api.handle(request, &moment);
+        let is_changed = state.api.version() != before;
+        let change = state.api.changes_of(&place, before).next().cloned();
+        if let Actor::Manager(_) = actor {
+            state.requests += 1;
+            state.writes += u64::from(is_changed);
+        }
+        let key = change.as_ref().map(|change| change.key.clone());
+        let (was, is) = change.map_or((None, None), |change| (change.before, change.after));
+        let event = ApiRequest {
+            actor,
+            verb: request.verb,
+            place,
+            key: key.unwrap_or_else(|| Key::new(&request.target.namespace, &request.target.name)),
+            subresource: request.target.subresource.clone(),
+            before: was,
+            after: is,
+            code: match &answer {
+                Answer::Object { code, .. } | Answer::Text { code, .. } => *code,
+                Answer::Watch(_) => 200,
+            },
+            body: digest(0, &request.body),
+        };
+        self.happened(&mut state, What::Api(event));
+        let version = state.api.version();
+        drop(state);
+        if is_changed {
+            self.bell.send_replace(version);
+        }
+        answer
+    }
+
+    /// A request of somebody who needs no client.
+    pub fn order(&self, actor: Actor, method: &str, path: &str, body: &Value) -> Answer {
+        let bytes = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        let content_type = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let http = Http {
+            method,
+            path,
+            content_type,
+            accept: "application/json",
+            user: "sim",
+            agent: "sim",
+            body: &bytes,
+            ..Http::default()
+        };
+        match Request::parse(&http) {
+            Ok(request) => self.ask(actor, &request),
+            Err(failure) => failure.into(),
+        }
+    }
+
+    /// Plays the garbage collector until nothing is left to do.
+    pub fn collect(&self) {
+        let mut state = self.enter();
+        let first = state.api.version();
+        for _ in 0..100 {
+            let (before, moment) = (state.api.version(), state.moment(self.time));
+            let touched = state.api.collect(&moment);
+            for plural in ["machinedeployments", "machinesets", "machines", "machineclasses"] {
+                self.collected(&mut state, crate::event::ours(plural), before);
+            }
+            if touched.is_err() || touched.is_ok_and(|touched| touched == 0) {
+                break;
+            }
+        }
+        let version = state.api.version();
+        drop(state);
+        if version != first {
+            self.bell.send_replace(version);
+        }
+    }
+
+    fn collected(&self, state: &mut State, place: Place, after: u64) {
+        let changes: Vec<_> = state.api.changes_of(&place, after).cloned().collect();
+        for change in changes {
+            let event = ApiRequest {
+                actor: Actor::Collector,
+                verb: Verb::Delete,
+                place: place.clone(),
+                key: change.key,
+                subresource: String::new(),
+                before: change.before,
+                after: change.after,
+                code: 200,
+                body: 0,
+            };
+            self.happened(state, What::Api(event));
+        }
+    }
+
+    /// The API server goes away: watches end, and nobody is answered until it is back.
+    pub fn storm(&self, lasts: Duration) {
+        let mut state = self.enter();
+        state.away_until = self.time.passed() + lasts;
+        let about = format!("the API server is away for {} s", lasts.as_secs());
+        self.happened(&mut state, What::Fault { name: "F16", about });
+        drop(state);
+        self.storms.send_modify(|number| *number += 1);
+    }
+
+    /// Whether the API server is away.
+    pub fn is_away(&self) -> bool {
+        let state = self.enter();
+        !state.is_quiet && self.time.passed() < state.away_until
+    }
+
+    /// Faults end.
+    pub fn calm(&self) {
+        let mut state = self.enter();
+        state.is_quiet = true;
+        self.happened(&mut state, What::Quiet);
+    }
+
+    /// Lets the oracles judge the end.
+    pub fn judge(&self) {
+        let mut state = self.enter();
+        let State {
+            oracles,
+            api,
+            violation,
+            ..
+        } = &mut *state;
+        let truth = Truth::new(api, &self.cloud, self.time.passed());
+        for oracle in oracles {
+            if let Err(broken) = oracle.end(&truth) {
+                violation.get_or_insert(broken);
+            }
+        }
+    }
+
+    /// Notes a property that is broken, if it is the first.
+    pub fn broken(&self, property: &'static str, text: String) {
+        self.enter().violation.get_or_insert(Violation { property, text });
+    }
+
+    /// What is true now.
+    pub fn look<T>(&self, look: impl FnOnce(&Truth<'_>) -> T) -> T {
+        let state = self.enter();
+        look(&Truth::new(&state.api, &self.cloud, self.time.passed()))
+    }
+
+    /// How often each oracle could judge.
+    pub fn antecedents(&self) -> Vec<(&'static str, u64)> {
+        self.enter()
+            .oracles
+            .iter()
+            .flat_map(|oracle| oracle.antecedents())
+            .collect()
+    }
+
+    /// Traces and judges; what the cloud did meanwhile comes first.
+    fn happened(&self, state: &mut State, what: What) {
+        while let Ok(Happening { event, vm }) = state.happenings.try_recv() {
+            self.witness(state, What::Cloud { event, vm });
+        }
+        self.witness(state, what);
+    }
+
+    fn witness(&self, state: &mut State, what: What) {
+        let at = self.time.passed();
+        let event = Event { at, what };
+        state.trace.add(&event);
+        let truth = Truth::new(&state.api, &self.cloud, at);
+        for oracle in &mut state.oracles {
+            if let Err(broken) = oracle.see(&event, &truth) {
+                state.violation.get_or_insert(broken);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Whether a fault strikes here.
+    pub fn strikes(&mut self, name: &'static str) -> bool {
+        if self.is_quiet {
+            return false;
+        }
+        self.enabled
+            .rate(name)
+            .is_some_and(|per_mille| self.choices.happens(name, per_mille))
+    }
+
+    /// What becomes of this call of the manager: by the plan of an exhaustive campaign, or by choice.
+    fn blow(&mut self, kinds: &[(&'static str, Blow)]) -> Option<(&'static str, Blow)> {
+        let call = self.calls;
+        self.calls += 1;
+        if let Some(strike) = self.strike {
+            let fits = kinds
+                .iter()
+                .find(|(name, blow)| *name == strike.fault && *blow == strike.blow);
+            return fits.filter(|_| strike.call == call).copied();
+        }
+        kinds.iter().find(|(name, _)| self.strikes(name)).copied()
+    }
+
+    fn moment(&mut self, time: Time) -> Moment {
+        self.ids += 1;
+        let chance = mix(self.ids);
+        Moment {
+            now: time.wall(),
+            uid: format!("{:08x}-0000-4000-8000-{:012x}", chance >> 32, self.ids),
+            suffix: format!("{:05x}", chance & 0xf_ffff),
+        }
+    }
+}
