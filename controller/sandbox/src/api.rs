@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::accept::{self, Wanted};
 use crate::discovery;
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
@@ -218,7 +219,10 @@ impl Api {
         if kind.namespaced && target.namespace.is_empty() && !matches!(request.verb, Verb::List | Verb::Watch) {
             return Err(Failure::NoMethod);
         }
-        let form = table::Form::of(request)?;
+        let form = match accept::of_kind(&kind, request)? {
+            Wanted::Table(version) => Some(table::Form::of(version, &request.query)?),
+            Wanted::Plain | Wanted::Metadata => None,
+        };
         let answer = self.answer_plain(&kind, request, moment)?;
         Ok(match form {
             Some(form) => form.of_answer(&kind, answer, moment.now),

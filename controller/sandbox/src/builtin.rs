@@ -156,6 +156,9 @@ fn node(object: &mut Value) {
     }
     let status = part(object, "status");
     set(status, "daemonEndpoints", json!({ "kubeletEndpoint": { "Port": 0 } }));
+    if let Some(capacity) = status.get("capacity").cloned() {
+        set(status, "allocatable", capacity);
+    }
     let info = part(status, "nodeInfo");
     for key in [
         "architecture",

@@ -1,13 +1,15 @@
 //! What the API says of itself: which groups, versions and kinds it serves.
 //!
-//! Decides what stands under `/api` and `/apis`, in the plain form and in the aggregated one that kubectl asks for first. Reads
+//! Decides what stands under `/api`, `/apis` and `/openapi` (whose documents are `openapi`'s), in the plain form and in the aggregated one that kubectl asks for first. Reads
 //! the registry of kinds; touches no object.
 
 use serde_json::{Map, Value, json};
 
+use crate::accept;
 use crate::api::Answer;
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
+use crate::openapi;
 use crate::request::Request;
 
 /// The media type of aggregated discovery, as it is asked for and answered.
@@ -16,14 +18,25 @@ pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=API
 /// Answers a path that names no object.
 pub fn answer(kinds: &Kinds, request: &Request) -> Result<Answer, Failure> {
     let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
+    let aggregated_by = is_aggregated(&request.accept) && matches!(parts.as_slice(), ["api" | "apis"]);
+    if let (false, ["api" | "apis", rest @ ..]) = (aggregated_by, parts.as_slice()) {
+        let own = |group: &str| kinds.all().any(|kind| kind.group == group && !kind.custom);
+        let routed = match rest {
+            [_] => parts.first() == Some(&"api"),
+            [group, _] => own(group),
+            _ => false,
+        };
+        accept::of_discovery(&request.accept, routed)?;
+    }
     let body = match parts.as_slice() {
-        ["api"] if is_aggregated(&request.accept) => aggregated(kinds, true),
-        ["apis"] if is_aggregated(&request.accept) => aggregated(kinds, false),
+        ["api"] if aggregated_by => aggregated(kinds, true),
+        ["apis"] if aggregated_by => aggregated(kinds, false),
         ["api"] => json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] }),
         ["apis"] => all_groups(kinds),
         ["apis", group] => one_group(kinds, group)?,
         ["api", version] => resources(kinds, "", version)?,
         ["apis", group, version] => resources(kinds, group, version)?,
+        ["openapi", rest @ ..] => return openapi::answer(kinds, rest, &request.accept),
         _ => return Err(Failure::NoPath),
     };
     Ok(Answer::ok(body))

@@ -125,6 +125,9 @@ pub enum Failure {
     NotSupported { verb: &'static str, subject: Subject },
     #[error("the body of the request was in an unknown format - accepted media types include: {0}")]
     MediaType(&'static str),
+    /// A form of answer that is not served. The server's router refuses in other words than those behind it.
+    #[error("{message}")]
+    NotAcceptable { message: String, routed: bool },
     /// A patch of a kind that no built-in kind knows.
     #[error("415: Unsupported Media Type")]
     PatchType,
@@ -183,6 +186,7 @@ impl Failure {
             Self::BadRequest(_) => 400,
             Self::NoMethod | Self::NotSupported { .. } => 405,
             Self::MediaType(_) | Self::PatchType => 415,
+            Self::NotAcceptable { .. } => 406,
             Self::Expired(_) => 410,
             Self::VersionTooLarge { .. } => 504,
             Self::Budget { .. } => 429,
@@ -204,6 +208,7 @@ impl Failure {
             Self::BadRequest(_) => "BadRequest",
             Self::NoMethod | Self::NotSupported { .. } => "MethodNotAllowed",
             Self::MediaType(_) | Self::PatchType => "UnsupportedMediaType",
+            Self::NotAcceptable { .. } => "NotAcceptable",
             Self::Expired(_) => "Expired",
             Self::VersionTooLarge { .. } => "Timeout",
             Self::Budget { .. } => "TooManyRequests",
@@ -231,7 +236,11 @@ impl Failure {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::NoResource | Self::NoMethod | Self::PatchType | Self::DeniedPath { .. } => Some(json!({})),
+            Self::NoResource
+            | Self::NoMethod
+            | Self::PatchType
+            | Self::DeniedPath { .. }
+            | Self::NotAcceptable { routed: true, .. } => Some(json!({})),
             Self::NotFound { subject, name }
             | Self::AlreadyExists { subject, name }
             | Self::Conflict { subject, name, .. }
@@ -255,6 +264,7 @@ impl Failure {
             Self::NoPath
             | Self::BadRequest(_)
             | Self::MediaType(_)
+            | Self::NotAcceptable { .. }
             | Self::Expired(_)
             | Self::Internal(_)
             | Self::Unauthorized

@@ -191,7 +191,7 @@ impl Default for Kinds {
 }
 
 impl Kinds {
-    /// The kind that a request is about. An unknown group has no path at all; an unknown plural is a resource not found.
+    /// The kind that a request is about. An unknown group has no path at all; an unknown plural of a known one is a resource not found.
     pub fn of(&self, target: &Target) -> Result<Arc<Kind>, Failure> {
         let key = (target.group.clone(), target.version.clone(), target.resource.clone());
         if let Some(kind) = self.0.get(&key) {
@@ -201,10 +201,11 @@ impl Kinds {
                 Err(Failure::NoResource)
             };
         }
+        // Of a group of definitions, the server knows no paths but theirs.
         let served = self
             .0
-            .keys()
-            .any(|(group, version, _)| *group == target.group && *version == target.version);
+            .values()
+            .any(|kind| !kind.custom && kind.group == target.group && kind.version == target.version);
         Err(if served { Failure::NoResource } else { Failure::NoPath })
     }
 

@@ -15,7 +15,7 @@ use crate::api::Answer;
 use crate::builtin;
 use crate::failure::Failure;
 use crate::kinds::Kind;
-use crate::request::Request;
+use crate::request::Query;
 
 /// The form of tables that a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +44,9 @@ struct Head {
 }
 
 impl Form {
-    /// The form that a request asks for; none if it wants plain objects.
-    pub fn of(request: &Request) -> Result<Option<Self>, Failure> {
-        let Some(version) = asked_version(&request.accept) else {
-            return Ok(None);
-        };
-        let include = match request.query.first("includeObject") {
+    /// The form of a version that a query asks for.
+    pub fn of(version: &'static str, query: &Query) -> Result<Self, Failure> {
+        let include = match query.first("includeObject") {
             "" | "Metadata" => Include::Metadata,
             "None" => Include::Nothing,
             "Object" => Include::Object,
@@ -61,11 +58,11 @@ impl Form {
                 return Err(Failure::BadRequest(why));
             }
         };
-        Ok(Some(Self {
+        Ok(Self {
             version,
             include,
             told: false,
-        }))
+        })
     }
 
     /// An answer about a kind in this form. What is no object of that kind, as a `Status`, stays as it is.
@@ -166,23 +163,6 @@ impl Form {
                 whole
             }
         }
-    }
-}
-
-/// The version of `Table` that is wanted first of all JSON forms.
-fn asked_version(accept: &str) -> Option<&'static str> {
-    let first = accept
-        .split(',')
-        .map(str::trim)
-        .find(|clause| clause.starts_with("application/json"))?;
-    let mut parts = first.split(';').map(str::trim);
-    if !parts.clone().any(|part| part == "as=Table") || !parts.clone().any(|part| part == "g=meta.k8s.io") {
-        return None;
-    }
-    match parts.find_map(|part| part.strip_prefix("v=")) {
-        Some("v1") => Some("v1"),
-        Some("v1beta1") => Some("v1beta1"),
-        _ => None,
     }
 }
 

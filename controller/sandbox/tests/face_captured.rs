@@ -3,6 +3,13 @@
 //! `tests/face/capture.py` wrote `answers.json`. Of the server's answers only the kinds and subresources that are served here
 //! count; ids, versions and times are hidden on both sides, and so is what it says to describe its own fields.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that panics has failed, as it should"
+)]
+
 use jiff::Timestamp;
 use millwright_sandbox::api::{Answer, Api, Moment};
 use millwright_sandbox::request::{Http, Request};
@@ -160,6 +167,9 @@ fn keep(list: &mut Value, known: &Value, name: &str, inner: impl Fn(&mut Value, 
 
 /// What the server would say if it served no more than the value.
 fn served(mut server: Value, value: &Value) -> Value {
+    if !server.is_object() {
+        return server;
+    }
     keep(&mut server["groups"], &value["groups"], "/name", |_, _| {});
     keep(&mut server["resources"], &value["resources"], "/name", |_, _| {});
     keep(
@@ -187,24 +197,156 @@ fn served(mut server: Value, value: &Value) -> Value {
         },
     );
     for key in ["groups", "resources", "items"] {
-        if server[key].is_null() && server.is_object() {
+        if server[key].is_null() {
             server.as_object_mut().unwrap().remove(key);
         }
     }
     server
 }
 
+fn is_table(accept: &str) -> bool {
+    accept.contains("as=Table")
+}
+
 #[test]
-fn discovery_is_answered_as_by_the_server() {
+fn discovery_and_forms_that_are_not_served_are_answered_as_by_the_server() {
     check(
-        answers(|path, accept| !accept.contains("as=Table") && !path.starts_with("/openapi")),
+        answers(|path, accept| !is_table(accept) && !path.starts_with("/openapi")),
         served,
     );
 }
 
 #[test]
 fn tables_are_answered_as_by_the_server() {
-    check(answers(|_, accept| accept.contains("as=Table")), |server, _| server);
+    check(answers(|_, accept| is_table(accept)), |server, _| server);
+}
+
+/// What every group has is told of no group here.
+fn without_shared(mut document: Value) -> Value {
+    for name in ["DeleteOptions", "Status"] {
+        let path = format!("/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.{name}");
+        let schema = document.pointer_mut(&path).and_then(Value::as_object_mut).unwrap();
+        schema.remove("x-kubernetes-group-version-kind");
+    }
+    document
+}
+
+#[test]
+fn the_schemas_of_custom_kinds_are_told_as_by_the_server() {
+    let path = "/openapi/v3/apis/machine.sapcloud.io/v1alpha1";
+    let answers = answers(|asked, _| asked == path);
+    let expected = without_shared(compared(&answers[0]["body"]));
+    let (code, kind, body) = Asker::new().ask(path, "application/json");
+    assert_eq!((code, kind), (200, "application/json"));
+    let got = without_shared(compared(&body));
+    let mut wrong = Vec::new();
+    differences("", &expected, &got, &mut wrong);
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Every place where two values differ.
+fn differences(at: &str, expected: &Value, got: &Value, out: &mut Vec<String>) {
+    match (expected, got) {
+        (Value::Object(one), Value::Object(other)) => {
+            let keys: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            for key in keys {
+                let of = |fields: &serde_json::Map<String, Value>| fields.get(key).cloned().unwrap_or_default();
+                differences(&format!("{at}/{key}"), &of(one), &of(other), out);
+            }
+        }
+        _ if expected == got => {}
+        _ => out.push(format!("{at}\n  server {expected}\n  value  {got}")),
+    }
+}
+
+/// A content as `tests/face/openapi.py` writes it.
+fn named(content: &Value) -> String {
+    let none = serde_json::Map::new();
+    let content = content.as_object().unwrap_or(&none);
+    let types: Vec<String> = content
+        .keys()
+        .map(|name| name.replace("application/", "").replace("vnd.kubernetes.", ""))
+        .collect();
+    let schemas: std::collections::BTreeSet<&str> = content
+        .values()
+        .map(|body| body["schema"]["$ref"].as_str().unwrap().rsplit('.').next().unwrap())
+        .collect();
+    let schemas: Vec<&str> = schemas.into_iter().collect();
+    format!("{} {}", types.join(","), schemas.join(" ")).trim().to_owned()
+}
+
+/// An operation as `tests/face/openapi.py` writes it.
+fn line(method: &str, path: &str, item: &Value) -> String {
+    let said = &item[method];
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let names = |list: &Value| {
+        let all = list.as_array().into_iter().flatten();
+        all.map(|one| text(&one["name"])).collect::<Vec<_>>().join(",")
+    };
+    let kind = &said["x-kubernetes-group-version-kind"];
+    let gives: Vec<String> = said["responses"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(code, answer)| format!("{code} {}", named(&answer["content"])).trim().to_owned())
+        .collect();
+    [
+        format!("{method} {path}"),
+        text(&said["operationId"]),
+        text(&said["x-kubernetes-action"]),
+        ["group", "version", "kind"].map(|part| text(&kind[part])).join("/"),
+        text(&said["description"]),
+        text(&said["tags"][0]),
+        format!("path: {}", names(&item["parameters"])),
+        format!("query: {}", names(&said["parameters"])),
+        format!("takes {}", named(&said["requestBody"]["content"])),
+        format!("gives {}", gives.join("; ")),
+    ]
+    .join(" | ")
+}
+
+#[test]
+fn the_operations_of_built_in_kinds_are_told_as_by_the_server() {
+    let mut asker = Asker::new();
+    let (_, kind, index) = asker.ask("/openapi/v3", "application/json");
+    assert_eq!(kind, "text/plain; charset=utf-8", "as the server calls it");
+    let index: Value = serde_json::from_str(index.as_str().unwrap()).unwrap();
+    let mut told = Vec::new();
+    for url in index["paths"].as_object().unwrap().values() {
+        let url = url["serverRelativeURL"].as_str().unwrap();
+        if url.contains("sapcloud") {
+            continue;
+        }
+        let (code, _, document) = asker.ask(url, "application/json");
+        assert_eq!(code, 200, "{url}");
+        for (path, item) in document["paths"].as_object().unwrap() {
+            let methods = item
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|method| *method != "parameters");
+            told.extend(methods.map(|method| line(method, path, item)));
+        }
+    }
+    told.sort();
+    let expected: Vec<&str> = include_str!("face/operations.txt").lines().collect();
+    for line in &expected {
+        assert!(
+            told.iter().any(|other| other == line),
+            "the server tells also:\n{line}\nof {told:#?}"
+        );
+    }
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_document_that_is_not_there_is_an_empty_answer() {
+    let mut asker = Asker::new();
+    for path in ["/openapi/v3/apis/nothing/v1", "/openapi/v3/api/v9", "/openapi/v3/x"] {
+        assert_eq!(asker.ask(path, "").0, 404, "{path}");
+        assert_eq!(asker.ask(path, "").2, "", "{path}");
+    }
+    assert_eq!(asker.ask("/openapi/v9", "").2, "404 page not found\n");
 }
 
 #[test]

@@ -41,16 +41,18 @@ pub(crate) fn complaints(kind: &Kind, old: Option<&Value>, new: &Value, part: Pa
         Some(old) if of_status => schema::validate_status(known, new, old),
         old => schema::validate(known, new, old),
     };
-    let mut causes = Vec::new();
+    let mut causes = verdict.causes;
     if let Some(scale) = &kind.scale {
         let dotted = |path: &[String]| format!(".{}", path.join("."));
         let paths = schema::Scale {
             spec_replicas: dotted(&scale.spec_replicas),
             status_replicas: dotted(&scale.status_replicas),
         };
-        causes.extend(schema::validate_scale(&paths, new, of_status));
+        // The server counts replicas after it has looked at shapes and before it asks rules: where shapes are wrong, the last
+        // cause says that rules were not asked.
+        let unasked = causes.iter().position(|cause| cause.field == "<nil>").unwrap_or(0);
+        causes.splice(unasked..unasked, schema::validate_scale(&paths, new, of_status));
     }
-    causes.extend(verdict.causes);
     let told = |cause: schema::Cause| Cause {
         reason: cause.reason.name().to_owned(),
         message: cause.message,
