@@ -10,6 +10,7 @@ pub mod defaults;
 mod impersonate;
 mod review;
 mod rules;
+mod wire;
 
 use serde_json::Value;
 

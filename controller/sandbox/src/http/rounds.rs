@@ -14,6 +14,11 @@ use super::room::Room;
 const PAUSE: Duration = Duration::from_millis(50);
 /// A round can make the next one due; one that goes on for ever would be a fault of the value's, and may not hang the server.
 const ROUNDS: usize = 100;
+/// What is remembered of one kind, at most: an old object for each change, so that ten thousand nodes that report every ten
+/// seconds do not fill the memory within the minutes for which history is kept. Who watches and reads is never that far behind.
+const CHANGES: usize = 5_000;
+/// Between two looks at that. A busy server makes a thousand changes or two meanwhile.
+const TRIM: Duration = Duration::from_secs(1);
 /// How many times history is looked at while it is kept.
 const STEPS: u32 = 5;
 
@@ -49,14 +54,20 @@ async fn wave(room: &Room) -> Option<u64> {
     None
 }
 
-/// Forgets what happened longer ago than `history`.
+/// Forgets what happened longer ago than `history`, and of kinds that change more than is worth remembering all but the newest.
 pub(super) async fn forget(room: Arc<Room>, history: Duration) {
     let mut ticks = interval((history / STEPS).max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut trims = interval(TRIM);
+    trims.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut seen = VecDeque::new();
     loop {
         tokio::select! {
             () = room.stop.cancelled() => return,
+            _ = trims.tick() => {
+                room.with(|api| api.trim(CHANGES));
+                continue;
+            }
             _ = ticks.tick() => {}
         }
         seen.push_back(room.with(|api| api.version()));

@@ -10,6 +10,7 @@
 use serde_json::{Value, json};
 
 use super::deed::{Deed, Thing};
+use super::wire::{self, PROTOBUF};
 use super::{AUTHENTICATED, User, allows};
 use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure, Subject};
@@ -69,8 +70,16 @@ fn kind(request: &Request, kind: &str) -> Kind {
     }
 }
 
+/// Reads the question, in either of the forms in which it is asked.
+fn read(request: &Request, called: &str) -> Result<Value, Failure> {
+    if request.content_type == PROTOBUF {
+        return wire::read(&request.body);
+    }
+    body(&kind(request, called), request)
+}
+
 fn who_am_i(user: &User, request: &Request, moment: &Moment) -> Result<Value, Failure> {
-    let mut review = body(&kind(request, "SelfSubjectReview"), request)?;
+    let mut review = read(request, "SelfSubjectReview")?;
     let mut groups: Vec<&str> = user.groups.iter().map(String::as_str).collect();
     if !groups.contains(&AUTHENTICATED) {
         groups.push(AUTHENTICATED);
@@ -81,7 +90,7 @@ fn who_am_i(user: &User, request: &Request, moment: &Moment) -> Result<Value, Fa
 }
 
 fn may_i(api: &Api, user: &User, request: &Request) -> Result<Value, Failure> {
-    let mut review = body(&kind(request, "SelfSubjectAccessReview"), request)?;
+    let mut review = read(request, "SelfSubjectAccessReview")?;
     let deed = deed(&review["spec"])?;
     let verdict = allows(&api.store, user, &deed);
     let mut status = json!({ "allowed": verdict.allowed });

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""How much an API server needs for many objects: the sandbox or a real kube-apiserver, which it does not tell apart.
+
+    api.py URL TOKEN PID[,PID…] [COUNT]
+
+Makes COUNT machines and as many nodes as they are in use (status, finalizer, owners of fields), and prints: objects made a
+second, seconds for a whole LIST and one in pages of 500, for a WATCH to tell of all, for a change to reach a watch, the resident
+memory of the processes, and the memory after each node has reported three times. The server must hold the CRDs of deploy/crds.
+"""
+import concurrent.futures, http.client, json, ssl, statistics, sys, threading, time, urllib.parse
+
+URL, TOKEN, PIDS = urllib.parse.urlsplit(sys.argv[1]), sys.argv[2], sys.argv[3].split(",")
+COUNT = int(sys.argv[4]) if len(sys.argv) > 4 else 10_000
+MACHINES = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default/machines"
+NODES = "/api/v1/nodes"
+NOW = "2026-11-21T12:00:00Z"
+LOCAL = threading.local()
+
+
+def link():
+    if URL.scheme == "https":
+        return http.client.HTTPSConnection(URL.netloc, context=ssl._create_unverified_context(), timeout=120)
+    return http.client.HTTPConnection(URL.netloc, timeout=120)
+
+
+def ask(method, path, body=None, kind="application/json", agent="bench"):
+    if not hasattr(LOCAL, "link"):
+        LOCAL.link = link()
+    headers = {"Authorization": "Bearer " + TOKEN, "Content-Type": kind, "Accept": "application/json", "User-Agent": agent}
+    LOCAL.link.request(method, path, None if body is None else json.dumps(body), headers)
+    answer = LOCAL.link.getresponse()
+    text = answer.read()
+    if answer.status >= 300:
+        raise SystemExit("%s %s: %d %s" % (method, path, answer.status, text[:500]))
+    return text
+
+
+def machine(number):
+    name = "workers-zd4f2-%05d" % number
+    ask("POST", MACHINES, {
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+        "metadata": {
+            "name": name, "labels": {"name": "workers", "machine-template-hash": "zd4f2"},
+            "finalizers": ["machine.sapcloud.io/machine-controller"],
+        },
+        "spec": {"class": {"kind": "MachineClass", "name": "small"},
+                 "nodeTemplate": {"metadata": {"labels": {"worker.gardener.cloud/pool": "workers"}}, "spec": {}}},
+    }, agent="millwright")
+    ask("PATCH", MACHINES + "/" + name, {"spec": {"providerID": "virtual:///local/local-a/i-%017d" % number},
+        "metadata": {"labels": {"node": name}}}, "application/merge-patch+json", "millwright")
+    ask("PATCH", MACHINES + "/" + name + "/status", {"status": {
+        "currentStatus": {"phase": "Running", "lastUpdateTime": NOW},
+        "lastOperation": {"description": "The machine joined the cluster in 2s", "state": "Successful", "type": "Create",
+                          "lastUpdateTime": NOW},
+        "conditions": [condition("Ready")],
+    }}, "application/merge-patch+json", "millwright")
+
+
+def condition(kind):
+    return {"type": kind, "status": "True", "reason": "KubeletReady", "message": "the simulated kubelet is ready",
+            "lastHeartbeatTime": NOW, "lastTransitionTime": NOW}
+
+
+def node(number):
+    name = "workers-zd4f2-%05d" % number
+    ask("POST", NODES, {
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
+                     "node.kubernetes.io/instance-type": "small", "topology.kubernetes.io/zone": "local-a"}},
+        "spec": {"providerID": "virtual:///local/local-a/i-%017d" % number},
+        "status": {"capacity": {"cpu": "2", "memory": "4Gi", "pods": "110"},
+                   "conditions": [condition(k) for k in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")],
+                   "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": name}]},
+    }, agent="kubelet")
+
+
+def report(number):
+    ask("PATCH", NODES + "/workers-zd4f2-%05d/status" % number, {"status": {"conditions": [
+        {**condition("Ready"), "message": "at %f" % time.time()}]}}, "application/strategic-merge-patch+json", "kubelet")
+
+
+def memory():
+    total = 0
+    for pid in PIDS:
+        for line in open("/proc/%s/status" % pid):
+            if line.startswith("VmRSS:"):
+                total += int(line.split()[1]) // 1024
+    return total
+
+
+def many(what, numbers):
+    began = time.time()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(what, numbers))
+    return time.time() - began
+
+
+def timed(act, times=5):
+    taken = []
+    for _ in range(times):
+        began = time.time()
+        size = act()
+        taken.append(time.time() - began)
+    return "%.2f s (median of %d), %.1f MB" % (statistics.median(taken), times, size / 1e6)
+
+
+def listed(path):
+    return len(ask("GET", path))
+
+
+def paged(path):
+    size, token = 0, ""
+    while True:
+        text = ask("GET", path + "?limit=500" + ("&continue=" + token if token else ""))
+        size += len(text)
+        token = json.loads(text)["metadata"].get("continue")
+        if not token:
+            return size
+
+
+def told(path):
+    line = link()
+    line.request("GET", path + "?watch=true&resourceVersion=0&timeoutSeconds=60", headers={"Authorization": "Bearer " + TOKEN})
+    answer, size = line.getresponse(), 0
+    for _ in range(COUNT):
+        size += len(answer.readline())
+    line.close()
+    return size
+
+
+def reached(path):
+    line = link()
+    version = json.loads(ask("GET", path + "?limit=1"))["metadata"]["resourceVersion"]
+    line.request("GET", path + "?watch=true&timeoutSeconds=60&resourceVersion=" + version, headers={"Authorization": "Bearer " + TOKEN})
+    answer, taken = line.getresponse(), []
+    for number in range(50):
+        began = time.time()
+        report(number)
+        answer.readline()
+        taken.append(time.time() - began)
+    line.close()
+    return "%.1f ms (median of 50, the write included)" % (statistics.median(taken) * 1000)
+
+
+def main():
+    print("memory, empty              %d MB" % memory())
+    seconds = many(machine, range(COUNT))
+    print("%d machines, 3 writes each  %.1f s, %d writes/s" % (COUNT, seconds, 3 * COUNT / seconds))
+    seconds = many(node, range(COUNT))
+    print("%d nodes, 1 write each      %.1f s, %d writes/s" % (COUNT, seconds, COUNT / seconds))
+    print("memory                     %d MB" % memory())
+    for what, path in ("machines", MACHINES), ("nodes", NODES):
+        print("LIST %-9s             %s" % (what, timed(lambda: listed(path))))
+        print("LIST %-9s in pages    %s" % (what, timed(lambda: paged(path), 3)))
+        print("WATCH %-9s from 0     %s" % (what, timed(lambda: told(path), 3)))
+    print("a node's change, watched   %s" % reached(NODES))
+    print("memory after reading       %d MB" % memory())
+    seconds = many(report, list(range(COUNT)) * 3)
+    print("%d reports of nodes      %.1f s, %d writes/s" % (3 * COUNT, seconds, 3 * COUNT / seconds))
+    time.sleep(3)
+    print("memory after reports       %d MB" % memory())
+
+
+main()
