@@ -188,7 +188,7 @@ pub async fn collector(world: Arc<World>) {
     let mut bell = world.bell();
     let mut seen = 0;
     loop {
-        bell.borrow_and_update();
+        bell.catch_up();
         let (is_due, version) = world.look(|truth| (truth.api.may_be_due_since(seen), truth.api.version()));
         seen = version;
         if is_due {
@@ -196,9 +196,7 @@ pub async fn collector(world: Arc<World>) {
             world.collect();
             seen = world.look(|truth| truth.api.version());
         }
-        if bell.changed().await.is_err() {
-            return;
-        }
+        bell.rung().await;
     }
 }
 
