@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::future::BoxFuture;
 use millwright_core::ids::DriverName;
 use millwright_core::wake;
 use tokio::net::TcpListener;
@@ -100,8 +101,13 @@ pub fn election(config: &Config) -> (watch::Sender<Leadership>, watch::Receiver<
     })
 }
 
-/// Manages until `stop` or the loss of the lease.
-pub async fn manage(config: &Config, given: Given) -> anyhow::Result<End> {
+/// Manages until `stop` or the loss of the lease. Boxed, so that the manager's whole machinery is compiled here and not
+/// again by whoever embeds it.
+pub fn manage(config: &Config, given: Given) -> BoxFuture<'_, anyhow::Result<End>> {
+    Box::pin(managed(config, given))
+}
+
+async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
     let mut tasks = JoinSet::new();
     let epoch = Arc::new(LeaderEpoch::unknown());
     let shared = build(config, &given, &epoch, &mut tasks);

@@ -183,12 +183,102 @@ fn ready(status: &str, now: Timestamp) -> Value {
     json!({ "type": "Ready", "status": status, "reason": "Sim", "message": "", "lastHeartbeatTime": now, "lastTransitionTime": now })
 }
 
+/// How often the operator and the token cleaner look.
+const ROUNDS: Duration = Duration::from_secs(60);
+
+/// Does by hand what this version of the manager leaves to people: a Machine that failed and belongs to no set, and one whose
+/// VM or node is lost, is deleted. Also plays kube-controller-manager's token cleaner.
+pub async fn operator(world: Arc<World>) {
+    loop {
+        tokio::time::sleep(ROUNDS).await;
+        let tokens = expired_tokens(&world);
+        for name in tokens {
+            let path = format!("/api/v1/namespaces/kube-system/secrets/{name}");
+            world.order(Actor::Collector, "DELETE", &path, &Value::Null);
+        }
+        if !world.enter().is_quiet {
+            continue;
+        }
+        for name in lost_machines(&world) {
+            world.tell(What::Deed {
+                text: format!("deletes {name}, which nobody else mends"),
+            });
+            let path = format!("/apis/machine.sapcloud.io/v1alpha1/namespaces/default/machines/{name}");
+            world.order(Actor::Human, "DELETE", &path, &Value::Null);
+        }
+    }
+}
+
+fn expired_tokens(world: &World) -> Vec<String> {
+    let now = world.time.wall();
+    let is_expired = |secret: &Value| {
+        let expiration = object::text(secret, "/data/expiration");
+        let expiration = base64(expiration).and_then(|text| text.parse::<Timestamp>().ok());
+        expiration.is_some_and(|expiration| expiration < now)
+    };
+    world.look(|truth| {
+        let tokens = truth
+            .core("secrets")
+            .filter(|secret| object::name(secret).starts_with("bootstrap-token-"));
+        tokens
+            .filter(|secret| is_expired(secret))
+            .map(|secret| object::name(secret).to_owned())
+            .collect()
+    })
+}
+
+/// Reads base64, as far as a time needs it.
+fn base64(text: &str) -> Option<String> {
+    let digit = |letter: u8| match letter {
+        b'A'..=b'Z' => Some(letter - b'A'),
+        b'a'..=b'z' => Some(letter - b'a' + 26),
+        b'0'..=b'9' => Some(letter - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let (mut bits, mut held, mut bytes) = (0_u32, 0_u32, Vec::new());
+    for value in text.trim_end_matches('=').bytes().map(digit) {
+        bits = (bits << 6 | u32::from(value?)) & 0xffff;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push(u8::try_from((bits >> held) & 0xff).ok()?);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn lost_machines(world: &World) -> Vec<String> {
+    let now = world.time.wall();
+    world.look(|truth| {
+        let vms = truth.vms();
+        let is_lost = |machine: &Value| {
+            let phase = object::text(machine, "/status/currentStatus/phase");
+            let is_alone = machine.pointer("/metadata/ownerReferences").is_none();
+            let (uid, provider_id) = (object::uid(machine), object::text(machine, "/spec/providerID"));
+            let runs = vms
+                .iter()
+                .any(|vm| vm.owner.uid == uid && vm.phase(now) == Phase::Running);
+            let node = truth
+                .core("nodes")
+                .find(|node| object::text(node, "/spec/providerID") == provider_id);
+            let is_ready = node.is_some_and(|node| object::text(node, "/status/conditions/0/status") == "True");
+            (phase == "Failed" && is_alone) || (phase == "Unknown" && !(runs && is_ready))
+        };
+        let lost = truth
+            .ours("machines")
+            .filter(|machine| !object::is_deleting(machine) && is_lost(machine));
+        lost.map(|machine| object::name(machine).to_owned()).collect()
+    })
+}
+
 /// kube-controller-manager's garbage collector, which is never in a hurry.
 pub async fn collector(world: Arc<World>) {
     let mut bell = world.bell();
     let mut seen = 0;
     loop {
-        bell.borrow_and_update();
+        bell.catch_up();
         let (is_due, version) = world.look(|truth| (truth.api.may_be_due_since(seen), truth.api.version()));
         seen = version;
         if is_due {
@@ -196,9 +286,7 @@ pub async fn collector(world: Arc<World>) {
             world.collect();
             seen = world.look(|truth| truth.api.version());
         }
-        if bell.changed().await.is_err() {
-            return;
-        }
+        bell.rung().await;
     }
 }
 

@@ -20,10 +20,11 @@ use millwright_sandbox::reply::{Reply, Style, head, lines};
 use millwright_sandbox::request::{Http, Request, Verb};
 use millwright_sandbox::watch::{Started, Watch};
 use serde_json::{Value, json};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Service};
 
+use crate::bell::Ear;
 use crate::event::{Actor, What};
 use crate::gate::Gate;
 use crate::strike::{self, Blow};
@@ -274,8 +275,8 @@ fn dress(response: &mut Response, headers: Vec<(&'static str, String)>) {
 struct Flow {
     world: Arc<World>,
     gate: Arc<Gate>,
-    bell: watch::Receiver<u64>,
-    storms: watch::Receiver<u32>,
+    bell: Ear,
+    storms: Ear,
     watch: Watch,
     at: u64,
     ready: Vec<Value>,
@@ -318,15 +319,14 @@ impl Flow {
         tokio::select! {
             biased;
             () = self.gate.closed() => Woken::Dead,
-            _ = self.storms.changed() => Woken::Broken,
+            () = self.storms.rung() => Woken::Broken,
             () = sleep_until(self.ends) => Woken::TimeIsUp,
-            _ = self.bell.changed() => Woken::Changed,
+            () = self.bell.rung() => Woken::Changed,
         }
     }
 
     /// Waits as long as this watch lags, then looks. Changes of other kinds cost no choice.
     async fn catch_up(&mut self) {
-        self.bell.borrow_and_update();
         let is_mine = {
             let state = self.world.enter();
             !state.api.events(&self.watch, self.at).events.is_empty()

@@ -12,10 +12,12 @@
 //! | [`door`], [`provider`], [`gate`] | what a request meets on its way to the API and to the driver; what death is |
 //! | [`life`], [`actors`] | the manager's lives; kubelets, controllers, the human's accidents |
 //! | [`workload`], [`settled`] | what is wanted, and whether it is so |
+//! | [`bell`] | in which order waiters are woken |
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
 
 pub mod actors;
+pub mod bell;
 pub mod campaign;
 pub mod choices;
 pub mod door;

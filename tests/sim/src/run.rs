@@ -209,6 +209,7 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     tokio::spawn(async move { cloud.run_clockwork().await });
     tokio::spawn(actors::kubelets(Arc::clone(&world)));
     tokio::spawn(actors::collector(Arc::clone(&world)));
+    tokio::spawn(actors::operator(Arc::clone(&world)));
     tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives)));
     let living = tokio::spawn(lives.run());
 

@@ -164,7 +164,10 @@ pub async fn act(world: &Arc<World>, deeds: Vec<Deed>) {
 
 /// Asks until it is so: a name that is still taken by what goes is waited for.
 async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
-    for _ in 0..1200 {
+    for try_number in 0..4000 {
+        if try_number == 1000 {
+            world.calm();
+        }
         match world.order(Actor::Human, method, path, body) {
             Answer::Object { code: 409, .. } if method == "POST" => tokio::time::sleep(LOOK).await,
             Answer::Object { code, body, .. } if code >= 300 && code != 404 => {
@@ -174,7 +177,7 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
             Answer::Object { .. } | Answer::Text { .. } | Answer::Watch(_) => return,
         }
     }
-    world.broken("L2", format!("{path} is still taken after ten minutes"));
+    world.broken("L2", format!("{path} is still taken 25 minutes after faults ended"));
 }
 
 /// Waits until all is as wanted, or for so long.

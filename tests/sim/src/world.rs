@@ -12,9 +12,10 @@ use millwright_sandbox::api::{Answer, Api, Moment};
 use millwright_sandbox::request::{Http, Request, Verb};
 use millwright_sandbox::store::{Key, Place};
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::bell::{Bell, Ear};
 use crate::choices::{Choices, mix};
 use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
@@ -118,8 +119,8 @@ pub struct World {
     /// The time.
     pub time: Time,
     state: Mutex<State>,
-    bell: watch::Sender<u64>,
-    storms: watch::Sender<u32>,
+    bell: Arc<Bell>,
+    storms: Arc<Bell>,
 }
 
 /// What a world is made of.
@@ -147,8 +148,8 @@ impl World {
     pub fn new(parts: Parts) -> Arc<Self> {
         let (_, happenings) = parts.cloud.follow();
         Arc::new(Self {
-            bell: watch::Sender::new(parts.api.version()),
-            storms: watch::Sender::new(0),
+            bell: Arc::default(),
+            storms: Arc::default(),
             cloud: parts.cloud,
             time: parts.time,
             state: Mutex::new(State {
@@ -176,13 +177,13 @@ impl World {
     }
 
     /// Rings at every change of the API.
-    pub fn bell(&self) -> watch::Receiver<u64> {
-        self.bell.subscribe()
+    pub fn bell(&self) -> Ear {
+        self.bell.listen()
     }
 
     /// Rings when the API server goes away.
-    pub fn storms(&self) -> watch::Receiver<u32> {
-        self.storms.subscribe()
+    pub fn storms(&self) -> Ear {
+        self.storms.listen()
     }
 
     /// One of `0..n`.
@@ -260,10 +261,9 @@ impl World {
             body: digest(0, &request.body),
         };
         self.happened(&mut state, What::Api(event));
-        let version = state.api.version();
         drop(state);
         if is_changed {
-            self.bell.send_replace(version);
+            self.bell.ring();
         }
         answer
     }
@@ -313,7 +313,7 @@ impl World {
         let version = state.api.version();
         drop(state);
         if version != first {
-            self.bell.send_replace(version);
+            self.bell.ring();
         }
     }
 
@@ -342,7 +342,7 @@ impl World {
         let about = format!("the API server is away for {} s", lasts.as_secs());
         self.happened(&mut state, What::Fault { name: "F16", about });
         drop(state);
-        self.storms.send_modify(|number| *number += 1);
+        self.storms.ring();
     }
 
     /// Whether the API server is away.
