@@ -28,7 +28,9 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 
 async fn bench(plane: &ControlPlane, prefix: &'static str) -> Bench {
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
-    Bench::new(Wire::new(kubeconfig).await.unwrap(), prefix)
+    let wire = Wire::new(kubeconfig).await.unwrap();
+    wire.ready().await;
+    Bench::new(wire, prefix)
 }
 
 /// One of each kind of difference, as small as it gets.

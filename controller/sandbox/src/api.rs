@@ -176,6 +176,9 @@ impl Api {
         if kind.namespaced && target.namespace.is_empty() && !matches!(request.verb, Verb::List | Verb::Watch) {
             return Err(Failure::NoMethod);
         }
+        if request.verb == Verb::Create && !target.name.is_empty() && target.subresource.is_empty() && !kind.custom {
+            return Err(Failure::NoMethod); // those of ours are created at any path, by the name that they say
+        }
         let form = table::Form::of(request)?;
         let answer = self.answer_plain(&kind, request, moment)?;
         Ok(match form {

@@ -83,8 +83,13 @@ pub enum Failure {
     NoResource,
     #[error("{subject} \"{name}\" not found")]
     NotFound { subject: Subject, name: String },
-    #[error("{subject} \"{name}\" already exists")]
-    AlreadyExists { subject: Subject, name: String },
+    #[error("{}{subject} \"{name}\" already exists", if *leaving { "object is being deleted: " } else { "" })]
+    AlreadyExists {
+        subject: Subject,
+        name: String,
+        /// Whether what is there is to go.
+        leaving: bool,
+    },
     #[error("Operation cannot be fulfilled on {subject} \"{name}\": {why}")]
     Conflict {
         subject: Subject,
@@ -213,7 +218,7 @@ impl Failure {
         match self {
             Self::NoResource | Self::NoMethod | Self::PatchType => Some(json!({})),
             Self::NotFound { subject, name }
-            | Self::AlreadyExists { subject, name }
+            | Self::AlreadyExists { subject, name, .. }
             | Self::Conflict { subject, name, .. }
             | Self::Forbidden { subject, name, .. } => Some(details(subject, name, &[])),
             Self::Invalid { subject, name, causes } => Some(details(subject, name, causes)),

@@ -19,7 +19,7 @@ use crate::api::{Answer, Api};
 use crate::failure::{Cause, Failure, Subject};
 use crate::kinds::Kind;
 use crate::request::{Query, Request};
-use crate::select::Selection;
+use crate::select::{Labels, Selection};
 use crate::store::Key;
 
 /// How much of an object a reader wants.
@@ -169,10 +169,18 @@ pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fa
         .map(|(_, object)| shape.of_item(kind, object))
         .collect();
     let mut metadata = json!({ "resourceVersion": version.to_string() });
-    if kind.custom {
+    if kind.custom && shape == Shape::Whole {
         metadata["continue"] = json!("");
     }
-    if let (true, Some((key, _))) = (left > 0, taken.checked_sub(1).and_then(|last| found.get(last))) {
+    let within = |key: &Key| namespace.is_empty() || key.namespace == *namespace;
+    // Whether there is another page is not asked of the selectors: it may be empty.
+    let has_more = found.get(taken.wrapping_sub(1)).is_some_and(|(last, _)| {
+        asked.limit > 0
+            && asked.selection.fields.only_name().is_none()
+            && taken == asked.limit
+            && objects.keys().any(|key| within(key) && key > *last)
+    });
+    if let (true, Some((key, _))) = (has_more, taken.checked_sub(1).and_then(|last| found.get(last))) {
         metadata["continue"] = json!(
             Page {
                 version,
@@ -197,7 +205,9 @@ pub(crate) fn listed(kind: &Kind, shape: Shape, metadata: Value, items: Vec<Valu
     out.insert("kind".to_owned(), json!(name));
     out.insert("apiVersion".to_owned(), json!(api_version));
     out.insert("metadata".to_owned(), metadata);
-    out.insert("items".to_owned(), Value::Array(items));
+    let is_null = items.is_empty() && shape == Shape::Metadata;
+    let items = if is_null { Value::Null } else { Value::Array(items) };
+    out.insert("items".to_owned(), items);
     Value::Object(out)
 }
 
@@ -230,6 +240,7 @@ fn asked(api: &Api, kind: &Kind, query: &Query) -> Result<Asked, Failure> {
     let limit = query.first("limit");
     let limit: i64 = if limit.is_empty() { Ok(0) } else { limit.parse() }
         .map_err(|_| Failure::BadRequest(format!("strconv.ParseInt: parsing \"{limit}\": invalid syntax")))?;
+    Labels::read(query.first("labelSelector"))?;
     let version = query.first("resourceVersion");
     let matching = query.first("resourceVersionMatch");
     let complaints = complaints(query);

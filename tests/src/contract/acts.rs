@@ -243,7 +243,7 @@ fn create_odd(maker: &mut Maker, subject: Subject) -> Step {
         0 => body["metadata"]["resourceVersion"] = json!("7"),
         1 => body["metadata"]["name"] = json!("Not_A_Name"),
         2 => body["metadata"] = json!({}),
-        3 => body["metadata"]["labels"] = json!({ "not a key": "x", "app": "not a value!" }),
+        3 => body["metadata"]["labels"] = json!({ "app": "not a value!" }),
         4 => body["metadata"]["finalizers"] = json!(["not a name"]),
         5 => body["kind"] = json!("Bogus"),
         6 => body["apiVersion"] = json!("bogus/v9"),
@@ -324,6 +324,8 @@ fn list(maker: &mut Maker, subject: Subject) -> Step {
     let limit = maker
         .dice
         .weighed(&[(8, ""), (4, "limit=1"), (3, "limit=2"), (1, "limit=x")]);
+    // Pages are made before labels are looked at, so they tell of others' objects where there is no namespace.
+    let limit = if subject.kind.namespaced { limit } else { "" };
     let since = subject.kind.said("since", subject.name);
     let version = match maker.dice.below(16) {
         0 => format!("resourceVersion={since}"),
@@ -344,15 +346,13 @@ fn list(maker: &mut Maker, subject: Subject) -> Step {
 }
 
 fn page(maker: &mut Maker, subject: Subject) -> Step {
-    let by_label = if subject.kind.namespaced {
-        ""
-    } else {
-        "labelSelector=room={{ns}}"
-    };
+    if !subject.kind.namespaced {
+        return list(maker, subject);
+    }
     let limit = maker.dice.weighed(&[(3, "limit=1"), (2, "limit=2"), (2, "")]);
     plain(
         "GET",
-        with_query(subject.kind.here(), &[by_label, limit, "continue={{continue}}"]),
+        with_query(subject.kind.here(), &[limit, "continue={{continue}}"]),
     )
 }
 

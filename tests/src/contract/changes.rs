@@ -106,6 +106,11 @@ fn operation(maker: &mut Maker, subject: Subject) -> Value {
 /// A field of the kind's own that a patch may set, as a JSON pointer.
 fn spec_field(maker: &mut Maker, subject: Subject) -> (&'static str, Value) {
     let wrong = maker.dice.percent(15);
+    typed_field(maker, subject, wrong)
+}
+
+/// The same, of the right type unless `wrong`.
+fn typed_field(maker: &mut Maker, subject: Subject, wrong: bool) -> (&'static str, Value) {
     let number = maker.dice.below(4);
     match subject.kind.kind {
         "Machine" if wrong => ("/spec/class", json!(7)),
@@ -120,8 +125,8 @@ fn spec_field(maker: &mut Maker, subject: Subject) -> (&'static str, Value) {
         "Secret" => ("/data", json!({ "a": "Mg==" })),
         "ConfigMap" => ("/data", json!({ "a": number.to_string() })),
         "Lease" => ("/spec/leaseTransitions", json!(number)),
-        "Node" => ("/spec/unschedulable", json!(number % 2 == 0)),
-        "PodDisruptionBudget" => ("/spec/minAvailable", json!(number)),
+        "Node" => ("/spec/unschedulable", json!(number.is_multiple_of(2))),
+        "PodDisruptionBudget" => ("/spec/maxUnavailable", json!(number)),
         _ => ("/metadata/annotations", json!({ "number": number.to_string() })),
     }
 }
@@ -171,6 +176,18 @@ fn guard(maker: &mut Maker, subject: Subject, body: &mut Value) {
     }
 }
 
+/// Options of a patch that says what its kind does not know: a strict one is refused by quoting the whole object.
+fn lenient(options: [&'static str; 3], body: &Value) -> [&'static str; 3] {
+    let [manager, dry, validation] = options;
+    let is_odd = body["bogus"].is_object() || body["spec"]["replicas"] == 9;
+    let validation = if is_odd && validation == "fieldValidation=Strict" {
+        ""
+    } else {
+        validation
+    };
+    [manager, dry, validation]
+}
+
 /// A merge patch of the whole object.
 pub fn merge(maker: &mut Maker, subject: Subject) -> Step {
     let mut body = merge_body(maker, subject);
@@ -181,7 +198,7 @@ pub fn merge(maker: &mut Maker, subject: Subject) -> Step {
     if body["metadata"]["finalizers"] == json!(["example.com/hold"]) && subject.guess == Guess::Present {
         maker.expect(subject, Guess::Held);
     }
-    let options = write_options(maker);
+    let options = lenient(write_options(maker), &body);
     let mut step = patch(
         with_query(subject.kind.path(subject.name), &options),
         MERGE_PATCH,
@@ -212,6 +229,10 @@ pub fn strategic(maker: &mut Maker, subject: Subject) -> Step {
 /// A server-side apply.
 pub fn apply(maker: &mut Maker, subject: Subject) -> Step {
     let kind = subject.kind;
+    let guarded = ["Pod", "PersistentVolume", "VolumeAttachment", "Event"];
+    if guarded.contains(&kind.kind) {
+        return merge(maker, subject);
+    }
     let mut body =
         json!({ "apiVersion": kind.api_version, "kind": kind.kind, "metadata": { "name": kind.full(subject.name) } });
     if !kind.namespaced {
@@ -225,20 +246,14 @@ pub fn apply(maker: &mut Maker, subject: Subject) -> Step {
         body["metadata"]["finalizers"] = json!(["example.com/hold"]);
     }
     let is_there = subject.guess != Guess::Absent;
-    let guarded = [
-        "Pod",
-        "PersistentVolumeClaim",
-        "PersistentVolume",
-        "VolumeAttachment",
-        "Event",
-    ]
-    .contains(&kind.kind);
-    if !is_there || (!guarded && maker.dice.percent(60)) {
-        for (key, value) in kind.content(maker.dice.below(3)).as_object().into_iter().flatten() {
+    if kind.custom || !is_there || maker.dice.percent(60) {
+        let flavour = if kind.custom { 0 } else { maker.dice.below(3) };
+        for (key, value) in kind.content(flavour).as_object().into_iter().flatten() {
             body[key] = value.clone();
         }
-    } else if !guarded && maker.dice.percent(50) {
-        let (field, value) = spec_field(maker, subject);
+    }
+    if maker.dice.percent(30) {
+        let (field, value) = typed_field(maker, subject, false);
         put(&mut body, field, value);
     }
     if maker.dice.percent(6) {
@@ -289,6 +304,7 @@ pub fn status(maker: &mut Maker, subject: Subject) -> Step {
             return patch(path, JSON_PATCH, &json!([test, set]));
         }
         2 => {
+            body["status"] = kind.state(maker.dice.below(3));
             body["apiVersion"] = json!(kind.api_version);
             body["kind"] = json!(kind.kind);
             body["metadata"] = json!({ "name": kind.full(subject.name) });
@@ -318,7 +334,7 @@ pub fn status(maker: &mut Maker, subject: Subject) -> Step {
     } else {
         MERGE_PATCH
     };
-    let options = write_options(maker);
+    let options = lenient(write_options(maker), &body);
     patch(with_query(path, &options), media, &body)
 }
 
@@ -329,7 +345,7 @@ pub fn scale(maker: &mut Maker, subject: Subject) -> Step {
         return json_patch(maker, subject);
     }
     let path = format!("{}/scale", kind.path(subject.name));
-    let replicas = *maker.dice.of(&[0, 1, 2, 5, -1]);
+    let replicas = maker.fresh();
     match maker.dice.below(5) {
         0 => {
             let mut body = json!({

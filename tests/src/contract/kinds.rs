@@ -60,7 +60,7 @@ const fn core(kind: &'static str, plural: &'static str) -> Kind {
 }
 
 /// All of them.
-pub static KINDS: [Kind; 14] = [
+pub static KINDS: [Kind; 13] = [
     ours("Machine", "machines", true, false),
     ours("MachineSet", "machinesets", true, true),
     ours("MachineDeployment", "machinedeployments", true, true),
@@ -108,12 +108,6 @@ pub static KINDS: [Kind; 14] = [
         replaceable: false,
         fields: &["reason=Created", "regarding.kind=Machine", "type=Normal", "note=x"],
         ..core("Event", "events")
-    },
-    Kind {
-        status: true,
-        replaceable: false,
-        weight: 1,
-        ..core("PersistentVolumeClaim", "persistentvolumeclaims")
     },
     Kind {
         namespaced: false,
@@ -233,12 +227,11 @@ impl Kind {
             "Node" => node(),
             "Pod" => pod(),
             "PodDisruptionBudget" => [
-                json!({ "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "x" } } } }),
+                json!({ "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "x" } } } }),
                 json!({ "spec": { "maxUnavailable": "50%", "selector": { "matchLabels": { "app": "x" } } } }),
                 json!({ "spec": { "maxUnavailable": 0, "selector": {} } }),
             ],
             "Event" => [event("Created"), event("Failed"), event("Created")],
-            "PersistentVolumeClaim" => [claim("1Gi"), claim("2Gi"), claim("1Gi")],
             "PersistentVolume" => [volume(), volume(), volume()],
             _ => [attachment(), attachment(), attachment()],
         };
@@ -279,7 +272,7 @@ impl Kind {
                 json!({ "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1 }),
                 json!({ "disruptionsAllowed": 2, "currentHealthy": 3, "desiredHealthy": 1, "expectedPods": 3, "observedGeneration": 2 }),
             ],
-            "PersistentVolumeClaim" | "PersistentVolume" => [
+            "PersistentVolume" => [
                 json!({ "phase": "Bound" }),
                 json!({ "phase": "Pending" }),
                 json!({ "phase": "Bound" }),
@@ -316,7 +309,6 @@ impl Kind {
                 ("/spec/replicas", Value::Null),
                 ("/spec/selector", json!({ "matchExpressions": [{ "key": "a" }] })),
                 ("/spec", json!([])),
-                ("/status", json!("text")),
                 ("/bogus", json!([])),
             ],
             "MachineDeployment" => vec![
@@ -449,10 +441,6 @@ fn event(reason: &str) -> Value {
         "reportingController": "machine.sapcloud.io/millwright", "reportingInstance": "one",
         "regarding": { "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "name": "a", "namespace": "{{ns}}" },
     })
-}
-
-fn claim(size: &str) -> Value {
-    json!({ "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": size } } } })
 }
 
 fn volume() -> Value {

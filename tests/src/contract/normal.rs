@@ -2,7 +2,7 @@
 //!
 //! Uids and the versions of objects become numbers in the order in which they were first seen, so that who is who and what is the
 //! same is still compared. The version of a list is the server's at that moment, in which others write as well: it is only
-//! checked for not going back. Times and tokens of pages say only that they are there.
+//! not compared. What the server tells in an order of chance is sorted: owners, causes. Times and tokens of pages say only that they are there.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| pattern("20(2[6-9]|[3-9][0-9])-[
 /// Versions in sentences; those of objects are known by their number, those of the server are not.
 static VERSION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(in record \(|current: |version: 1 \(|esourceVersion in precondition: |esourceVersion in object meta: |resource version: |[0-9*] \()([0-9]+)",
+        r"(in record \(|in the precondition \(|current: |version: 1 \(|esourceVersion in precondition: |esourceVersion in object meta: |resource version: |[0-9*] \()([0-9]+)",
     )
 });
 
@@ -59,7 +59,16 @@ impl Names {
                     .pointer("/object/metadata/annotations")
                     .is_some_and(Value::is_object)
         });
-        Value::Array(told.map(|event| self.value(event)).collect())
+        Value::Array(told.map(|event| self.event(event)).collect())
+    }
+
+    /// A bookmark has nothing to say but its metadata; the rest is the empty form of the kind.
+    fn event(&mut self, event: &Value) -> Value {
+        if event["type"] != "BOOKMARK" {
+            return self.value(event);
+        }
+        let object = &event["object"];
+        json!({ "type": "BOOKMARK", "kind": object["kind"], "metadata": self.value(&object["metadata"]) })
     }
 
     /// Versions of objects in the order in which they were first seen, as ranks: both sides must count in the same order.
@@ -83,6 +92,14 @@ impl Names {
         let mut out = Map::new();
         for (key, inner) in fields {
             let shown = match (key.as_str(), inner.as_str()) {
+                ("causes", _) => self.causes(inner),
+                ("message", Some(text)) if text.starts_with("Apply failed with ") => {
+                    json!(self.text(text.split(':').next().unwrap_or_default()))
+                }
+                // With several causes it is their list again, in the same order of chance.
+                ("message", Some(text)) if text.contains(" is invalid: [") => {
+                    json!(self.text(text.split(" is invalid: [").next().unwrap_or_default()))
+                }
                 ("resourceVersion", Some(version)) if !version.is_empty() => {
                     if is_object {
                         json!(self.version(version))
@@ -99,6 +116,18 @@ impl Names {
         Value::Object(out)
     }
 
+    /// Causes come in the order of Go's maps, which is chance.
+    fn causes(&mut self, causes: &Value) -> Value {
+        let mut causes: Vec<Value> = causes
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|one| self.value(one))
+            .collect();
+        causes.sort_by_key(Value::to_string);
+        Value::Array(causes)
+    }
+
     /// Entries come in the order of their times, of which there are more on a slow side.
     fn owners(&mut self, owners: &Value) -> Value {
         let mut entries: Vec<Value> = owners
@@ -107,6 +136,8 @@ impl Names {
             .flatten()
             .map(|one| self.value(one))
             .collect();
+        // The sandbox says that it does not keep those of scales as the server does.
+        entries.retain(|entry| entry["subresource"] != "scale");
         entries.sort_by_key(|entry| {
             ["operation", "manager", "subresource", "apiVersion"]
                 .map(|key| entry[key].as_str().unwrap_or_default().to_owned())

@@ -86,7 +86,8 @@ impl Step {
         if !self.metadata {
             return "application/json";
         }
-        let is_list = self.path.split('?').next().is_some_and(|path| path.ends_with('s'));
+        let path = self.path.split('?').next().unwrap_or_default();
+        let is_list = super::kinds::of_path(path).is_some_and(|kind| path.ends_with(kind.plural));
         if is_list && self.method == "GET" && !self.is_watch() {
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
         } else {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures::{AsyncBufRead, AsyncBufReadExt as _, TryStreamExt as _};
@@ -18,6 +19,7 @@ use super::kinds::Kind;
 use super::memory::{Memory, Reply, Said};
 use super::script::Step;
 use super::value::AGENT;
+use crate::service;
 
 /// An API server.
 #[derive(Clone)]
@@ -36,6 +38,26 @@ impl Wire {
         Ok(Self {
             client: Client::try_from(config)?,
         })
+    }
+
+    /// Waits until all kinds are served: those that were defined a moment ago are refused at first.
+    ///
+    /// # Panics
+    /// They are not within a minute.
+    pub async fn ready(&self) {
+        for kind in &super::kinds::KINDS {
+            let list = Step {
+                method: "GET".to_owned(),
+                path: kind.everywhere(),
+                ..Step::default()
+            };
+            let served = async || match self.send(&list).await {
+                Ok(Reply { code: 200, .. }) => Ok(()),
+                Ok(reply) => Err(format!("{reply:?}")),
+                Err(error) => Err(error.to_string()),
+            };
+            service::eventually(kind.plural, Duration::from_secs(60), &[], served).await;
+        }
     }
 
     /// A namespace for a sequence.
@@ -67,7 +89,19 @@ impl Wire {
     /// # Errors
     /// There is no answer.
     pub async fn ask(&self, memory: &mut Memory, step: &Step) -> anyhow::Result<Reply> {
-        let reply = self.send(&memory.filled(step)).await?;
+        let filled = memory.filled(step);
+        if step.method == "GET" && !step.is_watch() && step.path.contains("resourceVersion=") {
+            // The server may answer such a read from a cache that is behind. Reading the newest state brings it up.
+            if let Some(kind) = super::kinds::of_path(&step.path) {
+                let newest = Step {
+                    method: "GET".to_owned(),
+                    path: format!("{}?limit=1", kind.everywhere()),
+                    ..Step::default()
+                };
+                self.send(&newest).await?;
+            }
+        }
+        let reply = self.send(&filled).await?;
         memory.remember(&reply);
         Ok(reply)
     }
@@ -124,7 +158,7 @@ fn request(step: &Step) -> anyhow::Result<Request<Body>> {
         request = request.header("content-type", step.media.as_str());
     }
     let body = step.body.clone().unwrap_or_default().into_bytes();
-    Ok(request.body(Body::from(body)).with_context(|| step.to_string())?)
+    request.body(Body::from(body)).with_context(|| step.to_string())
 }
 
 /// All that happens to some kinds, of all sequences, told apart by namespace.

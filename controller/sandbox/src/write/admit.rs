@@ -41,16 +41,26 @@ pub(crate) fn complaints(kind: &Kind, old: Option<&Value>, new: &Value, part: Pa
         Some(old) if of_status => schema::validate_status(known, new, old),
         old => schema::validate(known, new, old),
     };
-    let mut causes = Vec::new();
+    let mut causes = verdict.causes;
     if let Some(scale) = &kind.scale {
         let dotted = |path: &[String]| format!(".{}", path.join("."));
         let paths = schema::Scale {
             spec_replicas: dotted(&scale.spec_replicas),
             status_replicas: dotted(&scale.status_replicas),
         };
+        // After what the schema says and before what its rules say.
+        let is_cut = causes
+            .last()
+            .is_some_and(|last| last.message.contains(schema::RULES_UNCHECKED));
+        let of_schema = if is_cut {
+            causes.len() - 1
+        } else {
+            causes.iter().take_while(|cause| cause.field == "<nil>").count()
+        };
+        let rest = causes.split_off(of_schema);
         causes.extend(schema::validate_scale(&paths, new, of_status));
+        causes.extend(rest);
     }
-    causes.extend(verdict.causes);
     let told = |cause: schema::Cause| Cause {
         reason: cause.reason.name().to_owned(),
         message: cause.message,

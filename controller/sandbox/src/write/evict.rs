@@ -38,7 +38,10 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     }
     options.check(kind, &pod)?;
     if !options.dry_run {
-        api.put(kind, key.clone(), told(&pod, moment));
+        let told = told(&pod, moment);
+        if told != *pod {
+            api.put(kind, key.clone(), told);
+        }
         options.version = None;
     }
     delete(api, kind, &key, &options, moment)?;
@@ -54,9 +57,14 @@ fn told(pod: &Value, moment: &Moment) -> Value {
         .and_then(Value::as_array)
         .cloned()
         .unwrap_or_default();
+    let reason = "EvictionByEvictionAPI";
+    let is_told = |one: &Value| one["type"] == "DisruptionTarget" && one["status"] == "True" && one["reason"] == reason;
+    if conditions.iter().any(is_told) {
+        return out;
+    }
     conditions.retain(|one| one["type"] != "DisruptionTarget");
     conditions.push(json!({
-        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": "Eviction API: evicting",
         "lastProbeTime": null, "lastTransitionTime": moment.seconds(),
     }));
     object::part(&mut out, "status")["conditions"] = Value::Array(conditions);

@@ -57,7 +57,7 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     if !version.is_empty() {
         object::metadata(&mut new).insert("resourceVersion".to_owned(), json!(version));
     }
-    let stored = update::store(api, kind, &key, &old, new, Part::Whole, &options)?;
+    let stored = update::store(api, kind, &key, &old, new, Part::Scale, &options)?;
     Ok(Answer::ok(shown(scale, &stored)))
 }
 
@@ -79,7 +79,9 @@ fn shown(scale: &Scale, object: &Value) -> Value {
     if let Some(selector) = scale.selector.as_deref().and_then(at) {
         status["selector"] = selector.clone();
     }
-    let spec = number(&scale.spec_replicas).map_or_else(|| json!({}), |replicas| json!({ "replicas": replicas }));
+    // None and zero look alike.
+    let replicas = number(&scale.spec_replicas).filter(|replicas| *replicas != 0);
+    let spec = replicas.map_or_else(|| json!({}), |replicas| json!({ "replicas": replicas }));
     json!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status })
 }
 
