@@ -111,6 +111,14 @@ pub enum Failure {
         name: String,
         why: String,
     },
+    /// A page of a list whose version is forgotten; by the token the rest can be had as it is now.
+    #[error(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
+         continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing \
+         with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the \
+         time the first chunk was returned and now may show up in the list."
+    )]
+    PageExpired { token: String },
     #[error("{0}")]
     BadRequest(String),
     #[error("the server does not allow this method on the requested resource")]
@@ -168,7 +176,7 @@ impl Failure {
             Self::BadRequest(_) => 400,
             Self::NoMethod | Self::NotSupported { .. } => 405,
             Self::MediaType(_) | Self::PatchType => 415,
-            Self::Expired(_) => 410,
+            Self::Expired(_) | Self::PageExpired { .. } => 410,
             Self::VersionTooLarge { .. } => 504,
             Self::Budget { .. } => 429,
             Self::Internal(_) => 500,
@@ -189,7 +197,7 @@ impl Failure {
             Self::BadRequest(_) => "BadRequest",
             Self::NoMethod | Self::NotSupported { .. } => "MethodNotAllowed",
             Self::MediaType(_) | Self::PatchType => "UnsupportedMediaType",
-            Self::Expired(_) => "Expired",
+            Self::Expired(_) | Self::PageExpired { .. } => "Expired",
             Self::VersionTooLarge { .. } => "Timeout",
             Self::Budget { .. } => "TooManyRequests",
             Self::Internal(_) => "",
@@ -205,6 +213,9 @@ impl Failure {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.to_string(), "code": self.code(),
         });
+        if let Self::PageExpired { token } = self {
+            body["metadata"]["continue"] = json!(token);
+        }
         if !self.reason().is_empty() {
             body["reason"] = json!(self.reason());
         }
@@ -240,6 +251,7 @@ impl Failure {
             | Self::BadRequest(_)
             | Self::MediaType(_)
             | Self::Expired(_)
+            | Self::PageExpired { .. }
             | Self::Internal(_)
             | Self::Unauthorized
             | Self::TooLarge { .. }

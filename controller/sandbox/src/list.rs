@@ -98,7 +98,8 @@ const TOKENS: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode
 
 /// Where a page begins, in a list of a fixed version.
 struct Page {
-    version: u64,
+    /// Absent where the rest is wanted as it is now.
+    version: Option<u64>,
     start: String,
 }
 
@@ -114,13 +115,17 @@ impl Page {
             return Err(bad("server does not recognize this encoded version \"\""));
         }
         Ok(Self {
-            version: said["rv"].as_u64().unwrap_or(0),
+            version: if said["rv"] == -1 {
+                None
+            } else {
+                Some(said["rv"].as_u64().unwrap_or(0))
+            },
             start: said["start"].as_str().unwrap_or_default().to_owned(),
         })
     }
 
     fn token(&self) -> String {
-        TOKENS.encode(json!({ "v": "meta.k8s.io/v1", "rv": self.version, "start": self.start }).to_string())
+        TOKENS.encode(json!({ "v": "meta.k8s.io/v1", "rv": self.version.map_or(json!(-1), |version| json!(version)), "start": self.start }).to_string())
     }
 }
 
@@ -183,7 +188,7 @@ pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fa
     if let (true, Some((key, _))) = (has_more, taken.checked_sub(1).and_then(|last| found.get(last))) {
         metadata["continue"] = json!(
             Page {
-                version,
+                version: Some(version),
                 start: format!("{}\0", place(key))
             }
             .token()
@@ -222,19 +227,20 @@ fn state(api: &Api, kind: &Kind, asked: &Asked) -> Result<(u64, BTreeMap<Key, Ar
                 .collect(),
         )),
         Version::Exactly(version) => {
-            let why = if asked.start.is_empty() { TOO_OLD } else { PAGE_TOO_OLD };
-            let objects = api
-                .store
-                .at(&place, version)
-                .map_err(|_| Failure::Expired(why.to_owned()))?;
+            let rest = Page {
+                version: None,
+                start: asked.start.clone(),
+            };
+            let objects = api.store.at(&place, version).map_err(|_| match asked.start.as_str() {
+                "" => Failure::Expired(TOO_OLD.to_owned()),
+                _ => Failure::PageExpired { token: rest.token() },
+            })?;
             Ok((version, objects))
         }
     }
 }
 
 const TOO_OLD: &str = "The resourceVersion for the provided list is too old.";
-const PAGE_TOO_OLD: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new \
-     list without the continue parameter.";
 
 fn asked(api: &Api, kind: &Kind, query: &Query) -> Result<Asked, Failure> {
     let limit = query.first("limit");
@@ -261,7 +267,7 @@ fn asked(api: &Api, kind: &Kind, query: &Query) -> Result<Asked, Failure> {
             return Err(Failure::BadRequest(why.to_owned()));
         }
         let page = Page::read(token)?;
-        asked.version = Version::Exactly(page.version);
+        asked.version = page.version.map_or(Version::Newest, Version::Exactly);
         asked.start = page.start;
         return Ok(asked);
     }

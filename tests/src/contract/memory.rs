@@ -108,6 +108,12 @@ impl Memory {
     }
 
     fn remember_object(&mut self, object: &Value) {
+        if let Some(token) = object["metadata"]["continue"]
+            .as_str()
+            .filter(|_| object["kind"] == "Status")
+        {
+            token.clone_into(&mut self.page);
+        }
         let Some(items) = object["items"].as_array() else {
             self.remember_one(object, None);
             return;

@@ -14,6 +14,7 @@ use super::memory::{Reply, Said};
 
 static UID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern("20(2[6-9]|[3-9][0-9])-[0-9-]+T[0-9:.]+Z"));
+static TOO_OLD: LazyLock<Regex> = LazyLock::new(|| pattern(r"too old resource version: [0-9]+ \([0-9]+\)"));
 /// Versions in sentences; those of objects are known by their number, those of the server are not.
 static VERSION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -107,6 +108,7 @@ impl Names {
                         json!("*")
                     }
                 }
+                ("name", Some(_)) if fields.contains_key("generateName") => json!("*"),
                 ("continue", Some(token)) if !token.is_empty() => json!("*"),
                 ("managedFields", _) => self.owners(inner),
                 _ => self.value(inner),
@@ -161,6 +163,7 @@ impl Names {
             format!("uid {number}")
         });
         let text = TIME.replace_all(&text, "*time*");
+        let text = TOO_OLD.replace_all(&text, "too old resource version: * (*)");
         let text = VERSION.replace_all(&text, |found: &Captures<'_>| match self.versions.get(&found[2]) {
             Some(number) => format!("{}version {number}", &found[1]),
             None => format!("{}*", &found[1]),

@@ -61,7 +61,7 @@ impl Step {
         let mut words = text.split(' ');
         let mut step = Self {
             method: words.next()?.to_owned(),
-            path: words.next()?.to_owned(),
+            path: words.next().unwrap_or_default().to_owned(),
             ..Self::default()
         };
         for word in words {

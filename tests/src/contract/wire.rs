@@ -1,6 +1,7 @@
 //! Any API server over HTTP as the other side: many sequences share one, each in a namespace of its own.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -129,6 +132,33 @@ impl Wire {
             Ok(_) | Err(_) => Said::Text(text.into_owned()),
         };
         Ok(Reply { code, said })
+    }
+
+    /// Makes etcd forget all history up to now; `dir` is the control plane's, in which its socket lies.
+    ///
+    /// # Errors
+    /// etcd does not.
+    pub async fn compact(&self, dir: &Path) -> anyhow::Result<()> {
+        let list = Step {
+            method: "GET".to_owned(),
+            path: "/api/v1/namespaces".to_owned(),
+            ..Step::default()
+        };
+        let Said::Object(listed) = self.send(&list).await?.said else {
+            bail!("namespaces are not listed")
+        };
+        let version = listed["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        let body = serde_json::json!({ "revision": version, "physical": true }).to_string();
+        let mut socket = UnixStream::connect(dir.join("etcd:1")).await?;
+        let head = format!(
+            "POST /v3/kv/compaction HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        socket.write_all((head + &body).as_bytes()).await?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await?;
+        anyhow::ensure!(answer.starts_with("HTTP/1.1 200"), "etcd says {answer}");
+        Ok(())
     }
 
     async fn follow(&self, kind: &Kind) -> anyhow::Result<impl AsyncBufRead + use<>> {

@@ -232,7 +232,8 @@ pub(crate) fn delete(
             return Err(lost(kind, key, &old));
         }
     }
-    if kind.is("Pod") && !object::is_deleting(&old) {
+    let grace_of = |object: &Value| object.pointer("/metadata/deletionGracePeriodSeconds").cloned();
+    if kind.is("Pod") && grace_of(&new) != grace_of(&old) {
         // Its end is announced, however short.
         api.put(kind, key.clone(), new.clone());
     } else {

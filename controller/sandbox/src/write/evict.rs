@@ -17,7 +17,8 @@ use crate::request::Request;
 use crate::select::Labels;
 use crate::store::Key;
 use crate::write::delete::{DeleteOptions, delete};
-use crate::write::{Options, json_complaint, key_of};
+use crate::write::update::Part;
+use crate::write::{Options, json_complaint, key_of, owners};
 
 /// Answers POST to a pod's eviction.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
@@ -135,6 +136,12 @@ fn spend(api: &mut Api, key: &Key, pod: &Value, dry_run: bool, moment: &Moment) 
     }
     if !dry_run {
         let spent = spent(&budget, left - 1, &key.name, moment);
+        let by_server = Options {
+            manager: "kube-apiserver".to_owned(),
+            now: moment.now,
+            ..Options::default()
+        };
+        let spent = owners::record(&budgets, Some(&budget), spent, Part::Status, &by_server);
         api.put(&budgets, at, spent);
     }
     Ok(())
