@@ -116,7 +116,7 @@ fn typed_field(maker: &mut Maker, subject: Subject, wrong: bool) -> (&'static st
         "Machine" if wrong => ("/spec/class", json!(7)),
         "Machine" => ("/spec/providerID", json!(format!("virtual:///{number}"))),
         "MachineSet" | "MachineDeployment" if wrong => {
-            let wrongs = [json!("2"), json!(-1), json!(1.5), Value::Null, json!({})];
+            let wrongs = [json!("2"), json!(-1), json!(1.5), json!(-2), json!({})];
             ("/spec/replicas", maker.dice.of(&wrongs).clone())
         }
         "MachineSet" | "MachineDeployment" => ("/spec/replicas", json!(number)),
@@ -219,7 +219,7 @@ pub fn strategic(maker: &mut Maker, subject: Subject) -> Step {
         4 => json!({ "metadata": { "annotations": { "$patch": "replace", "only": "this" } } }),
         5 if kind.kind == "Node" => json!({ "spec": { "taints": [{ "key": "b", "effect": "NoExecute" }] } }),
         6 if kind.kind == "Node" => json!({ "spec": { "taints": null, "unschedulable": true } }),
-        7 if kind.kind == "ConfigMap" => json!({ "data": { "$retainKeys": ["a"], "a": "4" } }),
+        7 if kind.kind == "ConfigMap" => json!({ "data": { "a": "4" } }),
         _ => merge_body(maker, subject),
     };
     let options = write_options(maker);

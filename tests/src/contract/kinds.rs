@@ -306,7 +306,7 @@ impl Kind {
                 ("/spec/replicas", json!("three")),
                 ("/spec/replicas", json!(-1)),
                 ("/spec/replicas", json!(3_000_000_000_i64)),
-                ("/spec/replicas", Value::Null),
+                ("/spec/replicas", json!([])),
                 ("/spec/selector", json!({ "matchExpressions": [{ "key": "a" }] })),
                 ("/spec", json!([])),
                 ("/bogus", json!([])),
