@@ -19,6 +19,7 @@
 //!   [`cloud`]: what the cloud's console shows; [`manifests`]: its objects.
 //! - [`laws`]: what must be true of it.
 //! - [`service`]: a process that is killed and started again, and the one way to wait.
+//! - [`contract`]: the sandbox against the real API server.
 //! - [`requirement`]: skip loudly, or fail where CI demands it.
 
 #![allow(
@@ -30,6 +31,7 @@ pub mod api_requests;
 pub mod apiserver;
 pub mod clients;
 pub mod cloud;
+pub mod contract;
 pub mod figures;
 pub mod fleet;
 pub mod laws;

@@ -219,6 +219,9 @@ impl Api {
         if kind.namespaced && target.namespace.is_empty() && !matches!(request.verb, Verb::List | Verb::Watch) {
             return Err(Failure::NoMethod);
         }
+        if request.verb == Verb::Create && !target.name.is_empty() && target.subresource.is_empty() && !kind.custom {
+            return Err(Failure::NoMethod); // those of ours are created at any path, by the name that they say
+        }
         let form = match accept::of_kind(&kind, request)? {
             Wanted::Table(version) => Some(table::Form::of(version, &request.query)?),
             Wanted::Plain | Wanted::Metadata => None,

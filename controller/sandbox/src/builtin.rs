@@ -33,6 +33,17 @@ pub fn fill_defaults(kind: &Kind, object: &mut Value) {
         "Secret" => secret(object),
         "Namespace" => namespace_label(object),
         "Pod" => pod_defaults(object),
+        "Node" => node_defaults(object),
+        "PersistentVolume" => {
+            let spec = part(object, "spec");
+            set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
+            set(spec, "volumeMode", json!("Filesystem"));
+            if let Some(path) = spec.get_mut("hostPath") {
+                set(path, "type", json!(""));
+            }
+        }
+        "PersistentVolumeClaim" => set(part(object, "spec"), "volumeMode", json!("Filesystem")),
+        "Lease" | "PodDisruptionBudget" => _ = part(object, "spec"),
         _ => {}
     }
 }
@@ -63,17 +74,10 @@ pub fn fill(kind: &Kind, object: &mut Value, moment: &Moment) {
         }
         "PersistentVolume" => {
             guard(object, "kubernetes.io/pv-protection");
-            let spec = part(object, "spec");
-            set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
-            set(spec, "volumeMode", json!("Filesystem"));
-            if let Some(path) = spec.get_mut("hostPath") {
-                set(path, "type", json!(""));
-            }
             object["status"] = json!({ "phase": "Pending", "lastPhaseTransitionTime": moment.seconds() });
         }
         "PersistentVolumeClaim" => {
             guard(object, "kubernetes.io/pvc-protection");
-            set(part(object, "spec"), "volumeMode", json!("Filesystem"));
             object["status"] = json!({ "phase": "Pending" });
         }
         "VolumeAttachment" => set(part(object, "status"), "attached", json!(false)),
@@ -90,9 +94,23 @@ pub fn refill(kind: &Kind, old: &Value, new: &mut Value) {
     }
     match kind.kind.as_str() {
         "Secret" => secret(new),
-        "Node" => node(new),
-        "Pod" => pod_conditions(new),
+        "Node" => {
+            node_defaults(new);
+            node(new);
+        }
+        "Lease" | "PodDisruptionBudget" => _ = part(new, "spec"),
+        "Pod" => {
+            if let Some(quality) = old.pointer("/status/qosClass") {
+                set(part(new, "status"), "qosClass", quality.clone());
+            }
+            pod_conditions(new);
+        }
         "Event" => event(new),
+        "PersistentVolume" => {
+            if let Some(since) = old.pointer("/status/lastPhaseTransitionTime") {
+                set(part(new, "status"), "lastPhaseTransitionTime", since.clone());
+            }
+        }
         "Namespace" => {
             // The content of a namespace is given up by `finalize` alone.
             if let Some(held) = old.pointer("/spec/finalizers") {
@@ -109,6 +127,13 @@ pub fn update_complaints(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
     let immutable = |field: &str, shown: &Value| Cause::invalid(field, shown, "field is immutable");
     if kind.is("Secret") && old.get("type") != new.get("type") {
         out.push(immutable("type", &new["type"]));
+    }
+    if kind.is("Node") {
+        let id = |node: &Value| object::text(node, "/spec/providerID").to_owned();
+        if !id(old).is_empty() && id(old) != id(new) {
+            let why = "node updates may not change providerID except from \"\" to valid";
+            out.push(Cause::forbidden("spec.providerID", why));
+        }
     }
     if (kind.is("Secret") || kind.is("ConfigMap"))
         && old["immutable"] == json!(true)
@@ -147,6 +172,18 @@ fn namespace_label(object: &mut Value) {
 fn namespace(object: &mut Value) {
     set(part(object, "spec"), "finalizers", json!(["kubernetes"]));
     object["status"] = json!({ "phase": "Active" });
+}
+
+fn node_defaults(object: &mut Value) {
+    if object.pointer("/spec/unschedulable") == Some(&json!(false)) {
+        // What is left out means the same, and the server leaves it out.
+        part(object, "spec")
+            .as_object_mut()
+            .and_then(|spec| spec.remove("unschedulable"));
+    }
+    if let Some(capacity) = object.pointer("/status/capacity").cloned() {
+        set(part(object, "status"), "allocatable", capacity);
+    }
 }
 
 fn node(object: &mut Value) {

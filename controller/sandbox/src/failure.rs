@@ -83,8 +83,13 @@ pub enum Failure {
     NoResource,
     #[error("{subject} \"{name}\" not found")]
     NotFound { subject: Subject, name: String },
-    #[error("{subject} \"{name}\" already exists")]
-    AlreadyExists { subject: Subject, name: String },
+    #[error("{}{subject} \"{name}\" already exists", if *leaving { "object is being deleted: " } else { "" })]
+    AlreadyExists {
+        subject: Subject,
+        name: String,
+        /// Whether what is there is to go.
+        leaving: bool,
+    },
     #[error("Operation cannot be fulfilled on {subject} \"{name}\": {why}")]
     Conflict {
         subject: Subject,
@@ -117,6 +122,14 @@ pub enum Failure {
     /// The same where no resource lives.
     #[error("forbidden: {why}")]
     DeniedPath { why: String },
+    /// A page of a list whose version is forgotten; by the token the rest can be had as it is now.
+    #[error(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
+         continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing \
+         with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the \
+         time the first chunk was returned and now may show up in the list."
+    )]
+    PageExpired { token: String },
     #[error("{0}")]
     BadRequest(String),
     #[error("the server does not allow this method on the requested resource")]
@@ -187,7 +200,7 @@ impl Failure {
             Self::NoMethod | Self::NotSupported { .. } => 405,
             Self::MediaType(_) | Self::PatchType => 415,
             Self::NotAcceptable { .. } => 406,
-            Self::Expired(_) => 410,
+            Self::Expired(_) | Self::PageExpired { .. } => 410,
             Self::VersionTooLarge { .. } => 504,
             Self::Budget { .. } => 429,
             Self::Internal(_) => 500,
@@ -209,7 +222,7 @@ impl Failure {
             Self::NoMethod | Self::NotSupported { .. } => "MethodNotAllowed",
             Self::MediaType(_) | Self::PatchType => "UnsupportedMediaType",
             Self::NotAcceptable { .. } => "NotAcceptable",
-            Self::Expired(_) => "Expired",
+            Self::Expired(_) | Self::PageExpired { .. } => "Expired",
             Self::VersionTooLarge { .. } => "Timeout",
             Self::Budget { .. } => "TooManyRequests",
             Self::Internal(_) => "",
@@ -225,6 +238,9 @@ impl Failure {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.to_string(), "code": self.code(),
         });
+        if let Self::PageExpired { token } = self {
+            body["metadata"]["continue"] = json!(token);
+        }
         if !self.reason().is_empty() {
             body["reason"] = json!(self.reason());
         }
@@ -242,7 +258,7 @@ impl Failure {
             | Self::DeniedPath { .. }
             | Self::NotAcceptable { routed: true, .. } => Some(json!({})),
             Self::NotFound { subject, name }
-            | Self::AlreadyExists { subject, name }
+            | Self::AlreadyExists { subject, name, .. }
             | Self::Conflict { subject, name, .. }
             | Self::Forbidden { subject, name, .. }
             | Self::Denied { subject, name, .. } => Some(details(subject, name, &[])),
@@ -266,6 +282,7 @@ impl Failure {
             | Self::MediaType(_)
             | Self::NotAcceptable { .. }
             | Self::Expired(_)
+            | Self::PageExpired { .. }
             | Self::Internal(_)
             | Self::Unauthorized
             | Self::TooLarge { .. }

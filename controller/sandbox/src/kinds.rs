@@ -113,7 +113,8 @@ impl Kind {
     /// `Machine.machine.sapcloud.io`.
     pub fn subject(&self) -> Subject {
         Subject {
-            group: self.group.clone(),
+            // Events are called by the name under which they are stored.
+            group: self.place().group,
             what: self.kind.clone(),
         }
     }
@@ -143,6 +144,9 @@ type Row = (
 const RBAC: &str = "rbac.authorization.k8s.io";
 const EVENT_FIELDS: &str = "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid \
      involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source type";
+/// As the newer group calls them.
+const NEW_EVENT_FIELDS: &str = "regarding.kind regarding.namespace regarding.name regarding.uid regarding.apiVersion \
+     regarding.resourceVersion regarding.fieldPath reason reportingController type";
 const POD_FIELDS: &str = "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork \
      status.phase status.podIP status.nominatedNodeName";
 
@@ -159,7 +163,7 @@ const BUILT_IN: [Row; 19] = {
         ("", "v1", "persistentvolumes", "PersistentVolume", "pv", false, true, Nothing, false, false, ""),
         ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", true, true, Nothing, false, false, ""),
         ("", "v1", "events", "Event", "ev", true, false, Nothing, true, false, EVENT_FIELDS),
-        ("events.k8s.io", "v1", "events", "Event", "ev", true, false, Nothing, true, false, "reason type"),
+        ("events.k8s.io", "v1", "events", "Event", "ev", true, false, Nothing, true, false, NEW_EVENT_FIELDS),
         ("coordination.k8s.io", "v1", "leases", "Lease", "", true, false, Nothing, true, true, ""),
         ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", true, true, Spec, false, true, ""),
         ("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", "", false, true, Nothing, false, true, ""),

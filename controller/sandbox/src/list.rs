@@ -19,7 +19,7 @@ use crate::api::{Answer, Api};
 use crate::failure::{Cause, Failure, Subject};
 use crate::kinds::Kind;
 use crate::request::{Query, Request};
-use crate::select::Selection;
+use crate::select::{Labels, Selection};
 use crate::store::Key;
 
 /// How much of an object a reader wants.
@@ -98,7 +98,8 @@ const TOKENS: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode
 
 /// Where a page begins, in a list of a fixed version.
 struct Page {
-    version: u64,
+    /// Absent where the rest is wanted as it is now.
+    version: Option<u64>,
     start: String,
 }
 
@@ -114,13 +115,17 @@ impl Page {
             return Err(bad("server does not recognize this encoded version \"\""));
         }
         Ok(Self {
-            version: said["rv"].as_u64().unwrap_or(0),
+            version: if said["rv"] == -1 {
+                None
+            } else {
+                Some(said["rv"].as_u64().unwrap_or(0))
+            },
             start: said["start"].as_str().unwrap_or_default().to_owned(),
         })
     }
 
     fn token(&self) -> String {
-        TOKENS.encode(json!({ "v": "meta.k8s.io/v1", "rv": self.version, "start": self.start }).to_string())
+        TOKENS.encode(json!({ "v": "meta.k8s.io/v1", "rv": self.version.map_or(json!(-1), |version| json!(version)), "start": self.start }).to_string())
     }
 }
 
@@ -169,13 +174,21 @@ pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fa
         .map(|(_, object)| shape.of_item(kind, object))
         .collect();
     let mut metadata = json!({ "resourceVersion": version.to_string() });
-    if kind.custom {
+    if kind.custom && shape == Shape::Whole {
         metadata["continue"] = json!("");
     }
-    if let (true, Some((key, _))) = (left > 0, taken.checked_sub(1).and_then(|last| found.get(last))) {
+    let within = |key: &Key| namespace.is_empty() || key.namespace == *namespace;
+    // Whether there is another page is not asked of the selectors: it may be empty.
+    let has_more = found.get(taken.wrapping_sub(1)).is_some_and(|(last, _)| {
+        asked.limit > 0
+            && asked.selection.fields.only_name().is_none()
+            && taken == asked.limit
+            && objects.keys().any(|key| within(key) && key > *last)
+    });
+    if let (true, Some((key, _))) = (has_more, taken.checked_sub(1).and_then(|last| found.get(last))) {
         metadata["continue"] = json!(
             Page {
-                version,
+                version: Some(version),
                 start: format!("{}\0", place(key))
             }
             .token()
@@ -197,7 +210,9 @@ pub(crate) fn listed(kind: &Kind, shape: Shape, metadata: Value, items: Vec<Valu
     out.insert("kind".to_owned(), json!(name));
     out.insert("apiVersion".to_owned(), json!(api_version));
     out.insert("metadata".to_owned(), metadata);
-    out.insert("items".to_owned(), Value::Array(items));
+    let is_null = items.is_empty() && shape == Shape::Metadata;
+    let items = if is_null { Value::Null } else { Value::Array(items) };
+    out.insert("items".to_owned(), items);
     Value::Object(out)
 }
 
@@ -212,24 +227,26 @@ fn state(api: &Api, kind: &Kind, asked: &Asked) -> Result<(u64, BTreeMap<Key, Ar
                 .collect(),
         )),
         Version::Exactly(version) => {
-            let why = if asked.start.is_empty() { TOO_OLD } else { PAGE_TOO_OLD };
-            let objects = api
-                .store
-                .at(&place, version)
-                .map_err(|_| Failure::Expired(why.to_owned()))?;
+            let rest = Page {
+                version: None,
+                start: asked.start.clone(),
+            };
+            let objects = api.store.at(&place, version).map_err(|_| match asked.start.as_str() {
+                "" => Failure::Expired(TOO_OLD.to_owned()),
+                _ => Failure::PageExpired { token: rest.token() },
+            })?;
             Ok((version, objects))
         }
     }
 }
 
 const TOO_OLD: &str = "The resourceVersion for the provided list is too old.";
-const PAGE_TOO_OLD: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new \
-     list without the continue parameter.";
 
 fn asked(api: &Api, kind: &Kind, query: &Query) -> Result<Asked, Failure> {
     let limit = query.first("limit");
     let limit: i64 = if limit.is_empty() { Ok(0) } else { limit.parse() }
         .map_err(|_| Failure::BadRequest(format!("strconv.ParseInt: parsing \"{limit}\": invalid syntax")))?;
+    Labels::read(query.first("labelSelector"))?;
     let version = query.first("resourceVersion");
     let matching = query.first("resourceVersionMatch");
     let complaints = complaints(query);
@@ -250,7 +267,7 @@ fn asked(api: &Api, kind: &Kind, query: &Query) -> Result<Asked, Failure> {
             return Err(Failure::BadRequest(why.to_owned()));
         }
         let page = Page::read(token)?;
-        asked.version = Version::Exactly(page.version);
+        asked.version = page.version.map_or(Version::Newest, Version::Exactly);
         asked.start = page.start;
         return Ok(asked);
     }

@@ -113,7 +113,8 @@ pub(crate) fn after_update(mut managers: Managers, before: &Value, after: &Value
             Entry {
                 fields,
                 api_version: write.api_version.to_owned(),
-                time: Some(write.stamp()),
+                // The scale of a custom kind is the one writer whose time is not kept.
+                time: (write.subresource != "scale").then(|| write.stamp()),
             },
         );
     }

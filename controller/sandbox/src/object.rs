@@ -264,9 +264,35 @@ pub fn complaints(kind: &Kind, object: &Value) -> Vec<Cause> {
         let shown = Value::Array(owners.iter().map(|owner| (*owner).clone()).collect());
         out.push(Cause::invalid("metadata.ownerReferences", shown, why));
     }
-    for finalizer in finalizers(object) {
+    out.extend(finalizer_complaints(kind, &finalizers(object)));
+    out
+}
+
+/// Finalizers without a domain that the server itself knows.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+
+fn finalizer_complaints(kind: &Kind, finalizers: &[&str]) -> Vec<Cause> {
+    let field = "metadata.finalizers";
+    let mut out = Vec::new();
+    for finalizer in finalizers {
         if let Some(why) = key_complaint(finalizer) {
-            out.push(Cause::invalid("metadata.finalizers", format!("\"{finalizer}\""), &why));
+            out.push(Cause::invalid(field, format!("\"{finalizer}\""), &why));
+        }
+    }
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        let why = "finalizer orphan and foregroundDeletion cannot be both set";
+        out.push(Cause::invalid(field, json!(finalizers), why));
+    }
+    // Older kinds look a second time, and want a domain.
+    let is_strict = !kind.custom && !["Lease", "PodDisruptionBudget"].iter().any(|known| kind.is(known));
+    for (number, finalizer) in finalizers.iter().enumerate().filter(|_| is_strict) {
+        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            out.push(Cause::invalid(
+                &format!("{field}[{number}]"),
+                format!("\"{finalizer}\""),
+                why,
+            ));
         }
     }
     out
@@ -277,13 +303,13 @@ fn name_complaints(kind: &Kind, name: &str) -> Vec<Cause> {
     if name.is_empty() {
         return vec![Cause::required(field, "name or generateName is required")];
     }
-    let why = if kind.group == "rbac.authorization.k8s.io" {
+    let why = if kind.group == "rbac.authorization.k8s.io" || kind.is("PodDisruptionBudget") {
         let bad = name == "." || name == ".." || name.contains(['/', '%']);
         bad.then(|| "may not contain '/' or '%', nor be '.' or '..'".to_owned())
     } else if kind.is("Namespace") {
         (!is_label(name)).then(|| LABEL.to_owned())
     } else if name.len() > 253 {
-        Some("must be no more than 253 bytes".to_owned())
+        Some("must be no more than 253 characters".to_owned())
     } else {
         (!is_subdomain(name)).then(|| SUBDOMAIN.to_owned())
     };

@@ -28,7 +28,7 @@ pub use self::{
     numbers::settle_numbers,
     prune::prune,
     read::ReadError,
-    validate::{Scale, Verdict, validate, validate_scale, validate_status},
+    validate::{RULES_UNCHECKED, Scale, Verdict, validate, validate_scale, validate_status},
 };
 
 mod cause;
@@ -65,7 +65,7 @@ pub struct Schema {
     is_embedded: bool,
     rules: Vec<Rule>,
     /// Whether this node or one below has rules.
-    has_rules: bool,
+    pub(crate) has_rules: bool,
 }
 
 /// What a value has to be.

@@ -269,6 +269,27 @@ fn set(tokens: &mut Tokens) -> Result<Vec<String>, Failure> {
     }
 }
 
+/// Events are stored under the names of the core group.
+fn stored_name(kind: &Kind, field: &str) -> String {
+    if kind.is("Event") {
+        let field = field.replace("reportingController", "reportingComponent");
+        return field.replace("regarding.", "involvedObject.");
+    }
+    field.to_owned()
+}
+
+/// Kinds that know their fields say so in words of their own.
+fn unknown_field(kind: &Kind, field: &str) -> String {
+    let has_words = ["Pod", "Node", "Secret", "Event", "Namespace"]
+        .iter()
+        .any(|known| kind.is(known));
+    if kind.custom || has_words || kind.is("CustomResourceDefinition") {
+        format!("field label not supported: {field}")
+    } else {
+        format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    }
+}
+
 impl Fields {
     /// Reads `metadata.name=a,spec.nodeName!=b`, of the fields that the kind lets select.
     pub fn read(kind: &Kind, text: &str) -> Result<Self, Failure> {
@@ -287,9 +308,9 @@ impl Fields {
                 || (field == "metadata.namespace" && (kind.namespaced || kind.custom))
                 || kind.selectable.iter().any(|name| name == field);
             if !known {
-                return Err(Failure::BadRequest(format!("field label not supported: {field}")));
+                return Err(Failure::BadRequest(unknown_field(kind, field)));
             }
-            out.push((field.to_owned(), same, value.to_owned()));
+            out.push((stored_name(kind, field), same, value.to_owned()));
         }
         Ok(Self(out))
     }

@@ -18,7 +18,7 @@ use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
 use crate::list::{Shape, options_invalid, version_of};
 use crate::request::{Query, Request};
-use crate::select::Selection;
+use crate::select::{Labels, Selection};
 use crate::store::{Change, Forgotten, Store, set_version};
 use crate::table::Form;
 
@@ -61,10 +61,12 @@ pub struct Batch {
 /// Begins a watch.
 pub fn start(api: &Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
     let query = &request.query;
+    Labels::read(query.first("labelSelector"))?;
     let complaints = complaints(query);
     if !complaints.is_empty() {
         return Err(options_invalid("ListOptions", complaints));
     }
+    let selection = Selection::read(kind, query.first("labelSelector"), query.first("fieldSelector"))?;
     let version = query.first("resourceVersion");
     let version = if version.is_empty() {
         0
@@ -80,7 +82,7 @@ pub fn start(api: &Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) ->
     let watch = Watch {
         kind: kind.clone(),
         namespace: request.target.namespace.clone(),
-        selection: Selection::read(kind, query.first("labelSelector"), query.first("fieldSelector"))?,
+        selection,
         shape: Shape::of(&request.accept),
         table: None,
         bookmarks: query.is_set("allowWatchBookmarks"),

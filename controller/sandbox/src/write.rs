@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::api::Moment;
 use crate::failure::{Cause, Failure};
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Kinds};
 use crate::list::options_invalid;
 use crate::object;
 use crate::request::{Request, Verb};
@@ -48,31 +48,41 @@ impl Options {
     /// Reads the query; `called` is the name under which the server checks it.
     pub fn read(request: &Request, called: &str, moment: &Moment) -> Result<Self, Failure> {
         let said: Vec<&str> = request.query.all("dryRun").collect();
-        let strict = request.query.first("fieldValidation") == "Strict";
+        let validation = request.query.first("fieldValidation");
         let named = request.query.first("fieldManager");
+        let mut causes = Vec::new();
+        if request.content_type == "application/apply-patch+yaml" && named.is_empty() {
+            causes.push(Cause::required("fieldManager", "is required for apply patch"));
+        }
+        causes.extend(dry_run_complaint(&said));
+        if !["", "Ignore", "Strict", "Warn"].contains(&validation) {
+            let known = "\"\", \"Ignore\", \"Strict\", \"Warn\"";
+            causes.push(Cause::unsupported(
+                "fieldValidation",
+                &format!("\"{validation}\""),
+                known,
+            ));
+        }
+        if !causes.is_empty() {
+            return Err(options_invalid(called, causes));
+        }
         let agent = request.agent.split('/').next().unwrap_or_default();
         Ok(Self {
-            strict,
+            strict: validation == "Strict",
+            dry_run: !said.is_empty(),
             manager: if named.is_empty() { agent } else { named }.to_owned(),
             is_manager_named: !named.is_empty(),
             now: moment.now,
-            ..dry_run(&said, called)?
+            ..Self::default()
         })
     }
 }
 
-fn dry_run(said: &[&str], called: &str) -> Result<Options, Failure> {
-    if said.iter().any(|word| *word != "All") {
-        let shown = json!(said).to_string();
-        return Err(options_invalid(
-            called,
-            vec![Cause::unsupported("dryRun", &shown, "\"All\"")],
-        ));
-    }
-    Ok(Options {
-        dry_run: !said.is_empty(),
-        ..Options::default()
-    })
+/// What is wrong with a wish for a dry run.
+fn dry_run_complaint(said: &[&str]) -> Option<Cause> {
+    let shown = json!(said).to_string();
+    let is_known = said.iter().all(|word| *word == "All");
+    (!is_known).then(|| Cause::unsupported("dryRun", &shown, "\"All\""))
 }
 
 /// The key that a request's path names.
@@ -81,7 +91,7 @@ pub(crate) fn key_of(request: &Request) -> Key {
 }
 
 /// Reads the body as an object of its kind.
-pub(crate) fn body(kind: &Kind, request: &Request) -> Result<Value, Failure> {
+pub(crate) fn body(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<Value, Failure> {
     if !matches!(request.content_type.as_str(), "" | "application/json" | "*/*") {
         return Err(Failure::MediaType(
             "application/json, application/yaml, application/vnd.kubernetes.protobuf",
@@ -112,7 +122,7 @@ pub(crate) fn body(kind: &Kind, request: &Request) -> Result<Value, Failure> {
             }
         }
     }
-    of_kind(kind, &mut object)?;
+    of_kind(kinds, kind, &mut object)?;
     Ok(object)
 }
 
@@ -153,7 +163,7 @@ fn summary(body: &[u8]) -> String {
 }
 
 /// Checks that an object is of the kind that the path names; a built-in one may leave that out.
-fn of_kind(kind: &Kind, object: &mut Value) -> Result<(), Failure> {
+fn of_kind(kinds: &Kinds, kind: &Kind, object: &mut Value) -> Result<(), Failure> {
     let (said_version, said_kind) = (object::text(object, "/apiVersion"), object::text(object, "/kind"));
     let wanted = kind.api_version();
     if kind.custom {
@@ -167,7 +177,8 @@ fn of_kind(kind: &Kind, object: &mut Value) -> Result<(), Failure> {
     let said_version = if said_version.is_empty() { &wanted } else { said_version };
     let said_kind = if said_kind.is_empty() { &kind.kind } else { said_kind };
     let short = |text: &str| text.rsplit('/').next().unwrap_or_default().to_owned();
-    if *said_version != wanted {
+    // Of the kinds of a version only those that are served here are known.
+    if *said_version != wanted || kinds.named(said_version, said_kind).is_none() {
         return Err(Failure::BadRequest(format!(
             "{said_kind} in version \"{}\" cannot be handled as a {}: no kind \"{said_kind}\" is registered for version \
              \"{said_version}\" in scheme \"pkg/runtime/scheme.go:111\"",
@@ -211,6 +222,10 @@ pub(crate) fn at_path(kind: &Kind, request: &Request, object: &mut Value) -> Res
         )));
     }
     let namespace = object::text(object, "/metadata/namespace");
+    if !namespace.is_empty() && !kind.namespaced {
+        object::metadata(object).remove("namespace");
+        return Ok(());
+    }
     if !namespace.is_empty() && namespace != target.namespace {
         let why = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Failure::BadRequest(why.to_owned()));

@@ -39,7 +39,7 @@ pub(super) fn answer(api: &Api, user: &User, request: &Request, moment: &Moment)
     let answered = if request.target.group == AUTHORIZATION {
         may_i(api, user, request)
     } else {
-        who_am_i(user, request, moment)
+        who_am_i(api, user, request, moment)
     };
     answered.map_or_else(Answer::from, |body| Answer::with(201, body))
 }
@@ -71,15 +71,15 @@ fn kind(request: &Request, kind: &str) -> Kind {
 }
 
 /// Reads the question, in either of the forms in which it is asked.
-fn read(request: &Request, called: &str) -> Result<Value, Failure> {
+fn read(api: &Api, request: &Request, called: &str) -> Result<Value, Failure> {
     if request.content_type == PROTOBUF {
         return wire::read(&request.body);
     }
-    body(&kind(request, called), request)
+    body(api.kinds(), &kind(request, called), request)
 }
 
-fn who_am_i(user: &User, request: &Request, moment: &Moment) -> Result<Value, Failure> {
-    let mut review = read(request, "SelfSubjectReview")?;
+fn who_am_i(api: &Api, user: &User, request: &Request, moment: &Moment) -> Result<Value, Failure> {
+    let mut review = read(api, request, "SelfSubjectReview")?;
     let mut groups: Vec<&str> = user.groups.iter().map(String::as_str).collect();
     if !groups.contains(&AUTHENTICATED) {
         groups.push(AUTHENTICATED);
@@ -90,7 +90,7 @@ fn who_am_i(user: &User, request: &Request, moment: &Moment) -> Result<Value, Fa
 }
 
 fn may_i(api: &Api, user: &User, request: &Request) -> Result<Value, Failure> {
-    let mut review = read(request, "SelfSubjectAccessReview")?;
+    let mut review = read(api, request, "SelfSubjectAccessReview")?;
     let deed = deed(&review["spec"])?;
     let verdict = allows(&api.store, user, &deed);
     let mut status = json!({ "allowed": verdict.allowed });

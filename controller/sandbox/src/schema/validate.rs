@@ -14,6 +14,9 @@ mod node;
 mod scalar;
 mod scale;
 
+/// Said where an object is too wrong for its rules.
+pub const RULES_UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+
 /// What came of a validation.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -56,7 +59,7 @@ fn conclude(schema: &Schema, new: &Value, old: Option<&Value>, mut causes: Vec<C
             super::Reason::Invalid,
             &Place::root(),
             &Value::Null,
-            "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+            RULES_UNCHECKED,
         ));
         return verdict;
     }

@@ -48,10 +48,18 @@ pub(crate) fn complaints(kind: &Kind, old: Option<&Value>, new: &Value, part: Pa
             spec_replicas: dotted(&scale.spec_replicas),
             status_replicas: dotted(&scale.status_replicas),
         };
-        // The server counts replicas after it has looked at shapes and before it asks rules: where shapes are wrong, the last
-        // cause says that rules were not asked.
-        let unasked = causes.iter().position(|cause| cause.field == "<nil>").unwrap_or(0);
-        causes.splice(unasked..unasked, schema::validate_scale(&paths, new, of_status));
+        // After what the schema says and before what its rules say.
+        let is_cut = causes
+            .last()
+            .is_some_and(|last| last.message.contains(schema::RULES_UNCHECKED));
+        let of_schema = if is_cut {
+            causes.len() - 1
+        } else {
+            causes.iter().take_while(|cause| cause.field == "<nil>").count()
+        };
+        let rest = causes.split_off(of_schema);
+        causes.extend(schema::validate_scale(&paths, new, of_status));
+        causes.extend(rest);
     }
     let told = |cause: schema::Cause| Cause {
         reason: cause.reason.name().to_owned(),

@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use crate::api::{Answer, Api, Moment};
 use crate::builtin;
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
 use crate::list::Shape;
 use crate::object;
 use crate::request::Request;
+use crate::schema::RULES_UNCHECKED;
 use crate::store::Key;
 use crate::write::update::Part;
 use crate::write::{Options, admit, at_path, body, invalid, kind_complaints, owners};
@@ -18,7 +19,7 @@ use crate::write::{Options, admit, at_path, body, invalid, kind_complaints, owne
 /// Answers POST to a collection.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
     let options = Options::read(request, "CreateOptions", moment)?;
-    let mut object = body(kind, request)?;
+    let mut object = body(&api.kinds, kind, request)?;
     at_path(kind, request, &mut object)?;
     let stored = insert(api, kind, object, &options, moment)?;
     Ok(Answer::with(201, Shape::of(&request.accept).of_object(kind, &stored)))
@@ -53,20 +54,60 @@ pub(crate) fn insert(
         causes = object::complaints(kind, &object);
         causes.extend(admit::complaints(kind, None, &object, Part::Whole));
     }
+    if causes.iter().any(blocks_rules)
+        && has_rules(kind)
+        && !causes.iter().any(|cause| cause.message.contains(RULES_UNCHECKED))
+    {
+        causes.push(Cause::invalid("<nil>", "null", RULES_UNCHECKED));
+    }
     if !causes.is_empty() {
         return Err(invalid(kind, &object, causes));
     }
     let key = Key::new(object::text(&object, "/metadata/namespace"), object::name(&object));
-    if api.store.get(&kind.place(), &key).is_some() {
+    if let Some(there) = api.store.get(&kind.place(), &key) {
         return Err(Failure::AlreadyExists {
             subject: kind.resource(),
             name: key.name,
+            leaving: object::is_deleting(there),
         });
     }
     if options.dry_run {
         return Ok(Arc::new(object));
     }
     Ok(api.put(kind, key, object))
+}
+
+/// Whether an object with this fault is too wrong for the rules of its kind.
+fn blocks_rules(cause: &Cause) -> bool {
+    [
+        "FieldValueRequired",
+        "FieldValueNotSupported",
+        "FieldValueTooLong",
+        "FieldValueTypeInvalid",
+    ]
+    .contains(&cause.reason.as_str())
+}
+
+fn has_rules(kind: &Kind) -> bool {
+    kind.schema.as_deref().is_some_and(|schema| schema.has_rules)
+}
+
+/// [`insert`] where the caller named something that may have been there: a version says nothing of what is not.
+pub(crate) fn insert_anew(
+    api: &mut Api,
+    kind: &Kind,
+    mut object: Value,
+    options: &Options,
+    moment: &Moment,
+) -> Result<Arc<Value>, Failure> {
+    let version = object::metadata(&mut object).remove("resourceVersion");
+    let stored = insert(api, kind, object, options, moment)?;
+    let Some(version) = version.filter(|_| options.dry_run) else {
+        return Ok(stored);
+    };
+    let mut shown = Value::clone(&stored);
+    object::metadata(&mut shown).insert("resourceVersion".to_owned(), version);
+    Ok(Arc::new(shown))
 }
 
 /// A namespace must be there, and may not be on its way out.

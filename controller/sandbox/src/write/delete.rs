@@ -16,8 +16,9 @@ use crate::kinds::Kind;
 use crate::list::{self, Shape, options_invalid};
 use crate::object;
 use crate::request::Request;
-use crate::store::Key;
-use crate::write::{dry_run, json_complaint, key_of};
+use crate::store::{Key, set_version};
+use crate::write::update::path_in_storage;
+use crate::write::{dry_run_complaint, json_complaint, key_of};
 
 /// What becomes of an object's dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,9 @@ impl DeleteOptions {
             .flatten()
             .filter_map(Value::as_str)
             .collect();
+        if let Some(cause) = dry_run_complaint(&dry) {
+            return Err(options_invalid("DeleteOptions", vec![cause]));
+        }
         Ok(Self {
             uid: text("/preconditions/uid"),
             version: text("/preconditions/resourceVersion"),
@@ -80,7 +84,7 @@ impl DeleteOptions {
                 text("/propagationPolicy").as_deref(),
                 said["orphanDependents"].as_bool(),
             )?,
-            dry_run: dry_run(&dry, "DeleteOptions")?.dry_run,
+            dry_run: !dry.is_empty(),
         })
     }
 
@@ -144,14 +148,23 @@ pub(crate) enum Outcome {
     Going(Arc<Value>),
 }
 
+/// Kinds whose deletion shows what went.
+const RETURNED: [&str; 5] = [
+    "Pod",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "VolumeAttachment",
+    "ServiceAccount",
+];
+
 /// Answers DELETE of one object.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
     let options = DeleteOptions::read(request)?;
     let shape = Shape::of(&request.accept);
     let body = match delete(api, kind, &key_of(request), &options, moment)? {
         Outcome::Going(object) => shape.of_object(kind, &object),
-        // A pod is answered with itself, anything else with a note that it is gone.
-        Outcome::Gone(object) if kind.is("Pod") => shape.of_object(kind, &object),
+        // Some are answered with themselves, anything else with a note that it is gone.
+        Outcome::Gone(object) if RETURNED.iter().any(|known| kind.is(known)) => shape.of_object(kind, &object),
         Outcome::Gone(object) => gone(kind, &object),
     };
     Ok(Answer::ok(body))
@@ -194,7 +207,9 @@ pub(crate) fn delete(
     let old = api.find(kind, key)?;
     options.check(kind, &old)?;
     let mut new = Value::clone(&old);
-    mark_propagation(&mut new, options.propagation);
+    if !kind.is("Event") {
+        mark_propagation(&mut new, options.propagation); // events have no dependents
+    }
     let grace = grace(kind, &old, options);
     mark_deletion(kind, &mut new, grace, moment.now);
     if kind.is("Namespace") {
@@ -208,10 +223,41 @@ pub(crate) fn delete(
     if stays {
         return Ok(Outcome::Going(Arc::new(new)));
     }
-    if !options.dry_run {
-        api.remove(kind, key);
+    if options.dry_run {
+        return Ok(Outcome::Gone(Arc::new(new)));
     }
+    if object::finalizers(&new) != object::finalizers(&old) {
+        // A write of its own on the server, which a precondition on the version then does not survive.
+        if options.version.is_some() {
+            return Err(lost(kind, key, &old));
+        }
+    }
+    let grace_of = |object: &Value| object.pointer("/metadata/deletionGracePeriodSeconds").cloned();
+    if kind.is("Pod") && grace_of(&new) != grace_of(&old) {
+        // Its end is announced, however short.
+        api.put(kind, key.clone(), new.clone());
+    } else {
+        new = Value::clone(&old);
+    }
+    api.remove(kind, key);
+    // What is gone is shown as of the version at which it went.
+    set_version(&mut new, api.version());
     Ok(Outcome::Gone(Arc::new(new)))
+}
+
+/// The refusal of a deletion whose own first half made its precondition stale.
+fn lost(kind: &Kind, key: &Key, now: &Value) -> Failure {
+    let version = object::text(now, "/metadata/resourceVersion");
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+         ResourceVersion in precondition: , ResourceVersion in object meta: {version}",
+        path_in_storage(kind, key)
+    );
+    Failure::Conflict {
+        subject: kind.resource(),
+        name: key.name.clone(),
+        why,
+    }
 }
 
 /// How long an object may take to end. Only pods that run on a node get time.

@@ -17,7 +17,8 @@ use crate::request::Request;
 use crate::select::Labels;
 use crate::store::Key;
 use crate::write::delete::{DeleteOptions, delete};
-use crate::write::{Options, json_complaint, key_of};
+use crate::write::update::Part;
+use crate::write::{Options, json_complaint, key_of, owners};
 
 /// Answers POST to a pod's eviction.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
@@ -38,7 +39,10 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     }
     options.check(kind, &pod)?;
     if !options.dry_run {
-        api.put(kind, key.clone(), told(&pod, moment));
+        let told = told(&pod, moment);
+        if told != *pod {
+            api.put(kind, key.clone(), told);
+        }
         options.version = None;
     }
     delete(api, kind, &key, &options, moment)?;
@@ -54,9 +58,14 @@ fn told(pod: &Value, moment: &Moment) -> Value {
         .and_then(Value::as_array)
         .cloned()
         .unwrap_or_default();
+    let reason = "EvictionByEvictionAPI";
+    let is_told = |one: &Value| one["type"] == "DisruptionTarget" && one["status"] == "True" && one["reason"] == reason;
+    if conditions.iter().any(is_told) {
+        return out;
+    }
     conditions.retain(|one| one["type"] != "DisruptionTarget");
     conditions.push(json!({
-        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": "Eviction API: evicting",
         "lastProbeTime": null, "lastTransitionTime": moment.seconds(),
     }));
     object::part(&mut out, "status")["conditions"] = Value::Array(conditions);
@@ -127,6 +136,12 @@ fn spend(api: &mut Api, key: &Key, pod: &Value, dry_run: bool, moment: &Moment) 
     }
     if !dry_run {
         let spent = spent(&budget, left - 1, &key.name, moment);
+        let by_server = Options {
+            manager: "kube-apiserver".to_owned(),
+            now: moment.now,
+            ..Options::default()
+        };
+        let spent = owners::record(&budgets, Some(&budget), spent, Part::Status, &by_server);
         api.put(&budgets, at, spent);
     }
     Ok(())

@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 
+use crate::builtin;
 use crate::failure::{Cause, Failure};
 use crate::fields::FieldSet;
 use crate::kinds::Kind;
 use crate::list::options_invalid;
 use crate::managers::{self, Write};
+use crate::object;
 use crate::patch::apply::{ApplyError, apply};
 use crate::write::Options;
 use crate::write::update::Part;
@@ -14,8 +16,8 @@ use crate::write::update::Part;
 /// What a write through this part cannot change, and so cannot come to own.
 fn reset(kind: &Kind, part: Part) -> FieldSet {
     match part {
-        Part::Whole if kind.status => FieldSet::of_names(&[&["status"]]),
-        Part::Whole => FieldSet::default(),
+        Part::Whole | Part::Scale if kind.status => FieldSet::of_names(&[&["status"]]),
+        Part::Whole | Part::Scale => FieldSet::default(),
         Part::Status => FieldSet::of_names(&[&["spec"]]),
     }
 }
@@ -24,6 +26,7 @@ fn subresource(part: Part) -> &'static str {
     match part {
         Part::Whole => "",
         Part::Status => "status",
+        Part::Scale => "scale",
     }
 }
 
@@ -44,7 +47,20 @@ pub(crate) fn record(kind: &Kind, live: Option<&Value>, new: Value, part: Part, 
         now: options.now,
         reset: &reset(kind, part),
     };
-    managers::updated(live, &new, &write)
+    let stated = builtin::seen_as(kind, &new);
+    if stated == new {
+        return managers::updated(live, &new, &write);
+    }
+    // Owners speak of the names of their own version.
+    let live = live.map(|live| builtin::seen_as(kind, live));
+    let owned = managers::updated(live.as_ref(), &stated, &write);
+    let mut new = new;
+    let metadata = object::metadata(&mut new);
+    match owned.pointer("/metadata/managedFields") {
+        Some(owners) => metadata.insert("managedFields".to_owned(), owners.clone()),
+        None => metadata.remove("managedFields"),
+    };
+    new
 }
 
 /// What an apply makes of an object, with its owners.

@@ -13,6 +13,7 @@ use crate::api::{Answer, Api, Moment};
 use crate::failure::Failure;
 use crate::kinds::Kind;
 use crate::list::Shape;
+use crate::object;
 use crate::patch as patches;
 use crate::request::Request;
 use crate::write::update::{self, Part};
@@ -84,7 +85,15 @@ fn answer_apply(
             name: key.name,
         });
     }
-    let stored = create::insert(api, kind, new, &options, moment)?;
+    let uid = object::uid(&new).to_owned();
+    if !uid.is_empty() {
+        return Err(Failure::Conflict {
+            subject: kind.resource(),
+            name: key.name,
+            why: format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found"),
+        });
+    }
+    let stored = create::insert_anew(api, kind, new, &options, moment)?;
     Ok(Answer::with(201, shape.of_object(kind, &stored)))
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure};
 use crate::kinds::{Kind, Scale};
+use crate::list::Shape;
 use crate::object;
 use crate::request::{Request, Verb};
 use crate::write::update::{self, Part};
@@ -22,7 +23,13 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     let scale = kind.scale.as_ref().ok_or(Failure::NoResource)?;
     let key = key_of(request);
     let said = match request.verb {
-        Verb::Get => return Ok(Answer::ok(shown(scale, &*api.find(kind, &key)?))),
+        Verb::Get => {
+            let scale = shown(scale, &*api.find(kind, &key)?);
+            return Ok(Answer::ok(match Shape::of(&request.accept) {
+                Shape::Whole => scale,
+                shape @ Shape::Metadata => shape.of_object(kind, &scale),
+            }));
+        }
         Verb::Update => read(request)?,
         Verb::Patch => {
             let format = patch::format_of(kind, request)?;
@@ -43,6 +50,10 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     at_path(kind, request, &mut said)?;
     let old = api.find(kind, &key)?;
     let replicas = said.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+    let version = object::text(&said, "/metadata/resourceVersion");
+    if !version.is_empty() && version != object::version(&old).to_string() {
+        return Err(update::stale(kind, &key.name));
+    }
     if replicas < 0 {
         let cause = Cause::invalid(
             &format!(".{}", scale.spec_replicas.join(".")),
@@ -53,11 +64,10 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     }
     let mut new = Value::clone(&old);
     write(&mut new, &scale.spec_replicas, replicas);
-    let version = object::text(&said, "/metadata/resourceVersion");
     if !version.is_empty() {
         object::metadata(&mut new).insert("resourceVersion".to_owned(), json!(version));
     }
-    let stored = update::store(api, kind, &key, &old, new, Part::Whole, &options)?;
+    let stored = update::store(api, kind, &key, &old, new, Part::Scale, &options)?;
     Ok(Answer::ok(shown(scale, &stored)))
 }
 
@@ -79,7 +89,9 @@ fn shown(scale: &Scale, object: &Value) -> Value {
     if let Some(selector) = scale.selector.as_deref().and_then(at) {
         status["selector"] = selector.clone();
     }
-    let spec = number(&scale.spec_replicas).map_or_else(|| json!({}), |replicas| json!({ "replicas": replicas }));
+    // None and zero look alike.
+    let replicas = number(&scale.spec_replicas).filter(|replicas| *replicas != 0);
+    let spec = replicas.map_or_else(|| json!({}), |replicas| json!({ "replicas": replicas }));
     json!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status })
 }
 

@@ -18,12 +18,19 @@ pub fn validate_scale(scale: &Scale, object: &Value, of_status: bool) -> Vec<Cau
     } else {
         &scale.spec_replicas
     };
-    let steps = path.split('.').filter(|step| !step.is_empty());
-    let Some(value) = steps.into_iter().try_fold(object, |value, step| value.get(step)) else {
-        return Vec::new();
-    };
+    let mut value = object;
+    for step in path.split('.').filter(|step| !step.is_empty()) {
+        value = match value {
+            Value::Object(fields) => match fields.get(step) {
+                Some(inner) => inner,
+                None => return Vec::new(),
+            },
+            Value::Null => return Vec::new(),
+            other => return vec![unreadable(path, other, "map[string]interface{}")],
+        };
+    }
     let detail = match value.as_i64() {
-        None => return vec![unreadable(path, value)],
+        None => return vec![unreadable(path, value, "int64")],
         Some(count) if count < 0 => format!("{count}: should be a non-negative integer"),
         Some(count) if count > i64::from(i32::MAX) => {
             format!("{count}: should be less than or equal to {}", i32::MAX)
@@ -33,15 +40,33 @@ pub fn validate_scale(scale: &Scale, object: &Value, of_status: bool) -> Vec<Cau
     vec![Cause::bare(Reason::Invalid, path.clone(), &detail)]
 }
 
-fn unreadable(path: &str, value: &Value) -> Cause {
+/// A value as Go prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Bool(bool) => bool.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(key, value)| format!("{key}:{}", go_text(value)))
+                .collect();
+            format!("map[{}]", fields.join(" "))
+        }
+    }
+}
+
+fn unreadable(path: &str, value: &Value, wanted: &str) -> Cause {
     let (shown, kind) = match value {
         Value::String(text) => (text.clone(), "string"),
         Value::Bool(bool) => (bool.to_string(), "bool"),
         Value::Number(number) => (number.to_string(), "float64"),
-        Value::Array(_) => (value.to_string(), "[]interface {}"),
-        Value::Object(_) => (value.to_string(), "map[string]interface {}"),
+        Value::Array(_) => (go_text(value), "[]interface {}"),
+        Value::Object(_) => (go_text(value), "map[string]interface {}"),
         Value::Null => ("<nil>".to_owned(), "<nil>"),
     };
-    let detail = format!("0: {path} accessor error: {shown} is of the type {kind}, expected int64");
+    let detail = format!("0: {path} accessor error: {shown} is of the type {kind}, expected {wanted}");
     Cause::bare(Reason::Invalid, path.to_owned(), &detail)
 }
