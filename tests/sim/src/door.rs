@@ -329,7 +329,7 @@ impl Flow {
     async fn catch_up(&mut self) {
         let is_mine = {
             let state = self.world.enter();
-            !state.api.events(&self.watch, self.at).events.is_empty()
+            state.api.changes(&self.watch.kind.place(), self.at).next().is_some()
         };
         if !is_mine {
             return;
