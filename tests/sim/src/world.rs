@@ -234,7 +234,11 @@ impl World {
         let moment = state.moment(self.time);
         let place = Place {
             // Both groups of events share one place.
-            group: if request.target.resource == "events" { String::new() } else { request.target.group.clone() },
+            group: if request.target.resource == "events" {
+                String::new()
+            } else {
+                request.target.group.clone()
+            },
             plural: request.target.resource.clone(),
         };
         let before = state.api.version();

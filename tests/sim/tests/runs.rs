@@ -45,7 +45,11 @@ fn a_run_is_what_its_seed_says_and_what_its_tape_says() {
     for seed in 0..12 {
         let (first, second) = (by_seed(&Plan::default(), seed), by_seed(&Plan::default(), seed));
         assert_eq!(first.digest, second.digest, "seed {seed}");
-        assert_eq!(first.digest, by_tape(&Plan::default(), first.tape).digest, "tape of seed {seed}");
+        assert_eq!(
+            first.digest,
+            by_tape(&Plan::default(), first.tape).digest,
+            "tape of seed {seed}"
+        );
         digests.insert(first.digest);
     }
     assert_eq!(digests.len(), 12, "different seeds are different runs");
@@ -94,6 +98,11 @@ fn a_failing_run_shrinks_to_little_more_than_its_fault() {
     let (tape, outcome) = shrink(&plan, failed.tape.clone(), 150).unwrap();
     assert_eq!(outcome.violation.unwrap().property, "immortal");
     let wild = |tape: &[u32]| tape.iter().filter(|value| **value != 0).count();
-    assert!(wild(&tape) <= 3, "{} of {} choices are left: {tape:?}", wild(&tape), wild(&failed.tape));
+    assert!(
+        wild(&tape) <= 3,
+        "{} of {} choices are left: {tape:?}",
+        wild(&tape),
+        wild(&failed.tape)
+    );
     assert_eq!(by_tape(&plan, tape).digest, outcome.digest);
 }
