@@ -31,7 +31,11 @@ pub async fn work(shared: &Arc<Shared>, name: &Name) -> Pass {
         let seen = Observed {
             class,
             machines,
-            readiness: world.readiness(name),
+            // What may heal by itself is looked at again at every wake: `LOOK_AGAIN` is one, and an event in between may be too.
+            readiness: match world.readiness(name) {
+                Readiness::Faulty(fault) if may_heal(fault) => &Readiness::Unchecked,
+                known => known,
+            },
         };
         Some((Arc::clone(class), class::plan(&seen)))
     });

@@ -25,7 +25,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tokio::sync::{broadcast, mpsc as async_mpsc, oneshot, watch};
+use tokio::sync::{Notify, broadcast, mpsc as async_mpsc, oneshot};
 
 pub(crate) use self::vm::id_in;
 use self::{
@@ -85,7 +85,7 @@ struct Shared {
     ledger: Ledger,
     outside: Arc<dyn Outside>,
     fleet: Mutex<Fleet>,
-    version: watch::Sender<u64>,
+    changed: Notify,
     happenings: broadcast::Sender<Happening>,
 }
 
@@ -95,7 +95,7 @@ impl Shared {
             ledger,
             outside,
             fleet: Mutex::new(fleet),
-            version: watch::Sender::new(0),
+            changed: Notify::new(),
             happenings: broadcast::Sender::new(WATCH_BACKLOG),
         }
     }
@@ -259,7 +259,6 @@ impl Cloud {
     }
 
     async fn end(&self, id: &VmId, at_once: bool) -> Result<bool, CloudError> {
-        let mut versions = self.shared.version.subscribe();
         let vm = self
             .ask(Ask::Terminate {
                 id: id.clone(),
@@ -269,10 +268,14 @@ impl Cloud {
         let is_gone = || self.shared.fleet().get(&vm.id).is_none();
         let waits_for_registration = || self.shared.fleet().get(&vm.id).is_some_and(|vm| vm.is_past(self.now()));
         let settled = async {
-            while waits_for_registration() {
-                if versions.changed().await.is_err() {
+            loop {
+                // Listens before it looks, so that a change in between is heard. Waiters wake in their order, which
+                // simulations rely on.
+                let changed = self.shared.changed.notified();
+                if !waits_for_registration() {
                     break;
                 }
+                changed.await;
             }
         };
         tokio::time::timeout(REGISTRATION_PATIENCE, settled).await.ok();

@@ -303,7 +303,7 @@ pub async fn chaos(world: Arc<World>, lives: Arc<Lives>) {
         let pause = world.pick("chaos-pause", &[3000, 100, 700, 1500, 6000, 15_000, 40_000]);
         tokio::time::sleep(Duration::from_millis(pause)).await;
         if world.enter().is_quiet {
-            return;
+            break;
         }
         let kind = world.pick("chaos", &kinds);
         harm(&world, &lives, kind).await;

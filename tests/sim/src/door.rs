@@ -183,6 +183,7 @@ impl Door {
             at: started.at,
             ready: started.first,
             ends: Instant::now() + lasts,
+            is_new: true,
             is_over: false,
         };
         let frames = unfold(flow, |mut flow| async move {
@@ -281,6 +282,8 @@ struct Flow {
     at: u64,
     ready: Vec<Value>,
     ends: Instant,
+    /// What happened while the answer was on its way back rang for nobody.
+    is_new: bool,
     is_over: bool,
 }
 
@@ -316,6 +319,9 @@ impl Flow {
     }
 
     async fn wait(&mut self) -> Woken {
+        if std::mem::take(&mut self.is_new) {
+            return Woken::Changed;
+        }
         tokio::select! {
             biased;
             () = self.gate.closed() => Woken::Dead,
@@ -329,7 +335,7 @@ impl Flow {
     async fn catch_up(&mut self) {
         let is_mine = {
             let state = self.world.enter();
-            !state.api.events(&self.watch, self.at).events.is_empty()
+            state.api.changes(&self.watch.kind.place(), self.at).next().is_some()
         };
         if !is_mine {
             return;

@@ -233,7 +233,12 @@ impl World {
         let mut state = self.enter();
         let moment = state.moment(self.time);
         let place = Place {
-            group: request.target.group.clone(),
+            // Both groups of events share one place.
+            group: if request.target.resource == "events" {
+                String::new()
+            } else {
+                request.target.group.clone()
+            },
             plural: request.target.resource.clone(),
         };
         let before = state.api.version();

@@ -150,7 +150,7 @@ impl Writer {
         }
         drop(fleet);
         if is_changed {
-            self.shared.version.send_modify(|version| *version += 1);
+            self.shared.changed.notify_waiters();
         }
     }
 

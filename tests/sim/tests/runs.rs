@@ -1,0 +1,108 @@
+//! Runs as a whole: they come right without faults, are what their choices say, and shrink.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
+
+use millwright_sim::campaign;
+use millwright_sim::event::{Event, Oracle, Truth, Violation, What};
+use millwright_sim::run::{Faults, Outcome, Plan, by_seed, by_tape};
+use millwright_sim::shrink::shrink;
+use millwright_sim::strike::Blow;
+use millwright_sim::workload;
+
+fn plan(workload: &str, faults: Faults) -> Plan {
+    Plan {
+        workload: Some(workload.to_owned()),
+        faults,
+        ..Plan::default()
+    }
+}
+
+fn right(outcome: &Outcome) {
+    assert_eq!(outcome.violation, None, "{:#?}", outcome.story);
+}
+
+#[test]
+fn every_workload_comes_right_where_nothing_goes_wrong() {
+    for name in workload::ALL {
+        let plan = Plan {
+            is_told: true,
+            ..plan(name, Faults::None)
+        };
+        for seed in 0..3 {
+            let outcome = by_seed(&plan, seed);
+            right(&outcome);
+            assert!(outcome.writes > 5, "{name} did nothing");
+        }
+    }
+}
+
+#[test]
+fn a_run_is_what_its_seed_says_and_what_its_tape_says() {
+    let mut digests = std::collections::BTreeSet::new();
+    for seed in 0..12 {
+        let (first, second) = (by_seed(&Plan::default(), seed), by_seed(&Plan::default(), seed));
+        assert_eq!(first.digest, second.digest, "seed {seed}");
+        assert_eq!(
+            first.digest,
+            by_tape(&Plan::default(), first.tape).digest,
+            "tape of seed {seed}"
+        );
+        digests.insert(first.digest);
+    }
+    assert_eq!(digests.len(), 12, "different seeds are different runs");
+}
+
+#[test]
+fn a_manager_that_dies_at_any_call_is_followed_by_one_that_ends_its_work() {
+    let mut died = 0;
+    for (plan, seed, how) in campaign::strikes(&plan("create", Faults::None), 0) {
+        let dies = matches!(&plan.faults, Faults::Strike(strike) if strike.blow == Blow::DieAfter);
+        if !dies {
+            continue;
+        }
+        let outcome = by_seed(&Plan { is_told: true, ..plan }, seed);
+        assert_eq!(outcome.violation, None, "{how}");
+        died += u64::from(outcome.story.iter().any(|line| line.contains("manager 2 starts")));
+    }
+    assert!(died > 20, "it died in {died} runs only");
+}
+
+/// Says that nobody may die.
+struct Immortal;
+
+impl Oracle for Immortal {
+    fn see(&mut self, event: &Event, _: &Truth<'_>) -> Result<(), Violation> {
+        match &event.what {
+            What::End { how, .. } if how == "crash" => Err(Violation {
+                property: "immortal",
+                text: how.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[test]
+fn a_failing_run_shrinks_to_little_more_than_its_fault() {
+    let plan = Plan {
+        oracles: || vec![Box::new(Immortal)],
+        ..plan("create", Faults::These(vec!["F1".to_owned(), "F8".to_owned()]))
+    };
+    let failed = (0..50)
+        .map(|seed| by_seed(&plan, seed))
+        .find(|outcome| outcome.violation.is_some())
+        .unwrap();
+    let (tape, outcome) = shrink(&plan, failed.tape.clone(), 150).unwrap();
+    assert_eq!(outcome.violation.unwrap().property, "immortal");
+    let wild = |tape: &[u32]| tape.iter().filter(|value| **value != 0).count();
+    assert!(
+        wild(&tape) <= 3,
+        "{} of {} choices are left: {tape:?}",
+        wild(&tape),
+        wild(&failed.tape)
+    );
+    assert_eq!(by_tape(&plan, tape).digest, outcome.digest);
+}
