@@ -154,6 +154,9 @@ pub enum Failure {
     /// The server answers some mistakes of its callers with 500 and no reason.
     #[error("{0}")]
     Internal(String),
+    /// An object that the server cannot show as it is asked to.
+    #[error("Internal error occurred: {0}")]
+    Unshowable(String),
     /// No token that anybody has.
     #[error("Unauthorized")]
     Unauthorized,
@@ -203,7 +206,7 @@ impl Failure {
             Self::Expired(_) | Self::PageExpired { .. } => 410,
             Self::VersionTooLarge { .. } => 504,
             Self::Budget { .. } => 429,
-            Self::Internal(_) => 500,
+            Self::Internal(_) | Self::Unshowable(_) => 500,
             Self::Unauthorized => 401,
             Self::TooLarge { .. } => 413,
             Self::Patch(error) => error.status().0,
@@ -226,6 +229,7 @@ impl Failure {
             Self::VersionTooLarge { .. } => "Timeout",
             Self::Budget { .. } => "TooManyRequests",
             Self::Internal(_) => "",
+            Self::Unshowable(_) => "InternalError",
             Self::Unauthorized => "Unauthorized",
             Self::TooLarge { .. } => "RequestEntityTooLarge",
             Self::Patch(error) => error.status().1,
@@ -264,6 +268,7 @@ impl Failure {
             | Self::Denied { subject, name, .. } => Some(details(subject, name, &[])),
             Self::Invalid { subject, name, causes } => Some(details(subject, name, causes)),
             Self::NotSupported { subject, .. } => Some(details(subject, "", &[])),
+            Self::Unshowable(why) => Some(json!({ "causes": [{ "message": why }] })),
             Self::ApplyConflict { causes, .. } => Some(json!({ "causes": listed(causes) })),
             Self::VersionTooLarge { .. } => Some(json!({
                 "retryAfterSeconds": 1,

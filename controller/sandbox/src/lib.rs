@@ -30,7 +30,6 @@
 //!   out of a free-form object, the empty object goes; the server leaves a null, and may refuse that.
 //! - A strict patch with unknown fields is refused in the words of a create.
 //! - A status of a wrong type in a create does not end the keeping of owners. Bookmarks of built-in kinds hold metadata only.
-//! - The scale of an object whose replicas are null is read as none, where the server fails.
 //! - Writes to claims of volumes that change nothing are not stored anew.
 
 pub mod accept;

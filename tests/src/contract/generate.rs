@@ -13,7 +13,7 @@
 //!   likewise. Strict patches with unknown fields: the server's refusal quotes the whole object.
 //! - Applies that leave out parts of what they said of our kinds before, and applies to pods, volumes and events: where nothing is
 //!   left of a free-form field the server makes it null, and refuses that.
-//! - Replicas of null, whose scale the server fails to read; `$retainKeys` where a kind's fields are no objects.
+//! - `$retainKeys` where a kind's fields are no objects.
 //! - Reads of any version (`resourceVersion=0`): a server may answer with an old state. Versions from the future: a server waits
 //!   three seconds for them. `tests/contract/*.cases` and the sandbox's own cases ask these by hand.
 //! - YAML and protobuf bodies, tables: the sandbox says that it lacks them, or another suite compares them.

@@ -24,7 +24,7 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     let key = key_of(request);
     let said = match request.verb {
         Verb::Get => {
-            let scale = shown(scale, &*api.find(kind, &key)?);
+            let scale = shown(scale, &*api.find(kind, &key)?)?;
             return Ok(Answer::ok(match Shape::of(&request.accept) {
                 Shape::Whole => scale,
                 shape @ Shape::Metadata => shape.of_object(kind, &scale),
@@ -34,7 +34,7 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
         Verb::Patch => {
             let format = patch::format_of(kind, request)?;
             let old = api.find(kind, &key)?;
-            patch::applied(kind, format, &shown(scale, &old), &request.body)?
+            patch::applied(kind, format, &shown(scale, &old)?, &request.body)?
         }
         Verb::List | Verb::Watch | Verb::Create | Verb::Delete | Verb::DeleteCollection => {
             return Err(Failure::NoMethod);
@@ -68,17 +68,23 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
         object::metadata(&mut new).insert("resourceVersion".to_owned(), json!(version));
     }
     let stored = update::store(api, kind, &key, &old, new, Part::Scale, &options)?;
-    Ok(Answer::ok(shown(scale, &stored)))
+    Ok(Answer::ok(shown(scale, &stored)?))
 }
 
 fn read(request: &Request) -> Result<Value, Failure> {
     serde_json::from_slice(&request.body).map_err(|error| Failure::BadRequest(json_complaint(&error)))
 }
 
-/// The `Scale` that stands for an object.
-fn shown(scale: &Scale, object: &Value) -> Value {
+/// The `Scale` that stands for an object; none does for one without replicas.
+fn shown(scale: &Scale, object: &Value) -> Result<Value, Failure> {
     let at = |path: &[String]| object.pointer(&format!("/{}", path.join("/")));
     let number = |path: &[String]| at(path).and_then(Value::as_i64);
+    let Some(replicas) = number(&scale.spec_replicas) else {
+        let path = scale.spec_replicas.join(".");
+        return Err(Failure::Unshowable(format!(
+            "the spec replicas field \".{path}\" does not exist"
+        )));
+    };
     let mut metadata = json!({});
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.pointer(&format!("/metadata/{key}")) {
@@ -90,9 +96,12 @@ fn shown(scale: &Scale, object: &Value) -> Value {
         status["selector"] = selector.clone();
     }
     // None and zero look alike.
-    let replicas = number(&scale.spec_replicas).filter(|replicas| *replicas != 0);
-    let spec = replicas.map_or_else(|| json!({}), |replicas| json!({ "replicas": replicas }));
-    json!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status })
+    let spec = if replicas == 0 {
+        json!({})
+    } else {
+        json!({ "replicas": replicas })
+    };
+    Ok(json!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status }))
 }
 
 fn write(object: &mut Value, path: &[String], replicas: i64) {
