@@ -335,7 +335,7 @@ impl Flow {
     async fn catch_up(&mut self) {
         let is_mine = {
             let state = self.world.enter();
-            state.api.changes(&self.watch.kind.place(), self.at).next().is_some()
+            state.api.changes_of(&self.watch.kind.place(), self.at).next().is_some()
         };
         if !is_mine {
             return;
