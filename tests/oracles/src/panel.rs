@@ -46,7 +46,7 @@ impl Default for Settings {
 }
 
 /// One property.
-pub trait Oracle {
+pub trait Oracle: Send {
     /// "S1".
     fn id(&self) -> &'static str;
     /// Judges one event.

@@ -470,6 +470,26 @@ fn s14_a_write_without_the_lease_or_after_it_ran_out_is_flagged() {
     assert_eq!(judged(&[act(1)]), Some("S14"), "never held");
     assert_eq!(judged(&[lease(3), act(15)]), None);
     assert_eq!(judged(&[lease(3), act(16)]), Some("S14"), "ran out");
+    let gives_back = || {
+        let lease = json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 3}});
+        let mut made = write(Verb::Patch, "leases", None, Some(lease));
+        made.sent = at(5);
+        event(6, Act::Write(made))
+    };
+    let late = |sent| {
+        let Act::Write(mut made) = act(sent).act else {
+            unreachable!()
+        };
+        made.sent = at(sent);
+        event(200, Act::Write(made))
+    };
+    assert_eq!(judged(&[lease(3), late(15)]), None, "sent in time, late on its way");
+    assert_eq!(
+        judged(&[lease(3), gives_back(), late(4)]),
+        None,
+        "sent before it gave up"
+    );
+    assert_eq!(judged(&[lease(3), gives_back(), late(6)]), Some("S14"), "gave up");
     assert_eq!(judged(&[lease(3), call(Some(3))]), None);
     assert_eq!(judged(&[lease(3), call(Some(2))]), Some("S14"), "another epoch");
     assert_eq!(judged(&[lease(3), call(None)]), Some("S14"), "no epoch");

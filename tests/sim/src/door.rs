@@ -96,10 +96,12 @@ impl Door {
             user: "millwright",
             body: &body,
         };
-        let request = match Request::parse(&http) {
+        let sent = self.world.time.passed();
+        let mut request = match Request::parse(&http) {
             Ok(request) => request,
             Err(failure) => return Ok(whole(failure.into())),
         };
+        (self.world.tamper)(&mut request);
         let is_read = matches!(request.verb, Verb::Get | Verb::List | Verb::Watch);
         let kinds: &[_] = if is_read { &strike::OF_READS } else { &strike::OF_WRITES };
         let about = format!("{:?} {} {}", request.verb, request.target.resource, request.target.name);
@@ -120,7 +122,7 @@ impl Door {
             Some(Blow::Hang) => return std::future::pending().await,
             _ => {}
         }
-        let answer = self.send(request, blow);
+        let answer = self.send(request, sent, blow);
         if blow == Some(Blow::DieDuring) {
             self.gate.die().await;
         }
@@ -144,7 +146,7 @@ impl Door {
     }
 
     /// Sends a request on its way; it does not come back from there.
-    fn send(&self, request: Request, blow: Option<Blow>) -> oneshot::Receiver<Answer> {
+    fn send(&self, request: Request, sent: Duration, blow: Option<Blow>) -> oneshot::Receiver<Answer> {
         let (reply, answer) = oneshot::channel();
         let (world, actor) = (Arc::clone(&self.world), Actor::Manager(self.gate.incarnation));
         // Drawn here, so that the order of the tape is that of the requests.
@@ -158,7 +160,7 @@ impl Door {
             tokio::time::sleep(Duration::from_secs(extra) + Duration::from_millis(there)).await;
             let answer = match lost_place(&world, &request) {
                 Some(answer) => answer,
-                None => world.ask(actor, &request),
+                None => world.ask(actor, &request, sent),
             };
             if back > 0 {
                 tokio::time::sleep(Duration::from_millis(back)).await;

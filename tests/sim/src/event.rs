@@ -1,5 +1,6 @@
 //! What happens in a run, as values: the trace, the oracles and the story are made of them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,25 @@ pub struct ApiRequest {
     pub code: u16,
     /// Digest of the request's body.
     pub body: u64,
+    /// When it left its sender.
+    pub sent: Duration,
+    /// It bound itself to a uid.
+    pub names_uid: bool,
+    /// It bound itself to a resourceVersion, or was an apply.
+    pub names_version: bool,
+}
+
+/// One call as it leaves a manager; it may be lost on its way.
+#[derive(Clone, Debug)]
+pub struct Departure {
+    /// The caller's life.
+    pub incarnation: u32,
+    /// Name of the method.
+    pub method: String,
+    /// The Machine's uid, where the call is about one.
+    pub uid: String,
+    /// The epoch of leadership that it carries.
+    pub epoch: Option<u64>,
 }
 
 /// One call that reached a driver and was answered.
@@ -64,9 +84,16 @@ pub struct DriverCall {
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum What {
+    /// The run begins.
+    Begin {
+        /// Whether managers elect a leader.
+        elects: bool,
+    },
     /// A request reached the API.
     Api(ApiRequest),
-    /// A call reached the driver.
+    /// A call left a manager for the driver.
+    Leaves(Departure),
+    /// A call reached the driver and was answered.
     Driver(DriverCall),
     /// A VM changed.
     Cloud {
@@ -96,6 +123,8 @@ pub enum What {
     },
     /// Faults end here; from now on all must come right.
     Quiet,
+    /// All has converged, every request has arrived and every watch has caught up: from now on nobody changes anything.
+    Rest,
     /// What the human is about to do.
     Deed {
         /// In words.
@@ -117,14 +146,21 @@ pub struct Truth<'a> {
     /// All objects.
     pub api: &'a Api,
     cloud: &'a Cloud,
+    /// Creations that a driver is at work on, by the Machine's uid.
+    pub creations: &'a BTreeMap<String, u32>,
     /// Virtual time since the run began.
     pub now: Duration,
 }
 
 impl<'a> Truth<'a> {
     /// The truth about this API and this cloud.
-    pub fn new(api: &'a Api, cloud: &'a Cloud, now: Duration) -> Self {
-        Self { api, cloud, now }
+    pub fn new(api: &'a Api, cloud: &'a Cloud, creations: &'a BTreeMap<String, u32>, now: Duration) -> Self {
+        Self {
+            api,
+            cloud,
+            creations,
+            now,
+        }
     }
 
     /// Every VM that is, seen by lookups or not.
@@ -225,6 +261,9 @@ impl fmt::Display for Event {
         write!(f, "{:>9.3} ", self.at.as_secs_f64())?;
         match &self.what {
             What::Api(request) => write!(f, "{request} #{:08x}", request.body >> 32),
+            What::Begin { elects: true } => f.write_str("begins; managers elect a leader"),
+            What::Begin { elects: false } => f.write_str("begins"),
+            What::Leaves(call) => write!(f, "manager {}: {} {}", call.incarnation, call.method, call.uid),
             What::Driver(call) => write!(
                 f,
                 "manager {} → driver: {} {} → {:?}",
@@ -238,6 +277,7 @@ impl fmt::Display for Event {
             What::End { incarnation, how } => write!(f, "manager {incarnation} ends: {how}"),
             What::Fault { name, about } => write!(f, "FAULT {name}: {about}"),
             What::Quiet => f.write_str("QUIET: faults end"),
+            What::Rest => f.write_str("REST: nothing is to do"),
             What::Deed { text } => write!(f, "human: {text}"),
         }
     }

@@ -14,16 +14,19 @@
 //! | [`workload`], [`settled`] | what is wanted, and whether it is so |
 //! | [`bell`] | in which order waiters are woken |
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
+//! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
 
 pub mod actors;
 pub mod bell;
+pub mod bound;
 pub mod campaign;
 pub mod choices;
 pub mod door;
 pub mod event;
 pub mod fault;
 pub mod gate;
+pub mod judge;
 pub mod life;
 pub mod provider;
 pub mod run;

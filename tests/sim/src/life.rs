@@ -94,6 +94,11 @@ impl Lives {
         })
     }
 
+    /// Whether managers elect a leader.
+    pub fn elects(&self) -> bool {
+        self.is_elected
+    }
+
     /// Lives again and again.
     pub async fn run(self: Arc<Self>) {
         for incarnation in 1.. {

@@ -254,9 +254,6 @@ fn print_coverage(sum: &Sum) {
     for (point, count) in &sum.points {
         println!("{point:20} {:>10} {:>10}", count.asked, count.taken);
     }
-    for (name, count) in &sum.antecedents {
-        println!("{name:20} {count:>10}");
-    }
 }
 
 fn tell(sum: &Sum, is_same: bool) -> ExitCode {
@@ -286,6 +283,13 @@ fn tell(sum: &Sum, is_same: bool) -> ExitCode {
             .take(SHOWN)
             .for_each(|(kind, (count, how))| println!("{count:6} {how}: {kind}"));
     }
+    // An oracle with nothing to judge proves nothing: its zero is shown.
+    let hits: Vec<String> = sum
+        .antecedents
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    println!("judged: {}", hits.join(", "));
     println!(
         "{} runs in {:.1} s on {} threads: {:.0} runs/s/core, {:.0} simulated hours/s, {:.0} requests a run ({:.0} writes), {} failed",
         sum.runs,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use millwright::driver::{Connect, Wire};
-use millwright_proto::v1;
+use millwright_proto::{LEADER_EPOCH_KEY, v1};
 use millwright_provider_sdk::{
     ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError, DriverInfo,
     GetMachineStatus, GetNodeTemplate, GetVolumeIds, ListMachines, MachinePage, MachineStatus, NodeTemplate, Reason,
@@ -25,7 +25,7 @@ use tonic::{Code, Status};
 use tower::util::BoxCloneSyncService;
 use tower::{Service as _, ServiceExt, service_fn};
 
-use crate::event::{DriverCall, What};
+use crate::event::{Departure, DriverCall, What};
 use crate::gate::Gate;
 use crate::strike::{self, Blow};
 use crate::world::World;
@@ -107,8 +107,20 @@ async fn carry(port: Arc<Port>, gate: Arc<Gate>, request: http::Request<Body>) -
     let method = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
     let uid = uid_of(&method, &body);
     let blow = world.blow(&format!("{method} {uid}"), &strike::OF_CALLS);
+    if blow == Some(Blow::DieBefore) {
+        gate.die().await;
+    }
+    let epoch = parts
+        .headers
+        .get(LEADER_EPOCH_KEY)
+        .and_then(|epoch| epoch.to_str().ok());
+    world.tell(What::Leaves(Departure {
+        incarnation: gate.incarnation,
+        method: method.clone(),
+        uid: uid.clone(),
+        epoch: epoch.and_then(|epoch| epoch.parse().ok()),
+    }));
     match blow {
-        Some(Blow::DieBefore) => gate.die().await,
         Some(Blow::Hang) => return std::future::pending().await,
         Some(Blow::DriverDiesBefore) => {
             port.restart();
@@ -179,12 +191,19 @@ fn send(
         let answer = match port.served() {
             None => Err(Status::unavailable("connection refused")),
             Some(mut served) => {
+                let is_creation = call.method == "CreateMachine";
+                if is_creation {
+                    port.world.creation_begins(&call.uid);
+                }
                 let answer = match served.ready().await {
                     Ok(served) => served.call(request).await,
                     Err(error) => Err(error),
                 };
                 let (answer, code) = read(answer).await;
                 call.code = code;
+                if is_creation {
+                    port.world.creation_ends(&call.uid);
+                }
                 port.world.tell(What::Driver(call));
                 answer
             }

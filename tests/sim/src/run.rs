@@ -8,12 +8,14 @@ use std::time::Duration;
 use millwright::env::Planners;
 use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
+use millwright_sandbox::request::Request;
 use serde_json::Value;
 
 use crate::actors;
 use crate::choices::{Choices, Count};
-use crate::event::{Oracle, Violation};
+use crate::event::{Oracle, Violation, What};
 use crate::fault::Enabled;
+use crate::judge::Judge;
 use crate::life::Lives;
 use crate::provider::Port;
 use crate::settled::settled;
@@ -26,6 +28,11 @@ use crate::world::{CloudSky, DAWN, Parts, Time, World};
 pub const BOUND: Duration = Duration::from_mins(15 + 4 + 2 + 2);
 /// How long it must stay so.
 const STAYS: Duration = Duration::from_secs(90);
+/// The longest that a harm reaches beyond the end of faults: a silent watch until its end, a late request, a call's deadline.
+const SOAK: Duration = Duration::from_mins(10);
+/// S12: how long nothing may be written; a sixth of it where managers elect a leader.
+const REST: Duration = Duration::from_hours(1);
+const MINUTE: Duration = Duration::from_mins(1);
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -51,6 +58,8 @@ pub struct Plan {
     pub faults: Faults,
     /// Who decides in the manager; a bug zoo puts others here.
     pub planners: Planners,
+    /// What changes the requests of managers on their way; a bug zoo puts something here.
+    pub tamper: fn(&mut Request),
     /// Who judges.
     pub oracles: fn() -> Vec<Box<dyn Oracle>>,
     /// Whether the story is kept.
@@ -63,7 +72,8 @@ impl Default for Plan {
             workload: None,
             faults: Faults::Swarm,
             planners: Planners::default(),
-            oracles: Vec::new,
+            tamper: |_| (),
+            oracles: Judge::boxed,
             is_told: false,
         }
     }
@@ -201,17 +211,20 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         enabled,
         cloud: cloud.clone(),
         time,
+        tamper: plan.tamper,
         oracles: (plan.oracles)(),
         is_told: plan.is_told,
     });
     let port = Port::open(Arc::clone(&world), delays, lag);
     let lives = Lives::new(Arc::clone(&world), port, plan.planners);
+    let elects = lives.elects();
+    world.tell(What::Begin { elects });
     tokio::spawn(async move { cloud.run_clockwork().await });
     tokio::spawn(actors::kubelets(Arc::clone(&world)));
     tokio::spawn(actors::collector(Arc::clone(&world)));
     tokio::spawn(actors::operator(Arc::clone(&world)));
     tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives)));
-    let living = tokio::spawn(lives.run());
+    let living = tokio::spawn(Arc::clone(&lives).run());
 
     workload::act(&world, workload::deeds(&name).unwrap_or_default()).await;
     if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
@@ -219,11 +232,53 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     }
     world.calm();
     converge(&world).await;
+    // An exhaustive campaign is about its one call, and has too many runs to rest in each.
+    if !matches!(plan.faults, Faults::Strike(_)) {
+        rest(&world, &lives).await;
+    }
     if living.is_finished() || PANICKED.get() {
         world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
     }
     world.judge();
     verdict(&world, name)
+}
+
+/// A time in which nobody changes anything; in some runs a manager dies or ends in it, and its successor finds all done.
+async fn rest(world: &Arc<World>, lives: &Lives) {
+    // All that was sent, answered or shown late has come to its end, and was answered in its turn.
+    tokio::time::sleep(SOAK).await;
+    converge(world).await;
+    if world.enter().violation.is_some() {
+        return;
+    }
+    world.tell(What::Rest);
+    // A leader renews its lease all the time, which costs as much as ten runs.
+    let half = if lives.elects() { REST / 12 } else { REST / 2 };
+    pass(world, half).await;
+    let how = world.choose("rest", 3);
+    if how > 0 {
+        match how {
+            1 => lives.kill(),
+            _ => lives.stop(),
+        }
+        // It starts, takes the lease over and lists everything; then there is rest again.
+        pass(world, SOAK).await;
+        world.tell(What::Rest);
+    }
+    pass(world, half).await;
+    if world.enter().violation.is_none()
+        && let Err(why) = world.look(settled)
+    {
+        world.broken("L1", format!("not as wanted any more after a time of rest: {why}"));
+    }
+}
+
+/// Lets time pass, until something breaks.
+async fn pass(world: &Arc<World>, time: Duration) {
+    let until = world.time.passed() + time;
+    while world.time.passed() < until && world.enter().violation.is_none() {
+        tokio::time::sleep(MINUTE).await;
+    }
 }
 
 /// L1: within the bound all is as wanted, and stays so.

@@ -37,6 +37,9 @@ pub enum Deed {
     Moment,
 }
 
+/// What stands in the user data and nowhere else.
+pub const CANARY: &str = "c4n4ry-of-the-user-data";
+
 /// The names of all workloads.
 pub const ALL: [&str; 7] = ["scale", "create", "machine", "delete", "roll", "rotate", "again"];
 
@@ -114,7 +117,7 @@ fn size(size: &str) -> Deed {
 }
 
 fn secret() -> Deed {
-    let data = json!({ "userData": "#cloud-config\n# <<BOOTSTRAP_TOKEN>> new\n" });
+    let data = json!({ "userData": format!("#cloud-config\n# {CANARY}\n# <<BOOTSTRAP_TOKEN>> new\n") });
     patch("changes the secret", "secrets/user-data", json!({ "stringData": data }))
 }
 
@@ -124,7 +127,7 @@ pub fn furniture() -> Vec<Value> {
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": { "name": "user-data", "namespace": "default" },
-            "stringData": { "userData": "#cloud-config\n# <<MACHINE_NAME>>\n# <<BOOTSTRAP_TOKEN>>\n" },
+            "stringData": { "userData": format!("#cloud-config\n# {CANARY}\n# <<MACHINE_NAME>>\n# <<BOOTSTRAP_TOKEN>>\n") },
         }),
         class("small"),
         class("large"),

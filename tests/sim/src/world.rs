@@ -2,6 +2,7 @@
 //!
 //! Everything that changes the API or is worth telling passes here, one at a time. Nothing in here waits.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::bell::{Bell, Ear};
+use crate::bound::Bound;
 use crate::choices::{Choices, mix};
 use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
@@ -105,6 +107,8 @@ pub struct State {
     pub requests: u64,
     /// Of these, those that changed something.
     pub writes: u64,
+    /// Creations that a driver is at work on, by the Machine's uid.
+    pub creations: BTreeMap<String, u32>,
     /// The first property that was broken.
     pub violation: Option<Violation>,
     oracles: Vec<Box<dyn Oracle>>,
@@ -118,6 +122,8 @@ pub struct World {
     pub cloud: Cloud,
     /// The time.
     pub time: Time,
+    /// What changes the requests of managers on their way.
+    pub tamper: fn(&mut Request),
     state: Mutex<State>,
     bell: Arc<Bell>,
     storms: Arc<Bell>,
@@ -137,6 +143,8 @@ pub struct Parts {
     pub cloud: Cloud,
     /// The time.
     pub time: Time,
+    /// What changes the requests of managers on their way.
+    pub tamper: fn(&mut Request),
     /// Who judges.
     pub oracles: Vec<Box<dyn Oracle>>,
     /// Whether the lines of the trace are kept.
@@ -152,6 +160,7 @@ impl World {
             storms: Arc::default(),
             cloud: parts.cloud,
             time: parts.time,
+            tamper: parts.tamper,
             state: Mutex::new(State {
                 api: parts.api,
                 choices: parts.choices,
@@ -163,6 +172,7 @@ impl World {
                 trace: Trace::new(parts.is_told),
                 requests: 0,
                 writes: 0,
+                creations: BTreeMap::new(),
                 violation: None,
                 oracles: parts.oracles,
                 happenings,
@@ -223,14 +233,30 @@ impl World {
         blow.map(|(_, blow)| blow)
     }
 
+    /// A driver begins to work on a creation.
+    pub fn creation_begins(&self, uid: &str) {
+        *self.enter().creations.entry(uid.to_owned()).or_default() += 1;
+    }
+
+    /// A driver has answered a creation.
+    pub fn creation_ends(&self, uid: &str) {
+        let creations = &mut self.enter().creations;
+        if let Some(count) = creations.get_mut(uid) {
+            *count -= 1;
+        }
+        creations.retain(|_, count| *count > 0);
+    }
+
     /// Tells something that happened.
     pub fn tell(&self, what: What) {
         self.happened(&mut self.enter(), what);
     }
 
-    /// Hands a request to the API.
-    pub fn ask(&self, actor: Actor, request: &Request) -> Answer {
+    /// Hands a request, which left its sender at `sent`, to the API.
+    pub fn ask(&self, actor: Actor, request: &Request, sent: Duration) -> Answer {
         let mut state = self.enter();
+        // What the cloud did before is judged by the objects as they were then.
+        self.hear_cloud(&mut state);
         let moment = state.moment(self.time);
         let place = Place {
             // Both groups of events share one place.
@@ -251,10 +277,14 @@ impl World {
         }
         let key = change.as_ref().map(|change| change.key.clone());
         let (was, is) = change.map_or((None, None), |change| (change.before, change.after));
+        let bound = Bound::of(request);
         let event = ApiRequest {
             actor,
             verb: request.verb,
             place,
+            sent,
+            names_uid: bound.to_uid,
+            names_version: bound.to_version,
             key: key.unwrap_or_else(|| Key::new(&request.target.namespace, &request.target.name)),
             subresource: request.target.subresource.clone(),
             before: was,
@@ -296,7 +326,7 @@ impl World {
             ..Http::default()
         };
         match Request::parse(&http) {
-            Ok(request) => self.ask(actor, &request),
+            Ok(request) => self.ask(actor, &request, self.time.passed()),
             Err(failure) => failure.into(),
         }
     }
@@ -335,6 +365,9 @@ impl World {
                 after: change.after,
                 code: 200,
                 body: 0,
+                sent: self.time.passed(),
+                names_uid: true,
+                names_version: false,
             };
             self.happened(state, What::Api(event));
         }
@@ -369,10 +402,11 @@ impl World {
         let State {
             oracles,
             api,
+            creations,
             violation,
             ..
         } = &mut *state;
-        let truth = Truth::new(api, &self.cloud, self.time.passed());
+        let truth = Truth::new(api, &self.cloud, creations, self.time.passed());
         for oracle in oracles {
             if let Err(broken) = oracle.end(&truth) {
                 violation.get_or_insert(broken);
@@ -388,7 +422,12 @@ impl World {
     /// What is true now.
     pub fn look<T>(&self, look: impl FnOnce(&Truth<'_>) -> T) -> T {
         let state = self.enter();
-        look(&Truth::new(&state.api, &self.cloud, self.time.passed()))
+        look(&Truth::new(
+            &state.api,
+            &self.cloud,
+            &state.creations,
+            self.time.passed(),
+        ))
     }
 
     /// How often each oracle could judge.
@@ -402,17 +441,21 @@ impl World {
 
     /// Traces and judges; what the cloud did meanwhile comes first.
     fn happened(&self, state: &mut State, what: What) {
+        self.hear_cloud(state);
+        self.witness(state, what);
+    }
+
+    fn hear_cloud(&self, state: &mut State) {
         while let Ok(Happening { event, vm }) = state.happenings.try_recv() {
             self.witness(state, What::Cloud { event, vm });
         }
-        self.witness(state, what);
     }
 
     fn witness(&self, state: &mut State, what: What) {
         let at = self.time.passed();
         let event = Event { at, what };
         state.trace.add(&event);
-        let truth = Truth::new(&state.api, &self.cloud, at);
+        let truth = Truth::new(&state.api, &self.cloud, &state.creations, at);
         for oracle in &mut state.oracles {
             if let Err(broken) = oracle.see(&event, &truth) {
                 state.violation.get_or_insert(broken);

@@ -9,16 +9,19 @@ use crate::object::{number, text};
 use crate::panel::Oracle;
 use crate::truth::Truth;
 
-/// What a manager's last accepted claim of the lease gives it.
+/// What an accepted claim of the lease gives to a manager.
 #[derive(Clone, Copy)]
 struct Claim {
+    /// When it was accepted.
+    since: Timestamp,
     until: Timestamp,
     epoch: i64,
 }
 
 pub(crate) struct Fenced {
     elects: bool,
-    claims: BTreeMap<By, Claim>,
+    /// All of each manager, the newest last: a write that comes late was sent under an earlier one.
+    claims: BTreeMap<By, Vec<Claim>>,
     hits: u64,
 }
 
@@ -31,32 +34,39 @@ impl Fenced {
         }
     }
 
-    fn note(&mut self, write: &Write) {
+    fn note(&mut self, at: Timestamp, write: &Write) {
         let Some(lease) = write.after.as_ref().filter(|_| write.accepted) else {
             return;
         };
+        let claims = self.claims.entry(write.by).or_default();
         if text(lease, "/spec/holderIdentity").is_empty() {
-            self.claims.remove(&write.by);
+            // Whoever gives the lease back has done its work before it says so.
+            for claim in claims {
+                claim.until = claim.until.min(write.sent);
+            }
             return;
         }
         let lasts = SignedDuration::from_secs(number(lease, "/spec/leaseDurationSeconds"));
         let claim = Claim {
+            since: at,
             // By the holder's own clock the lease runs from the moment at which it asked for it.
             until: write.sent + lasts,
             epoch: number(lease, "/spec/leaseTransitions"),
         };
-        self.claims.insert(write.by, claim);
+        claims.push(claim);
     }
 
     fn judge(&mut self, by: By, sent: Timestamp, what: &str) -> Result<i64, String> {
         self.hits += 1;
-        match self.claims.get(&by) {
-            Some(claim) if sent <= claim.until => Ok(claim.epoch),
-            Some(claim) => Err(format!(
+        let claims = self.claims.get(&by).map(Vec::as_slice).unwrap_or_default();
+        let held = |claim: &&Claim| claim.since <= sent && sent <= claim.until;
+        match (claims.iter().rev().find(held), claims.last()) {
+            (Some(claim), _) => Ok(claim.epoch),
+            (None, Some(claim)) => Err(format!(
                 "{by:?}, whose lease ran out at {}, sent {what} at {sent}",
                 claim.until
             )),
-            None => Err(format!("{by:?}, who never held the lease, sent {what} at {sent}")),
+            (None, None) => Err(format!("{by:?}, who never held the lease, sent {what} at {sent}")),
         }
     }
 }
@@ -73,7 +83,7 @@ impl Oracle for Fenced {
         match &event.act {
             Act::Write(write) if !matches!(write.by, By::Manager(_)) || write.resource == "events" => Ok(()),
             Act::Write(write) if write.resource == "leases" => {
-                self.note(write);
+                self.note(event.at, write);
                 Ok(())
             }
             Act::Write(write) => {

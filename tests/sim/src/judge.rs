@@ -1,0 +1,217 @@
+//! Shows the oracles what happened, in their words. The one place that knows the simulator's record and theirs.
+//!
+//! Judges nothing by itself. What the simulator does not record (logs, metrics) the oracles do not see.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use millwright_oracles as oracles;
+use millwright_oracles::panel::Settings;
+use millwright_oracles::{Act, By, Call, Method, Panel, VmChange, Write};
+use millwright_provider_virtual::cloud::{Event as CloudEvent, Vm};
+use millwright_sandbox::request::Verb;
+use serde_json::Value;
+
+use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Truth, Violation, What, core, ours};
+use crate::workload::CANARY;
+use crate::world::{DAWN, after};
+
+/// A panel of all oracles, as one oracle of the simulator's.
+#[derive(Default)]
+pub struct Judge {
+    /// Sits from the run's first event on.
+    panel: Option<Panel>,
+    /// Which life last asked for a creation or deletion, by the Machine's uid.
+    creator: BTreeMap<String, u32>,
+    remover: BTreeMap<String, u32>,
+    /// VMs whose removal was told.
+    leaving: BTreeSet<String>,
+}
+
+impl Judge {
+    /// A judge of one run.
+    pub fn boxed() -> Vec<Box<dyn Oracle>> {
+        vec![Box::new(Self::default())]
+    }
+
+    fn acts(&mut self, what: &What, truth: &Truth<'_>) -> Vec<Act> {
+        match what {
+            What::Api(request) => of_request(request, truth).into_iter().collect(),
+            What::Leaves(call) => vec![Act::Call(self.call(call))],
+            What::Cloud { event, vm } => self.changes(*event, vm),
+            What::Start { incarnation } => vec![Act::Started(By::Manager(*incarnation))],
+            What::End { incarnation, how } if how == "crash" => vec![Act::Crashed(By::Manager(*incarnation))],
+            What::Rest => vec![Act::Rest],
+            What::Deed { .. } => vec![Act::Unrest],
+            // What a call came to is seen by what it changed; an orderly end is no act of its own.
+            What::Begin { .. } | What::Driver(_) | What::End { .. } | What::Fault { .. } | What::Quiet => Vec::new(),
+        }
+    }
+
+    fn call(&mut self, call: &Departure) -> Call {
+        let method = match call.method.as_str() {
+            "CreateMachine" => Method::CreateMachine,
+            "DeleteMachine" => Method::DeleteMachine,
+            _ => Method::Other,
+        };
+        let asked = match method {
+            Method::CreateMachine => Some(&mut self.creator),
+            Method::DeleteMachine => Some(&mut self.remover),
+            Method::Other => None,
+        };
+        if let Some(asked) = asked {
+            asked.insert(call.uid.clone(), call.incarnation);
+        }
+        Call {
+            by: By::Manager(call.incarnation),
+            method,
+            uid: call.uid.clone(),
+            epoch: call.epoch,
+        }
+    }
+
+    /// A VM goes by a manager's will if any manager ever asked for that, else by the cloud's or its console's.
+    fn changes(&mut self, event: CloudEvent, vm: &Vm) -> Vec<Act> {
+        let (uid, id) = (vm.owner.uid.clone(), vm.id.to_string());
+        let by = |asked: &BTreeMap<String, u32>| asked.get(&uid).map_or(By::Cloud, |life| By::Manager(*life));
+        let (maker, remover) = (by(&self.creator), by(&self.remover));
+        let change = |by, change| Act::Vm { by, change };
+        match event {
+            CloudEvent::Accepted => vec![change(maker, VmChange::Accepted { uid, id })],
+            CloudEvent::Deleting | CloudEvent::Removed => {
+                let mut acts = Vec::new();
+                // What goes at once leaves and is gone in one step.
+                if self.leaving.insert(id.clone()) {
+                    let (uid, id) = (uid.clone(), id.clone());
+                    acts.push(change(remover, VmChange::Leaving { uid, id }));
+                }
+                if event == CloudEvent::Removed {
+                    acts.push(change(remover, VmChange::Gone { uid, id }));
+                }
+                acts
+            }
+            CloudEvent::Booted | CloudEvent::Joined | CloudEvent::Stopped => Vec::new(),
+        }
+    }
+}
+
+impl Oracle for Judge {
+    fn see(&mut self, event: &Event, truth: &Truth<'_>) -> Result<(), Violation> {
+        if let What::Begin { elects } = event.what {
+            self.panel = Some(Panel::new(&settings(elects)));
+        }
+        let acts = self.acts(&event.what, truth);
+        let Some(panel) = &mut self.panel else {
+            return Err(Violation {
+                property: "simulator",
+                text: "something happened before the run began".to_owned(),
+            });
+        };
+        let at = after(DAWN, event.at);
+        for act in acts {
+            panel.see(&oracles::Event { at, act }, &Seen(truth)).map_err(broken)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, truth: &Truth<'_>) -> Result<(), Violation> {
+        match &mut self.panel {
+            Some(panel) => panel.end(&Seen(truth)).map_err(broken),
+            None => Ok(()),
+        }
+    }
+
+    fn antecedents(&self) -> Vec<(&'static str, u64)> {
+        let hits = self.panel.as_ref().map(Panel::hits);
+        hits.into_iter().flatten().collect()
+    }
+}
+
+fn settings(elects: bool) -> Settings {
+    Settings {
+        elects,
+        canaries: vec![CANARY.to_owned()],
+        ..Settings::default()
+    }
+}
+
+fn broken(violation: oracles::Violation) -> Violation {
+    Violation {
+        property: violation.property,
+        text: violation.what,
+    }
+}
+
+fn of_request(request: &ApiRequest, truth: &Truth<'_>) -> Option<Act> {
+    let (by, resource) = (by(request.actor), request.place.plural.clone());
+    let verb = match request.verb {
+        Verb::List => return Some(Act::List { by, resource }),
+        Verb::Get | Verb::Watch => return None,
+        Verb::Create => oracles::Verb::Create,
+        Verb::Update => oracles::Verb::Update,
+        Verb::Patch => oracles::Verb::Patch,
+        Verb::Delete | Verb::DeleteCollection => oracles::Verb::Delete,
+    };
+    let (mut before, mut after_) = (request.before.clone(), request.after.clone());
+    // A write that changed nothing is told with the object as it stands; what could not be made does not.
+    if before.is_none() && after_.is_none() && verb != oracles::Verb::Create {
+        before = truth.api.stored(&request.place, &request.key).cloned();
+        after_.clone_from(&before);
+    }
+    Some(Act::Write(Write {
+        by,
+        sent: after(DAWN, request.sent),
+        verb,
+        resource,
+        subresource: request.subresource.clone(),
+        before,
+        after: after_,
+        names_uid: request.names_uid,
+        names_version: request.names_version,
+        accepted: (200..300).contains(&request.code),
+    }))
+}
+
+fn by(actor: Actor) -> By {
+    match actor {
+        Actor::Manager(life) => By::Manager(life),
+        Actor::Human => By::Human,
+        Actor::Kubelet => By::Kubelet,
+        Actor::Collector | Actor::NodeController => By::Cluster,
+    }
+}
+
+/// The truth, as oracles ask for it.
+struct Seen<'a, 'b>(&'a Truth<'b>);
+
+impl oracles::Truth for Seen<'_, '_> {
+    fn now(&self) -> Timestamp {
+        after(DAWN, self.0.now)
+    }
+
+    fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
+        match resource.starts_with("machine") {
+            true => self.0.api.all(&ours(resource)),
+            false => self.0.api.all(&core(resource)),
+        }
+        .map(|(_, object)| Arc::clone(object))
+        .collect()
+    }
+
+    fn vms(&self) -> Vec<oracles::Vm> {
+        let vms = self.0.vms();
+        vms.iter()
+            .map(|vm| oracles::Vm {
+                uid: vm.owner.uid.clone(),
+                id: vm.id.to_string(),
+                provider_id: vm.provider_id(),
+                leaving: vm.deletion.is_some(),
+            })
+            .collect()
+    }
+
+    fn may_appear(&self, uid: &str) -> bool {
+        self.0.creations.contains_key(uid)
+    }
+}
