@@ -178,7 +178,8 @@ fn of_kind(kinds: &Kinds, kind: &Kind, object: &mut Value) -> Result<(), Failure
     let said_kind = if said_kind.is_empty() { &kind.kind } else { said_kind };
     let short = |text: &str| text.rsplit('/').next().unwrap_or_default().to_owned();
     // Of the kinds of a version only those that are served here are known.
-    if *said_version != wanted || kinds.named(said_version, said_kind).is_none() {
+    let is_known = said_kind == kind.kind || kinds.named(said_version, said_kind).is_some();
+    if *said_version != wanted || !is_known {
         return Err(Failure::BadRequest(format!(
             "{said_kind} in version \"{}\" cannot be handled as a {}: no kind \"{said_kind}\" is registered for version \
              \"{said_version}\" in scheme \"pkg/runtime/scheme.go:111\"",

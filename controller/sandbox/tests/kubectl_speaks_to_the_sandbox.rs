@@ -115,6 +115,8 @@ fn plain(said: &str) -> String {
         (r"kubectl-edit-\d+", "kubectl-edit-NUMBER"),
         (r"https?://127\.0\.0\.1:\d+", "URL"),
         (r"\+millwright", ""),
+        // The client's own log of a watch that ended within its first second, as one of --timeout=1s may on either side.
+        (r"(?m)^W\d{4} .* very short watch: .*\n", ""),
         ("(?m)[ \t]+$", ""),
         ("([^ \n])  +", "${1}  "),
     ] {

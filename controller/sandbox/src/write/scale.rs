@@ -24,7 +24,9 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     let key = key_of(request);
     let said = match request.verb {
         Verb::Get => {
-            let scale = shown(scale, &*api.find(kind, &key)?)?;
+            let object = api.find(kind, &key)?;
+            readable(scale, &object)?;
+            let scale = shown(scale, &object);
             return Ok(Answer::ok(match Shape::of(&request.accept) {
                 Shape::Whole => scale,
                 shape @ Shape::Metadata => shape.of_object(kind, &scale),
@@ -34,7 +36,7 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
         Verb::Patch => {
             let format = patch::format_of(kind, request)?;
             let old = api.find(kind, &key)?;
-            patch::applied(kind, format, &shown(scale, &old)?, &request.body)?
+            patch::applied(kind, format, &shown(scale, &old), &request.body)?
         }
         Verb::List | Verb::Watch | Verb::Create | Verb::Delete | Verb::DeleteCollection => {
             return Err(Failure::NoMethod);
@@ -68,23 +70,31 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
         object::metadata(&mut new).insert("resourceVersion".to_owned(), json!(version));
     }
     let stored = update::store(api, kind, &key, &old, new, Part::Scale, &options)?;
-    Ok(Answer::ok(shown(scale, &stored)?))
+    Ok(Answer::ok(shown(scale, &stored)))
 }
 
 fn read(request: &Request) -> Result<Value, Failure> {
     serde_json::from_slice(&request.body).map_err(|error| Failure::BadRequest(json_complaint(&error)))
 }
 
-/// The `Scale` that stands for an object; none does for one without replicas.
-fn shown(scale: &Scale, object: &Value) -> Result<Value, Failure> {
+/// An object without replicas has no scale to read; one to write it has.
+fn readable(scale: &Scale, object: &Value) -> Result<(), Failure> {
+    let has_replicas = object
+        .pointer(&format!("/{}", scale.spec_replicas.join("/")))
+        .is_some_and(Value::is_i64);
+    if has_replicas {
+        return Ok(());
+    }
+    let path = scale.spec_replicas.join(".");
+    Err(Failure::Unshowable(format!(
+        "the spec replicas field \".{path}\" does not exist"
+    )))
+}
+
+/// The `Scale` that stands for an object.
+fn shown(scale: &Scale, object: &Value) -> Value {
     let at = |path: &[String]| object.pointer(&format!("/{}", path.join("/")));
     let number = |path: &[String]| at(path).and_then(Value::as_i64);
-    let Some(replicas) = number(&scale.spec_replicas) else {
-        let path = scale.spec_replicas.join(".");
-        return Err(Failure::Unshowable(format!(
-            "the spec replicas field \".{path}\" does not exist"
-        )));
-    };
     let mut metadata = json!({});
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.pointer(&format!("/metadata/{key}")) {
@@ -96,12 +106,9 @@ fn shown(scale: &Scale, object: &Value) -> Result<Value, Failure> {
         status["selector"] = selector.clone();
     }
     // None and zero look alike.
-    let spec = if replicas == 0 {
-        json!({})
-    } else {
-        json!({ "replicas": replicas })
-    };
-    Ok(json!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status }))
+    let replicas = number(&scale.spec_replicas).filter(|replicas| *replicas != 0);
+    let spec = replicas.map_or_else(|| json!({}), |replicas| json!({ "replicas": replicas }));
+    json!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status })
 }
 
 fn write(object: &mut Value, path: &[String], replicas: i64) {
