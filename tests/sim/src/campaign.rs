@@ -116,8 +116,13 @@ pub fn all(jobs: &[Job], threads: usize) -> Sum {
     sum
 }
 
-/// The exhaustive campaign of one workload: each kind of blow at each call of the run without faults.
+/// The exhaustive campaign of one workload: each kind of blow at each call of the run without faults. It is about that one
+/// call, so nobody rests in it.
 pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
+    let plan = Plan {
+        rests: false,
+        ..plan.clone()
+    };
     let clean = Plan {
         faults: Faults::None,
         ..plan.clone()

@@ -62,6 +62,8 @@ pub struct Plan {
     pub tamper: fn(&mut Request),
     /// Who judges.
     pub oracles: fn() -> Vec<Box<dyn Oracle>>,
+    /// Whether a time of rest follows, which the calls of a manager at rest make long.
+    pub rests: bool,
     /// Whether the story is kept.
     pub is_told: bool,
 }
@@ -74,6 +76,7 @@ impl Default for Plan {
             planners: Planners::default(),
             tamper: |_| (),
             oracles: Judge::boxed,
+            rests: true,
             is_told: false,
         }
     }
@@ -232,8 +235,7 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     }
     world.calm();
     converge(&world).await;
-    // An exhaustive campaign is about its one call, and has too many runs to rest in each.
-    if !matches!(plan.faults, Faults::Strike(_)) {
+    if plan.rests {
         rest(&world, &lives).await;
     }
     if living.is_finished() || PANICKED.get() {
