@@ -108,7 +108,7 @@ pub(crate) fn body(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<Valu
     let no_parse = |why: &str| unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
     let mut object = parsed.map_err(|error| no_parse(&json_complaint(&error)))?;
     if !object.is_object() {
-        let what = go_type(&object);
+        let what = crate::patch::go_name(&object);
         return Err(no_parse(&format!(
             "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
              \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
@@ -124,18 +124,6 @@ pub(crate) fn body(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<Valu
     }
     of_kind(kinds, kind, &mut object)?;
     Ok(object)
-}
-
-/// What Go calls a JSON value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// A JSON error in the server's words where they are few; its library words the others by character.

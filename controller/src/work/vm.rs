@@ -251,8 +251,9 @@ async fn delete(driver: &Driver, target: &Target, machine: &Machine) -> Result<D
         .await
 }
 
-/// The class is gone, or names no provider any more, so nobody knows which driver made the VM: the deletion holds when every driver says so. Asking the
-/// wrong one is harmless, because a driver never touches what does not bear the uid (driver.proto, DeleteMachine).
+/// The class is gone, or names no provider any more, so nobody knows which driver made the VM: the deletion holds when
+/// every driver says so. Asking the wrong one is harmless, because a driver never touches what does not bear the uid
+/// (driver.proto, DeleteMachine).
 async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Result<Deletion, Failure> {
     let mut all = Deletion {
         gone: true,

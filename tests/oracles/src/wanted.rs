@@ -10,6 +10,19 @@ use serde_json::{Value, json};
 use crate::object::{controller, is_deleting, name, number, phase, text, uid};
 use crate::truth::{Truth, Vm};
 
+/// Judges whether everything is as the specs say and nothing is going any more.
+///
+/// # Errors
+/// The first thing that is otherwise.
+pub fn settled(truth: &dyn Truth) -> Result<(), String> {
+    for kind in ["machinedeployments", "machinesets", "machines"] {
+        if let Some(going) = truth.objects(kind).iter().find(|object| is_deleting(object)) {
+            return Err(format!("{kind} {} is still going", name(going)));
+        }
+    }
+    reached(truth, &BTreeSet::new())
+}
+
 /// Judges whether everything is as the specs say. Machines of `broken` classes need only be there.
 ///
 /// # Errors
@@ -19,15 +32,19 @@ pub fn reached(truth: &dyn Truth, broken: &BTreeSet<String>) -> Result<(), Strin
     for deployment in truth.objects("machinedeployments").iter().filter(|it| !is_deleting(it)) {
         deployment_reached(truth, deployment)?;
     }
-    for set in truth.objects("machinesets").iter().filter(|it| !is_deleting(it)) {
+    let sets = truth.objects("machinesets");
+    for set in sets.iter().filter(|it| !is_deleting(it)) {
         set_reached(set, &machines, broken)?;
     }
-    let vms = truth.vms();
-    for machine in machines.iter().filter(|it| !is_deleting(it) && !is_broken(it, broken)) {
-        machine_reached(machine, &vms)?;
+    let (vms, nodes) = (truth.vms(), truth.objects("nodes"));
+    for machine in machines.iter().filter(|it| !is_deleting(it)) {
+        not_forsaken(machine, &sets)?;
+        if !is_broken(machine, broken) {
+            machine_reached(machine, &vms, &nodes)?;
+        }
     }
     cloud_matches(&machines, &vms)?;
-    nodes_match(truth, &machines, &vms)?;
+    nodes_match(&nodes, &machines, &vms)?;
     no_token_left(truth, &machines, broken)
 }
 
@@ -48,7 +65,16 @@ fn deployment_reached(truth: &dyn Truth, deployment: &Value) -> Result<(), Strin
             name(deployment)
         ));
     }
-    looked_at(deployment)
+    looked_at(deployment)?;
+    // How many of them are up is judged set by set, where broken classes are told apart.
+    let told = number(deployment, "/status/replicas");
+    match told == wanted {
+        true => Ok(()),
+        false => Err(format!(
+            "deployment {} wants {wanted} machines and tells of {told}",
+            name(deployment)
+        )),
+    }
 }
 
 /// The status tells of the spec as it is now. Without this, the moment before anybody began is taken for rest.
@@ -77,18 +103,27 @@ fn set_reached(set: &Value, machines: &[Arc<Value>], broken: &BTreeSet<String>) 
     }
     looked_at(set)?;
     let told = number(set, "/status/replicas");
-    let ready = number(set, "/status/readyReplicas");
+    let ready = number(set, "/status/readyReplicas").min(number(set, "/status/availableReplicas"));
     let up = i64::try_from(own().filter(|machine| !is_broken(machine, broken)).count()).unwrap_or(i64::MAX);
     match told == wanted && ready >= up {
         true => Ok(()),
         false => Err(format!(
-            "set {} has {wanted} machines, {up} of them up, and tells of {told}, {ready} ready",
+            "set {} has {wanted} machines, {up} of them up, and tells of {told}, {ready} ready and available",
             name(set)
         )),
     }
 }
 
-fn machine_reached(machine: &Value, vms: &[Vm]) -> Result<(), String> {
+/// The set that owns a machine is there.
+fn not_forsaken(machine: &Value, sets: &[Arc<Value>]) -> Result<(), String> {
+    let owner = controller(machine);
+    match owner.is_empty() || sets.iter().any(|set| uid(set) == owner) {
+        true => Ok(()),
+        false => Err(format!("machine {} is of a set that is gone", name(machine))),
+    }
+}
+
+fn machine_reached(machine: &Value, vms: &[Vm], nodes: &[Arc<Value>]) -> Result<(), String> {
     if phase(machine) != "Running" {
         return Err(format!(
             "machine {} is {:?}: {}",
@@ -102,8 +137,12 @@ fn machine_reached(machine: &Value, vms: &[Vm]) -> Result<(), String> {
         .iter()
         .any(|vm| vm.uid == uid(machine) && vm.provider_id == id && !vm.leaving)
     {
+        true => {}
+        false => return Err(format!("machine {} is Running without the VM {id:?}", name(machine))),
+    }
+    match nodes.iter().any(|node| text(node, "/spec/providerID") == id) {
         true => Ok(()),
-        false => Err(format!("machine {} is Running without the VM {id:?}", name(machine))),
+        false => Err(format!("machine {} is Running without a node of {id:?}", name(machine))),
     }
 }
 
@@ -117,22 +156,22 @@ fn cloud_matches(machines: &[Arc<Value>], vms: &[Vm]) -> Result<(), String> {
 }
 
 /// Every Node is of a VM that is there, and bears its machine's name.
-fn nodes_match(truth: &dyn Truth, machines: &[Arc<Value>], vms: &[Vm]) -> Result<(), String> {
+fn nodes_match(nodes: &[Arc<Value>], machines: &[Arc<Value>], vms: &[Vm]) -> Result<(), String> {
     let named: BTreeMap<&str, &str> = machines
         .iter()
         .map(|machine| (text(machine, "/spec/providerID"), name(machine)))
         .filter(|(id, _)| !id.is_empty())
         .collect();
-    for node in truth.objects("nodes") {
-        let id = text(&node, "/spec/providerID");
+    for node in nodes {
+        let id = text(node, "/spec/providerID");
         if !vms.iter().any(|vm| vm.provider_id == id) {
-            return Err(format!("node {} is of the VM {id:?}, which is gone", name(&node)));
+            return Err(format!("node {} is of the VM {id:?}, which is gone", name(node)));
         }
-        let labelled = text(&node, "/metadata/labels/node.gardener.cloud~1machine-name");
+        let labelled = text(node, "/metadata/labels/node.gardener.cloud~1machine-name");
         if named.get(id).is_some_and(|machine| *machine != labelled) {
             return Err(format!(
                 "node {} of {id} bears the machine name {labelled:?}",
-                name(&node)
+                name(node)
             ));
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_oracles::panel::Settings;
-use millwright_oracles::wanted::normal_form;
+use millwright_oracles::wanted::{normal_form, settled as is_settled};
 use millwright_oracles::{Act, By, Call, Event, Method, Panel, Truth, Verb, Vm, VmChange, Write};
 use serde_json::{Value, json};
 
@@ -119,7 +119,9 @@ fn set(uid: &str, replicas: i64) -> Value {
     json!({
         "metadata": {"name": uid, "uid": uid, "generation": 1, "ownerReferences": [{"uid": "deployment", "controller": true}]},
         "spec": {"replicas": replicas},
-        "status": {"observedGeneration": 1, "replicas": replicas, "readyReplicas": replicas},
+        "status": {
+            "observedGeneration": 1, "replicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas,
+        },
     })
 }
 
@@ -127,7 +129,7 @@ fn deployment(replicas: i64) -> Value {
     json!({
         "metadata": {"name": "workers", "uid": "deployment", "generation": 1},
         "spec": {"replicas": replicas},
-        "status": {"observedGeneration": 1},
+        "status": {"observedGeneration": 1, "replicas": replicas},
     })
 }
 
@@ -277,7 +279,7 @@ fn s8_fields_of_others_are_flagged() {
         ),
         ("metadata/annotations/of-a-user", json!("2"), false),
         ("metadata/finalizers", json!(["x"]), true),
-        ("status/replicas", json!(3), false),
+        ("status/replicas", json!(2), false),
     ];
     for (path, value, own) in cases {
         let after = with(before.clone(), path, value);
@@ -285,7 +287,7 @@ fn s8_fields_of_others_are_flagged() {
         let found = broken_by(&settings(), "S8", &[event(1, Act::Write(change))], &Hand::default());
         assert_eq!(found.is_none(), own, "{path}");
     }
-    let told = with(before.clone(), "status/replicas", json!(3));
+    let told = with(before.clone(), "status/replicas", json!(2));
     let told = write(Verb::Patch, "machinedeployments", Some(before), Some(told));
     assert_eq!(
         broken_by(&settings(), "S8", &[event(1, status(told))], &Hand::default()),
@@ -550,7 +552,35 @@ type Otherwise = (fn(&mut Hand), &'static str);
 #[test]
 fn l1_a_world_that_is_not_as_its_specs_say_is_flagged() {
     end(&settings(), &settled()).expect("nothing is wrong with it");
-    let cases: [Otherwise; 9] = [
+    let cases: [Otherwise; 13] = [
+        (
+            |world| world.objects.get_mut("nodes").unwrap().clear(),
+            "without a node",
+        ),
+        (
+            |world| {
+                let machine = &mut world.objects.get_mut("machines").unwrap()[0];
+                let owner = json!([{"uid": "gone", "controller": true}]);
+                let mut orphan = with(machine.clone(), "metadata/ownerReferences", owner);
+                orphan["metadata"]["uid"] = json!("orphan");
+                world.objects.get_mut("machines").unwrap().push(orphan);
+            },
+            "of a set that is gone",
+        ),
+        (
+            |world| {
+                let set = &mut world.objects.get_mut("machinesets").unwrap()[0];
+                *set = with(set.clone(), "status/availableReplicas", json!(0));
+            },
+            "0 ready and available",
+        ),
+        (
+            |world| {
+                let deployment = &mut world.objects.get_mut("machinedeployments").unwrap()[0];
+                *deployment = with(deployment.clone(), "status/replicas", json!(0));
+            },
+            "tells of 0",
+        ),
         (
             |world| world.objects.get_mut("machinedeployments").unwrap()[0] = deployment(2),
             "its sets [1]",
@@ -601,6 +631,18 @@ fn l1_a_world_that_is_not_as_its_specs_say_is_flagged() {
         assert_eq!(property, "L1");
         assert!(what.contains(word), "{what}");
     }
+}
+
+#[test]
+fn what_is_still_going_is_not_settled() {
+    is_settled(&settled()).expect("nothing is going");
+    let mut world = settled();
+    world
+        .objects
+        .get_mut("machines")
+        .unwrap()
+        .push(deleting(machine("old", "Terminating")));
+    assert!(is_settled(&world).unwrap_err().contains("old is still going"));
 }
 
 #[test]

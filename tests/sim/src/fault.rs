@@ -22,7 +22,7 @@ const fn fault(name: &'static str, per_mille: u32, what: &'static str) -> Fault 
 }
 
 /// All of them.
-pub const ALL: [Fault; 28] = [
+pub const ALL: [Fault; 27] = [
     fault("F1", 12, "the manager dies before or after a call"),
     fault("F1r", 0, "the manager dies at any moment"),
     fault("F4", 0, "the manager is asked to end and is started again"),
@@ -50,7 +50,6 @@ pub const ALL: [Fault; 28] = [
     fault("F45", 250, "a kubelet comes late or never"),
     fault("F48", 0, "the human edits and deletes"),
     fault("F50", 0, "a VM is deleted at the cloud's console"),
-    fault("F51", 0, "an object is deleted by force and made again under its name"),
 ];
 
 /// The faults that one run may have.

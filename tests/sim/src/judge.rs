@@ -182,6 +182,11 @@ fn by(actor: Actor) -> By {
     }
 }
 
+/// Whether all is as the human wants it and nothing is going; what is otherwise is told.
+pub fn settled(truth: &Truth<'_>) -> Result<(), String> {
+    oracles::wanted::settled(&Seen(truth))
+}
+
 /// The truth, as oracles ask for it.
 struct Seen<'a, 'b>(&'a Truth<'b>);
 

@@ -11,7 +11,7 @@
 //! | [`world`] | the state that outlives every process; who hears of what |
 //! | [`door`], [`provider`], [`gate`] | what a request meets on its way to the API and to the driver; what death is |
 //! | [`life`], [`actors`] | the manager's lives; kubelets, controllers, the human's accidents |
-//! | [`workload`], [`settled`] | what is wanted, and whether it is so |
+//! | [`workload`] | what is wanted |
 //! | [`bell`] | in which order waiters are woken |
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
@@ -30,7 +30,6 @@ pub mod judge;
 pub mod life;
 pub mod provider;
 pub mod run;
-pub mod settled;
 pub mod shrink;
 pub mod strike;
 pub mod trace;

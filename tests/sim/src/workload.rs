@@ -7,7 +7,7 @@ use millwright_sandbox::api::Answer;
 use serde_json::{Value, json};
 
 use crate::event::{Actor, What};
-use crate::settled::settled;
+use crate::judge::settled;
 use crate::world::World;
 
 /// Paths of our kinds.

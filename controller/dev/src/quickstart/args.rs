@@ -27,7 +27,7 @@ pub struct Args {
 
     /// Keep the state of the API and of the simulated cloud in this directory, and go on from it
     ///
-    /// What the API has answered is on disk: neither a kill -9 nor a power cut loses it, and objects keep their uids and
+    /// What the API answers is synced to disk first, so that a kill -9 does not lose it, and objects keep their uids and
     /// versions. History is not kept: a watch from before a restart is told 410 and lists again. The kubeconfig is kept in the
     /// directory too, so that its path stays the same; the port and the token in it are new after each start. Without this
     /// flag everything is in memory and gone at the end.
