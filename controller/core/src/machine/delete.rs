@@ -202,7 +202,9 @@ fn node_name(seen: &Observed<'_>) -> Option<NodeName> {
 fn lost_node(seen: &Observed<'_>) -> Option<NodeName> {
     let is_known = seen.machine.provider_id().is_some();
     let name = seen.machine.metadata.name.as_deref();
-    (seen.settings.has_target && !is_known).then(|| NodeName::non_empty(name)).flatten()
+    (seen.settings.has_target && !is_known)
+        .then(|| NodeName::non_empty(name))
+        .flatten()
 }
 
 /// A Machine that has joined says so by its conditions, and its token went before they were written.
