@@ -26,7 +26,7 @@ use tower::{BoxError, Service};
 
 use crate::bell::Ear;
 use crate::event::{Actor, What};
-use crate::gate::Gate;
+use crate::gate::{Cut, Gate};
 use crate::strike::{self, Blow};
 use crate::world::World;
 
@@ -77,6 +77,10 @@ impl Service<http::Request<Body>> for Door {
 
 impl Door {
     async fn carry(self, request: http::Request<Body>) -> Result<Response, BoxError> {
+        if self.gate.frozen_until().is_some() {
+            self.gate.thawed().await;
+            return Err("a process that stands still asks nothing".into());
+        }
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let text = |name| {
@@ -113,6 +117,10 @@ impl Door {
             self.world.delay("way", &WAYS).await;
             return Err("connection refused".into());
         }
+        if blow == Some(Blow::Cut) {
+            self.world.cut(&self.gate);
+        }
+        self.reach().await?;
         match blow {
             Some(Blow::Refuse(code)) => {
                 self.world.delay("way", &WAYS).await;
@@ -120,6 +128,7 @@ impl Door {
                 return Ok(whole(refusal(code, pause)));
             }
             Some(Blow::Hang) => return std::future::pending().await,
+            Some(Blow::Freeze) => self.world.freeze(&self.gate),
             _ => {}
         }
         let answer = self.send(request, sent, blow);
@@ -135,6 +144,7 @@ impl Door {
             Some(Blow::Silence) => return std::future::pending().await,
             _ => answer.await,
         };
+        self.reach().await?;
         if blow == Some(Blow::DieAfter) {
             self.gate.die().await;
         }
@@ -142,6 +152,18 @@ impl Door {
             Ok(Answer::Watch(started)) => Ok(self.stream(*started)),
             Ok(answer) => Ok(whole(answer)),
             Err(_) => Err("connection reset by peer".into()),
+        }
+    }
+
+    /// Fails, or never ends, where the manager is cut off from the API.
+    async fn reach(&self) -> Result<(), BoxError> {
+        match self.gate.is_cut() {
+            None => Ok(()),
+            Some(Cut::Refused) => {
+                self.world.delay("way", &WAYS).await;
+                Err("no route to host".into())
+            }
+            Some(Cut::Silent) => std::future::pending().await,
         }
     }
 
@@ -156,7 +178,14 @@ impl Door {
             Some(Blow::Slow) => world.pick("slow", &SLOW),
             _ => 0,
         };
+        let gate = Arc::clone(&self.gate);
+        let is_held = gate.frozen_until().is_some();
         tokio::spawn(async move {
+            gate.thawed().await;
+            // Who was killed while it stood still had not sent it.
+            if is_held && gate.is_closed() {
+                return;
+            }
             tokio::time::sleep(Duration::from_secs(extra) + Duration::from_millis(there)).await;
             let answer = match lost_place(&world, &request) {
                 Some(answer) => answer,
@@ -179,6 +208,7 @@ impl Door {
         let flow = Flow {
             bell: world.bell(),
             storms: world.storms(),
+            cuts: self.gate.storms(),
             world: Arc::clone(world),
             gate: Arc::clone(&self.gate),
             watch: started.watch,
@@ -280,6 +310,7 @@ struct Flow {
     gate: Arc<Gate>,
     bell: Ear,
     storms: Ear,
+    cuts: Ear,
     watch: Watch,
     at: u64,
     ready: Vec<Value>,
@@ -300,6 +331,8 @@ impl Flow {
     async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         loop {
             if !self.ready.is_empty() {
+                let gate = Arc::clone(&self.gate);
+                gate.pass(gate.hears()).await;
                 return Some(Ok(lines(&std::mem::take(&mut self.ready)).into()));
             }
             if self.is_over {
@@ -328,6 +361,7 @@ impl Flow {
             biased;
             () = self.gate.closed() => Woken::Dead,
             () = self.storms.rung() => Woken::Broken,
+            () = self.cuts.rung() => Woken::Broken,
             () = sleep_until(self.ends) => Woken::TimeIsUp,
             () = self.bell.rung() => Woken::Changed,
         }

@@ -91,6 +91,9 @@ struct What {
     /// `swarm` (about four by choice), `none`, or names as F9,F16
     #[arg(long, default_value = "swarm")]
     faults: String,
+    /// Two managers side by side; without it by choice
+    #[arg(long)]
+    pair: bool,
     /// Threads
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -115,6 +118,7 @@ impl What {
         Ok(Plan {
             workload: self.workload.clone(),
             faults,
+            is_pair: self.pair,
             ..Plan::default()
         })
     }
@@ -192,6 +196,7 @@ fn exhaust(what: &What) -> ExitCode {
         .flat_map(|name| {
             let plan = Plan {
                 workload: Some(name),
+                is_pair: what.pair,
                 ..Plan::default()
             };
             campaign::strikes(&plan, 0)

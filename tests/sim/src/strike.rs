@@ -27,6 +27,10 @@ pub enum Blow {
     Hang,
     /// It is not carried out, and answered with a gRPC code.
     Fail,
+    /// The manager stands still with the call at its gate; when it goes on, the call leaves.
+    Freeze,
+    /// The manager, and no other, is cut off from the API from this call on, for a while.
+    Cut,
 }
 
 /// The one fault of a run of the exhaustive campaign: this blow to the nth call.
@@ -41,21 +45,24 @@ pub struct Strike {
 }
 
 /// What may become of a request to the API that reads.
-pub const OF_READS: [(&str, Blow); 7] = [
+pub const OF_READS: [(&str, Blow); 9] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieAfter),
+    ("F2", Blow::Freeze),
     ("F7", Blow::Refuse(429)),
     ("F8", Blow::Refuse(500)),
     ("F9", Blow::LoseAnswer),
     ("F9", Blow::Silence),
     ("F13", Blow::Slow),
+    ("F16p", Blow::Cut),
 ];
 
 /// What may become of a request to the API that writes.
-pub const OF_WRITES: [(&str, Blow); 12] = [
+pub const OF_WRITES: [(&str, Blow); 14] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieDuring),
     ("F1", Blow::DieAfter),
+    ("F2", Blow::Freeze),
     ("F6", Blow::Refuse(409)),
     ("F7", Blow::Refuse(429)),
     ("F8", Blow::Refuse(500)),
@@ -65,13 +72,16 @@ pub const OF_WRITES: [(&str, Blow); 12] = [
     ("F10", Blow::Late),
     ("F11", Blow::Refuse(403)),
     ("F13", Blow::Slow),
+    ("F16p", Blow::Cut),
 ];
 
 /// What may become of a driver call.
-pub const OF_CALLS: [(&str, Blow); 9] = [
+pub const OF_CALLS: [(&str, Blow); 11] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieDuring),
     ("F1", Blow::DieAfter),
+    ("F2", Blow::Freeze),
+    ("F16p", Blow::Cut),
     ("F28", Blow::DriverDiesBefore),
     ("F28", Blow::DriverDiesAfter),
     ("F29", Blow::Silence),

@@ -21,8 +21,14 @@ use crate::bound::Bound;
 use crate::choices::{Choices, mix};
 use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
+use crate::gate::{Cut, Gate};
 use crate::strike::{Blow, Strike};
 use crate::trace::{Trace, digest};
+
+/// Seconds that a manager stands still: less than a lease's time, about it, and far beyond it.
+const FREEZES: [u64; 6] = [20, 3, 9, 14, 40, 90];
+/// Seconds that a manager is cut off.
+const CUTS: [u64; 5] = [20, 4, 12, 60, 130];
 
 /// The wall clock when a run begins.
 pub const DAWN: Timestamp = Timestamp::constant(1_893_456_000, 0);
@@ -95,8 +101,8 @@ pub struct State {
     pub enabled: Enabled,
     /// The one fault of an exhaustive campaign.
     pub strike: Option<Strike>,
-    /// Calls of the manager to API and driver so far.
-    pub calls: u64,
+    /// What could have become of each call of a manager to API and driver so far.
+    pub calls: Vec<&'static [(&'static str, Blow)]>,
     /// No fault any more.
     pub is_quiet: bool,
     /// The API server answers nobody until then.
@@ -166,7 +172,7 @@ impl World {
                 choices: parts.choices,
                 enabled: parts.enabled,
                 strike: parts.strike,
-                calls: 0,
+                calls: Vec::new(),
                 is_quiet: false,
                 away_until: Duration::ZERO,
                 trace: Trace::new(parts.is_told),
@@ -223,7 +229,7 @@ impl World {
     }
 
     /// Counts a call of the manager and says what becomes of it.
-    pub fn blow(&self, about: &str, kinds: &[(&'static str, Blow)]) -> Option<Blow> {
+    pub fn blow(&self, about: &str, kinds: &'static [(&'static str, Blow)]) -> Option<Blow> {
         let mut state = self.enter();
         let blow = state.blow(kinds);
         if let Some((name, _)) = blow {
@@ -383,6 +389,27 @@ impl World {
         self.storms.ring();
     }
 
+    /// A manager stands still from now on.
+    pub fn freeze(&self, gate: &Gate) {
+        let seconds = self.pick("freeze-seconds", &FREEZES);
+        gate.freeze(Duration::from_secs(seconds));
+        let incarnation = gate.incarnation;
+        self.tell(What::Note(format!(
+            "manager {incarnation} stands still for {seconds} s"
+        )));
+    }
+
+    /// A manager is cut off from the API from now on.
+    pub fn cut(&self, gate: &Gate) {
+        let seconds = self.pick("cut-seconds", &CUTS);
+        let how = self.pick("cut", &[Cut::Silent, Cut::Refused]);
+        gate.cut(Duration::from_secs(seconds), how);
+        let incarnation = gate.incarnation;
+        self.tell(What::Note(format!(
+            "manager {incarnation} is cut off from the API for {seconds} s ({how:?})"
+        )));
+    }
+
     /// Whether the API server is away.
     pub fn is_away(&self) -> bool {
         let state = self.enter();
@@ -476,14 +503,14 @@ impl State {
     }
 
     /// What becomes of this call of the manager: by the plan of an exhaustive campaign, or by choice.
-    fn blow(&mut self, kinds: &[(&'static str, Blow)]) -> Option<(&'static str, Blow)> {
-        let call = self.calls;
-        self.calls += 1;
+    fn blow(&mut self, kinds: &'static [(&'static str, Blow)]) -> Option<(&'static str, Blow)> {
+        let call = self.calls.len();
+        self.calls.push(kinds);
         if let Some(strike) = self.strike {
             let fits = kinds
                 .iter()
                 .find(|(name, blow)| *name == strike.fault && *blow == strike.blow);
-            return fits.filter(|_| strike.call == call).copied();
+            return fits.filter(|_| usize::try_from(strike.call) == Ok(call)).copied();
         }
         kinds.iter().find(|(name, _)| self.strikes(name)).copied()
     }
