@@ -10,7 +10,7 @@ use millwright_sim::campaign::{self, Job, Sum};
 use millwright_sim::fault;
 use millwright_sim::run::{Faults, Outcome, Plan, by_seed, by_tape};
 use millwright_sim::shrink::shrink;
-use millwright_sim::strike::{OF_CALLS, OF_READS, OF_WRITES, Strike};
+use millwright_sim::strike::{self, Strike};
 use millwright_sim::workload;
 
 /// Failures that are printed in full.
@@ -231,8 +231,7 @@ fn read(path: &PathBuf) -> anyhow::Result<Vec<u32>> {
 
 fn parse(text: &str) -> anyhow::Result<Strike> {
     let (kind, call) = text.rsplit_once('@').context("--strike wants NAME:BLOW@CALL")?;
-    let mut all = OF_READS.iter().chain(&OF_WRITES).chain(&OF_CALLS);
-    let found = all.find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
+    let found = strike::all().find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
     let (fault, blow) = *found.with_context(|| format!("{kind} is no blow"))?;
     let call = call.parse()?;
     Ok(Strike { fault, call, blow })

@@ -29,6 +29,26 @@ pub enum Blow {
     Fail,
     /// The manager stands still with the call at its gate; when it goes on, the call leaves.
     Freeze,
+    /// A list comes in pages, one after the other.
+    Pages,
+    /// A list comes in pages, and behind the first its version is forgotten.
+    PagesLost,
+    /// A watch is refused: its place in history is forgotten.
+    LostPlace,
+    /// A watch leads to a replica that is behind the others.
+    Behind,
+    /// A watch begins with changes that were told before.
+    Replay,
+    /// A watch is slow with its first change.
+    Lag,
+    /// A watch tells its first change only after others of other kinds.
+    Hold,
+    /// A watch loses its place when it should tell its first change.
+    Expire,
+    /// A watch tells nothing to its end.
+    Stall,
+    /// A watch loses its place without having told of a deletion.
+    Gap,
     /// The manager, and no other, is cut off from the API from this call on, for a while.
     Cut,
 }
@@ -44,7 +64,7 @@ pub struct Strike {
     pub blow: Blow,
 }
 
-/// What may become of a request to the API that reads.
+/// What may become of a request to the API that reads one object.
 pub const OF_READS: [(&str, Blow); 9] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieAfter),
@@ -56,6 +76,48 @@ pub const OF_READS: [(&str, Blow); 9] = [
     ("F13", Blow::Slow),
     ("F16p", Blow::Cut),
 ];
+
+/// What may become of a list.
+pub const OF_LISTS: [(&str, Blow); 11] = [
+    ("F1", Blow::DieBefore),
+    ("F1", Blow::DieAfter),
+    ("F2", Blow::Freeze),
+    ("F7", Blow::Refuse(429)),
+    ("F8", Blow::Refuse(500)),
+    ("F9", Blow::LoseAnswer),
+    ("F9", Blow::Silence),
+    ("F13", Blow::Slow),
+    ("F14", Blow::PagesLost),
+    ("F14", Blow::Pages),
+    ("F16p", Blow::Cut),
+];
+
+/// What may become of a watch that is opened.
+pub const OF_WATCHES: [(&str, Blow); 17] = [
+    ("F1", Blow::DieBefore),
+    ("F1", Blow::DieAfter),
+    ("F2", Blow::Freeze),
+    ("F7", Blow::Refuse(429)),
+    ("F8", Blow::Refuse(500)),
+    ("F9", Blow::LoseAnswer),
+    ("F9", Blow::Silence),
+    ("F13", Blow::Slow),
+    ("F16p", Blow::Cut),
+    ("F17", Blow::Behind),
+    ("F18", Blow::Lag),
+    ("F19", Blow::Hold),
+    ("F20", Blow::LostPlace),
+    ("F20", Blow::Expire),
+    ("F21", Blow::Stall),
+    ("F22", Blow::Replay),
+    ("F23", Blow::Gap),
+];
+
+/// All that may become of a call.
+pub fn all() -> impl Iterator<Item = &'static (&'static str, Blow)> {
+    let reads = OF_READS.iter().chain(&OF_LISTS).chain(&OF_WATCHES);
+    reads.chain(&OF_WRITES).chain(&OF_CALLS)
+}
 
 /// What may become of a request to the API that writes.
 pub const OF_WRITES: [(&str, Blow); 14] = [

@@ -107,6 +107,8 @@ pub struct State {
     pub is_quiet: bool,
     /// The API server answers nobody until then.
     pub away_until: Duration,
+    /// When the API came to which version.
+    pub past: Vec<(Duration, u64)>,
     /// What happened.
     pub trace: Trace,
     /// Requests that reached the API from managers.
@@ -161,6 +163,7 @@ impl World {
     /// A world in which nothing has happened.
     pub fn new(parts: Parts) -> Arc<Self> {
         let (_, happenings) = parts.cloud.follow();
+        let version = parts.api.version();
         Arc::new(Self {
             bell: Arc::default(),
             storms: Arc::default(),
@@ -175,6 +178,7 @@ impl World {
                 calls: Vec::new(),
                 is_quiet: false,
                 away_until: Duration::ZERO,
+                past: vec![(Duration::ZERO, version)],
                 trace: Trace::new(parts.is_told),
                 requests: 0,
                 writes: 0,
@@ -275,7 +279,8 @@ impl World {
         };
         let before = state.api.version();
         let answer = state.api.handle(request, &moment);
-        let is_changed = state.api.version() != before;
+        let is_changed = state.note_version(self.time);
+        debug_assert_eq!(is_changed, state.api.version() != before, "every change is noted");
         let change = state.api.changes_of(&place, before).next().cloned();
         if let Actor::Manager(_) = actor {
             state.requests += 1;
@@ -351,9 +356,10 @@ impl World {
                 break;
             }
         }
-        let version = state.api.version();
+        let is_changed = state.note_version(self.time);
+        debug_assert_eq!(is_changed, state.api.version() != first, "every change is noted");
         drop(state);
-        if version != first {
+        if is_changed {
             self.bell.ring();
         }
     }
@@ -492,6 +498,16 @@ impl World {
 }
 
 impl State {
+    /// Remembers when the API came to the version that it has now. Whether it is a new one.
+    fn note_version(&mut self, time: Time) -> bool {
+        let version = self.api.version();
+        let is_new = self.past.last().is_none_or(|(_, last)| *last < version);
+        if is_new {
+            self.past.push((time.passed(), version));
+        }
+        is_new
+    }
+
     /// Whether a fault strikes here.
     pub fn strikes(&mut self, name: &'static str) -> bool {
         if self.is_quiet {

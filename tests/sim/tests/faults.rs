@@ -47,10 +47,31 @@ fn line(outcome: &Outcome, from: usize, parts: &[&str]) -> Option<usize> {
 }
 
 #[test]
-fn each_fault_strikes_and_all_comes_right() {
+fn each_fault_of_processes_strikes_and_all_comes_right() {
     for name in ["F2", "F3", "F5", "F16p", "F27"] {
         shown(&plan("create", &[name]), |outcome| strikes(outcome, name));
     }
+}
+
+#[test]
+fn each_fault_of_reads_and_watches_strikes_and_all_comes_right() {
+    for name in ["F14", "F17", "F19", "F22", "F24"] {
+        shown(&plan("create", &[name]), |outcome| strikes(outcome, name));
+    }
+    shown(&plan("machine", &["F23"]), |outcome| strikes(outcome, "F23"));
+}
+
+#[test]
+fn a_list_that_loses_its_version_between_two_pages_is_begun_anew() {
+    shown(&plan("scale", &["F14", "F20"]), |outcome| {
+        line(outcome, 0, &["is forgotten between two pages"]).is_some()
+    });
+}
+
+#[test]
+fn a_watch_may_tell_any_first_part_of_what_there_is_to_tell() {
+    let prefix = |outcome: &Outcome| outcome.points.get("prefix").is_some_and(|count| count.taken > 0);
+    shown(&plan("scale", &[]), prefix);
 }
 
 #[test]
