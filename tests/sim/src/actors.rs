@@ -308,7 +308,7 @@ pub async fn chaos(world: Arc<World>, lives: Arc<Lives>) {
         let kind = world.pick("chaos", &kinds);
         harm(&world, &lives, kind).await;
     }
-    lives.set_skew(SignedDuration::ZERO);
+    lives.end_skew();
 }
 
 async fn harm(world: &Arc<World>, lives: &Lives, name: &'static str) {

@@ -10,7 +10,7 @@ use millwright_sim::campaign::{self, Job, Sum};
 use millwright_sim::fault;
 use millwright_sim::run::{Faults, Outcome, Plan, by_seed, by_tape};
 use millwright_sim::shrink::shrink;
-use millwright_sim::strike::{OF_CALLS, OF_READS, OF_WRITES, Strike};
+use millwright_sim::strike::{self, Strike};
 use millwright_sim::workload;
 
 /// Failures that are printed in full.
@@ -91,6 +91,9 @@ struct What {
     /// `swarm` (about four by choice), `none`, or names as F9,F16
     #[arg(long, default_value = "swarm")]
     faults: String,
+    /// Two managers side by side; without it by choice
+    #[arg(long)]
+    pair: bool,
     /// Threads
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -115,6 +118,7 @@ impl What {
         Ok(Plan {
             workload: self.workload.clone(),
             faults,
+            is_pair: self.pair,
             ..Plan::default()
         })
     }
@@ -192,6 +196,7 @@ fn exhaust(what: &What) -> ExitCode {
         .flat_map(|name| {
             let plan = Plan {
                 workload: Some(name),
+                is_pair: what.pair,
                 ..Plan::default()
             };
             campaign::strikes(&plan, 0)
@@ -226,8 +231,7 @@ fn read(path: &PathBuf) -> anyhow::Result<Vec<u32>> {
 
 fn parse(text: &str) -> anyhow::Result<Strike> {
     let (kind, call) = text.rsplit_once('@').context("--strike wants NAME:BLOW@CALL")?;
-    let mut all = OF_READS.iter().chain(&OF_WRITES).chain(&OF_CALLS);
-    let found = all.find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
+    let found = strike::all().find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
     let (fault, blow) = *found.with_context(|| format!("{kind} is no blow"))?;
     let call = call.parse()?;
     Ok(Strike { fault, call, blow })

@@ -102,6 +102,10 @@ impl Port {
 
 async fn carry(port: Arc<Port>, gate: Arc<Gate>, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
     let world = Arc::clone(&port.world);
+    if gate.frozen_until().is_some() {
+        gate.thawed().await;
+        return Err(Status::unavailable("a process that stands still calls nobody"));
+    }
     let (parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let method = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
@@ -127,6 +131,8 @@ async fn carry(port: Arc<Port>, gate: Arc<Gate>, request: http::Request<Body>) -
             return Err(Status::unavailable("connection reset by peer"));
         }
         Some(Blow::Fail) => return Err(failure(&world)),
+        Some(Blow::Freeze) => world.freeze(&gate),
+        Some(Blow::Cut) => world.cut(&gate),
         _ => {}
     }
     let request = http::Request::from_parts(parts, Body::new(Full::new(body)));
@@ -136,7 +142,7 @@ async fn carry(port: Arc<Port>, gate: Arc<Gate>, request: http::Request<Body>) -
         uid,
         code: Code::Ok.into(),
     };
-    let answer = send(&port, request, call);
+    let answer = send(&port, &gate, request, call);
     match blow {
         Some(Blow::DieDuring) => gate.die().await,
         Some(Blow::Silence) => return std::future::pending().await,
@@ -177,6 +183,7 @@ fn failure(world: &World) -> Status {
 /// Sends a call on its way; it does not come back from there.
 fn send(
     port: &Arc<Port>,
+    gate: &Arc<Gate>,
     request: http::Request<Body>,
     mut call: DriverCall,
 ) -> oneshot::Receiver<Result<http::Response<Body>, Status>> {
@@ -185,8 +192,14 @@ fn send(
         port.world.pick("driver-way", &WAYS),
         port.world.pick("driver-way", &WAYS),
     );
-    let port = Arc::clone(port);
+    let (port, gate) = (Arc::clone(port), Arc::clone(gate));
+    let is_held = gate.frozen_until().is_some();
     tokio::spawn(async move {
+        gate.thawed().await;
+        // Who was killed while it stood still had not sent it.
+        if is_held && gate.is_closed() {
+            return;
+        }
         tokio::time::sleep(Duration::from_millis(there)).await;
         let answer = match port.served() {
             None => Err(Status::unavailable("connection refused")),

@@ -18,7 +18,7 @@ use crate::fault::Enabled;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
 use crate::provider::Port;
-use crate::strike::Strike;
+use crate::strike::{Blow, Strike};
 use crate::workload;
 use crate::world::{CloudSky, DAWN, Parts, Time, World};
 
@@ -61,6 +61,8 @@ pub struct Plan {
     pub tamper: fn(&mut Request),
     /// Who judges.
     pub oracles: fn() -> Vec<Box<dyn Oracle>>,
+    /// Whether two managers live side by side; without it by choice.
+    pub is_pair: bool,
     /// Whether a time of rest follows, which the calls of a manager at rest make long.
     pub rests: bool,
     /// Whether the story is kept.
@@ -75,6 +77,7 @@ impl Default for Plan {
             planners: Planners::default(),
             tamper: |_| (),
             oracles: Judge::boxed,
+            is_pair: false,
             rests: true,
             is_told: false,
         }
@@ -106,8 +109,8 @@ pub struct Outcome {
     pub requests: u64,
     /// Of these, those that changed something.
     pub writes: u64,
-    /// Calls of managers to API and driver.
-    pub calls: u64,
+    /// What could have become of each call of managers to API and driver.
+    pub calls: Vec<&'static [(&'static str, Blow)]>,
     /// What happened, if it was to be told.
     pub story: Vec<String>,
 }
@@ -218,9 +221,10 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         is_told: plan.is_told,
     });
     let port = Port::open(Arc::clone(&world), delays, lag);
-    let lives = Lives::new(Arc::clone(&world), port, plan.planners);
+    let lives = Lives::new(Arc::clone(&world), port, plan.planners, plan.is_pair);
     let elects = lives.elects();
     world.tell(What::Begin { elects });
+    lives.tell();
     tokio::spawn(async move { cloud.run_clockwork().await });
     tokio::spawn(actors::kubelets(Arc::clone(&world)));
     tokio::spawn(actors::collector(Arc::clone(&world)));
@@ -331,7 +335,7 @@ fn verdict(world: &Arc<World>, workload: String) -> Outcome {
         events: trace.events(),
         requests: state.requests,
         writes: state.writes,
-        calls: state.calls,
+        calls: std::mem::take(&mut state.calls),
         story: trace.into_story(),
     }
 }

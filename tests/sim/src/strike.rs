@@ -27,6 +27,30 @@ pub enum Blow {
     Hang,
     /// It is not carried out, and answered with a gRPC code.
     Fail,
+    /// The manager stands still with the call at its gate; when it goes on, the call leaves.
+    Freeze,
+    /// A list comes in pages, one after the other.
+    Pages,
+    /// A list comes in pages, and behind the first its version is forgotten.
+    PagesLost,
+    /// A watch is refused: its place in history is forgotten.
+    LostPlace,
+    /// A watch leads to a replica that is behind the others.
+    Behind,
+    /// A watch begins with changes that were told before.
+    Replay,
+    /// A watch is slow with its first change.
+    Lag,
+    /// A watch tells its first change only after others of other kinds.
+    Hold,
+    /// A watch loses its place when it should tell its first change.
+    Expire,
+    /// A watch tells nothing to its end.
+    Stall,
+    /// A watch loses its place without having told of a deletion.
+    Gap,
+    /// The manager, and no other, is cut off from the API from this call on, for a while.
+    Cut,
 }
 
 /// The one fault of a run of the exhaustive campaign: this blow to the nth call.
@@ -40,22 +64,67 @@ pub struct Strike {
     pub blow: Blow,
 }
 
-/// What may become of a request to the API that reads.
-pub const OF_READS: [(&str, Blow); 7] = [
+/// What may become of a request to the API that reads one object.
+pub const OF_READS: [(&str, Blow); 9] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieAfter),
+    ("F2", Blow::Freeze),
     ("F7", Blow::Refuse(429)),
     ("F8", Blow::Refuse(500)),
     ("F9", Blow::LoseAnswer),
     ("F9", Blow::Silence),
     ("F13", Blow::Slow),
+    ("F16p", Blow::Cut),
 ];
 
+/// What may become of a list.
+pub const OF_LISTS: [(&str, Blow); 11] = [
+    ("F1", Blow::DieBefore),
+    ("F1", Blow::DieAfter),
+    ("F2", Blow::Freeze),
+    ("F7", Blow::Refuse(429)),
+    ("F8", Blow::Refuse(500)),
+    ("F9", Blow::LoseAnswer),
+    ("F9", Blow::Silence),
+    ("F13", Blow::Slow),
+    ("F14", Blow::PagesLost),
+    ("F14", Blow::Pages),
+    ("F16p", Blow::Cut),
+];
+
+/// What may become of a watch that is opened.
+pub const OF_WATCHES: [(&str, Blow); 17] = [
+    ("F1", Blow::DieBefore),
+    ("F1", Blow::DieAfter),
+    ("F2", Blow::Freeze),
+    ("F7", Blow::Refuse(429)),
+    ("F8", Blow::Refuse(500)),
+    ("F9", Blow::LoseAnswer),
+    ("F9", Blow::Silence),
+    ("F13", Blow::Slow),
+    ("F16p", Blow::Cut),
+    ("F17", Blow::Behind),
+    ("F18", Blow::Lag),
+    ("F19", Blow::Hold),
+    ("F20", Blow::LostPlace),
+    ("F20", Blow::Expire),
+    ("F21", Blow::Stall),
+    ("F22", Blow::Replay),
+    ("F23", Blow::Gap),
+];
+
+/// All that may become of a call.
+pub fn all() -> impl Iterator<Item = &'static (&'static str, Blow)> {
+    let reads = OF_READS.iter().chain(&OF_LISTS).chain(&OF_WATCHES);
+    reads.chain(&OF_WRITES).chain(&OF_CALLS)
+}
+
 /// What may become of a request to the API that writes.
-pub const OF_WRITES: [(&str, Blow); 12] = [
+pub const OF_WRITES: [(&str, Blow); 14] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieDuring),
     ("F1", Blow::DieAfter),
+    ("F2", Blow::Freeze),
     ("F6", Blow::Refuse(409)),
     ("F7", Blow::Refuse(429)),
     ("F8", Blow::Refuse(500)),
@@ -65,13 +134,16 @@ pub const OF_WRITES: [(&str, Blow); 12] = [
     ("F10", Blow::Late),
     ("F11", Blow::Refuse(403)),
     ("F13", Blow::Slow),
+    ("F16p", Blow::Cut),
 ];
 
 /// What may become of a driver call.
-pub const OF_CALLS: [(&str, Blow); 9] = [
+pub const OF_CALLS: [(&str, Blow); 11] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieDuring),
     ("F1", Blow::DieAfter),
+    ("F2", Blow::Freeze),
+    ("F16p", Blow::Cut),
     ("F28", Blow::DriverDiesBefore),
     ("F28", Blow::DriverDiesAfter),
     ("F29", Blow::Silence),
