@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::choices::Count;
 use crate::event::Violation;
 use crate::run::{Faults, Outcome, Plan, by_seed};
-use crate::strike::{Blow, OF_CALLS, OF_READS, OF_WRITES, Strike};
+use crate::strike::{self, Strike};
 
 /// A run that broke something.
 #[derive(Debug)]
@@ -128,12 +128,7 @@ pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
         ..plan.clone()
     };
     let calls = by_seed(&clean, seed).calls;
-    let mut kinds: Vec<(&'static str, Blow)> = Vec::new();
-    for kind in OF_READS.iter().chain(&OF_WRITES).chain(&OF_CALLS) {
-        if !kinds.contains(kind) {
-            kinds.push(*kind);
-        }
-    }
+    let kinds = strike::all();
     let workload = plan.workload.clone().unwrap_or_default();
     let of_call = |call: u64| {
         let (plan, workload) = (plan.clone(), workload.clone());

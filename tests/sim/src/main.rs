@@ -8,9 +8,10 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand};
 use millwright_sim::campaign::{self, Job, Sum};
 use millwright_sim::fault;
+use millwright_sim::provider::Transport;
 use millwright_sim::run::{Faults, Outcome, Plan, by_seed, by_tape};
 use millwright_sim::shrink::shrink;
-use millwright_sim::strike::{OF_CALLS, OF_READS, OF_WRITES, Strike};
+use millwright_sim::strike::{self, Strike};
 use millwright_sim::workload;
 
 /// Failures that are printed in full.
@@ -91,9 +92,29 @@ struct What {
     /// `swarm` (about four by choice), `none`, or names as F9,F16
     #[arg(long, default_value = "swarm")]
     faults: String,
+    /// What carries calls to the driver
+    #[arg(long, value_enum, default_value = "in-process")]
+    transport: Way,
     /// Threads
     #[arg(long, default_value_t = 1)]
     threads: usize,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Way {
+    /// A call of a function
+    InProcess,
+    /// gRPC over pipes in memory
+    Grpc,
+}
+
+impl From<Way> for Transport {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::InProcess => Self::InProcess,
+            Way::Grpc => Self::Grpc,
+        }
+    }
 }
 
 impl What {
@@ -115,6 +136,7 @@ impl What {
         Ok(Plan {
             workload: self.workload.clone(),
             faults,
+            transport: self.transport.into(),
             ..Plan::default()
         })
     }
@@ -192,6 +214,7 @@ fn exhaust(what: &What) -> ExitCode {
         .flat_map(|name| {
             let plan = Plan {
                 workload: Some(name),
+                transport: what.transport.into(),
                 ..Plan::default()
             };
             campaign::strikes(&plan, 0)
@@ -226,9 +249,9 @@ fn read(path: &PathBuf) -> anyhow::Result<Vec<u32>> {
 
 fn parse(text: &str) -> anyhow::Result<Strike> {
     let (kind, call) = text.rsplit_once('@').context("--strike wants NAME:BLOW@CALL")?;
-    let mut all = OF_READS.iter().chain(&OF_WRITES).chain(&OF_CALLS);
+    let mut all = strike::all().into_iter();
     let found = all.find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
-    let (fault, blow) = *found.with_context(|| format!("{kind} is no blow"))?;
+    let (fault, blow) = found.with_context(|| format!("{kind} is no blow"))?;
     let call = call.parse()?;
     Ok(Strike { fault, call, blow })
 }

@@ -27,6 +27,22 @@ pub enum Blow {
     Hang,
     /// It is not carried out, and answered with a gRPC code.
     Fail,
+    /// It is not carried out, and answered with a reason of the driver's own.
+    Excuse,
+    /// It is carried out, and answered with no more than must be said.
+    Bare,
+    /// It says falsely that there is no VM.
+    Blind,
+    /// It is accepted, and the VM never boots.
+    NeverBoots,
+    /// It is accepted, and told as failed some time later.
+    FailsLater,
+    /// It fails half-way and leaves its VM behind.
+    Partial,
+    /// The zone is out of stock.
+    NoStock,
+    /// The account has spent its calls.
+    Throttle,
 }
 
 /// The one fault of a run of the exhaustive campaign: this blow to the nth call.
@@ -67,8 +83,8 @@ pub const OF_WRITES: [(&str, Blow); 12] = [
     ("F13", Blow::Slow),
 ];
 
-/// What may become of a driver call.
-pub const OF_CALLS: [(&str, Blow); 9] = [
+/// What may become of any driver call.
+const OF_CALLS: [(&str, Blow); 9] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieDuring),
     ("F1", Blow::DieAfter),
@@ -79,3 +95,43 @@ pub const OF_CALLS: [(&str, Blow); 9] = [
     ("F31", Blow::LoseAnswer),
     ("F34", Blow::Hang),
 ];
+
+/// What may become of a creation besides.
+const OF_CREATIONS: [(&str, Blow); 7] = [
+    ("F30", Blow::Excuse),
+    ("F32", Blow::Bare),
+    ("F38", Blow::NeverBoots),
+    ("F38", Blow::FailsLater),
+    ("F39", Blow::Partial),
+    ("F42", Blow::NoStock),
+    ("F43", Blow::Throttle),
+];
+
+/// What may become of a lookup besides.
+const OF_LOOKUPS: [(&str, Blow); 3] = [("F32", Blow::Bare), ("F37", Blow::Blind), ("F43", Blow::Throttle)];
+
+/// What may become of a deletion besides.
+const OF_DELETIONS: [(&str, Blow); 2] = [("F32", Blow::Bare), ("F43", Blow::Throttle)];
+
+/// What may become of a call of this method.
+pub fn of_call(method: &str) -> Vec<(&'static str, Blow)> {
+    let besides: &[_] = match method {
+        "CreateMachine" => &OF_CREATIONS,
+        "GetMachineStatus" => &OF_LOOKUPS,
+        "DeleteMachine" => &OF_DELETIONS,
+        _ => &[],
+    };
+    OF_CALLS.iter().chain(besides).copied().collect()
+}
+
+/// Every kind of blow that there is, each once.
+pub fn all() -> Vec<(&'static str, Blow)> {
+    let calls = [OF_CALLS.as_slice(), &OF_CREATIONS, &OF_LOOKUPS, &OF_DELETIONS];
+    let mut kinds = Vec::new();
+    for kind in OF_READS.iter().chain(&OF_WRITES).chain(calls.into_iter().flatten()) {
+        if !kinds.contains(kind) {
+            kinds.push(*kind);
+        }
+    }
+    kinds
+}
