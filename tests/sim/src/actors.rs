@@ -311,7 +311,7 @@ pub async fn chaos(world: Arc<World>, lives: Arc<Lives>, port: Arc<Port>) {
         let kind = world.pick("chaos", &kinds);
         harm(&world, &lives, &port, kind).await;
     }
-    lives.set_skew(SignedDuration::ZERO);
+    lives.end_skew();
 }
 
 async fn harm(world: &Arc<World>, lives: &Lives, port: &Arc<Port>, name: &'static str) {

@@ -10,10 +10,11 @@
 //! | [`choices`] | how decisions are drawn, recorded and read back |
 //! | [`fault`], [`strike`] | which harm there is, and where it may strike |
 //! | [`world`] | the state that outlives every process; who hears of what |
-//! | [`door`], [`provider`], [`gate`] | what a request meets on its way to the API and to the driver; what death is |
+//! | [`door`], [`flow`], [`provider`] | what a request, a watch, a call meets on its way to the API or the driver |
+//! | [`gate`] | what death is, and standing still |
 //! | [`pipes`], [`desk`] | gRPC over pipes; where the driver's end counts calls |
 //! | [`lies`], [`account`] | the driver with what goes wrong in it; what ails its cloud for a while |
-//! | [`life`], [`actors`] | the manager's lives; kubelets, controllers, the human's accidents |
+//! | [`life`], [`actors`] | the managers' lives; kubelets, controllers, the human's accidents |
 //! | [`workload`] | what is wanted |
 //! | [`bell`] | in which order waiters are woken |
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
@@ -30,6 +31,7 @@ pub mod desk;
 pub mod door;
 pub mod event;
 pub mod fault;
+pub mod flow;
 pub mod gate;
 pub mod judge;
 pub mod lies;

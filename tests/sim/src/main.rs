@@ -95,6 +95,9 @@ struct What {
     /// What carries calls to the driver
     #[arg(long, value_enum, default_value = "in-process")]
     transport: Way,
+    /// Two managers side by side; without it by choice
+    #[arg(long)]
+    pair: bool,
     /// Threads
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -137,6 +140,7 @@ impl What {
             workload: self.workload.clone(),
             faults,
             transport: self.transport.into(),
+            is_pair: self.pair,
             ..Plan::default()
         })
     }
@@ -215,6 +219,7 @@ fn exhaust(what: &What) -> ExitCode {
             let plan = Plan {
                 workload: Some(name),
                 transport: what.transport.into(),
+                is_pair: what.pair,
                 ..Plan::default()
             };
             campaign::strikes(&plan, 0)
@@ -249,9 +254,8 @@ fn read(path: &PathBuf) -> anyhow::Result<Vec<u32>> {
 
 fn parse(text: &str) -> anyhow::Result<Strike> {
     let (kind, call) = text.rsplit_once('@').context("--strike wants NAME:BLOW@CALL")?;
-    let mut all = strike::all().into_iter();
-    let found = all.find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
-    let (fault, blow) = found.with_context(|| format!("{kind} is no blow"))?;
+    let found = strike::all().find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
+    let (fault, blow) = *found.with_context(|| format!("{kind} is no blow"))?;
     let call = call.parse()?;
     Ok(Strike { fault, call, blow })
 }

@@ -158,10 +158,14 @@ impl Port {
 /// Carries one call of a manager to the driver, and its answer back.
 async fn carry(port: Arc<Port>, gate: Arc<Gate>, way: Way, request: http::Request<Body>) -> Reply {
     let world = Arc::clone(&port.world);
+    if gate.frozen_until().is_some() {
+        gate.thawed().await;
+        return Err(Status::unavailable("a process that stands still calls nobody"));
+    }
     let (mut parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let (method, uid) = about(&parts, &body);
-    let blow = world.blow(&format!("{method} {uid}"), &strike::of_call(&method));
+    let blow = world.blow(&format!("{method} {uid}"), strike::of_call(&method));
     if blow == Some(Blow::DieBefore) {
         gate.die().await;
     }
@@ -182,12 +186,14 @@ async fn carry(port: Arc<Port>, gate: Arc<Gate>, way: Way, request: http::Reques
             return Err(reset());
         }
         Some(Blow::Fail) => return Err(failure(&world)),
+        Some(Blow::Freeze) => world.freeze(&gate),
+        Some(Blow::Cut) => world.cut(&gate),
         Some(blow) => port.account.order(&method, &uid, blow),
         None => {}
     }
     parts.headers.insert(CALLER, gate.incarnation.into());
     let request = http::Request::from_parts(parts, Body::new(Full::new(body)));
-    let answer = send(&port, &way, request);
+    let answer = send(&port, &gate, &way, request);
     match blow {
         Some(Blow::DieDuring) => {
             depart(&world, &way, answer).await;
@@ -240,14 +246,21 @@ fn failure(world: &World) -> Status {
 }
 
 /// Sends a call on its way. In the process it does not come back from there; over gRPC it is called off where nobody waits.
-fn send(port: &Arc<Port>, way: &Way, request: http::Request<Body>) -> BoxFuture<'static, Reply> {
+fn send(port: &Arc<Port>, gate: &Arc<Gate>, way: &Way, request: http::Request<Body>) -> BoxFuture<'static, Reply> {
     let there = Duration::from_millis(port.world.pick("driver-way", &WAYS));
     let back = Duration::from_millis(port.world.pick("driver-way", &WAYS));
+    let gate = Arc::clone(gate);
+    let is_held = gate.frozen_until().is_some();
     match way {
         Way::InProcess => {
             let (reply, answer) = oneshot::channel();
             let port = Arc::clone(port);
             tokio::spawn(async move {
+                gate.thawed().await;
+                // Who was killed while it stood still had not sent it.
+                if is_held && gate.is_closed() {
+                    return;
+                }
                 tokio::time::sleep(there).await;
                 let answer = call(&port, request).await;
                 tokio::time::sleep(back).await;
@@ -259,6 +272,7 @@ fn send(port: &Arc<Port>, way: &Way, request: http::Request<Body>) -> BoxFuture<
         Way::Grpc(channel) => {
             let channel = channel.clone();
             async move {
+                gate.thawed().await;
                 tokio::time::sleep(there).await;
                 let answer = channel.oneshot(request).await;
                 let answer = answer.map_err(|error| Status::from_error(error.into()))?;

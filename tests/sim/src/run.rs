@@ -18,7 +18,7 @@ use crate::fault::Enabled;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
 use crate::provider::{Port, Transport};
-use crate::strike::Strike;
+use crate::strike::{Blow, Strike};
 use crate::workload;
 use crate::world::{CloudSky, DAWN, Parts, Time, World};
 
@@ -63,6 +63,8 @@ pub struct Plan {
     pub tamper: fn(&mut Request),
     /// Who judges.
     pub oracles: fn() -> Vec<Box<dyn Oracle>>,
+    /// Whether two managers live side by side; without it by choice.
+    pub is_pair: bool,
     /// Whether a time of rest follows, which the calls of a manager at rest make long.
     pub rests: bool,
     /// Whether the story is kept.
@@ -78,6 +80,7 @@ impl Default for Plan {
             planners: Planners::default(),
             tamper: |_| (),
             oracles: Judge::boxed,
+            is_pair: false,
             rests: true,
             is_told: false,
         }
@@ -109,8 +112,8 @@ pub struct Outcome {
     pub requests: u64,
     /// Of these, those that changed something.
     pub writes: u64,
-    /// Calls of managers to API and driver.
-    pub calls: u64,
+    /// What could have become of each call of managers to API and driver.
+    pub calls: Vec<&'static [(&'static str, Blow)]>,
     /// What happened, if it was to be told.
     pub story: Vec<String>,
 }
@@ -221,9 +224,10 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         is_told: plan.is_told,
     });
     let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
-    let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.planners);
+    let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.planners, plan.is_pair);
     let elects = lives.elects();
     world.tell(What::Begin { elects });
+    lives.tell();
     port.start();
     tokio::spawn(Arc::clone(&port.account).mourn());
     tokio::spawn(async move { cloud.run_clockwork().await });
@@ -336,7 +340,7 @@ fn verdict(world: &Arc<World>, workload: String) -> Outcome {
         events: trace.events(),
         requests: state.requests,
         writes: state.writes,
-        calls: state.calls,
+        calls: std::mem::take(&mut state.calls),
         story: trace.into_story(),
     }
 }
