@@ -25,7 +25,7 @@ const fn fault(name: &'static str, per_mille: u32, what: &'static str) -> Fault 
 }
 
 /// All of them.
-pub const ALL: [Fault; 38] = [
+pub const ALL: [Fault; 45] = [
     fault("F1", 12, "the manager dies before or after a call"),
     fault("F1r", 0, "the manager dies at any moment"),
     fault(
@@ -80,11 +80,18 @@ pub const ALL: [Fault; 38] = [
     fault("F29", 60, "a driver call outlasts its deadline and takes effect"),
     fault("F30", 100, "the driver fails a call and has done nothing"),
     fault("F31", 80, "a driver call takes effect and its answer is lost"),
+    fault("F32", 80, "a driver's answer says no more than it must"),
+    fault("F33", 400, "the driver is an older version, without any capability"),
     fault("F34", 60, "a driver call hangs until its deadline and does nothing"),
     fault("F35", 0, "lookups at the cloud lag behind creation"),
+    fault("F36", 0, "lookups at the cloud lag behind deletion"),
     fault("F37", 100, "a lookup says falsely that there is no VM"),
+    fault("F38", 80, "a creation is accepted and comes to nothing"),
+    fault("F39", 80, "a creation fails half-way and leaves its VM behind"),
     fault("F40", 0, "VMs take a minute to go"),
     fault("F41", 0, "a VM dies"),
+    fault("F42", 0, "a zone is out of stock, or the account is full, for a while"),
+    fault("F43", 0, "the account is throttled for a while"),
     fault("F45", 250, "a kubelet comes late or never"),
     fault("F48", 0, "the human edits and deletes"),
     fault("F50", 0, "a VM is deleted at the cloud's console"),

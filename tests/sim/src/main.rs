@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand};
 use millwright_sim::campaign::{self, Job, Sum};
 use millwright_sim::fault;
+use millwright_sim::provider::Transport;
 use millwright_sim::run::{Faults, Outcome, Plan, by_seed, by_tape};
 use millwright_sim::shrink::shrink;
 use millwright_sim::strike::{self, Strike};
@@ -91,12 +92,32 @@ struct What {
     /// `swarm` (about four by choice), `none`, or names as F9,F16
     #[arg(long, default_value = "swarm")]
     faults: String,
+    /// What carries calls to the driver
+    #[arg(long, value_enum, default_value = "in-process")]
+    transport: Way,
     /// Two managers side by side; without it by choice
     #[arg(long)]
     pair: bool,
     /// Threads
     #[arg(long, default_value_t = 1)]
     threads: usize,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Way {
+    /// A call of a function
+    InProcess,
+    /// gRPC over pipes in memory
+    Grpc,
+}
+
+impl From<Way> for Transport {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::InProcess => Self::InProcess,
+            Way::Grpc => Self::Grpc,
+        }
+    }
 }
 
 impl What {
@@ -118,6 +139,7 @@ impl What {
         Ok(Plan {
             workload: self.workload.clone(),
             faults,
+            transport: self.transport.into(),
             is_pair: self.pair,
             ..Plan::default()
         })
@@ -196,6 +218,7 @@ fn exhaust(what: &What) -> ExitCode {
         .flat_map(|name| {
             let plan = Plan {
                 workload: Some(name),
+                transport: what.transport.into(),
                 is_pair: what.pair,
                 ..Plan::default()
             };

@@ -17,7 +17,7 @@ use crate::event::{Oracle, Violation, What};
 use crate::fault::Enabled;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
-use crate::provider::Port;
+use crate::provider::{Port, Transport};
 use crate::strike::{Blow, Strike};
 use crate::workload;
 use crate::world::{CloudSky, DAWN, Parts, Time, World};
@@ -55,6 +55,8 @@ pub struct Plan {
     pub workload: Option<String>,
     /// What may go wrong.
     pub faults: Faults,
+    /// What carries calls to the driver.
+    pub transport: Transport,
     /// Who decides in the manager; a bug zoo puts others here.
     pub planners: Planners,
     /// What changes the requests of managers on their way; a bug zoo puts something here.
@@ -74,6 +76,7 @@ impl Default for Plan {
         Self {
             workload: None,
             faults: Faults::Swarm,
+            transport: Transport::default(),
             planners: Planners::default(),
             tamper: |_| (),
             oracles: Judge::boxed,
@@ -220,16 +223,18 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         oracles: (plan.oracles)(),
         is_told: plan.is_told,
     });
-    let port = Port::open(Arc::clone(&world), delays, lag);
-    let lives = Lives::new(Arc::clone(&world), port, plan.planners, plan.is_pair);
+    let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
+    let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.planners, plan.is_pair);
     let elects = lives.elects();
     world.tell(What::Begin { elects });
     lives.tell();
+    port.start();
+    tokio::spawn(Arc::clone(&port.account).mourn());
     tokio::spawn(async move { cloud.run_clockwork().await });
     tokio::spawn(actors::kubelets(Arc::clone(&world)));
     tokio::spawn(actors::collector(Arc::clone(&world)));
     tokio::spawn(actors::operator(Arc::clone(&world)));
-    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives)));
+    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives), port));
     let living = tokio::spawn(Arc::clone(&lives).run());
 
     workload::act(&world, workload::deeds(&name).unwrap_or_default()).await;

@@ -1,5 +1,10 @@
 //! What may become of one call of the manager to the API or to a driver.
 
+use std::sync::LazyLock;
+
+/// A kind of blow, with the name of its fault.
+pub type Kind = (&'static str, Blow);
+
 /// The harm done to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blow {
@@ -27,6 +32,22 @@ pub enum Blow {
     Hang,
     /// It is not carried out, and answered with a gRPC code.
     Fail,
+    /// It is not carried out, and answered with a reason of the driver's own.
+    Excuse,
+    /// It is carried out, and answered with no more than must be said.
+    Bare,
+    /// It says falsely that there is no VM.
+    Blind,
+    /// It is accepted, and the VM never boots.
+    NeverBoots,
+    /// It is accepted, and told as failed some time later.
+    FailsLater,
+    /// It fails half-way and leaves its VM behind.
+    Partial,
+    /// The zone is out of stock.
+    NoStock,
+    /// The account has spent its calls.
+    Throttle,
     /// The manager stands still with the call at its gate; when it goes on, the call leaves.
     Freeze,
     /// A list comes in pages, one after the other.
@@ -65,7 +86,7 @@ pub struct Strike {
 }
 
 /// What may become of a request to the API that reads one object.
-pub const OF_READS: [(&str, Blow); 9] = [
+pub const OF_READS: [Kind; 9] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieAfter),
     ("F2", Blow::Freeze),
@@ -78,7 +99,7 @@ pub const OF_READS: [(&str, Blow); 9] = [
 ];
 
 /// What may become of a list.
-pub const OF_LISTS: [(&str, Blow); 11] = [
+pub const OF_LISTS: [Kind; 11] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieAfter),
     ("F2", Blow::Freeze),
@@ -93,7 +114,7 @@ pub const OF_LISTS: [(&str, Blow); 11] = [
 ];
 
 /// What may become of a watch that is opened.
-pub const OF_WATCHES: [(&str, Blow); 17] = [
+pub const OF_WATCHES: [Kind; 17] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieAfter),
     ("F2", Blow::Freeze),
@@ -113,14 +134,8 @@ pub const OF_WATCHES: [(&str, Blow); 17] = [
     ("F23", Blow::Gap),
 ];
 
-/// All that may become of a call.
-pub fn all() -> impl Iterator<Item = &'static (&'static str, Blow)> {
-    let reads = OF_READS.iter().chain(&OF_LISTS).chain(&OF_WATCHES);
-    reads.chain(&OF_WRITES).chain(&OF_CALLS)
-}
-
 /// What may become of a request to the API that writes.
-pub const OF_WRITES: [(&str, Blow); 14] = [
+pub const OF_WRITES: [Kind; 14] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieDuring),
     ("F1", Blow::DieAfter),
@@ -137,8 +152,8 @@ pub const OF_WRITES: [(&str, Blow); 14] = [
     ("F16p", Blow::Cut),
 ];
 
-/// What may become of a driver call.
-pub const OF_CALLS: [(&str, Blow); 11] = [
+/// What may become of any driver call.
+const OF_CALLS: [Kind; 11] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieDuring),
     ("F1", Blow::DieAfter),
@@ -151,3 +166,43 @@ pub const OF_CALLS: [(&str, Blow); 11] = [
     ("F31", Blow::LoseAnswer),
     ("F34", Blow::Hang),
 ];
+
+/// What may become of a creation besides.
+const OF_CREATIONS: [Kind; 7] = [
+    ("F30", Blow::Excuse),
+    ("F32", Blow::Bare),
+    ("F38", Blow::NeverBoots),
+    ("F38", Blow::FailsLater),
+    ("F39", Blow::Partial),
+    ("F42", Blow::NoStock),
+    ("F43", Blow::Throttle),
+];
+
+/// What may become of a lookup besides.
+const OF_LOOKUPS: [Kind; 3] = [("F32", Blow::Bare), ("F37", Blow::Blind), ("F43", Blow::Throttle)];
+
+/// What may become of a deletion besides.
+const OF_DELETIONS: [Kind; 2] = [("F32", Blow::Bare), ("F43", Blow::Throttle)];
+
+/// What may become of a call of each method that has blows of its own.
+static BY_METHOD: LazyLock<[(&str, Vec<Kind>); 3]> = LazyLock::new(|| {
+    let all = |besides: &[Kind]| OF_CALLS.iter().chain(besides).copied().collect();
+    [
+        ("CreateMachine", all(&OF_CREATIONS)),
+        ("GetMachineStatus", all(&OF_LOOKUPS)),
+        ("DeleteMachine", all(&OF_DELETIONS)),
+    ]
+});
+
+/// What may become of a call of this method.
+pub fn of_call(method: &str) -> &'static [Kind] {
+    let own = BY_METHOD.iter().find(|(name, _)| *name == method);
+    own.map_or(&OF_CALLS, |(_, kinds)| kinds)
+}
+
+/// All that may become of a call.
+pub fn all() -> impl Iterator<Item = &'static Kind> {
+    let reads = OF_READS.iter().chain(&OF_LISTS).chain(&OF_WATCHES);
+    let calls = BY_METHOD.iter().flat_map(|(_, kinds)| kinds);
+    reads.chain(&OF_WRITES).chain(&OF_CALLS).chain(calls)
+}

@@ -40,6 +40,9 @@ pub enum Deed {
 /// What stands in the user data and nowhere else.
 pub const CANARY: &str = "c4n4ry-of-the-user-data";
 
+/// Where every VM stands.
+pub const ZONE: &str = "local-a";
+
 /// The names of all workloads.
 pub const ALL: [&str; 7] = ["scale", "create", "machine", "delete", "roll", "rotate", "again"];
 
@@ -202,7 +205,7 @@ fn class(name: &str) -> Value {
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
         "metadata": { "name": name, "namespace": "default" },
         "provider": "virtual",
-        "providerSpec": { "instanceType": name, "region": "local", "zone": "local-a" },
+        "providerSpec": { "instanceType": name, "region": "local", "zone": ZONE },
         "secretRef": { "name": "user-data", "namespace": "default" },
     })
 }

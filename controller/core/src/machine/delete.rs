@@ -97,7 +97,7 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = find_node(seen) {
         return plan;
     }
-    match seen.calls.poll_at {
+    match seen.calls.delete_at {
         Some(at) if now < at => Plan::wait(at, Why::VmGoing),
         Some(_) | None => Plan::act(vec![Step::Call(Call::Delete)], Why::VmGoing),
     }
@@ -118,7 +118,7 @@ fn find_node(seen: &Observed<'_>) -> Option<Plan> {
         .as_ref()
         .is_some_and(|trouble| trouble.times >= LOOKUPS);
     match &seen.calls.vm {
-        None if fruitless || seen.calls.poll_at.is_some() => None,
+        None if fruitless || seen.calls.delete_at.is_some() => None,
         None => Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingNode)),
         Some(vm) => super::create::identify(seen, vm).map(|identify| Plan::act(vec![identify], Why::FindingNode)),
     }
