@@ -17,6 +17,7 @@ use crate::event::{Oracle, Violation, What};
 use crate::fault::Enabled;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
+use crate::meddle::Debts;
 use crate::provider::{Port, Transport};
 use crate::strike::{Blow, Strike};
 use crate::workload;
@@ -203,10 +204,18 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     } else {
         Duration::ZERO
     };
+    let lingers = if enabled.has("F40") {
+        60
+    } else if enabled.has("F45") {
+        // A kubelet can join after its VM's deletion began only where that lasts.
+        u64::from(choices.choose("lingers", 2)) * 30
+    } else {
+        0
+    };
     let delays = Delays {
         create: Duration::from_secs(1),
         join: Duration::from_secs(1),
-        delete: Duration::from_secs(if enabled.has("F40") { 60 } else { 0 }),
+        delete: Duration::from_secs(lingers),
     };
     let cloud = Cloud::in_memory(Arc::new(CloudSky::new(time)), lag);
     let world = World::new(Parts {
@@ -233,8 +242,9 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     tokio::spawn(async move { cloud.run_clockwork().await });
     tokio::spawn(actors::kubelets(Arc::clone(&world)));
     tokio::spawn(actors::collector(Arc::clone(&world)));
-    tokio::spawn(actors::operator(Arc::clone(&world)));
-    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives), port));
+    let debts = Arc::<Debts>::default();
+    tokio::spawn(actors::operator(Arc::clone(&world), Arc::clone(&debts)));
+    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives), port, debts));
     let living = tokio::spawn(Arc::clone(&lives).run());
 
     workload::act(&world, workload::deeds(&name).unwrap_or_default()).await;

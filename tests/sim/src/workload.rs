@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_sandbox::api::Answer;
+use millwright_sandbox::object;
+use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
-use crate::event::{Actor, What};
+use crate::event::{Actor, What, ours};
 use crate::judge::settled;
 use crate::world::World;
 
@@ -175,6 +177,8 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
             world.calm();
         }
         match world.order(Actor::Human, method, path, body) {
+            // Made again by the human's accident (F51), it is there as it was to be.
+            Answer::Object { code: 409, .. } if method == "POST" && is_there(world, path, body) => return,
             Answer::Object { code: 409, .. } if method == "POST" => tokio::time::sleep(LOOK).await,
             Answer::Object { code, body, .. } if code >= 300 && code != 404 => {
                 world.broken("workload", format!("{method} {path}: {code} {body}"));
@@ -184,6 +188,16 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
         }
     }
     world.broken("L2", format!("{path} is still taken 25 minutes after faults ended"));
+}
+
+/// Whether the object that is to be made is there, and stays.
+fn is_there(world: &World, path: &str, body: &Value) -> bool {
+    let plural = path.rsplit('/').next().unwrap_or_default();
+    let key = Key::new("default", object::name(body));
+    world.look(|truth| {
+        let stored = truth.api.stored(&ours(plural), &key);
+        stored.is_some_and(|stored| !object::is_deleting(stored))
+    })
 }
 
 /// Waits until all is as wanted, or for so long.
