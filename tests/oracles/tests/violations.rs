@@ -670,7 +670,11 @@ fn l2_a_class_that_goes_may_take_as_long_as_a_machine_is_made_of_it() {
     end(&settings(), &world).expect("machine m is made of it");
     world.objects.insert("machineclasses", vec![class("unused")]);
     let (property, what) = end(&settings(), &world).unwrap_err();
-    assert_eq!((property, what.contains("machineclasses/unused")), ("L2", true), "{what}");
+    assert_eq!(
+        (property, what.contains("machineclasses/unused")),
+        ("L2", true),
+        "{what}"
+    );
 }
 
 #[test]

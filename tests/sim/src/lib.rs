@@ -24,6 +24,7 @@
 
 pub mod account;
 pub mod actors;
+pub mod any;
 pub mod bell;
 pub mod bound;
 pub mod campaign;
