@@ -56,8 +56,18 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// A phase that began in the future was written by a clock that was wrong. Every timeout of it would end too late by as much, so
-/// it is counted from now.
+/// it is counted from now. Phases of which nobody reads the time keep it.
 fn from_the_future(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    match seen.machine.phase() {
+        Phase::Pending | Phase::CrashLoopBackOff | Phase::Running | Phase::Unknown | Phase::Failed => {}
+        Phase::New
+        | Phase::Available
+        | Phase::Terminating
+        | Phase::InPlaceUpdating
+        | Phase::InPlaceUpdateSuccessful
+        | Phase::InPlaceUpdateFailed
+        | Phase::Other(_) => return None,
+    }
     seen.machine.phase_since().filter(|since| *since > now + SKEW)?;
     let change = StatusChange::again(seen.machine, now)?;
     Some(Plan::act(vec![Step::Record(Box::new(change))], Why::ClockWasWrong))
