@@ -55,14 +55,10 @@ fn is_broken(machine: &Value, broken: &BTreeSet<String>) -> bool {
 fn deployment_reached(truth: &dyn Truth, deployment: &Value) -> Result<(), String> {
     let wanted = number(deployment, "/spec/replicas");
     let sets = truth.objects("machinesets");
-    let own = || {
-        sets.iter()
-            .filter(|set| controller(set) == uid(deployment) && !is_deleting(set))
-    };
-    let has_current = own().any(|set| class(set) == class(deployment));
-    let (guests, own): (Vec<_>, Vec<_>) = own().partition(|set| has_current && is_guest(set, deployment));
-    let size = |set: &Arc<Value>| number(set, "/spec/replicas");
-    let sizes: Vec<i64> = own.into_iter().map(size).collect();
+    let own = sets
+        .iter()
+        .filter(|set| controller(set) == uid(deployment) && !is_deleting(set));
+    let sizes: Vec<i64> = own.map(|set| number(set, "/spec/replicas")).collect();
     if sizes.iter().sum::<i64>() != wanted {
         return Err(format!(
             "deployment {} wants {wanted} machines, its sets {sizes:?}",
@@ -72,26 +68,13 @@ fn deployment_reached(truth: &dyn Truth, deployment: &Value) -> Result<(), Strin
     looked_at(deployment)?;
     // How many of them are up is judged set by set, where broken classes are told apart.
     let told = number(deployment, "/status/replicas");
-    let guests: i64 = guests.into_iter().map(size).sum();
-    match told == wanted + guests {
+    match told == wanted {
         true => Ok(()),
         false => Err(format!(
-            "deployment {} wants {wanted} machines, has {guests} of sets that others made, and tells of {told}",
+            "deployment {} wants {wanted} machines and tells of {told}",
             name(deployment)
         )),
     }
-}
-
-/// A set of another template that somebody else made (it bears no revision): adopted beside the set of the deployment's own
-/// template, and left as it is until there are rollouts, which will shrink it.
-fn is_guest(set: &Value, deployment: &Value) -> bool {
-    let revision = text(set, "/metadata/annotations/deployment.kubernetes.io~1revision");
-    revision.is_empty() && class(set) != class(deployment)
-}
-
-/// The class of an object's template.
-fn class(object: &Value) -> &str {
-    text(object, "/spec/template/spec/class/name")
 }
 
 /// The status tells of the spec as it is now. Without this, the moment before anybody began is taken for rest.

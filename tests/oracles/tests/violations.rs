@@ -634,43 +634,6 @@ fn l1_a_world_that_is_not_as_its_specs_say_is_flagged() {
 }
 
 #[test]
-fn a_set_of_another_template_that_somebody_made_does_not_count_and_one_of_the_managers_does() {
-    let class = |object, name: &str| with(object, "spec/template/spec/class/name", json!(name));
-    let second = |revision: Option<&str>| {
-        let mut world = settled();
-        let machine = machine("n", "Running");
-        let machine = with(
-            machine,
-            "metadata/ownerReferences",
-            json!([{ "uid": "old", "controller": true }]),
-        );
-        let node = json!({
-            "metadata": {"name": "node-n", "labels": {"node.gardener.cloud/machine-name": "n"}},
-            "spec": {"providerID": "virtual:///vm-n"},
-        });
-        let mut old = class(set("old", 1), "large");
-        if let Some(revision) = revision {
-            old = with(
-                old,
-                "metadata/annotations/deployment.kubernetes.io~revision",
-                json!(revision),
-            );
-        }
-        let deployment = with(class(deployment(1), "small"), "status/replicas", json!(2));
-        world.objects.insert("machinedeployments", vec![deployment]);
-        world
-            .objects
-            .insert("machinesets", vec![class(set("set", 1), "small"), old]);
-        world.objects.get_mut("machines").unwrap().push(machine);
-        world.objects.get_mut("nodes").unwrap().push(node);
-        world.vms.push(vm("n", "vm-n"));
-        end(&settings(), &world)
-    };
-    second(None).expect("it is somebody else's");
-    assert!(second(Some("1")).unwrap_err().1.contains("its sets [1, 1]"));
-}
-
-#[test]
 fn what_is_still_going_is_not_settled() {
     is_settled(&settled()).expect("nothing is going");
     let mut world = settled();
@@ -707,11 +670,7 @@ fn l2_a_class_that_goes_may_take_as_long_as_a_machine_is_made_of_it() {
     end(&settings(), &world).expect("machine m is made of it");
     world.objects.insert("machineclasses", vec![class("unused")]);
     let (property, what) = end(&settings(), &world).unwrap_err();
-    assert_eq!(
-        (property, what.contains("machineclasses/unused")),
-        ("L2", true),
-        "{what}"
-    );
+    assert_eq!((property, what.contains("machineclasses/unused")), ("L2", true), "{what}");
 }
 
 #[test]
