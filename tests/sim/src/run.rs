@@ -241,7 +241,6 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     world.tell(What::Begin { elects, regime });
     lives.tell();
     port.start();
-    tokio::spawn(Arc::clone(&port.account).mourn());
     tokio::spawn(async move { cloud.run_clockwork().await });
     tokio::spawn(actors::kubelets(Arc::clone(&world)));
     tokio::spawn(actors::collector(Arc::clone(&world)));
