@@ -12,11 +12,11 @@ use crate::accept::{self, Wanted};
 use crate::discovery;
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
-use crate::list;
+use crate::list::{self, Listing};
 use crate::request::{Request, Verb};
 use crate::store::{Change, Key, Place, Store};
 use crate::table;
-use crate::watch::{self, Batch, Started, Watch};
+use crate::watch::{self, Batch, Event, Started, Watch};
 use crate::write::{create, delete, evict, patch, scale, update};
 
 /// What the outside lends to one request: the time, and ids that were never given before.
@@ -45,6 +45,8 @@ pub enum Answer {
         body: Value,
         warnings: Vec<String>,
     },
+    /// Objects as they are stored.
+    List(Box<Listing>),
     /// A plain text, where no API lives.
     Text { code: u16, body: String },
     /// A stream of events that has begun; ask [`Api::events`] for more.
@@ -62,7 +64,7 @@ impl Answer {
             Self::Object { body, .. } if body.get("kind") == Some(&json!("APIGroupDiscoveryList")) => {
                 discovery::AGGREGATED
             }
-            Self::Object { .. } | Self::Watch(_) => "application/json",
+            Self::Object { .. } | Self::List(_) | Self::Watch(_) => "application/json",
             Self::Text { .. } => "text/plain; charset=utf-8",
         }
     }
@@ -168,10 +170,10 @@ impl Api {
     }
 
     /// The event that tells a watch how far it has come.
-    pub fn bookmark(&self, watch: &Watch) -> Option<Value> {
+    pub fn bookmark(&self, watch: &Watch) -> Option<Event> {
         watch
             .bookmarks
-            .then(|| watch::bookmark(watch, self.store.version(), false))
+            .then(|| Event::Said(watch::bookmark(watch, self.store.version(), false)))
             .map(|event| watch.dressed(event, self.now))
     }
 

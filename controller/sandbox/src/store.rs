@@ -1,12 +1,15 @@
 //! The objects, and what became of them.
 //!
 //! One version counts all writes of all kinds. Each kind has an ordered log of its changes, from which watches are served and
-//! from which a list of an older version is worked out, backwards. Knows no rule of the API but that.
+//! from which a list of an older version is worked out, backwards. Knows no rule of the API but that, and keeps what owners
+//! own packed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
+
+use crate::managers::packed;
 
 /// Where objects of one kind lie: group and plural, whatever the version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +74,8 @@ impl Store {
             version,
             tables: BTreeMap::new(),
         };
-        for (place, key, object) in objects {
+        for (place, key, mut object) in objects {
+            packed::pack(&mut object);
             let table = store.tables.entry(place).or_default();
             table.forgotten = version;
             table.objects.insert(key, Arc::new(object));
@@ -105,6 +109,7 @@ impl Store {
     pub fn put(&mut self, place: &Place, key: Key, mut object: Value) -> Arc<Value> {
         self.version += 1;
         set_version(&mut object, self.version);
+        packed::pack(&mut object);
         let object = Arc::new(object);
         let table = self.tables.entry(place.clone()).or_default();
         let before = table.objects.insert(key.clone(), object.clone());

@@ -11,12 +11,13 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
-use crate::list::{Shape, options_invalid, version_of};
+use crate::list::{Shape, Shown, options_invalid, version_of};
 use crate::request::{Query, Request};
 use crate::select::{Labels, Selection};
 use crate::store::{Change, Forgotten, Store, set_version};
@@ -43,15 +44,56 @@ pub struct Watch {
 pub struct Started {
     pub watch: Watch,
     /// What is sent at once.
-    pub first: Vec<Value>,
+    pub first: Vec<Event>,
     /// The version after which to go on.
     pub at: u64,
+}
+
+/// One event of a stream. Written where it is sent: until then it shares its object with the store.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// What became of an object.
+    Seen {
+        what: &'static str,
+        kind: Arc<Kind>,
+        shape: Shape,
+        object: Arc<Value>,
+    },
+    /// A bookmark, an error, or a row of a table.
+    Said(Value),
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (what, object) = match self {
+            Self::Said(event) => return event.serialize(to),
+            Self::Seen {
+                what,
+                kind,
+                shape,
+                object,
+            } => {
+                let in_list = false;
+                let shown = Shown {
+                    kind,
+                    shape: *shape,
+                    object,
+                    in_list,
+                };
+                (what, shown)
+            }
+        };
+        let mut map = to.serialize_map(Some(2))?;
+        map.serialize_entry("type", what)?;
+        map.serialize_entry("object", &object)?;
+        map.end()
+    }
 }
 
 /// What a watch sees of a stretch of history.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
-    pub events: Vec<Value>,
+    pub events: Vec<Event>,
     /// The version after which to go on.
     pub upto: u64,
     /// Whether the stream ends here: its place in history is forgotten.
@@ -107,9 +149,9 @@ fn with_state(api: &Api, watch: Watch, told_end: bool) -> Started {
         .store
         .all(&place)
         .filter(|(key, object)| watch.is_within(&key.namespace) && watch.selection.matches(object));
-    let mut first: Vec<Value> = seen.map(|(_, object)| event(&watch, "ADDED", object)).collect();
+    let mut first: Vec<Event> = seen.map(|(_, object)| event(&watch, "ADDED", object)).collect();
     if told_end && watch.bookmarks {
-        first.push(bookmark(&watch, api.version(), true));
+        first.push(Event::Said(bookmark(&watch, api.version(), true)));
     }
     Started {
         first,
@@ -120,9 +162,9 @@ fn with_state(api: &Api, watch: Watch, told_end: bool) -> Started {
 
 impl Watch {
     /// An event as the caller wants it.
-    pub(crate) fn dressed(&self, event: Value, now: Timestamp) -> Value {
+    pub(crate) fn dressed(&self, event: Event, now: Timestamp) -> Event {
         match self.table {
-            Some(form) => form.of_event(&self.kind, &event, now),
+            Some(form) => Event::Said(form.of_event(&self.kind, &json!(event), now)),
             None => event,
         }
     }
@@ -141,7 +183,7 @@ pub fn events(store: &Store, watch: &Watch, after: u64, now: Timestamp) -> Batch
             let gone = Failure::Expired(format!("too old resource version: {after} ({oldest})"));
             let event = json!({ "type": "ERROR", "object": gone.status() });
             return Batch {
-                events: vec![event],
+                events: vec![Event::Said(event)],
                 upto: after,
                 closed: true,
             };
@@ -159,7 +201,7 @@ pub fn events(store: &Store, watch: &Watch, after: u64, now: Timestamp) -> Batch
 }
 
 /// A change as a selecting watch sees it: what stops to match is gone, what begins to match is new.
-fn seen(watch: &Watch, change: &Change) -> Option<Value> {
+fn seen(watch: &Watch, change: &Change) -> Option<Event> {
     let before = change.before.as_ref().filter(|object| watch.selection.matches(object));
     let after = change.after.as_ref().filter(|object| watch.selection.matches(object));
     match (before, after) {
@@ -170,13 +212,18 @@ fn seen(watch: &Watch, change: &Change) -> Option<Value> {
             // The last state that the watch knew, under the version at which it went.
             let mut last = Value::clone(before);
             set_version(&mut last, change.version);
-            Some(event(watch, "DELETED", &last))
+            Some(event(watch, "DELETED", &Arc::new(last)))
         }
     }
 }
 
-fn event(watch: &Watch, what: &str, object: &Value) -> Value {
-    json!({ "type": what, "object": watch.shape.of_object(&watch.kind, object) })
+fn event(watch: &Watch, what: &'static str, object: &Arc<Value>) -> Event {
+    Event::Seen {
+        what,
+        kind: watch.kind.clone(),
+        shape: watch.shape,
+        object: object.clone(),
+    }
 }
 
 /// How far a watch has come; `initial` ends the state that it began with.

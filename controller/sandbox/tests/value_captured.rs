@@ -98,10 +98,12 @@ impl Asker {
         };
         let (code, value) = match answer {
             Answer::Object { code, body, .. } => (code, body),
+            Answer::List(listing) => (200, listing.to_value()),
             Answer::Text { code, body } => (code, json!(body)),
             Answer::Watch(started) => {
                 let later = self.api.events(&started.watch, started.at);
-                (200, started.first.into_iter().chain(later.events).collect())
+                let events = started.first.into_iter().chain(later.events);
+                (200, events.map(|event| json!(event)).collect())
             }
         };
         self.remember(&value);

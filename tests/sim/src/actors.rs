@@ -127,7 +127,7 @@ async fn carry_out(world: &World, duty: Duty) -> Option<(Timestamp, Duty)> {
                     registration.joined().await.ok();
                     None
                 }
-                Answer::Object { .. } | Answer::Text { .. } | Answer::Watch(_) => {
+                Answer::Object { .. } | Answer::List(_) | Answer::Text { .. } | Answer::Watch(_) => {
                     Some((after(world.time.wall(), RETRY), Duty::Register(id)))
                 }
             }

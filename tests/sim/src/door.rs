@@ -18,7 +18,7 @@ use kube::client::{Body, DynBody};
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::reply::{Reply, Style, head, lines};
 use millwright_sandbox::request::{Http, Request, Verb};
-use millwright_sandbox::watch::{Started, Watch};
+use millwright_sandbox::watch::{Event, Started, Watch};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
@@ -282,7 +282,7 @@ struct Flow {
     storms: Ear,
     watch: Watch,
     at: u64,
-    ready: Vec<Value>,
+    ready: Vec<Event>,
     ends: Instant,
     /// What happened while the answer was on its way back rang for nobody.
     is_new: bool,
@@ -300,7 +300,7 @@ impl Flow {
     async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         loop {
             if !self.ready.is_empty() {
-                return Some(Ok(lines(&std::mem::take(&mut self.ready)).into()));
+                return Some(Ok(lines(std::mem::take(&mut self.ready)).into()));
             }
             if self.is_over {
                 return None;
@@ -348,7 +348,8 @@ impl Flow {
                 name: "F20",
                 about: format!("watch of {} ends by 410", about()),
             });
-            self.ready.push(json!({ "type": "ERROR", "object": expired() }));
+            self.ready
+                .push(Event::Said(json!({ "type": "ERROR", "object": expired() })));
             self.is_over = true;
             return;
         }

@@ -177,7 +177,7 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
                 world.broken("workload", format!("{method} {path}: {code} {body}"));
                 return;
             }
-            Answer::Object { .. } | Answer::Text { .. } | Answer::Watch(_) => return,
+            Answer::Object { .. } | Answer::List(_) | Answer::Text { .. } | Answer::Watch(_) => return,
         }
     }
     world.broken("L2", format!("{path} is still taken 25 minutes after faults ended"));

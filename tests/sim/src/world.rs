@@ -291,7 +291,7 @@ impl World {
             after: is,
             code: match &answer {
                 Answer::Object { code, .. } | Answer::Text { code, .. } => *code,
-                Answer::Watch(_) => 200,
+                Answer::List(_) | Answer::Watch(_) => 200,
             },
             body: digest(0, &request.body),
         };

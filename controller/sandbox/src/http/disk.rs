@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::api::Api;
+use crate::managers::packed::Shown;
 use crate::store::{Change, Key, Place};
 
 /// Group, plural, namespace, name.
@@ -250,7 +251,7 @@ fn write(database: &Database, batch: &[(Place, Change)], upto: u64) -> Result<()
             );
             match &change.after {
                 Some(object) => {
-                    let text = serde_json::to_vec(object.as_ref())
+                    let text = serde_json::to_vec(&Shown(object))
                         .expect("a Value has string keys, and a vector takes all that is written");
                     objects.insert(address, text.as_slice())?;
                 }

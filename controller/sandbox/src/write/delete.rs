@@ -187,8 +187,8 @@ pub fn answer_collection(
 ) -> Result<Answer, Failure> {
     let options = DeleteOptions::read(request)?;
     let answer = list::list(api, kind, request)?;
-    if let Answer::Object { body, .. } = &answer {
-        for item in body["items"].as_array().into_iter().flatten() {
+    if let Answer::List(listing) = &answer {
+        for item in &listing.objects {
             let key = Key::new(object::text(item, "/metadata/namespace"), object::name(item));
             delete(api, kind, &key, &options, moment)?;
         }

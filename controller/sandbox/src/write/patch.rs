@@ -43,7 +43,7 @@ pub fn answer(
         return answer_apply(api, kind, request, part, options, moment);
     }
     let old = api.find(kind, &key)?;
-    let mut new = applied(kind, format, &crate::builtin::seen_as(kind, &old), &request.body)?;
+    let mut new = applied(kind, format, &Shape::Whole.of_object(kind, &old), &request.body)?;
     if !new.is_object() {
         return Err(Failure::BadRequest("the patch leaves no object".to_owned()));
     }
