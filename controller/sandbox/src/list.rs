@@ -13,7 +13,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
-use serde::ser::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
@@ -23,7 +23,7 @@ use crate::kinds::Kind;
 use crate::managers::packed;
 use crate::request::{Query, Request};
 use crate::select::{Labels, Selection};
-use crate::store::Key;
+use crate::store::{Key, Object};
 
 /// How much of an object a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +64,11 @@ impl Shape {
     }
 }
 
-/// A stored object in a shape: written as it is, without being copied, where the shape lets it.
+/// A stored object in a shape: written as it rests, without being copied, where the shape lets it.
 pub(crate) struct Shown<'a> {
     pub kind: &'a Kind,
     pub shape: Shape,
-    pub object: &'a Value,
+    pub object: &'a Object,
     /// Whether it stands in a list, where built-in kinds leave out what the list says already.
     pub in_list: bool,
 }
@@ -77,23 +77,20 @@ impl Shown<'_> {
     fn is_bare(&self) -> bool {
         self.in_list && !self.kind.custom && self.shape == Shape::Whole
     }
-}
 
-impl Serialize for Shown<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let is_left = |name: &str| !(self.is_bare() && matches!(name, "apiVersion" | "kind"));
-        match self.object.as_object() {
-            Some(fields) if self.shape == Shape::Whole && !builtin::is_new_event(self.kind) => {
-                let left = fields.iter().filter(|(name, _)| is_left(name));
-                to.collect_map(left.map(|(name, value)| (name, packed::Field::of(name, value))))
-            }
-            _ => {
-                let mut shown = self.shape.of_object(self.kind, self.object);
-                if let Some(fields) = shown.as_object_mut() {
-                    fields.retain(|name, _| is_left(name));
-                }
-                shown.serialize(to)
-            }
+    pub(crate) fn to_value(&self) -> Value {
+        let mut shown = self.shape.of_object(self.kind, &self.object.value());
+        if let (true, Some(fields)) = (self.is_bare(), shown.as_object_mut()) {
+            fields.retain(|name, _| !matches!(name.as_str(), "apiVersion" | "kind"));
+        }
+        shown
+    }
+
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+        if self.shape == Shape::Whole && !builtin::is_new_event(self.kind) {
+            self.object.write(to, self.is_bare());
+        } else {
+            write_json(to, &self.to_value());
         }
     }
 }
@@ -104,13 +101,13 @@ pub struct Listing {
     pub(crate) kind: Arc<Kind>,
     pub(crate) shape: Shape,
     pub(crate) metadata: Value,
-    pub(crate) objects: Vec<Arc<Value>>,
+    pub(crate) objects: Vec<Object>,
 }
 
 impl Listing {
     /// The list as one value.
     pub fn to_value(&self) -> Value {
-        let items = self.items().map(|item| json!(item));
+        let items = self.items().map(|item| item.to_value());
         let mut whole = self.head();
         whole["items"] = match items.collect::<Vec<Value>>() {
             none if none.is_empty() && self.shape == Shape::Metadata => Value::Null,
@@ -136,7 +133,7 @@ impl Listing {
                 if next > 0 {
                     piece.push(b',');
                 }
-                write_json(&mut piece, &item);
+                item.write(&mut piece);
                 next += 1;
                 if piece.len() >= size {
                     return Some(std::mem::take(&mut piece));
@@ -268,12 +265,12 @@ pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fa
             key.name.clone()
         }
     };
-    let wanted = |(key, object): &(&Key, &Arc<Value>)| {
+    let wanted = |(key, object): &(&Key, &Object)| {
         (namespace.is_empty() || key.namespace == *namespace)
             && place(key) >= asked.start
-            && asked.selection.matches(object)
+            && (asked.selection.is_empty() || asked.selection.matches(&object.value()))
     };
-    let found: Vec<(&Key, &Arc<Value>)> = objects.iter().filter(wanted).collect();
+    let found: Vec<(&Key, &Object)> = objects.iter().filter(wanted).collect();
     let taken = if asked.limit == 0 {
         found.len()
     } else {
@@ -317,13 +314,13 @@ pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fa
     })))
 }
 
-fn state(api: &Api, kind: &Kind, asked: &Asked) -> Result<(u64, BTreeMap<Key, Arc<Value>>), Failure> {
+fn state(api: &Api, kind: &Kind, asked: &Asked) -> Result<(u64, BTreeMap<Key, Object>), Failure> {
     let place = kind.place();
     match asked.version {
         Version::Newest => Ok((
             api.version(),
             api.store
-                .all(&place)
+                .objects(&place)
                 .map(|(key, object)| (key.clone(), object.clone()))
                 .collect(),
         )),

@@ -5,7 +5,6 @@
 use serde_json::Value;
 
 use crate::api::Answer;
-use crate::list::write_json;
 use crate::request::Query;
 use crate::watch::Event;
 
@@ -99,7 +98,7 @@ pub fn head(content_type: &str) -> Vec<(&'static str, String)> {
 pub fn lines(events: impl IntoIterator<Item = Event>) -> Vec<u8> {
     let mut out = Vec::new();
     for event in events {
-        write_json(&mut out, &event);
+        event.write(&mut out);
         out.push(b'\n');
     }
     out

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::kinds::Kind;
 use crate::list::{Listing, Shape};
 use crate::request::Query;
+use crate::store::Object;
 use crate::watch::Event;
 
 /// The form of tables that a reader wants.
@@ -77,7 +78,7 @@ impl Form {
             Answer::Watch(mut started) => {
                 let mut form = self;
                 for event in &mut started.first {
-                    *event = Event::Said(form.of_event(kind, &json!(event), now));
+                    *event = Event::Said(form.of_event(kind, &event.to_value(), now));
                     form.told = true;
                 }
                 started.watch.table = Some(form);
@@ -109,8 +110,8 @@ impl Form {
     /// A list, row by row, so that no more than one object is copied at a time.
     fn of_listing(self, listing: &Listing, now: Timestamp) -> Value {
         let kind = &listing.kind;
-        let of_object = |object: &Value| self.row(kind, &Shape::Whole.of_object(kind, object), now);
-        let rows = listing.objects.iter().map(|object| of_object(object)).collect();
+        let row = |object: &Object| self.row(kind, &Shape::Whole.of_object(kind, &object.value()), now);
+        let rows = listing.objects.iter().map(row).collect();
         self.table(&listing.metadata, &heads::of(kind), rows)
     }
 

@@ -11,16 +11,15 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
-use crate::list::{Shape, Shown, options_invalid, version_of};
+use crate::list::{Shape, Shown, options_invalid, version_of, write_json};
 use crate::request::{Query, Request};
 use crate::select::{Labels, Selection};
-use crate::store::{Change, Forgotten, Store, set_version};
+use crate::store::{Change, Forgotten, Object, Store, set_version};
 use crate::table::Form;
 
 /// What a watch looks at.
@@ -57,36 +56,54 @@ pub enum Event {
         what: &'static str,
         kind: Arc<Kind>,
         shape: Shape,
-        object: Arc<Value>,
+        object: Object,
     },
     /// A bookmark, an error, or a row of a table.
     Said(Value),
 }
 
-impl Serialize for Event {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let (what, object) = match self {
-            Self::Said(event) => return event.serialize(to),
+impl Event {
+    fn shown(&self) -> Result<(&'static str, Shown<'_>), &Value> {
+        match self {
+            Self::Said(event) => Err(event),
             Self::Seen {
                 what,
                 kind,
                 shape,
                 object,
             } => {
-                let in_list = false;
+                let (shape, in_list) = (*shape, false);
                 let shown = Shown {
                     kind,
-                    shape: *shape,
+                    shape,
                     object,
                     in_list,
                 };
-                (what, shown)
+                Ok((what, shown))
             }
-        };
-        let mut map = to.serialize_map(Some(2))?;
-        map.serialize_entry("type", what)?;
-        map.serialize_entry("object", &object)?;
-        map.end()
+        }
+    }
+
+    /// The event as one value.
+    pub fn to_value(&self) -> Value {
+        match self.shown() {
+            Ok((what, object)) => json!({ "type": what, "object": object.to_value() }),
+            Err(event) => event.clone(),
+        }
+    }
+
+    /// Writes the event as it is sent.
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+        match self.shown() {
+            Ok((what, object)) => {
+                to.extend_from_slice(b"{\"type\":");
+                write_json(to, &what);
+                to.extend_from_slice(b",\"object\":");
+                object.write(to);
+                to.push(b'}');
+            }
+            Err(event) => write_json(to, event),
+        }
     }
 }
 
@@ -147,8 +164,8 @@ fn with_state(api: &Api, watch: Watch, told_end: bool) -> Started {
     let place = watch.kind.place();
     let seen = api
         .store
-        .all(&place)
-        .filter(|(key, object)| watch.is_within(&key.namespace) && watch.selection.matches(object));
+        .objects(&place)
+        .filter(|(key, object)| watch.is_within(&key.namespace) && watch.selects(object));
     let mut first: Vec<Event> = seen.map(|(_, object)| event(&watch, "ADDED", object)).collect();
     if told_end && watch.bookmarks {
         first.push(Event::Said(bookmark(&watch, api.version(), true)));
@@ -164,9 +181,13 @@ impl Watch {
     /// An event as the caller wants it.
     pub(crate) fn dressed(&self, event: Event, now: Timestamp) -> Event {
         match self.table {
-            Some(form) => Event::Said(form.of_event(&self.kind, &json!(event), now)),
+            Some(form) => Event::Said(form.of_event(&self.kind, &event.to_value(), now)),
             None => event,
         }
+    }
+
+    fn selects(&self, object: &Object) -> bool {
+        self.selection.is_empty() || self.selection.matches(&object.value())
     }
 
     fn is_within(&self, namespace: &str) -> bool {
@@ -202,22 +223,22 @@ pub fn events(store: &Store, watch: &Watch, after: u64, now: Timestamp) -> Batch
 
 /// A change as a selecting watch sees it: what stops to match is gone, what begins to match is new.
 fn seen(watch: &Watch, change: &Change) -> Option<Event> {
-    let before = change.before.as_ref().filter(|object| watch.selection.matches(object));
-    let after = change.after.as_ref().filter(|object| watch.selection.matches(object));
+    let before = change.before.as_ref().filter(|object| watch.selects(object));
+    let after = change.after.as_ref().filter(|object| watch.selects(object));
     match (before, after) {
         (None, None) => None,
         (None, Some(after)) => Some(event(watch, "ADDED", after)),
         (Some(_), Some(after)) => Some(event(watch, "MODIFIED", after)),
         (Some(before), None) => {
             // The last state that the watch knew, under the version at which it went.
-            let mut last = Value::clone(before);
+            let mut last = Value::clone(&before.value());
             set_version(&mut last, change.version);
-            Some(event(watch, "DELETED", &Arc::new(last)))
+            Some(event(watch, "DELETED", &Object::new(last)))
         }
     }
 }
 
-fn event(watch: &Watch, what: &'static str, object: &Arc<Value>) -> Event {
+fn event(watch: &Watch, what: &'static str, object: &Object) -> Event {
     Event::Seen {
         what,
         kind: watch.kind.clone(),

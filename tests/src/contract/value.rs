@@ -118,7 +118,7 @@ impl Sandbox {
                     .first
                     .iter()
                     .chain(&later.events)
-                    .map(|event| json!(event))
+                    .map(|event| event.to_value())
                     .collect();
                 Reply {
                     code: 200,
@@ -168,7 +168,7 @@ impl Sandbox {
             .events(watch, after)
             .events
             .iter()
-            .map(|event| json!(event))
+            .map(|event| event.to_value())
             .collect()
     }
 

@@ -13,7 +13,6 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::api::Api;
-use crate::managers::packed::Shown;
 use crate::store::{Change, Key, Place};
 
 /// Group, plural, namespace, name.
@@ -251,8 +250,8 @@ fn write(database: &Database, batch: &[(Place, Change)], upto: u64) -> Result<()
             );
             match &change.after {
                 Some(object) => {
-                    let text = serde_json::to_vec(&Shown(object))
-                        .expect("a Value has string keys, and a vector takes all that is written");
+                    let mut text = Vec::new();
+                    object.write(&mut text, false);
                     objects.insert(address, text.as_slice())?;
                 }
                 None => {

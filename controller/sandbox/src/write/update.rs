@@ -41,7 +41,7 @@ pub fn answer(
     object::tidy(&mut object);
     let key = key_of(request);
     let shape = Shape::of(&request.accept);
-    let Some(old) = api.store.get(&kind.place(), &key).cloned() else {
+    let Some(old) = api.store.get(&kind.place(), &key) else {
         if !kind.put_creates || part == Part::Status {
             return Err(Failure::NotFound {
                 subject: kind.resource(),
