@@ -662,6 +662,22 @@ fn l2_a_deletion_that_does_not_end_is_flagged() {
 }
 
 #[test]
+fn l2_a_class_that_goes_may_take_as_long_as_a_machine_is_made_of_it() {
+    let class = |name: &str| deleting(json!({ "metadata": { "name": name } }));
+    let mut world = settled();
+    world.seconds = 15 * 60 + 1;
+    world.objects.insert("machineclasses", vec![class("small")]);
+    end(&settings(), &world).expect("machine m is made of it");
+    world.objects.insert("machineclasses", vec![class("unused")]);
+    let (property, what) = end(&settings(), &world).unwrap_err();
+    assert_eq!(
+        (property, what.contains("machineclasses/unused")),
+        ("L2", true),
+        "{what}"
+    );
+}
+
+#[test]
 fn l3_l4_and_l7_are_the_same_judgement_under_their_own_names() {
     let mut world = settled();
     world.vms.push(vm("stranger", "x"));

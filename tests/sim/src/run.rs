@@ -11,16 +11,17 @@ use millwright_sandbox::api::{Api, Moment};
 use millwright_sandbox::request::Request;
 use serde_json::Value;
 
-use crate::actors;
 use crate::choices::{Choices, Count};
-use crate::event::{Oracle, Violation, What};
+use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::Enabled;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
+use crate::meddle::Debts;
 use crate::provider::{Port, Transport};
 use crate::strike::{Blow, Strike};
 use crate::workload;
 use crate::world::{CloudSky, DAWN, Parts, Time, World};
+use crate::{actors, any};
 
 /// L1: all is as wanted this long after faults ended. A quarter of an hour, and what machines may take to be given up: the
 /// creation timeout, the health timeout, and the pause after an exhausted resource.
@@ -102,6 +103,8 @@ pub struct Outcome {
     pub antecedents: Vec<(&'static str, u64)>,
     /// The workload.
     pub workload: String,
+    /// How often each fault struck.
+    pub struck: BTreeMap<&'static str, u64>,
     /// Faults that were enabled.
     pub faults: Vec<&'static str>,
     /// Virtual time that passed.
@@ -203,10 +206,18 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     } else {
         Duration::ZERO
     };
+    let lingers = if enabled.has("F40") {
+        60
+    } else if enabled.has("F45") {
+        // A kubelet can join after its VM's deletion began only where that lasts.
+        u64::from(choices.choose("lingers", 2)) * 30
+    } else {
+        0
+    };
     let delays = Delays {
         create: Duration::from_secs(1),
         join: Duration::from_secs(1),
-        delete: Duration::from_secs(if enabled.has("F40") { 60 } else { 0 }),
+        delete: Duration::from_secs(lingers),
     };
     let cloud = Cloud::in_memory(Arc::new(CloudSky::new(time)), lag);
     let world = World::new(Parts {
@@ -226,18 +237,27 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
     let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.planners, plan.is_pair);
     let elects = lives.elects();
-    world.tell(What::Begin { elects });
+    let regime = workload::regime(&name);
+    world.tell(What::Begin { elects, regime });
     lives.tell();
     port.start();
-    tokio::spawn(Arc::clone(&port.account).mourn());
     tokio::spawn(async move { cloud.run_clockwork().await });
     tokio::spawn(actors::kubelets(Arc::clone(&world)));
     tokio::spawn(actors::collector(Arc::clone(&world)));
-    tokio::spawn(actors::operator(Arc::clone(&world)));
-    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives), port));
+    let debts = Arc::<Debts>::default();
+    tokio::spawn(actors::operator(Arc::clone(&world), Arc::clone(&debts)));
+    tokio::spawn(actors::chaos(
+        Arc::clone(&world),
+        Arc::clone(&lives),
+        Arc::clone(&port),
+        debts,
+    ));
+    if regime == Regime::AnyState {
+        any::prepare(&world, delays).await;
+    }
     let living = tokio::spawn(Arc::clone(&lives).run());
 
-    workload::act(&world, workload::deeds(&name).unwrap_or_default()).await;
+    workload::act(&world, &port, workload::deeds(&name).unwrap_or_default()).await;
     if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
         world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
     }
@@ -335,6 +355,7 @@ fn verdict(world: &Arc<World>, workload: String) -> Outcome {
         tape: choices.into_tape(),
         antecedents,
         workload,
+        struck: std::mem::take(&mut state.struck),
         faults: state.enabled.names(),
         passed: world.time.passed(),
         events: trace.events(),

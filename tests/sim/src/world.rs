@@ -11,7 +11,7 @@ use millwright_provider_virtual::clock::Outside as CloudOutside;
 use millwright_provider_virtual::cloud::{Cloud, Happening};
 use millwright_sandbox::api::{Answer, Api, Moment};
 use millwright_sandbox::request::{Http, Request, Verb};
-use millwright_sandbox::store::{Key, Place};
+use millwright_sandbox::store::{Key, Object, Place};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -117,6 +117,8 @@ pub struct State {
     pub writes: u64,
     /// Creations that a driver is at work on, by the Machine's uid.
     pub creations: BTreeMap<String, u32>,
+    /// How often each fault struck.
+    pub struck: BTreeMap<&'static str, u64>,
     /// The first property that was broken.
     pub violation: Option<Violation>,
     oracles: Vec<Box<dyn Oracle>>,
@@ -183,6 +185,7 @@ impl World {
                 requests: 0,
                 writes: 0,
                 creations: BTreeMap::new(),
+                struck: BTreeMap::new(),
                 violation: None,
                 oracles: parts.oracles,
                 happenings,
@@ -287,7 +290,8 @@ impl World {
             state.writes += u64::from(is_changed);
         }
         let key = change.as_ref().map(|change| change.key.clone());
-        let (was, is) = change.map_or((None, None), |change| (change.before, change.after));
+        let value = |object: Option<Object>| object.map(|object| object.value());
+        let (was, is) = change.map_or((None, None), |change| (value(change.before), value(change.after)));
         let bound = Bound::of(request);
         let event = ApiRequest {
             actor,
@@ -302,7 +306,7 @@ impl World {
             after: is,
             code: match &answer {
                 Answer::Object { code, .. } | Answer::Text { code, .. } => *code,
-                Answer::Watch(_) => 200,
+                Answer::List(_) | Answer::Watch(_) => 200,
             },
             body: digest(0, &request.body),
         };
@@ -373,8 +377,8 @@ impl World {
                 place: place.clone(),
                 key: change.key,
                 subresource: String::new(),
-                before: change.before,
-                after: change.after,
+                before: change.before.map(|object| object.value()),
+                after: change.after.map(|object| object.value()),
                 code: 200,
                 body: 0,
                 sent: self.time.passed(),
@@ -486,6 +490,9 @@ impl World {
 
     fn witness(&self, state: &mut State, what: What) {
         let at = self.time.passed();
+        if let What::Fault { name, .. } = &what {
+            *state.struck.entry(name).or_default() += 1;
+        }
         let event = Event { at, what };
         state.trace.add(&event);
         let truth = Truth::new(&state.api, &self.cloud, &state.creations, at);
