@@ -16,6 +16,7 @@
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
+//! | [`hooks`], [`zoo`] | where mistakes can be put, and those that are; how soon each is caught |
 
 pub mod actors;
 pub mod bell;
@@ -26,6 +27,7 @@ pub mod door;
 pub mod event;
 pub mod fault;
 pub mod gate;
+pub mod hooks;
 pub mod judge;
 pub mod life;
 pub mod provider;
@@ -35,3 +37,4 @@ pub mod strike;
 pub mod trace;
 pub mod workload;
 pub mod world;
+pub mod zoo;

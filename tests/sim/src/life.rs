@@ -8,11 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::client::ClientBuilder;
 use millwright::config::{Config, Election, TargetCluster};
 use millwright::driver::{Endpoint, Endpoints};
-use millwright::env::{Env, Outside, Planners};
+use millwright::env::{Env, Outside};
 use millwright::kube::client::{Access, Cluster, Role};
 use millwright::run::{self, Given};
 use millwright::telemetry::Metrics;
-use millwright_core::lease::Terms;
 use millwright_core::settings::Settings;
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +67,6 @@ impl Outside for Sky {
 pub struct Lives {
     world: Arc<World>,
     port: Arc<Port>,
-    planners: Planners,
     sky: Arc<Sky>,
     current: Mutex<(Arc<Gate>, CancellationToken)>,
     is_elected: bool,
@@ -76,7 +74,7 @@ pub struct Lives {
 
 impl Lives {
     /// A manager that was never started.
-    pub fn new(world: Arc<World>, port: Arc<Port>, planners: Planners) -> Arc<Self> {
+    pub fn new(world: Arc<World>, port: Arc<Port>) -> Arc<Self> {
         let sky = Arc::new(Sky {
             time: world.time,
             skew: Mutex::new(SignedDuration::ZERO),
@@ -84,10 +82,10 @@ impl Lives {
             chances: Mutex::new(u64::from(world.choose("chance", 1 << 16))),
         });
         let is_elected = world.choose("election", 4) == 1;
+        let is_elected = world.hooks.elects.unwrap_or(is_elected);
         Arc::new(Self {
             world,
             port,
-            planners,
             sky,
             current: Mutex::new((Arc::new(Gate::new(0)), CancellationToken::new())),
             is_elected,
@@ -159,7 +157,7 @@ impl Lives {
             election: self.is_elected.then(|| Election {
                 lease_name: "millwright".to_owned(),
                 identity: format!("manager-{incarnation}"),
-                terms: Terms::default(),
+                terms: self.world.hooks.terms,
             }),
             metrics_addr: ([127, 0, 0, 1], 0).into(),
         }
@@ -172,7 +170,7 @@ impl Lives {
         let policy = run::policy(config, Role::Control, &metrics, &leadership);
         let control = Cluster::over(ClientBuilder::new(door, NAMESPACE), policy);
         let given = Given {
-            env: Env::within(Arc::clone(&self.sky) as Arc<dyn Outside>, self.planners),
+            env: Env::within(Arc::clone(&self.sky) as Arc<dyn Outside>, self.world.hooks.planners),
             target: Some(control.clone()),
             control,
             leads,

@@ -102,7 +102,7 @@ impl Port {
 
 async fn carry(port: Arc<Port>, gate: Arc<Gate>, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
     let world = Arc::clone(&port.world);
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let method = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
     let uid = uid_of(&method, &body);
@@ -113,12 +113,23 @@ async fn carry(port: Arc<Port>, gate: Arc<Gate>, request: http::Request<Body>) -
     let epoch = parts
         .headers
         .get(LEADER_EPOCH_KEY)
-        .and_then(|epoch| epoch.to_str().ok());
+        .and_then(|epoch| epoch.to_str().ok())
+        .and_then(|epoch| epoch.parse().ok());
+    let told = (world.hooks.epoch)(epoch);
+    if told != epoch {
+        parts.headers.remove(LEADER_EPOCH_KEY);
+        parts.headers.extend(told.map(|epoch| {
+            (
+                http::HeaderName::from_static(LEADER_EPOCH_KEY),
+                http::HeaderValue::from(epoch),
+            )
+        }));
+    }
     world.tell(What::Leaves(Departure {
         incarnation: gate.incarnation,
         method: method.clone(),
         uid: uid.clone(),
-        epoch: epoch.and_then(|epoch| epoch.parse().ok()),
+        epoch: told,
     }));
     match blow {
         Some(Blow::Hang) => return std::future::pending().await,

@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use millwright::env::Planners;
 use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
-use millwright_sandbox::request::Request;
 use serde_json::Value;
 
 use crate::actors;
 use crate::choices::{Choices, Count};
 use crate::event::{Oracle, Violation, What};
 use crate::fault::Enabled;
+use crate::hooks::Hooks;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
 use crate::provider::Port;
@@ -55,10 +54,8 @@ pub struct Plan {
     pub workload: Option<String>,
     /// What may go wrong.
     pub faults: Faults,
-    /// Who decides in the manager; a bug zoo puts others here.
-    pub planners: Planners,
-    /// What changes the requests of managers on their way; a bug zoo puts something here.
-    pub tamper: fn(&mut Request),
+    /// Where the bug zoo puts its mistakes.
+    pub hooks: Hooks,
     /// Who judges.
     pub oracles: fn() -> Vec<Box<dyn Oracle>>,
     /// Whether a time of rest follows, which the calls of a manager at rest make long.
@@ -72,8 +69,7 @@ impl Default for Plan {
         Self {
             workload: None,
             faults: Faults::Swarm,
-            planners: Planners::default(),
-            tamper: |_| (),
+            hooks: Hooks::default(),
             oracles: Judge::boxed,
             rests: true,
             is_told: false,
@@ -213,12 +209,12 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         enabled,
         cloud: cloud.clone(),
         time,
-        tamper: plan.tamper,
+        hooks: plan.hooks,
         oracles: (plan.oracles)(),
         is_told: plan.is_told,
     });
     let port = Port::open(Arc::clone(&world), delays, lag);
-    let lives = Lives::new(Arc::clone(&world), port, plan.planners);
+    let lives = Lives::new(Arc::clone(&world), port);
     let elects = lives.elects();
     world.tell(What::Begin { elects });
     tokio::spawn(async move { cloud.run_clockwork().await });
@@ -228,14 +224,21 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives)));
     let living = tokio::spawn(Arc::clone(&lives).run());
 
-    workload::act(&world, workload::deeds(&name).unwrap_or_default()).await;
-    if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
-        world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
-    }
-    world.calm();
-    converge(&world).await;
-    if plan.rests {
-        rest(&world, &lives).await;
+    let whole = async {
+        workload::act(&world, workload::deeds(&name).unwrap_or_default()).await;
+        if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
+            world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
+        }
+        world.calm();
+        converge(&world).await;
+        if plan.rests {
+            rest(&world, &lives).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = world.broke() => {}
+        () = whole => {}
     }
     if living.is_finished() || PANICKED.get() {
         world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
@@ -303,6 +306,8 @@ async fn converge(world: &Arc<World>) {
             Err(_) => since = None,
         }
         if since.is_none() && now > until {
+            // A deletion that never ends has a name of its own.
+            world.judge();
             let why = last.err().unwrap_or_default();
             world.broken(
                 "L1",

@@ -67,6 +67,10 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
         ],
         "delete" => vec![begin(2), moment(), delete("machinedeployments/workers")],
         "roll" => vec![begin(2), moment(), of_class("large"), moment(), of_class("small")],
+        // Not drawn by any campaign: bugs of the zoo show best in what is short.
+        "create-deployment" => vec![begin(2)],
+        "shrink" => vec![begin(3), Deed::Settle, scale(2)],
+        "roll-once" => vec![begin(2), moment(), of_class("large")],
         "rotate" => vec![begin(1), moment(), size("large"), moment(), secret(), scale(2)],
         _ => return None,
     })

@@ -21,6 +21,7 @@ use crate::bound::Bound;
 use crate::choices::{Choices, mix};
 use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
+use crate::hooks::Hooks;
 use crate::strike::{Blow, Strike};
 use crate::trace::{Trace, digest};
 
@@ -122,11 +123,12 @@ pub struct World {
     pub cloud: Cloud,
     /// The time.
     pub time: Time,
-    /// What changes the requests of managers on their way.
-    pub tamper: fn(&mut Request),
+    /// Where mistakes are put.
+    pub hooks: Hooks,
     state: Mutex<State>,
     bell: Arc<Bell>,
     storms: Arc<Bell>,
+    doom: Arc<Bell>,
 }
 
 /// What a world is made of.
@@ -143,8 +145,8 @@ pub struct Parts {
     pub cloud: Cloud,
     /// The time.
     pub time: Time,
-    /// What changes the requests of managers on their way.
-    pub tamper: fn(&mut Request),
+    /// Where mistakes are put.
+    pub hooks: Hooks,
     /// Who judges.
     pub oracles: Vec<Box<dyn Oracle>>,
     /// Whether the lines of the trace are kept.
@@ -158,9 +160,10 @@ impl World {
         Arc::new(Self {
             bell: Arc::default(),
             storms: Arc::default(),
+            doom: Arc::default(),
             cloud: parts.cloud,
             time: parts.time,
-            tamper: parts.tamper,
+            hooks: parts.hooks,
             state: Mutex::new(State {
                 api: parts.api,
                 choices: parts.choices,
@@ -194,6 +197,14 @@ impl World {
     /// Rings when the API server goes away.
     pub fn storms(&self) -> Ear {
         self.storms.listen()
+    }
+
+    /// Returns when a property is broken: what happens after that interests nobody.
+    pub async fn broke(&self) {
+        let mut doom = self.doom.listen();
+        while self.enter().violation.is_none() {
+            doom.rung().await;
+        }
     }
 
     /// One of `0..n`.
@@ -417,6 +428,7 @@ impl World {
     /// Notes a property that is broken, if it is the first.
     pub fn broken(&self, property: &'static str, text: String) {
         self.enter().violation.get_or_insert(Violation { property, text });
+        self.doom.ring();
     }
 
     /// What is true now.
@@ -459,6 +471,7 @@ impl World {
         for oracle in &mut state.oracles {
             if let Err(broken) = oracle.see(&event, &truth) {
                 state.violation.get_or_insert(broken);
+                self.doom.ring();
             }
         }
     }
