@@ -129,6 +129,15 @@ impl Page {
     }
 }
 
+/// What is said to the token of a page whose version is forgotten: the rest can be had as it is now.
+pub fn page_expired(token: &str) -> Result<Failure, Failure> {
+    let rest = Page {
+        version: None,
+        start: Page::read(token)?.start,
+    };
+    Ok(Failure::PageExpired { token: rest.token() })
+}
+
 /// What a list request asks for, read and checked.
 struct Asked {
     selection: Selection,

@@ -11,8 +11,11 @@ use millwright_sandbox::object;
 use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
+use crate::account::Account;
 use crate::event::{Actor, What, core, ours};
 use crate::life::Lives;
+use crate::provider::Port;
+use crate::workload::ZONE;
 use crate::world::{World, after};
 
 /// After this long without a heartbeat the node lifecycle controller says Unknown.
@@ -291,8 +294,8 @@ pub async fn collector(world: Arc<World>) {
 }
 
 /// Does harm now and then, of the kinds that are enabled, until faults end.
-pub async fn chaos(world: Arc<World>, lives: Arc<Lives>) {
-    let kinds: Vec<&'static str> = ["F1r", "F4", "F16", "F25", "F41", "F48", "F50"]
+pub async fn chaos(world: Arc<World>, lives: Arc<Lives>, port: Arc<Port>) {
+    let kinds: Vec<&'static str> = ["F1r", "F4", "F16", "F25", "F33", "F41", "F42", "F43", "F48", "F50"]
         .into_iter()
         .filter(|name| world.enter().enabled.has(name))
         .collect();
@@ -306,12 +309,12 @@ pub async fn chaos(world: Arc<World>, lives: Arc<Lives>) {
             break;
         }
         let kind = world.pick("chaos", &kinds);
-        harm(&world, &lives, kind).await;
+        harm(&world, &lives, &port, kind).await;
     }
-    lives.set_skew(SignedDuration::ZERO);
+    lives.end_skew();
 }
 
-async fn harm(world: &Arc<World>, lives: &Lives, name: &'static str) {
+async fn harm(world: &Arc<World>, lives: &Lives, port: &Arc<Port>, name: &'static str) {
     let tell = |about: String| world.tell(What::Fault { name, about });
     match name {
         "F1r" => {
@@ -327,6 +330,18 @@ async fn harm(world: &Arc<World>, lives: &Lives, name: &'static str) {
             let seconds = world.pick("skew", &[0, 30, -30, 300, -300, 3600, -3600]);
             tell(format!("the manager's wall clock is {seconds} s off"));
             lives.set_skew(SignedDuration::from_secs(seconds));
+        }
+        "F33" => {
+            tell("the driver's process is replaced".to_owned());
+            port.restart();
+        }
+        "F42" => run_short(world, &port.account),
+        "F43" => {
+            let lasts = world.pick("throttle", &[10, 30, 90]);
+            let every = world.pick("throttle-every", &[1, 5, 20]);
+            tell(format!("one call in {every} s is let through, for {lasts} s"));
+            let of = Duration::from_secs;
+            port.account.throttle(of(every), of(lasts));
         }
         "F41" | "F50" => {
             let vms = world.cloud.everything();
@@ -349,6 +364,21 @@ async fn harm(world: &Arc<World>, lives: &Lives, name: &'static str) {
         }
         _ => meddle(world),
     }
+}
+
+/// No more VMs of a size in a zone, or none at all, for a while.
+fn run_short(world: &World, account: &Account) {
+    let lasts = world.pick("shortage", &[10, 45, 150, 400]);
+    let what = world.pick("short-of", &["", "small", "large"]);
+    let lasting = Duration::from_secs(lasts);
+    let about = if what.is_empty() {
+        account.fill(lasting);
+        format!("the account is full for {lasts} s")
+    } else {
+        account.run_short(ZONE, what, lasting);
+        format!("{ZONE} is out of {what} for {lasts} s")
+    };
+    world.tell(What::Fault { name: "F42", about });
 }
 
 /// The human edits or deletes something.

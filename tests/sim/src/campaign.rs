@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::choices::Count;
 use crate::event::Violation;
 use crate::run::{Faults, Outcome, Plan, by_seed};
-use crate::strike::{Blow, OF_CALLS, OF_READS, OF_WRITES, Strike};
+use crate::strike::{Blow, Strike};
 
 /// A run that broke something.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ pub fn all(jobs: &[Job], threads: usize) -> Sum {
     sum
 }
 
-/// The exhaustive campaign of one workload: each kind of blow at each call of the run without faults. It is about that one
+/// The exhaustive campaign of one workload: each kind of blow that fits, at each call of the run without faults. It is about that one
 /// call, so nobody rests in it.
 pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
     let plan = Plan {
@@ -127,23 +127,17 @@ pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
         faults: Faults::None,
         ..plan.clone()
     };
-    let calls = by_seed(&clean, seed).calls;
-    let mut kinds: Vec<(&'static str, Blow)> = Vec::new();
-    for kind in OF_READS.iter().chain(&OF_WRITES).chain(&OF_CALLS) {
-        if !kinds.contains(kind) {
-            kinds.push(*kind);
-        }
-    }
     let workload = plan.workload.clone().unwrap_or_default();
-    let of_call = |call: u64| {
+    let pair = if plan.is_pair { " --pair" } else { "" };
+    let of_call = |(call, kinds): (u64, &'static [(&'static str, Blow)])| {
         let (plan, workload) = (plan.clone(), workload.clone());
-        kinds.clone().into_iter().map(move |(fault, blow)| {
+        kinds.iter().map(move |&(fault, blow)| {
             let faults = Faults::Strike(Strike { fault, call, blow });
-            let how = format!("--workload {workload} --seed {seed} --strike {fault}:{blow:?}@{call}");
+            let how = format!("--workload {workload} --seed {seed}{pair} --strike {fault}:{blow:?}@{call}");
             (Plan { faults, ..plan.clone() }, seed, how)
         })
     };
-    (0..calls).flat_map(of_call).collect()
+    (0..).zip(by_seed(&clean, seed).calls).flat_map(of_call).collect()
 }
 
 /// Seeds of a range, each run once.

@@ -121,6 +121,8 @@ pub enum What {
         /// To what.
         about: String,
     },
+    /// What the story needs beside.
+    Note(String),
     /// Faults end here; from now on all must come right.
     Quiet,
     /// All has converged, every request has arrived and every watch has caught up: from now on nobody changes anything.
@@ -276,6 +278,7 @@ impl fmt::Display for Event {
             What::Start { incarnation } => write!(f, "manager {incarnation} starts"),
             What::End { incarnation, how } => write!(f, "manager {incarnation} ends: {how}"),
             What::Fault { name, about } => write!(f, "FAULT {name}: {about}"),
+            What::Note(text) => f.write_str(text),
             What::Quiet => f.write_str("QUIET: faults end"),
             What::Rest => f.write_str("REST: nothing is to do"),
             What::Deed { text } => write!(f, "human: {text}"),

@@ -2,12 +2,18 @@
 //!
 //! Decides nothing: the values of [`Hooks::default`] change nothing. The bug zoo is made of others.
 
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
 use millwright::env::Planners;
 use millwright_core::lease::Terms;
+use millwright_provider_virtual::cloud::{Cloud, Launch};
 use millwright_sandbox::request::Request;
 use serde_json::Value;
 
 use crate::event::Truth;
+use crate::gate::Gate;
+use crate::world::World;
 
 /// The places.
 #[derive(Clone, Copy)]
@@ -22,6 +28,10 @@ pub struct Hooks {
     pub skips_gaps: bool,
     /// The epoch of leadership that driver calls carry, made of the one that they should.
     pub epoch: fn(Option<u64>) -> Option<u64>,
+    /// A second order for a machine's VM that is made beside the first, if any.
+    pub second_order: fn(&Cloud, &str) -> Option<Launch>,
+    /// What else a manager does as long as it lives.
+    pub beside: fn(Arc<World>, Arc<Gate>) -> BoxFuture<'static, ()>,
     /// On which terms managers elect a leader.
     pub terms: Terms,
     /// Whether they do; none: by choice.
@@ -36,6 +46,8 @@ impl Default for Hooks {
             watched: |_, _| (),
             skips_gaps: false,
             epoch: |epoch| epoch,
+            second_order: |_, _| None,
+            beside: |_, _| Box::pin(std::future::ready(())),
             terms: Terms::default(),
             elects: None,
         }

@@ -45,7 +45,12 @@ impl Judge {
             What::Rest => vec![Act::Rest],
             What::Deed { .. } => vec![Act::Unrest],
             // What a call came to is seen by what it changed; an orderly end is no act of its own.
-            What::Begin { .. } | What::Driver(_) | What::End { .. } | What::Fault { .. } | What::Quiet => Vec::new(),
+            What::Begin { .. }
+            | What::Driver(_)
+            | What::End { .. }
+            | What::Fault { .. }
+            | What::Note(_)
+            | What::Quiet => Vec::new(),
         }
     }
 

@@ -8,9 +8,10 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand};
 use millwright_sim::campaign::{self, Job, Sum};
 use millwright_sim::fault;
+use millwright_sim::provider::Transport;
 use millwright_sim::run::{Faults, Outcome, Plan, by_seed, by_tape};
 use millwright_sim::shrink::shrink;
-use millwright_sim::strike::{OF_CALLS, OF_READS, OF_WRITES, Strike};
+use millwright_sim::strike::{self, Strike};
 use millwright_sim::workload;
 use millwright_sim::zoo::{self, Catch, Mutant};
 
@@ -110,9 +111,32 @@ struct What {
     /// A bug of the zoo, with its workload and faults where none are named
     #[arg(long)]
     mutant: Option<String>,
+    /// What carries calls to the driver
+    #[arg(long, value_enum, default_value = "in-process")]
+    transport: Way,
+    /// Two managers side by side; without it by choice
+    #[arg(long)]
+    pair: bool,
     /// Threads
     #[arg(long, default_value_t = 1)]
     threads: usize,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Way {
+    /// A call of a function
+    InProcess,
+    /// gRPC over pipes in memory
+    Grpc,
+}
+
+impl From<Way> for Transport {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::InProcess => Self::InProcess,
+            Way::Grpc => Self::Grpc,
+        }
+    }
 }
 
 impl What {
@@ -137,6 +161,8 @@ impl What {
             }
         }
         plan.workload = self.workload.clone().or(plan.workload);
+        plan.transport = self.transport.into();
+        plan.is_pair |= self.pair;
         Ok(plan)
     }
 }
@@ -254,6 +280,8 @@ fn exhaust(what: &What) -> ExitCode {
         .flat_map(|name| {
             let plan = Plan {
                 workload: Some(name),
+                transport: what.transport.into(),
+                is_pair: what.pair,
                 ..Plan::default()
             };
             campaign::strikes(&plan, 0)
@@ -288,8 +316,7 @@ fn read(path: &PathBuf) -> anyhow::Result<Vec<u32>> {
 
 fn parse(text: &str) -> anyhow::Result<Strike> {
     let (kind, call) = text.rsplit_once('@').context("--strike wants NAME:BLOW@CALL")?;
-    let mut all = OF_READS.iter().chain(&OF_WRITES).chain(&OF_CALLS);
-    let found = all.find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
+    let found = strike::all().find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
     let (fault, blow) = *found.with_context(|| format!("{kind} is no blow"))?;
     let call = call.parse()?;
     Ok(Strike { fault, call, blow })

@@ -16,8 +16,8 @@ use crate::fault::Enabled;
 use crate::hooks::Hooks;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
-use crate::provider::Port;
-use crate::strike::Strike;
+use crate::provider::{Port, Transport};
+use crate::strike::{Blow, Strike};
 use crate::workload;
 use crate::world::{CloudSky, DAWN, Parts, Time, World};
 
@@ -56,8 +56,12 @@ pub struct Plan {
     pub faults: Faults,
     /// Where the bug zoo puts its mistakes.
     pub hooks: Hooks,
+    /// What carries calls to the driver.
+    pub transport: Transport,
     /// Who judges.
     pub oracles: fn() -> Vec<Box<dyn Oracle>>,
+    /// Whether two managers live side by side; without it by choice.
+    pub is_pair: bool,
     /// Whether a time of rest follows, which the calls of a manager at rest make long.
     pub rests: bool,
     /// Whether the story is kept.
@@ -70,7 +74,9 @@ impl Default for Plan {
             workload: None,
             faults: Faults::Swarm,
             hooks: Hooks::default(),
+            transport: Transport::default(),
             oracles: Judge::boxed,
+            is_pair: false,
             rests: true,
             is_told: false,
         }
@@ -102,8 +108,8 @@ pub struct Outcome {
     pub requests: u64,
     /// Of these, those that changed something.
     pub writes: u64,
-    /// Calls of managers to API and driver.
-    pub calls: u64,
+    /// What could have become of each call of managers to API and driver.
+    pub calls: Vec<&'static [(&'static str, Blow)]>,
     /// What happened, if it was to be told.
     pub story: Vec<String>,
 }
@@ -213,15 +219,18 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         oracles: (plan.oracles)(),
         is_told: plan.is_told,
     });
-    let port = Port::open(Arc::clone(&world), delays, lag);
-    let lives = Lives::new(Arc::clone(&world), port);
+    let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
+    let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair);
     let elects = lives.elects();
     world.tell(What::Begin { elects });
+    lives.tell();
+    port.start();
+    tokio::spawn(Arc::clone(&port.account).mourn());
     tokio::spawn(async move { cloud.run_clockwork().await });
     tokio::spawn(actors::kubelets(Arc::clone(&world)));
     tokio::spawn(actors::collector(Arc::clone(&world)));
     tokio::spawn(actors::operator(Arc::clone(&world)));
-    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives)));
+    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives), port));
     let living = tokio::spawn(Arc::clone(&lives).run());
 
     let whole = async {
@@ -336,7 +345,7 @@ fn verdict(world: &Arc<World>, workload: String) -> Outcome {
         events: trace.events(),
         requests: state.requests,
         writes: state.writes,
-        calls: state.calls,
+        calls: std::mem::take(&mut state.calls),
         story: trace.into_story(),
     }
 }

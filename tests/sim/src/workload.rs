@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_sandbox::api::Answer;
+use millwright_sandbox::object;
 use serde_json::{Value, json};
 
 use crate::event::{Actor, What};
@@ -31,6 +32,15 @@ pub enum Deed {
         /// The body.
         body: Value,
     },
+    /// A request about the first machine there is.
+    First {
+        /// In words.
+        text: &'static str,
+        /// The method.
+        method: &'static str,
+        /// The body.
+        body: Value,
+    },
     /// Waits until all is as wanted, but not for ever.
     Settle,
     /// Waits for a moment that is chosen, so that the next deed comes in the middle of something; sometimes until all settled.
@@ -39,6 +49,9 @@ pub enum Deed {
 
 /// What stands in the user data and nowhere else.
 pub const CANARY: &str = "c4n4ry-of-the-user-data";
+
+/// Where every VM stands.
+pub const ZONE: &str = "local-a";
 
 /// The names of all workloads.
 pub const ALL: [&str; 7] = ["scale", "create", "machine", "delete", "roll", "rotate", "again"];
@@ -69,6 +82,8 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
         "roll" => vec![begin(2), moment(), of_class("large"), moment(), of_class("small")],
         // Not drawn by any campaign: bugs of the zoo show best in what is short.
         "create-deployment" => vec![begin(2)],
+        "drift" => vec![make("creates the set", "machinesets", set(2)), Deed::Settle, drift()],
+        "lose" => vec![make("creates the set", "machinesets", set(2)), Deed::Settle, lose()],
         "shrink" => vec![begin(3), Deed::Settle, scale(2)],
         "roll-once" => vec![begin(2), moment(), of_class("large")],
         "rotate" => vec![begin(1), moment(), size("large"), moment(), secret(), scale(2)],
@@ -99,6 +114,22 @@ fn delete(path: &str) -> Deed {
         text: format!("deletes {path}"),
         method: "DELETE",
         path: path.to_owned(),
+        body: Value::Null,
+    }
+}
+
+fn drift() -> Deed {
+    Deed::First {
+        text: "takes the label of machine",
+        method: "PATCH",
+        body: json!({ "metadata": { "labels": { "name": null } } }),
+    }
+}
+
+fn lose() -> Deed {
+    Deed::First {
+        text: "deletes machine",
+        method: "DELETE",
         body: Value::Null,
     }
 }
@@ -143,6 +174,7 @@ pub async fn act(world: &Arc<World>, deeds: Vec<Deed>) {
     for deed in deeds {
         match deed {
             Deed::Settle => settle(world, PATIENCE).await,
+            Deed::First { text, method, body } => first(world, text, method, &body).await,
             Deed::Moment => {
                 let pause = world.pick("moment", &[0, 20, 100, 400, 1000, 1500, 2500, 5000, 12_000, 40_000]);
                 if pause == 0 {
@@ -166,6 +198,18 @@ pub async fn act(world: &Arc<World>, deeds: Vec<Deed>) {
                 ask(world, method, &path, &body).await;
             }
         }
+    }
+}
+
+async fn first(world: &Arc<World>, text: &str, method: &str, body: &Value) {
+    let first = world.look(|truth| {
+        let machine = truth.ours("machines").next()?;
+        Some(object::name(machine).to_owned())
+    });
+    if let Some(first) = first {
+        let text = format!("{text} {first}");
+        world.tell(What::Deed { text });
+        ask(world, method, &format!("{OURS}/machines/{first}"), body).await;
     }
 }
 
@@ -206,7 +250,7 @@ fn class(name: &str) -> Value {
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
         "metadata": { "name": name, "namespace": "default" },
         "provider": "virtual",
-        "providerSpec": { "instanceType": name, "region": "local", "zone": "local-a" },
+        "providerSpec": { "instanceType": name, "region": "local", "zone": ZONE },
         "secretRef": { "name": "user-data", "namespace": "default" },
     })
 }

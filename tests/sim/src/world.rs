@@ -21,9 +21,15 @@ use crate::bound::Bound;
 use crate::choices::{Choices, mix};
 use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
+use crate::gate::{Cut, Gate};
 use crate::hooks::Hooks;
 use crate::strike::{Blow, Strike};
 use crate::trace::{Trace, digest};
+
+/// Seconds that a manager stands still: less than a lease's time, about it, and far beyond it.
+const FREEZES: [u64; 6] = [20, 3, 9, 14, 40, 90];
+/// Seconds that a manager is cut off.
+const CUTS: [u64; 5] = [20, 4, 12, 60, 130];
 
 /// The wall clock when a run begins.
 pub const DAWN: Timestamp = Timestamp::constant(1_893_456_000, 0);
@@ -96,12 +102,14 @@ pub struct State {
     pub enabled: Enabled,
     /// The one fault of an exhaustive campaign.
     pub strike: Option<Strike>,
-    /// Calls of the manager to API and driver so far.
-    pub calls: u64,
+    /// What could have become of each call of a manager to API and driver so far.
+    pub calls: Vec<&'static [(&'static str, Blow)]>,
     /// No fault any more.
     pub is_quiet: bool,
     /// The API server answers nobody until then.
     pub away_until: Duration,
+    /// When the API came to which version.
+    pub past: Vec<(Duration, u64)>,
     /// What happened.
     pub trace: Trace,
     /// Requests that reached the API from managers.
@@ -157,6 +165,7 @@ impl World {
     /// A world in which nothing has happened.
     pub fn new(parts: Parts) -> Arc<Self> {
         let (_, happenings) = parts.cloud.follow();
+        let version = parts.api.version();
         Arc::new(Self {
             bell: Arc::default(),
             storms: Arc::default(),
@@ -169,9 +178,10 @@ impl World {
                 choices: parts.choices,
                 enabled: parts.enabled,
                 strike: parts.strike,
-                calls: 0,
+                calls: Vec::new(),
                 is_quiet: false,
                 away_until: Duration::ZERO,
+                past: vec![(Duration::ZERO, version)],
                 trace: Trace::new(parts.is_told),
                 requests: 0,
                 writes: 0,
@@ -234,7 +244,7 @@ impl World {
     }
 
     /// Counts a call of the manager and says what becomes of it.
-    pub fn blow(&self, about: &str, kinds: &[(&'static str, Blow)]) -> Option<Blow> {
+    pub fn blow(&self, about: &str, kinds: &'static [(&'static str, Blow)]) -> Option<Blow> {
         let mut state = self.enter();
         let blow = state.blow(kinds);
         if let Some((name, _)) = blow {
@@ -280,7 +290,8 @@ impl World {
         };
         let before = state.api.version();
         let answer = state.api.handle(request, &moment);
-        let is_changed = state.api.version() != before;
+        let is_changed = state.note_version(self.time);
+        debug_assert_eq!(is_changed, state.api.version() != before, "every change is noted");
         let change = state.api.changes_of(&place, before).next().cloned();
         if let Actor::Manager(_) = actor {
             state.requests += 1;
@@ -356,9 +367,10 @@ impl World {
                 break;
             }
         }
-        let version = state.api.version();
+        let is_changed = state.note_version(self.time);
+        debug_assert_eq!(is_changed, state.api.version() != first, "every change is noted");
         drop(state);
-        if version != first {
+        if is_changed {
             self.bell.ring();
         }
     }
@@ -392,6 +404,27 @@ impl World {
         self.happened(&mut state, What::Fault { name: "F16", about });
         drop(state);
         self.storms.ring();
+    }
+
+    /// A manager stands still from now on.
+    pub fn freeze(&self, gate: &Gate) {
+        let seconds = self.pick("freeze-seconds", &FREEZES);
+        gate.freeze(Duration::from_secs(seconds));
+        let incarnation = gate.incarnation;
+        self.tell(What::Note(format!(
+            "manager {incarnation} stands still for {seconds} s"
+        )));
+    }
+
+    /// A manager is cut off from the API from now on.
+    pub fn cut(&self, gate: &Gate) {
+        let seconds = self.pick("cut-seconds", &CUTS);
+        let how = self.pick("cut", &[Cut::Silent, Cut::Refused]);
+        gate.cut(Duration::from_secs(seconds), how);
+        let incarnation = gate.incarnation;
+        self.tell(What::Note(format!(
+            "manager {incarnation} is cut off from the API for {seconds} s ({how:?})"
+        )));
     }
 
     /// Whether the API server is away.
@@ -478,6 +511,16 @@ impl World {
 }
 
 impl State {
+    /// Remembers when the API came to the version that it has now. Whether it is a new one.
+    fn note_version(&mut self, time: Time) -> bool {
+        let version = self.api.version();
+        let is_new = self.past.last().is_none_or(|(_, last)| *last < version);
+        if is_new {
+            self.past.push((time.passed(), version));
+        }
+        is_new
+    }
+
     /// Whether a fault strikes here.
     pub fn strikes(&mut self, name: &'static str) -> bool {
         if self.is_quiet {
@@ -489,14 +532,14 @@ impl State {
     }
 
     /// What becomes of this call of the manager: by the plan of an exhaustive campaign, or by choice.
-    fn blow(&mut self, kinds: &[(&'static str, Blow)]) -> Option<(&'static str, Blow)> {
-        let call = self.calls;
-        self.calls += 1;
+    fn blow(&mut self, kinds: &'static [(&'static str, Blow)]) -> Option<(&'static str, Blow)> {
+        let call = self.calls.len();
+        self.calls.push(kinds);
         if let Some(strike) = self.strike {
             let fits = kinds
                 .iter()
                 .find(|(name, blow)| *name == strike.fault && *blow == strike.blow);
-            return fits.filter(|_| strike.call == call).copied();
+            return fits.filter(|_| usize::try_from(strike.call) == Ok(call)).copied();
         }
         kinds.iter().find(|(name, _)| self.strikes(name)).copied()
     }

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::hooks::Hooks;
 use crate::run::{Faults, Plan, by_seed};
 
+mod clouds;
 mod deployments;
 mod machines;
 mod sets;
@@ -43,6 +44,7 @@ pub fn all() -> Vec<Mutant> {
     all.extend(sets::ALL);
     all.extend(deployments::ALL);
     all.extend(wires::ALL);
+    all.extend(clouds::ALL);
     all.sort_by_key(|mutant| (order(mutant.property), mutant.name));
     all
 }

@@ -97,7 +97,7 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = find_node(seen) {
         return plan;
     }
-    match seen.calls.poll_at {
+    match seen.calls.delete_at {
         Some(at) if now < at => Plan::wait(at, Why::VmGoing),
         Some(_) | None => Plan::act(vec![Step::Call(Call::Delete)], Why::VmGoing),
     }
@@ -118,7 +118,7 @@ fn find_node(seen: &Observed<'_>) -> Option<Plan> {
         .as_ref()
         .is_some_and(|trouble| trouble.times >= LOOKUPS);
     match &seen.calls.vm {
-        None if fruitless || seen.calls.poll_at.is_some() => None,
+        None if fruitless || seen.calls.delete_at.is_some() => None,
         None => Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingNode)),
         Some(vm) => super::create::identify(seen, vm).map(|identify| Plan::act(vec![identify], Why::FindingNode)),
     }
@@ -202,7 +202,9 @@ fn node_name(seen: &Observed<'_>) -> Option<NodeName> {
 fn lost_node(seen: &Observed<'_>) -> Option<NodeName> {
     let is_known = seen.machine.provider_id().is_some();
     let name = seen.machine.metadata.name.as_deref();
-    (seen.settings.has_target && !is_known).then(|| NodeName::non_empty(name)).flatten()
+    (seen.settings.has_target && !is_known)
+        .then(|| NodeName::non_empty(name))
+        .flatten()
 }
 
 /// A Machine that has joined says so by its conditions, and its token went before they were written.

@@ -17,7 +17,7 @@ pub(super) const ALL: [Mutant; 3] = [
     Mutant {
         name: "second-set",
         rows: "89, 97",
-        what: "each try to create a set has a new name",
+        what: "each try to create a set has a new name, and only the first that came is looked at",
         property: "L1",
         workload: "create-deployment",
         faults: &["F10x8"],
@@ -64,7 +64,12 @@ fn deciding(deployment: fn(&Observed<'_>, Timestamp) -> Plan) -> Planners {
 }
 
 fn second_set(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let mut plan = deployment::plan(seen, now);
+    let mut sets = seen.sets.to_vec();
+    // The one that it knows is all it looks at.
+    sets.sort_by_key(|set| meta::created(&set.metadata));
+    sets.truncate(1);
+    let known = Observed { sets: &sets, ..*seen };
+    let mut plan = deployment::plan(&known, now);
     for step in &mut plan.steps {
         if let Step::Create(body) = step {
             super::sets::rename(body, now, 0);

@@ -9,7 +9,7 @@ use millwright_core::machine::{self, Call, Observed, Plan, StatusChange, Step, W
 use super::Mutant;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 9] = [
+pub(super) const ALL: [Mutant; 10] = [
     Mutant {
         name: "finalizer-late",
         rows: "12, 13",
@@ -59,6 +59,16 @@ pub(super) const ALL: [Mutant; 9] = [
         faults: &[],
         rests: false,
         hooks: || deciding(node_stays),
+    },
+    Mutant {
+        name: "timer-lost",
+        rows: "62",
+        what: "a machine whose node does not join is waited for without end",
+        property: "L1",
+        workload: "create",
+        faults: &["F45x2"],
+        rests: false,
+        hooks: || deciding(timer_lost),
     },
     Mutant {
         name: "id-by-guess",
@@ -176,6 +186,14 @@ fn node_stays(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let mut plan = machine::plan(seen, now);
     plan.steps.retain(|step| !matches!(step, Step::RemoveNode(_)));
     plan
+}
+
+fn timer_lost(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let plan = machine::plan(seen, now);
+    match plan.why {
+        Why::JoinTimedOut => Plan::rest(Why::Joining),
+        _ => plan,
+    }
 }
 
 fn id_by_guess(seen: &Observed<'_>, now: Timestamp) -> Plan {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use millwright::env::Planners;
 use millwright_core::api::{Machine, meta};
+use millwright_core::selector::Matcher;
 use millwright_core::set::{self, Observed, Plan, Step};
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use super::Mutant;
 use crate::choices::mix;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 4] = [
+pub(super) const ALL: [Mutant; 5] = [
     Mutant {
         name: "counts-blind",
         rows: "73, 74",
@@ -38,10 +39,20 @@ pub(super) const ALL: [Mutant; 4] = [
         rows: "80, 82",
         what: "a machine that goes is made up for beside the count that lacks it",
         property: "S4",
-        workload: "roll",
-        faults: &["F48"],
+        workload: "lose",
+        faults: &[],
         rests: false,
         hooks: || deciding(makes_up_twice),
+    },
+    Mutant {
+        name: "counts-by-label",
+        rows: "86",
+        what: "machines are counted by their labels, not by their owner",
+        property: "S4",
+        workload: "drift",
+        faults: &[],
+        rests: false,
+        hooks: || deciding(counts_by_label),
     },
     Mutant {
         name: "second-victim",
@@ -104,6 +115,24 @@ fn counts_blind(seen: &Observed<'_>, now: Timestamp) -> Plan {
 
 fn names_at_random(seen: &Observed<'_>, now: Timestamp) -> Plan {
     named_at_random(set::plan(seen, now), now)
+}
+
+/// A machine whose labels drifted away is neither counted nor released.
+fn counts_by_label(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let selector = seen.set.spec.selector.as_ref();
+    let Some(selector) = selector.and_then(|selector| Matcher::new(selector).ok()) else {
+        return set::plan(seen, now);
+    };
+    let labelled = seen
+        .machines
+        .iter()
+        .filter(|machine| selector.selects(&machine.metadata));
+    let machines: Vec<Arc<Machine>> = labelled.cloned().collect();
+    let labelled = Observed {
+        machines: &machines,
+        ..*seen
+    };
+    set::plan(&labelled, now)
 }
 
 fn going(seen: &Observed<'_>) -> i32 {
