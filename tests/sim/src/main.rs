@@ -14,6 +14,7 @@ use millwright_sim::run::{Faults, Plan, by_seed, by_tape};
 use millwright_sim::shrink::shrink;
 use millwright_sim::strike::{self, Strike};
 use millwright_sim::workload;
+use millwright_sim::zoo::{self, Catch, Mutant};
 use report::{print_coverage, progress, story, tell};
 
 #[derive(Parser)]
@@ -105,6 +106,21 @@ enum Command {
     },
     /// Name all faults
     Faults,
+    /// Hunt the bugs of the zoo and write their table
+    Zoo {
+        /// One of them; nothing is written then
+        #[arg(long)]
+        mutant: Option<String>,
+        /// Starting points
+        #[arg(long, default_value_t = 20)]
+        starts: usize,
+        /// Most seeds from each
+        #[arg(long, default_value_t = 200)]
+        most: u64,
+        /// Threads
+        #[arg(long, default_value_t = 1)]
+        threads: usize,
+    },
 }
 
 #[derive(Args)]
@@ -112,9 +128,12 @@ struct What {
     /// The workload; by choice where none is named
     #[arg(long)]
     workload: Option<String>,
-    /// `swarm` (about four by choice), `none`, or names as F9,F16
-    #[arg(long, default_value = "swarm")]
-    faults: String,
+    /// `swarm` (about four by choice, as where nothing is named), `none`, or names as F9,F16x3
+    #[arg(long)]
+    faults: Option<String>,
+    /// A bug of the zoo, with its workload and faults where none are named
+    #[arg(long)]
+    mutant: Option<String>,
     /// What carries calls to the driver
     #[arg(long, value_enum, default_value = "in-process")]
     transport: Way,
@@ -157,23 +176,25 @@ impl What {
                 workload::ANY
             );
         }
-        let faults = match self.faults.as_str() {
-            "swarm" => Faults::Swarm,
-            "none" => Faults::None,
-            names => {
+        let mut plan = match &self.mutant {
+            Some(name) => mutant(name)?.plan(),
+            None => Plan::default(),
+        };
+        match self.faults.as_deref() {
+            None => {}
+            Some("swarm") => plan.faults = Faults::Swarm,
+            Some("none") => plan.faults = Faults::None,
+            Some(names) => {
                 let names: Vec<String> = names.split(',').map(str::to_owned).collect();
                 fault::Enabled::these(&names).map_err(anyhow::Error::msg)?;
-                Faults::These(names)
+                plan.faults = Faults::These(names);
             }
-        };
-        Ok(Plan {
-            workload: self.workload.clone(),
-            faults,
-            transport: self.transport.into(),
-            is_pair: self.pair,
-            rests: !self.no_rest,
-            ..Plan::default()
-        })
+        }
+        plan.workload = self.workload.clone().or(plan.workload);
+        plan.transport = self.transport.into();
+        plan.is_pair |= self.pair;
+        plan.rests &= !self.no_rest;
+        Ok(plan)
     }
 }
 
@@ -252,6 +273,12 @@ fn main() -> anyhow::Result<ExitCode> {
             Ok(story(&outcome))
         }
         Command::Shrink { seed, budget, what } => make_small(&what.plan()?, seed, budget),
+        Command::Zoo {
+            mutant,
+            starts,
+            most,
+            threads,
+        } => hunt(mutant.as_deref(), starts, most, threads),
         Command::Faults => {
             fault::ALL
                 .iter()
@@ -343,6 +370,41 @@ fn is_same_elsewhere((from, to): (u64, u64)) -> anyhow::Result<bool> {
         .collect();
     println!("{} runs, {} of them differ {differ:?}", one.len(), differ.len());
     Ok(one.len() == other.len() && differ.is_empty())
+}
+
+fn mutant(name: &str) -> anyhow::Result<Mutant> {
+    zoo::named(name).with_context(|| {
+        let names: Vec<&str> = zoo::all().iter().map(|mutant| mutant.name).collect();
+        format!("{name} is no bug of the zoo; there are {}", names.join(", "))
+    })
+}
+
+/// Hunts all bugs and writes the table, or hunts one.
+fn hunt(name: Option<&str>, starts: usize, most: u64, threads: usize) -> anyhow::Result<ExitCode> {
+    let mutants = match name {
+        Some(name) => vec![mutant(name)?],
+        None => zoo::all(),
+    };
+    let tell = |mutant: &Mutant, caught: &Catch| {
+        let median = caught.median().map_or_else(|| "-".to_owned(), |runs| runs.to_string());
+        println!(
+            "{:22} {:4} median {median:>4}, caught from {} of {starts}, {} runs",
+            mutant.name,
+            mutant.property,
+            caught.caught(),
+            caught.total(most)
+        );
+    };
+    let caught = zoo::hunt(&mutants, starts, most, threads, tell);
+    if name.is_none() {
+        let page = zoo::table::page(&mutants, &caught, most);
+        std::fs::write(zoo::table::PATH, page).context(zoo::table::PATH)?;
+        println!("written: {}", zoo::table::PATH);
+    }
+    Ok(match caught.iter().all(|caught| caught.caught() == starts) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// Each kind of fault at each call.

@@ -179,12 +179,23 @@ async fn carry(port: Arc<Port>, gate: Arc<Gate>, way: Way, request: http::Reques
     let epoch = parts
         .headers
         .get(LEADER_EPOCH_KEY)
-        .and_then(|epoch| epoch.to_str().ok());
+        .and_then(|epoch| epoch.to_str().ok())
+        .and_then(|epoch| epoch.parse().ok());
+    let told = (world.hooks.epoch)(epoch);
+    if told != epoch {
+        parts.headers.remove(LEADER_EPOCH_KEY);
+        parts.headers.extend(told.map(|epoch| {
+            (
+                http::HeaderName::from_static(LEADER_EPOCH_KEY),
+                http::HeaderValue::from(epoch),
+            )
+        }));
+    }
     world.tell(What::Leaves(Departure {
         incarnation: gate.incarnation,
         method: method.clone(),
         uid: uid.clone(),
-        epoch: epoch.and_then(|epoch| epoch.parse().ok()),
+        epoch: told,
     }));
     match blow {
         Some(Blow::Hang) => return std::future::pending().await,

@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use millwright::env::Planners;
 use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
-use millwright_sandbox::request::Request;
 use serde_json::Value;
 
 use crate::choices::{Choices, Count};
 use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::Enabled;
+use crate::hooks::Hooks;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
 use crate::meddle::Debts;
@@ -56,12 +55,10 @@ pub struct Plan {
     pub workload: Option<String>,
     /// What may go wrong.
     pub faults: Faults,
+    /// Where the bug zoo puts its mistakes.
+    pub hooks: Hooks,
     /// What carries calls to the driver.
     pub transport: Transport,
-    /// Who decides in the manager; a bug zoo puts others here.
-    pub planners: Planners,
-    /// What changes the requests of managers on their way; a bug zoo puts something here.
-    pub tamper: fn(&mut Request),
     /// Who judges.
     pub oracles: fn() -> Vec<Box<dyn Oracle>>,
     /// Whether two managers live side by side; without it by choice.
@@ -77,9 +74,8 @@ impl Default for Plan {
         Self {
             workload: None,
             faults: Faults::Swarm,
+            hooks: Hooks::default(),
             transport: Transport::default(),
-            planners: Planners::default(),
-            tamper: |_| (),
             oracles: Judge::boxed,
             is_pair: false,
             rests: true,
@@ -230,12 +226,12 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         enabled,
         cloud: cloud.clone(),
         time,
-        tamper: plan.tamper,
+        hooks: plan.hooks,
         oracles: (plan.oracles)(),
         is_told: plan.is_told,
     });
     let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
-    let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.planners, plan.is_pair);
+    let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair);
     let elects = lives.elects();
     let regime = workload::regime(&name);
     world.tell(What::Begin { elects, regime });
@@ -257,14 +253,21 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     }
     let living = tokio::spawn(Arc::clone(&lives).run());
 
-    workload::act(&world, &port, workload::deeds(&name).unwrap_or_default()).await;
-    if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
-        world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
-    }
-    world.calm();
-    converge(&world).await;
-    if plan.rests {
-        rest(&world, &lives).await;
+    let whole = async {
+        workload::act(&world, &port, workload::deeds(&name).unwrap_or_default()).await;
+        if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
+            world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
+        }
+        world.calm();
+        converge(&world).await;
+        if plan.rests {
+            rest(&world, &lives).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = world.broke() => {}
+        () = whole => {}
     }
     if living.is_finished() || PANICKED.get() {
         world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
@@ -332,6 +335,8 @@ async fn converge(world: &Arc<World>) {
             Err(_) => since = None,
         }
         if since.is_none() && now > until {
+            // A deletion that never ends has a name of its own.
+            world.judge();
             let why = last.err().unwrap_or_default();
             world.broken(
                 "L1",

@@ -38,6 +38,15 @@ pub enum Deed {
     DeleteOne(&'static str),
     /// The driver's process ends, and comes back after so long.
     DriverAway(Duration),
+    /// A request about the first machine there is.
+    First {
+        /// In words.
+        text: &'static str,
+        /// The method.
+        method: &'static str,
+        /// The body.
+        body: Value,
+    },
     /// Waits until all is as wanted, but not for ever.
     Settle,
     /// Waits for a moment that is chosen, so that the next deed comes in the middle of something; sometimes until all settled.
@@ -124,6 +133,20 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
         ],
         // What is there is not known; where there is no deployment, this changes nothing.
         ANY => vec![moment(), scale(2), moment()],
+        // Not drawn by any campaign: bugs of the zoo show best in what is short.
+        "create-deployment" => vec![begin(2)],
+        "drift" => vec![
+            make("creates the set", "machinesets", set_of("workers", 2, "small")),
+            Deed::Settle,
+            drift(),
+        ],
+        "lose" => vec![
+            make("creates the set", "machinesets", set_of("workers", 2, "small")),
+            Deed::Settle,
+            lose(),
+        ],
+        "shrink" => vec![begin(3), Deed::Settle, scale(2)],
+        "roll-once" => vec![begin(2), moment(), of_class("large")],
         "rotate" => vec![begin(1), moment(), size("large"), moment(), secret(), scale(2)],
         _ => return None,
     })
@@ -152,6 +175,22 @@ fn delete(path: &str) -> Deed {
         text: format!("deletes {path}"),
         method: "DELETE",
         path: path.to_owned(),
+        body: Value::Null,
+    }
+}
+
+fn drift() -> Deed {
+    Deed::First {
+        text: "takes the label of machine",
+        method: "PATCH",
+        body: json!({ "metadata": { "labels": { "name": null } } }),
+    }
+}
+
+fn lose() -> Deed {
+    Deed::First {
+        text: "deletes machine",
+        method: "DELETE",
         body: Value::Null,
     }
 }
@@ -194,6 +233,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
                 port.restart_after(lasts);
             }
             Deed::Settle => settle(world, PATIENCE).await,
+            Deed::First { text, method, body } => first(world, text, method, &body).await,
             Deed::Moment => {
                 let pause = world.pick("moment", &[0, 20, 100, 400, 1000, 1500, 2500, 5000, 12_000, 40_000]);
                 if pause == 0 {
@@ -234,6 +274,19 @@ fn delete_one(world: &World, plural: &'static str) {
     let text = format!("deletes {plural} {name}");
     world.tell(What::Deed { text });
     world.order(Actor::Human, "DELETE", &format!("{path}/{name}"), &Value::Null);
+}
+
+/// Asks about the first machine there is.
+async fn first(world: &Arc<World>, text: &str, method: &str, body: &Value) {
+    let first = world.look(|truth| {
+        let machine = truth.ours("machines").next()?;
+        Some(object::name(&machine).to_owned())
+    });
+    if let Some(first) = first {
+        let text = format!("{text} {first}");
+        world.tell(What::Deed { text });
+        ask(world, method, &format!("{OURS}/machines/{first}"), body).await;
+    }
 }
 
 /// Asks until it is so: a name that is still taken by what goes is waited for.

@@ -22,6 +22,7 @@ use crate::choices::{Choices, mix};
 use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
 use crate::gate::{Cut, Gate};
+use crate::hooks::Hooks;
 use crate::strike::{Blow, Strike};
 use crate::trace::{Trace, digest};
 
@@ -132,11 +133,12 @@ pub struct World {
     pub cloud: Cloud,
     /// The time.
     pub time: Time,
-    /// What changes the requests of managers on their way.
-    pub tamper: fn(&mut Request),
+    /// Where mistakes are put.
+    pub hooks: Hooks,
     state: Mutex<State>,
     bell: Arc<Bell>,
     storms: Arc<Bell>,
+    doom: Arc<Bell>,
 }
 
 /// What a world is made of.
@@ -153,8 +155,8 @@ pub struct Parts {
     pub cloud: Cloud,
     /// The time.
     pub time: Time,
-    /// What changes the requests of managers on their way.
-    pub tamper: fn(&mut Request),
+    /// Where mistakes are put.
+    pub hooks: Hooks,
     /// Who judges.
     pub oracles: Vec<Box<dyn Oracle>>,
     /// Whether the lines of the trace are kept.
@@ -169,9 +171,10 @@ impl World {
         Arc::new(Self {
             bell: Arc::default(),
             storms: Arc::default(),
+            doom: Arc::default(),
             cloud: parts.cloud,
             time: parts.time,
-            tamper: parts.tamper,
+            hooks: parts.hooks,
             state: Mutex::new(State {
                 api: parts.api,
                 choices: parts.choices,
@@ -207,6 +210,14 @@ impl World {
     /// Rings when the API server goes away.
     pub fn storms(&self) -> Ear {
         self.storms.listen()
+    }
+
+    /// Returns when a property is broken: what happens after that interests nobody.
+    pub async fn broke(&self) {
+        let mut doom = self.doom.listen();
+        while self.enter().violation.is_none() {
+            doom.rung().await;
+        }
     }
 
     /// One of `0..n`.
@@ -454,6 +465,7 @@ impl World {
     /// Notes a property that is broken, if it is the first.
     pub fn broken(&self, property: &'static str, text: String) {
         self.enter().violation.get_or_insert(Violation { property, text });
+        self.doom.ring();
     }
 
     /// What is true now.
@@ -499,6 +511,7 @@ impl World {
         for oracle in &mut state.oracles {
             if let Err(broken) = oracle.see(&event, &truth) {
                 state.violation.get_or_insert(broken);
+                self.doom.ring();
             }
         }
     }
