@@ -251,27 +251,7 @@ fn main() -> anyhow::Result<ExitCode> {
             strike,
             log,
             what,
-        } => {
-            if let Some(log) = log {
-                tracing_subscriber::fmt()
-                    .with_env_filter(log)
-                    .without_time()
-                    .with_ansi(false)
-                    .init();
-            }
-            let mut plan = Plan {
-                is_told: true,
-                ..what.plan()?
-            };
-            if let Some(strike) = strike {
-                plan.faults = Faults::Strike(parse(&strike)?);
-            }
-            let outcome = match tape {
-                Some(path) => by_tape(&plan, read(&path)?),
-                None => by_seed(&plan, seed),
-            };
-            Ok(story(&outcome))
-        }
+        } => replay(&what, seed, tape.as_ref(), strike.as_deref(), log),
         Command::Shrink { seed, budget, what } => make_small(&what.plan()?, seed, budget),
         Command::Zoo {
             mutant,
@@ -286,6 +266,35 @@ fn main() -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Tells the story of one run.
+fn replay(
+    what: &What,
+    seed: u64,
+    tape: Option<&PathBuf>,
+    strike: Option<&str>,
+    log: Option<String>,
+) -> anyhow::Result<ExitCode> {
+    if let Some(log) = log {
+        tracing_subscriber::fmt()
+            .with_env_filter(log)
+            .without_time()
+            .with_ansi(false)
+            .init();
+    }
+    let mut plan = Plan {
+        is_told: true,
+        ..what.plan()?
+    };
+    if let Some(strike) = strike {
+        plan.faults = Faults::Strike(parse(strike)?);
+    }
+    let outcome = match tape {
+        Some(path) => by_tape(&plan, read(path)?),
+        None => by_seed(&plan, seed),
+    };
+    Ok(story(&outcome))
 }
 
 /// How often each fault must have struck, and each property must have been judged, in a whole campaign.
