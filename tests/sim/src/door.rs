@@ -105,7 +105,7 @@ impl Door {
             Ok(request) => request,
             Err(failure) => return Ok(whole(failure.into())),
         };
-        (self.world.tamper)(&mut request);
+        self.world.look(|truth| (self.world.hooks.request)(&mut request, truth));
         let kinds: &[_] = match request.verb {
             Verb::Get => &strike::OF_READS,
             Verb::List => &strike::OF_LISTS,

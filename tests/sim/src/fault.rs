@@ -115,13 +115,17 @@ impl Enabled {
         Self::default()
     }
 
-    /// These, at their usual rates. Names that are none are given back.
+    /// These, at their usual rates or a multiple of them (`F9`, `F9x3`). Names that are none are given back.
     pub fn these(names: &[String]) -> Result<Self, String> {
         let mut enabled = BTreeMap::new();
-        for name in names {
-            let known = ALL.iter().find(|fault| fault.name == name);
-            let known = known.ok_or_else(|| format!("{name} is no fault; `sim faults` names all"))?;
-            enabled.insert(known.name, known.per_mille);
+        for text in names {
+            let (name, times) = text.split_once('x').unwrap_or((text, "1"));
+            let known = ALL
+                .iter()
+                .find(|fault| fault.name == name)
+                .zip(times.parse::<u32>().ok());
+            let (known, times) = known.ok_or_else(|| format!("{text} is no fault; `sim faults` names all"))?;
+            enabled.insert(known.name, known.per_mille.saturating_mul(times).min(500));
         }
         Ok(Self(enabled))
     }

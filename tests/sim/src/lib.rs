@@ -21,9 +21,11 @@
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
+//! | [`hooks`], [`zoo`] | where mistakes can be put, and those that are; how soon each is caught |
 
 pub mod account;
 pub mod actors;
+pub mod any;
 pub mod bell;
 pub mod bound;
 pub mod campaign;
@@ -34,6 +36,7 @@ pub mod event;
 pub mod fault;
 pub mod flow;
 pub mod gate;
+pub mod hooks;
 pub mod judge;
 pub mod lies;
 pub mod life;
@@ -46,3 +49,4 @@ pub mod strike;
 pub mod trace;
 pub mod workload;
 pub mod world;
+pub mod zoo;

@@ -63,6 +63,10 @@ impl Provider {
             }
             _ => self.account.admit(&request)?,
         }
+        if let Some(launch) = (self.world.hooks.second_order)(&self.world.cloud, &request.key.uid) {
+            // What comes of it is seen by what there is.
+            self.world.cloud.run_vm(launch).await.ok();
+        }
         let status = self.driver.create_machine(request, context).await?;
         match blow {
             Some(Blow::Partial) => {

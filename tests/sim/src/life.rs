@@ -10,11 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::client::ClientBuilder;
 use millwright::config::{Config, Election, TargetCluster};
 use millwright::driver::{Endpoint, Endpoints};
-use millwright::env::{Env, Outside, Planners};
+use millwright::env::{Env, Outside};
 use millwright::kube::client::{Access, Cluster, Role};
 use millwright::run::{self, Given};
 use millwright::telemetry::Metrics;
-use millwright_core::lease::Terms;
 use millwright_core::settings::Settings;
 use tokio_util::sync::CancellationToken;
 
@@ -109,7 +108,6 @@ impl Seat {
 pub struct Lives {
     world: Arc<World>,
     port: Arc<Port>,
-    planners: Planners,
     seats: Vec<Seat>,
     started: AtomicU32,
     is_elected: bool,
@@ -117,15 +115,15 @@ pub struct Lives {
 
 impl Lives {
     /// Managers that were never started: one, or two of which the lease makes one the leader.
-    pub fn new(world: Arc<World>, port: Arc<Port>, planners: Planners, is_pair: bool) -> Arc<Self> {
+    pub fn new(world: Arc<World>, port: Arc<Port>, is_pair: bool) -> Arc<Self> {
         let is_elected = world.choose("election", 4) == 1;
+        let is_elected = world.hooks.elects.unwrap_or(is_elected);
         let is_pair = world.strikes("F3") || is_pair;
         let count = if is_pair { 2 } else { 1 };
         let seats: Vec<Seat> = (0..count).map(|_| Seat::new(&world)).collect();
         Arc::new(Self {
             world,
             port,
-            planners,
             seats,
             started: AtomicU32::new(0),
             is_elected: is_elected || is_pair,
@@ -245,7 +243,7 @@ impl Lives {
             election: self.is_elected.then(|| Election {
                 lease_name: "millwright".to_owned(),
                 identity: format!("manager-{incarnation}"),
-                terms: Terms::default(),
+                terms: self.world.hooks.terms,
             }),
             metrics_addr: ([127, 0, 0, 1], 0).into(),
         }
@@ -264,7 +262,7 @@ impl Lives {
         let policy = run::policy(config, Role::Control, &metrics, &leadership);
         let control = Cluster::over(ClientBuilder::new(door, NAMESPACE), policy);
         let given = Given {
-            env: Env::within(Arc::clone(sky) as Arc<dyn Outside>, self.planners),
+            env: Env::within(Arc::clone(sky) as Arc<dyn Outside>, self.world.hooks.planners),
             target: Some(control.clone()),
             control,
             leads,
@@ -274,6 +272,14 @@ impl Lives {
             port: None,
             stop,
         };
-        run::manage(config, given).await
+        let beside = async {
+            (self.world.hooks.beside)(Arc::clone(&self.world), Arc::clone(gate)).await;
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            end = run::manage(config, given) => end,
+            end = beside => end,
+        }
     }
 }

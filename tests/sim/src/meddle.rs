@@ -44,9 +44,11 @@ impl Debts {
     /// Removes what is left of Machines that he made go by force.
     pub async fn settle(&self, world: &World) {
         let mut owed = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        owed.retain(|uid, _| !world.look(|truth| truth.ours("machines").any(|machine| object::uid(machine) == uid)));
+        owed.retain(|uid, _| !world.look(|truth| truth.ours("machines").any(|machine| object::uid(&machine) == uid)));
         for vm in world.cloud.everything() {
-            let Some(ids) = owed.get_mut(&vm.owner.uid) else { continue };
+            let Some(ids) = owed.get_mut(&vm.owner.uid) else {
+                continue;
+            };
             let text = format!("removes VM {} of a Machine that he made go by force", vm.id);
             world.tell(What::Deed { text });
             // It may be gone by itself.
@@ -59,7 +61,7 @@ impl Debts {
         };
         let nodes: Vec<String> = world.look(|truth| {
             let nodes = truth.core("nodes").filter(|node| is_owed(node));
-            nodes.map(|node| object::name(node).to_owned()).collect()
+            nodes.map(|node| object::name(&node).to_owned()).collect()
         });
         for name in nodes {
             let text = format!("removes node {name} of a Machine that he made go by force");
@@ -182,7 +184,7 @@ fn there_and_back(world: &Arc<World>) {
         let stored = truth
             .api
             .stored(&ours("machinedeployments"), &Key::new("default", &name))?;
-        Some(object::text(stored, "/spec/template/spec/class/name").to_owned())
+        Some(object::text(&stored, "/spec/template/spec/class/name").to_owned())
     });
     let Some(now) = now else { return };
     let other = if now == "small" { "large" } else { "small" };
@@ -225,7 +227,7 @@ fn again(world: &Arc<World>, plural: &'static str, by_force: bool) {
 fn force(world: &World, debts: &Debts) {
     let plural = world.pick("force", &["machines", "machinesets"]);
     let Some(name) = one(world, plural) else { return };
-    let stored = world.look(|truth| truth.api.stored(&ours(plural), &Key::new("default", &name)).cloned());
+    let stored = world.look(|truth| truth.api.stored(&ours(plural), &Key::new("default", &name)));
     if let Some(machine) = stored.filter(|_| plural == "machines") {
         debts.owe(world, &machine);
     }
@@ -235,7 +237,7 @@ fn force(world: &World, debts: &Debts) {
 
 /// An object as its owner would write it down again.
 fn copy(world: &World, plural: &'static str, name: &str) -> Option<Value> {
-    let stored = world.look(|truth| truth.api.stored(&ours(plural), &Key::new("default", name)).cloned())?;
+    let stored = world.look(|truth| truth.api.stored(&ours(plural), &Key::new("default", name)))?;
     let mut spec = stored.get("spec")?.clone();
     let mut labels = stored.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
     // What the manager wrote there is of the VM that goes.
@@ -265,7 +267,7 @@ async fn make(world: &World, plural: &'static str, name: &str, body: &Value) {
     match world.order(Actor::Human, "POST", &collection, body) {
         Answer::Object { code: 201 | 409, .. } => {}
         Answer::Object { code, body, .. } => world.broken("simulator", format!("POST {plural} {name}: {code} {body}")),
-        Answer::Text { .. } | Answer::Watch(_) => {}
+        Answer::List(_) | Answer::Text { .. } | Answer::Watch(_) => {}
     }
 }
 
@@ -277,6 +279,6 @@ fn is_going(world: &World, plural: &'static str, name: &str) -> bool {
     };
     world.look(|truth| {
         let stored = truth.api.stored(&place, &Key::new("default", name));
-        stored.is_some_and(|stored| object::is_deleting(stored))
+        stored.is_some_and(|stored| object::is_deleting(&stored))
     })
 }

@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use millwright::env::Planners;
 use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
-use millwright_sandbox::request::Request;
 use serde_json::Value;
 
-use crate::actors;
 use crate::choices::{Choices, Count};
-use crate::event::{Oracle, Violation, What};
+use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::Enabled;
+use crate::hooks::Hooks;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
 use crate::meddle::Debts;
@@ -22,6 +20,7 @@ use crate::provider::{Port, Transport};
 use crate::strike::{Blow, Strike};
 use crate::workload;
 use crate::world::{CloudSky, DAWN, Parts, Time, World};
+use crate::{actors, any};
 
 /// L1: all is as wanted this long after faults ended. A quarter of an hour, and what machines may take to be given up: the
 /// creation timeout, the health timeout, and the pause after an exhausted resource.
@@ -56,12 +55,10 @@ pub struct Plan {
     pub workload: Option<String>,
     /// What may go wrong.
     pub faults: Faults,
+    /// Where the bug zoo puts its mistakes.
+    pub hooks: Hooks,
     /// What carries calls to the driver.
     pub transport: Transport,
-    /// Who decides in the manager; a bug zoo puts others here.
-    pub planners: Planners,
-    /// What changes the requests of managers on their way; a bug zoo puts something here.
-    pub tamper: fn(&mut Request),
     /// Who judges.
     pub oracles: fn() -> Vec<Box<dyn Oracle>>,
     /// Whether two managers live side by side; without it by choice.
@@ -77,9 +74,8 @@ impl Default for Plan {
         Self {
             workload: None,
             faults: Faults::Swarm,
+            hooks: Hooks::default(),
             transport: Transport::default(),
-            planners: Planners::default(),
-            tamper: |_| (),
             oracles: Judge::boxed,
             is_pair: false,
             rests: true,
@@ -103,6 +99,8 @@ pub struct Outcome {
     pub antecedents: Vec<(&'static str, u64)>,
     /// The workload.
     pub workload: String,
+    /// How often each fault struck.
+    pub struck: BTreeMap<&'static str, u64>,
     /// Faults that were enabled.
     pub faults: Vec<&'static str>,
     /// Virtual time that passed.
@@ -198,6 +196,70 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         Faults::Swarm => Enabled::swarm(&mut choices),
         Faults::These(names) => Enabled::these(names).unwrap_or_default(),
     };
+    let (lag, delays) = slowness(&enabled, &mut choices);
+    let cloud = Cloud::in_memory(Arc::new(CloudSky::new(time)), lag);
+    let world = World::new(Parts {
+        api: BASE.with(Api::clone),
+        choices,
+        strike: match plan.faults {
+            Faults::Strike(strike) => Some(strike),
+            Faults::None | Faults::Swarm | Faults::These(_) => None,
+        },
+        enabled,
+        cloud: cloud.clone(),
+        time,
+        hooks: plan.hooks,
+        oracles: (plan.oracles)(),
+        is_told: plan.is_told,
+    });
+    let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
+    let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair);
+    let elects = lives.elects();
+    let regime = workload::regime(&name);
+    world.tell(What::Begin { elects, regime });
+    lives.tell();
+    port.start();
+    tokio::spawn(async move { cloud.run_clockwork().await });
+    tokio::spawn(actors::kubelets(Arc::clone(&world)));
+    tokio::spawn(actors::collector(Arc::clone(&world)));
+    let debts = Arc::<Debts>::default();
+    tokio::spawn(actors::operator(Arc::clone(&world), Arc::clone(&debts)));
+    tokio::spawn(actors::chaos(
+        Arc::clone(&world),
+        Arc::clone(&lives),
+        Arc::clone(&port),
+        debts,
+    ));
+    if regime == Regime::AnyState {
+        any::prepare(&world, delays).await;
+    }
+    let living = tokio::spawn(Arc::clone(&lives).run());
+
+    let whole = async {
+        workload::act(&world, &port, workload::deeds(&name).unwrap_or_default()).await;
+        if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
+            world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
+        }
+        world.calm();
+        converge(&world).await;
+        if plan.rests {
+            rest(&world, &lives).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = world.broke() => {}
+        () = whole => {}
+    }
+    if living.is_finished() || PANICKED.get() {
+        world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
+    }
+    world.judge();
+    verdict(&world, name)
+}
+
+/// How far lookups at the cloud lag behind creation, and how long its work takes.
+fn slowness(enabled: &Enabled, choices: &mut Choices) -> (Duration, Delays) {
     let lag = if enabled.has("F35") {
         let nth = choices.choose("list-lag", 3) as usize;
         Duration::from_secs([3, 20, 60].get(nth).copied().unwrap_or(3))
@@ -217,49 +279,7 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         join: Duration::from_secs(1),
         delete: Duration::from_secs(lingers),
     };
-    let cloud = Cloud::in_memory(Arc::new(CloudSky::new(time)), lag);
-    let world = World::new(Parts {
-        api: BASE.with(Api::clone),
-        choices,
-        strike: match plan.faults {
-            Faults::Strike(strike) => Some(strike),
-            Faults::None | Faults::Swarm | Faults::These(_) => None,
-        },
-        enabled,
-        cloud: cloud.clone(),
-        time,
-        tamper: plan.tamper,
-        oracles: (plan.oracles)(),
-        is_told: plan.is_told,
-    });
-    let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
-    let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.planners, plan.is_pair);
-    let elects = lives.elects();
-    world.tell(What::Begin { elects });
-    lives.tell();
-    port.start();
-    tokio::spawn(async move { cloud.run_clockwork().await });
-    tokio::spawn(actors::kubelets(Arc::clone(&world)));
-    tokio::spawn(actors::collector(Arc::clone(&world)));
-    let debts = Arc::<Debts>::default();
-    tokio::spawn(actors::operator(Arc::clone(&world), Arc::clone(&debts)));
-    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives), port, debts));
-    let living = tokio::spawn(Arc::clone(&lives).run());
-
-    workload::act(&world, workload::deeds(&name).unwrap_or_default()).await;
-    if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
-        world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
-    }
-    world.calm();
-    converge(&world).await;
-    if plan.rests {
-        rest(&world, &lives).await;
-    }
-    if living.is_finished() || PANICKED.get() {
-        world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
-    }
-    world.judge();
-    verdict(&world, name)
+    (lag, delays)
 }
 
 /// A time in which nobody changes anything; in some runs a manager dies or ends in it, and its successor finds all done.
@@ -321,6 +341,8 @@ async fn converge(world: &Arc<World>) {
             Err(_) => since = None,
         }
         if since.is_none() && now > until {
+            // A deletion that never ends has a name of its own.
+            world.judge();
             let why = last.err().unwrap_or_default();
             world.broken(
                 "L1",
@@ -344,6 +366,7 @@ fn verdict(world: &Arc<World>, workload: String) -> Outcome {
         tape: choices.into_tape(),
         antecedents,
         workload,
+        struck: std::mem::take(&mut state.struck),
         faults: state.enabled.names(),
         passed: world.time.passed(),
         events: trace.events(),

@@ -11,7 +11,7 @@ use millwright_provider_virtual::clock::Outside as CloudOutside;
 use millwright_provider_virtual::cloud::{Cloud, Happening};
 use millwright_sandbox::api::{Answer, Api, Moment};
 use millwright_sandbox::request::{Http, Request, Verb};
-use millwright_sandbox::store::{Key, Place};
+use millwright_sandbox::store::{Key, Object, Place};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -22,6 +22,7 @@ use crate::choices::{Choices, mix};
 use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
 use crate::gate::{Cut, Gate};
+use crate::hooks::Hooks;
 use crate::strike::{Blow, Strike};
 use crate::trace::{Trace, digest};
 
@@ -117,6 +118,8 @@ pub struct State {
     pub writes: u64,
     /// Creations that a driver is at work on, by the Machine's uid.
     pub creations: BTreeMap<String, u32>,
+    /// How often each fault struck.
+    pub struck: BTreeMap<&'static str, u64>,
     /// The first property that was broken.
     pub violation: Option<Violation>,
     oracles: Vec<Box<dyn Oracle>>,
@@ -130,11 +133,12 @@ pub struct World {
     pub cloud: Cloud,
     /// The time.
     pub time: Time,
-    /// What changes the requests of managers on their way.
-    pub tamper: fn(&mut Request),
+    /// Where mistakes are put.
+    pub hooks: Hooks,
     state: Mutex<State>,
     bell: Arc<Bell>,
     storms: Arc<Bell>,
+    doom: Arc<Bell>,
 }
 
 /// What a world is made of.
@@ -151,8 +155,8 @@ pub struct Parts {
     pub cloud: Cloud,
     /// The time.
     pub time: Time,
-    /// What changes the requests of managers on their way.
-    pub tamper: fn(&mut Request),
+    /// Where mistakes are put.
+    pub hooks: Hooks,
     /// Who judges.
     pub oracles: Vec<Box<dyn Oracle>>,
     /// Whether the lines of the trace are kept.
@@ -167,9 +171,10 @@ impl World {
         Arc::new(Self {
             bell: Arc::default(),
             storms: Arc::default(),
+            doom: Arc::default(),
             cloud: parts.cloud,
             time: parts.time,
-            tamper: parts.tamper,
+            hooks: parts.hooks,
             state: Mutex::new(State {
                 api: parts.api,
                 choices: parts.choices,
@@ -183,6 +188,7 @@ impl World {
                 requests: 0,
                 writes: 0,
                 creations: BTreeMap::new(),
+                struck: BTreeMap::new(),
                 violation: None,
                 oracles: parts.oracles,
                 happenings,
@@ -204,6 +210,14 @@ impl World {
     /// Rings when the API server goes away.
     pub fn storms(&self) -> Ear {
         self.storms.listen()
+    }
+
+    /// Returns when a property is broken: what happens after that interests nobody.
+    pub async fn broke(&self) {
+        let mut doom = self.doom.listen();
+        while self.enter().violation.is_none() {
+            doom.rung().await;
+        }
     }
 
     /// One of `0..n`.
@@ -287,7 +301,8 @@ impl World {
             state.writes += u64::from(is_changed);
         }
         let key = change.as_ref().map(|change| change.key.clone());
-        let (was, is) = change.map_or((None, None), |change| (change.before, change.after));
+        let value = |object: Option<Object>| object.map(|object| object.value());
+        let (was, is) = change.map_or((None, None), |change| (value(change.before), value(change.after)));
         let bound = Bound::of(request);
         let event = ApiRequest {
             actor,
@@ -302,7 +317,7 @@ impl World {
             after: is,
             code: match &answer {
                 Answer::Object { code, .. } | Answer::Text { code, .. } => *code,
-                Answer::Watch(_) => 200,
+                Answer::List(_) | Answer::Watch(_) => 200,
             },
             body: digest(0, &request.body),
         };
@@ -373,8 +388,8 @@ impl World {
                 place: place.clone(),
                 key: change.key,
                 subresource: String::new(),
-                before: change.before,
-                after: change.after,
+                before: change.before.map(|object| object.value()),
+                after: change.after.map(|object| object.value()),
                 code: 200,
                 body: 0,
                 sent: self.time.passed(),
@@ -450,6 +465,7 @@ impl World {
     /// Notes a property that is broken, if it is the first.
     pub fn broken(&self, property: &'static str, text: String) {
         self.enter().violation.get_or_insert(Violation { property, text });
+        self.doom.ring();
     }
 
     /// What is true now.
@@ -486,12 +502,16 @@ impl World {
 
     fn witness(&self, state: &mut State, what: What) {
         let at = self.time.passed();
+        if let What::Fault { name, .. } = &what {
+            *state.struck.entry(name).or_default() += 1;
+        }
         let event = Event { at, what };
         state.trace.add(&event);
         let truth = Truth::new(&state.api, &self.cloud, &state.creations, at);
         for oracle in &mut state.oracles {
             if let Err(broken) = oracle.see(&event, &truth) {
                 state.violation.get_or_insert(broken);
+                self.doom.ring();
             }
         }
     }
