@@ -212,9 +212,7 @@ fn main() -> anyhow::Result<ExitCode> {
             let jobs = campaign::seeds(&plan, from.parse()?, to.parse()?);
             let sum = campaign::all(&jobs, what.threads, &progress(jobs.len()));
             if digests {
-                sum.digests
-                    .iter()
-                    .for_each(|(seed, digest)| println!("{seed} {digest:016x}"));
+                print_digests(&sum);
             }
             let is_same = !twice || is_same(&jobs, what.threads, &sum);
             if coverage {
@@ -259,12 +257,7 @@ fn main() -> anyhow::Result<ExitCode> {
             most,
             threads,
         } => hunt(mutant.as_deref(), starts, most, threads),
-        Command::Faults => {
-            fault::ALL
-                .iter()
-                .for_each(|fault| println!("{:4} {}", fault.name, fault.what));
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Faults => Ok(name_faults()),
     }
 }
 
@@ -277,11 +270,7 @@ fn replay(
     log: Option<String>,
 ) -> anyhow::Result<ExitCode> {
     if let Some(log) = log {
-        tracing_subscriber::fmt()
-            .with_env_filter(log)
-            .without_time()
-            .with_ansi(false)
-            .init();
+        show_log(log);
     }
     let mut plan = Plan {
         is_told: true,
@@ -295,6 +284,28 @@ fn replay(
         None => by_seed(&plan, seed),
     };
     Ok(story(&outcome))
+}
+
+fn name_faults() -> ExitCode {
+    fault::ALL
+        .iter()
+        .for_each(|fault| println!("{:4} {}", fault.name, fault.what));
+    ExitCode::SUCCESS
+}
+
+fn print_digests(sum: &Sum) {
+    sum.digests
+        .iter()
+        .for_each(|(seed, digest)| println!("{seed} {digest:016x}"));
+}
+
+/// Prints the manager's log at this level.
+fn show_log(level: String) {
+    tracing_subscriber::fmt()
+        .with_env_filter(level)
+        .without_time()
+        .with_ansi(false)
+        .init();
 }
 
 /// How often each fault must have struck, and each property must have been judged, in a whole campaign.
