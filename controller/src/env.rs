@@ -3,10 +3,10 @@
 //! With `run.rs` and `config.rs` the only place that reads them (`architecture.md` §2.10).
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use millwright_core::{deployment, machine, set};
 use rand::RngExt as _;
 use tokio::time::Instant;
@@ -57,10 +57,46 @@ impl Default for Planners {
     }
 }
 
+/// What the wall clock may differ from the time that has passed without having been set.
+const UNSET: SignedDuration = SignedDuration::from_secs(1);
+/// A clock that was set is followed by one part in so many of the time that passes: an hour within ten hours.
+const FOLLOWED: i32 = 10;
+
+/// The wall clock, as a process may plan by it.
+///
+/// A wall clock that is set forward must not end every deadline at once, and one that is set back must not put off by hours
+/// what is due in seconds: it is followed slowly.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    told: Timestamp,
+    looked: Instant,
+}
+
+impl Followed {
+    fn look(&mut self, wall: Timestamp) -> Timestamp {
+        let now = Instant::now();
+        let passed = SignedDuration::try_from(now - self.looked).unwrap_or(SignedDuration::MAX);
+        let expected = self.told.saturating_add(passed).unwrap_or(Timestamp::MAX);
+        let wrong = wall.duration_since(expected);
+        self.looked = now;
+        self.told = if wrong.abs() < UNSET {
+            wall
+        } else {
+            let most = passed / FOLLOWED;
+            let (least, most) = (-most, most + SignedDuration::from_nanos(1));
+            expected
+                .saturating_add(wrong.clamp(least, most))
+                .unwrap_or(Timestamp::MAX)
+        };
+        self.told
+    }
+}
+
 /// Time, chance and planners of one process. Cheap to clone.
 #[derive(Clone)]
 pub struct Env {
     started: Instant,
+    followed: Arc<Mutex<Followed>>,
     outside: Arc<dyn Outside>,
     /// Who decides.
     pub planners: Planners,
@@ -82,15 +118,27 @@ impl Env {
 
     /// Begins the uptime of a process within these surroundings.
     pub fn within(outside: Arc<dyn Outside>, planners: Planners) -> Self {
+        let started = Instant::now();
+        let followed = Followed {
+            told: outside.now(),
+            looked: started,
+        };
         Self {
-            started: Instant::now(),
+            started,
+            followed: Arc::new(Mutex::new(followed)),
             outside,
             planners,
         }
     }
 
-    /// The wall clock: for what is compared with times in objects, and for what only people read.
+    /// The time to plan by: the wall clock, which is followed slowly where it was set.
     pub fn now(&self) -> Timestamp {
+        let wall = self.wall();
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner).look(wall)
+    }
+
+    /// The wall clock: for what others compare with theirs, and for what only people read.
+    pub fn wall(&self) -> Timestamp {
         self.outside.now()
     }
 
@@ -125,5 +173,57 @@ impl Env {
     /// A seed for jitter that is made elsewhere.
     pub fn seed(&self) -> u64 {
         self.outside.chance()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: Timestamp = Timestamp::constant(1_893_456_000, 0);
+
+    fn after(seconds: i64) -> Timestamp {
+        NOON + SignedDuration::from_secs(seconds)
+    }
+
+    async fn pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    fn begun() -> Followed {
+        Followed {
+            told: NOON,
+            looked: Instant::now(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_not_set_is_told_as_it_is() {
+        let mut followed = begun();
+        pass(60).await;
+        let wall = after(60) + SignedDuration::from_millis(900);
+        assert_eq!(followed.look(wall), wall);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_set_forward_ends_no_deadline_at_once_and_is_reached_in_the_end() {
+        let mut followed = begun();
+        pass(60).await;
+        assert_eq!(followed.look(after(3660)), after(66) + SignedDuration::from_nanos(1));
+        pass(40_000).await;
+        assert_eq!(followed.look(after(43_660)), after(43_660));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_set_back_goes_on_slowly_and_never_backwards() {
+        let mut followed = begun();
+        let mut last = NOON;
+        for minute in 1..=300 {
+            pass(60).await;
+            let told = followed.look(after(minute * 60 - 1500));
+            assert!(told > last);
+            last = told;
+        }
+        assert_eq!(last, after(300 * 60 - 1500), "reached after 250 minutes");
     }
 }

@@ -33,6 +33,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(call) = seen.calls.running {
         return Plan::rest(Why::CallRunning(call));
     }
+    if let Some(plan) = from_the_future(seen, now) {
+        return plan;
+    }
     match machine.phase() {
         Phase::New | Phase::CrashLoopBackOff => create::plan(seen, now),
         // The original writes Pending only after the VM is recorded; ours is the intent that comes before.
@@ -47,6 +50,27 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         | Phase::InPlaceUpdateFailed
         | Phase::Other(_) => Plan::rest(Why::NotBuilt),
     }
+}
+
+/// How far the clocks of two managers may differ before one takes the other's times for wrong.
+const SKEW: SignedDuration = SignedDuration::from_mins(1);
+
+/// A phase that began in the future was written by a clock that was wrong. Every timeout of it would end too late by as much, so
+/// it is counted from now. Phases of which nobody reads the time keep it.
+fn from_the_future(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    match seen.machine.phase() {
+        Phase::Pending | Phase::CrashLoopBackOff | Phase::Running | Phase::Unknown | Phase::Failed => {}
+        Phase::New
+        | Phase::Available
+        | Phase::Terminating
+        | Phase::InPlaceUpdating
+        | Phase::InPlaceUpdateSuccessful
+        | Phase::InPlaceUpdateFailed
+        | Phase::Other(_) => return None,
+    }
+    seen.machine.phase_since().filter(|since| *since > now + SKEW)?;
+    let change = StatusChange::again(seen.machine, now)?;
+    Some(Plan::act(vec![Step::Record(Box::new(change))], Why::ClockWasWrong))
 }
 
 /// Whether the Machine carries all that names its VM and its node. Without a target cluster there is none to wait for.

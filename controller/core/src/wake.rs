@@ -398,3 +398,18 @@ pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Option<&'a Node> {
     };
     by_id.or_else(by_name).map(AsRef::as_ref)
 }
+
+/// Whether a Node goes with a Machine whose VM is gone: its own; or, for a Machine that never learned anything of its VM, one
+/// that can only be that VM's and that no other Machine claims.
+pub fn goes_with(world: &World, machine: &Machine, node: &Node) -> bool {
+    node::belongs(node, machine) || (node::may_be_lost(node, machine) && !is_claimed(world, node))
+}
+
+/// Whether any Machine knows the Node as its own.
+fn is_claimed(world: &World, node: &Node) -> bool {
+    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+    let by_id = id.filter(|id| !id.is_empty());
+    let is_claimed_by_id = by_id.is_some_and(|id| world.machines.find(OwnedBy::ProviderId, id).next().is_some());
+    let name = meta::name(&node.metadata);
+    is_claimed_by_id || world.machines.find(OwnedBy::Node, name).next().is_some()
+}

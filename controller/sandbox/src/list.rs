@@ -252,6 +252,15 @@ fn no_base64(token: &str, error: &DecodeError) -> String {
     format!("illegal base64 data at input byte {at}")
 }
 
+/// What is said to the token of a page whose version is forgotten: the rest can be had as it is now.
+pub fn page_expired(token: &str) -> Result<Failure, Failure> {
+    let rest = Page {
+        version: None,
+        start: Page::read(token)?.start,
+    };
+    Ok(Failure::PageExpired { token: rest.token() })
+}
+
 /// What a list request asks for, read and checked.
 struct Asked {
     selection: Selection,

@@ -131,7 +131,7 @@ impl Publisher {
     }
 
     fn event(&self, about: ObjectReference, name: String, severity: Severity, reason: &str, note: &str) -> Event {
-        let now = self.env.now();
+        let now = self.env.wall();
         // Events outlive their object by an hour and bear its name; the time makes the name their own.
         let name: String = name.chars().take(230).collect();
         let cut = note

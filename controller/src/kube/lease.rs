@@ -227,7 +227,7 @@ impl Candidate {
     }
 
     fn claim(&self, epoch: u32, is_new: bool) -> Value {
-        let now = MicroTime(self.settings.env.now());
+        let now = MicroTime(self.settings.env.wall());
         let mut spec = json!({
             "holderIdentity": self.settings.identity,
             "leaseDurationSeconds": whole_seconds(self.settings.terms.duration),
@@ -310,7 +310,7 @@ impl Candidate {
         let Some((lease, _)) = self.seen.take().filter(|_| is_held) else {
             return;
         };
-        let now = MicroTime(self.settings.env.now());
+        let now = MicroTime(self.settings.env.wall());
         let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now});
         let limit = self.settings.terms.renew_deadline / 2;
         let patch = self.patch(lease.metadata.resource_version.as_deref(), spec);

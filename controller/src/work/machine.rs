@@ -211,7 +211,7 @@ async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Res
             Err(error) => return Err(error.into()),
         },
     };
-    if !machine::node::belongs(&node, machine) {
+    if !shared.look(|world| wake::goes_with(world, machine, &node)) {
         return Ok(());
     }
     let uid = Uid::new(node.metadata.uid.clone().unwrap_or_default());

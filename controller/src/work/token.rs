@@ -77,7 +77,7 @@ fn text(secret: &Secret, id: &str) -> Option<Zeroizing<String>> {
 
 fn secret(shared: &Shared, machine: &Machine, uid: &Uid, id: &str) -> Secret {
     let lifetime = machine.creation_timeout().unwrap_or(shared.settings.creation_timeout);
-    let expiration = format!("{:.0}", shared.env.now() + lifetime);
+    let expiration = format!("{:.0}", shared.env.wall() + lifetime);
     let place = format!(
         "{}/{}",
         meta::namespace(&machine.metadata),

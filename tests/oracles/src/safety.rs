@@ -19,7 +19,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
     vec![
         Box::new(one_vm::OneVm::default()),
         Box::new(finalizer::Proof::default()),
-        Box::new(wrong_kill::WrongKill::default()),
+        Box::new(wrong_kill::WrongKill::new(settings.max_lag)),
         Box::new(set_budget::SetBudget::new(settings.max_lag)),
         Box::new(own_fields::OwnFields::default()),
         Box::new(one_life::OneLife::default()),

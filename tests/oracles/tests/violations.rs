@@ -467,7 +467,10 @@ fn s14_a_write_without_the_lease_or_after_it_ran_out_is_flagged() {
         };
         event(1, Act::Call(call))
     };
-    let world = Hand::default();
+    let world = Hand {
+        objects: [("machines", vec![machine("m", "Pending")])].into(),
+        ..Hand::default()
+    };
     let judged = |trace: &[Event]| broken_by(&electing, "S14", trace, &world);
     assert_eq!(judged(&[act(1)]), Some("S14"), "never held");
     assert_eq!(judged(&[lease(3), act(15)]), None);
@@ -662,6 +665,22 @@ fn l2_a_deletion_that_does_not_end_is_flagged() {
 }
 
 #[test]
+fn l2_a_class_that_goes_may_take_as_long_as_a_machine_is_made_of_it() {
+    let class = |name: &str| deleting(json!({ "metadata": { "name": name } }));
+    let mut world = settled();
+    world.seconds = 15 * 60 + 1;
+    world.objects.insert("machineclasses", vec![class("small")]);
+    end(&settings(), &world).expect("machine m is made of it");
+    world.objects.insert("machineclasses", vec![class("unused")]);
+    let (property, what) = end(&settings(), &world).unwrap_err();
+    assert_eq!(
+        (property, what.contains("machineclasses/unused")),
+        ("L2", true),
+        "{what}"
+    );
+}
+
+#[test]
 fn l3_l4_and_l7_are_the_same_judgement_under_their_own_names() {
     let mut world = settled();
     world.vms.push(vm("stranger", "x"));
@@ -713,4 +732,111 @@ fn a_run_knows_which_properties_had_nothing_to_judge() {
     assert_eq!(hits.len(), 16, "{hits:?}");
     assert!(hits.values().all(|count| *count == 0));
     assert_eq!(Settings::default().resync, SignedDuration::from_hours(1));
+}
+
+#[test]
+fn s2_a_vm_asked_for_before_the_finalizer_is_there_is_flagged() {
+    let bare = with(machine("m", ""), "metadata/finalizers", json!([]));
+    let call = |uid: &str| {
+        let call = Call {
+            by: MANAGER,
+            method: Method::CreateMachine,
+            uid: uid.to_owned(),
+            epoch: None,
+        };
+        event(2, Act::Call(call))
+    };
+    let unheld = Hand {
+        objects: [("machines", vec![bare.clone()])].into(),
+        ..Hand::default()
+    };
+    let held = Hand {
+        objects: [("machines", vec![machine("m", "")])].into(),
+        ..Hand::default()
+    };
+    tells_apart("S2", (&[call("m")], &unheld), (&[call("m")], &held));
+    // Somebody may take it away by force, and the Machine with it, while the call is made.
+    let once = write(Verb::Patch, "machines", Some(bare), Some(machine("m", "")));
+    let forced = [event(1, Act::Write(once)), call("m")];
+    tells_apart("S2", (&[call("m")], &unheld), (&forced, &unheld));
+    tells_apart("S2", (&[call("m")], &Hand::default()), (&forced, &Hand::default()));
+}
+
+/// A manager's deletion of a Machine, sent and accepted at that second.
+fn deletion(by: By, seconds: i64, machine: &Value) -> Event {
+    let mut gone = write(
+        Verb::Delete,
+        "machines",
+        Some(machine.clone()),
+        Some(deleting(machine.clone())),
+    );
+    gone.by = by;
+    gone.sent = at(seconds);
+    event(seconds, Act::Write(gone))
+}
+
+fn made(seconds: i64, machine: &Value) -> Event {
+    event(
+        seconds,
+        Act::Write(write(Verb::Create, "machines", None, Some(machine.clone()))),
+    )
+}
+
+fn sized(seconds: i64, size: i64) -> Event {
+    let sized = write(Verb::Patch, "machinesets", None, Some(set("set", size)));
+    event(seconds, Act::Write(sized))
+}
+
+#[test]
+fn s3_a_machine_that_is_deleted_though_its_set_has_none_too_many_is_flagged() {
+    let (a, b) = (machine("a", "Running"), machine("b", "Running"));
+    let world = Hand {
+        objects: [("machinesets", vec![set("set", 1)])].into(),
+        ..Hand::default()
+    };
+    let both = [made(1, &a), made(1, &b)];
+    let one_too_many: Vec<Event> = [
+        vec![sized(0, 2)],
+        both.to_vec(),
+        vec![sized(2, 1), deletion(MANAGER, 3, &a)],
+    ]
+    .concat();
+    let another = [one_too_many.clone(), vec![deletion(MANAGER, 4, &b)]].concat();
+    tells_apart("S3", (&another, &world), (&one_too_many, &world));
+
+    // Another manager cannot know what the first one did, until the longest lag has passed.
+    let successor = |seconds| [one_too_many.clone(), vec![deletion(By::Manager(2), seconds, &b)]].concat();
+    tells_apart("S3", (&successor(400), &world), (&successor(4), &world));
+}
+
+#[test]
+fn s3_a_machine_may_be_deleted_that_failed_or_lost_its_node_or_whose_set_goes() {
+    let well = machine("a", "Running");
+    let world = Hand {
+        objects: [("machinesets", vec![set("set", 1)])].into(),
+        ..Hand::default()
+    };
+    let trace = |machine: &Value| vec![sized(0, 1), made(1, machine), deletion(MANAGER, 2, machine)];
+    let bad = trace(&well);
+    tells_apart("S3", (&bad, &world), (&trace(&machine("a", "Failed")), &world));
+    let marked = with(
+        well.clone(),
+        "metadata/annotations/node.machine.sapcloud.io~trigger-deletion-by-mcm",
+        json!("true"),
+    );
+    tells_apart("S3", (&bad, &world), (&trace(&marked), &world));
+
+    let node = json!({ "metadata": { "name": "n" }, "spec": { "providerID": "virtual:///vm-a" } });
+    let mut lost = write(Verb::Delete, "nodes", Some(node), None);
+    lost.by = By::Human;
+    let without_node = [vec![event(1, Act::Write(lost))], bad.clone()].concat();
+    tells_apart("S3", (&bad, &world), (&without_node, &world));
+
+    let leaving = Hand {
+        objects: [("machinesets", vec![deleting(set("set", 1))])].into(),
+        ..Hand::default()
+    };
+    tells_apart("S3", (&bad, &world), (&bad, &leaving));
+    let alone = with(well, "metadata/ownerReferences", json!([]));
+    tells_apart("S3", (&trace(&alone), &world), (&without_node, &world));
 }

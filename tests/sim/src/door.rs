@@ -3,9 +3,10 @@
 //! A request that has left its manager is carried by a task of the world's: it arrives whatever becomes of the manager. What
 //! the API says is the sandbox's affair.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,30 +17,29 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use kube::client::{Body, DynBody};
 use millwright_sandbox::api::Answer;
-use millwright_sandbox::reply::{Reply, Style, head, lines};
-use millwright_sandbox::request::{Http, Request, Verb};
-use millwright_sandbox::watch::{Event, Started, Watch};
-use serde_json::{Value, json};
+use millwright_sandbox::failure::Failure;
+use millwright_sandbox::list::page_expired;
+use millwright_sandbox::reply::{Reply, Style, head};
+use millwright_sandbox::request::{Http, Query, Request, Verb};
+use millwright_sandbox::watch::Started;
+use serde_json::json;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Service};
 
-use crate::bell::Ear;
 use crate::event::{Actor, What};
-use crate::gate::Gate;
+use crate::flow::{Flow, expired};
+use crate::gate::{Cut, Gate};
 use crate::strike::{self, Blow};
 use crate::world::World;
 
 /// Milliseconds of a way to the API or back.
 const WAYS: [u64; 6] = [1, 0, 2, 3, 6, 15];
-/// Milliseconds that watches lag behind.
-const LAGS: [u64; 5] = [1, 0, 4, 15, 60];
+/// Milliseconds between two pages of a list.
+const PAGES: [u64; 4] = [20, 1000, 6000, 20_000];
 /// Seconds of what is slow.
 const SLOW: [u64; 4] = [2, 8, 20, 29];
 /// Seconds after which a late request arrives.
 const LATE: [u64; 6] = [1, 5, 35, 70, 150, 290];
-/// How long a watch lasts whose caller leaves that to the server.
-const LASTS: Duration = Duration::from_mins(30);
 
 type Response = http::Response<Box<DynBody>>;
 
@@ -48,12 +48,25 @@ type Response = http::Response<Box<DynBody>>;
 pub struct Door {
     world: Arc<World>,
     gate: Arc<Gate>,
+    /// The lists that come in pages, by resource.
+    lists: Arc<Mutex<BTreeMap<String, Paging>>>,
+}
+
+/// How a list comes.
+#[derive(Clone, Copy)]
+struct Paging {
+    size: u32,
+    is_lost: bool,
 }
 
 impl Door {
     /// A door for the manager behind this gate.
     pub fn new(world: Arc<World>, gate: Arc<Gate>) -> Self {
-        Self { world, gate }
+        Self {
+            world,
+            gate,
+            lists: Arc::default(),
+        }
     }
 }
 
@@ -76,51 +89,38 @@ impl Service<http::Request<Body>> for Door {
 }
 
 impl Door {
+    fn lists(&self) -> MutexGuard<'_, BTreeMap<String, Paging>> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn carry(self, request: http::Request<Body>) -> Result<Response, BoxError> {
+        if self.gate.frozen_until().is_some() {
+            self.gate.thawed().await;
+            return Err("a process that stands still asks nothing".into());
+        }
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let text = |name| {
-            parts
-                .headers
-                .get(name)
-                .and_then(|value| value.to_str().ok())
-                .unwrap_or_default()
-        };
-        let http = Http {
-            method: parts.method.as_str(),
-            path: parts.uri.path(),
-            query: parts.uri.query().unwrap_or_default(),
-            content_type: text(http::header::CONTENT_TYPE),
-            accept: text(http::header::ACCEPT),
-            agent: "millwright",
-            user: "millwright",
-            body: &body,
-        };
         let sent = self.world.time.passed();
-        let mut request = match Request::parse(&http) {
+        let mut request = match parse(&parts, &body) {
             Ok(request) => request,
             Err(failure) => return Ok(whole(failure.into())),
         };
-        (self.world.tamper)(&mut request);
-        let is_read = matches!(request.verb, Verb::Get | Verb::List | Verb::Watch);
-        let kinds: &[_] = if is_read { &strike::OF_READS } else { &strike::OF_WRITES };
+        self.world.look(|truth| (self.world.hooks.request)(&mut request, truth));
+        let kinds: &[_] = match request.verb {
+            Verb::Get => &strike::OF_READS,
+            Verb::List => &strike::OF_LISTS,
+            Verb::Watch => &strike::OF_WATCHES,
+            Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => &strike::OF_WRITES,
+        };
         let about = format!("{:?} {} {}", request.verb, request.target.resource, request.target.name);
         let blow = self.world.blow(&about, kinds);
-        if blow == Some(Blow::DieBefore) {
-            self.gate.die().await;
+        if let Some(answer) = self.stopped(blow).await? {
+            return Ok(whole(answer));
         }
-        if self.world.is_away() {
-            self.world.delay("way", &WAYS).await;
-            return Err("connection refused".into());
-        }
-        match blow {
-            Some(Blow::Refuse(code)) => {
-                self.world.delay("way", &WAYS).await;
-                let pause = self.world.choose("retry-after", 2) == 1;
-                return Ok(whole(refusal(code, pause)));
-            }
-            Some(Blow::Hang) => return std::future::pending().await,
-            _ => {}
+        if request.verb == Verb::List
+            && let Some(failure) = self.turn_page(&mut request, parts.uri.query(), blow).await
+        {
+            return Ok(whole(failure.into()));
         }
         let answer = self.send(request, sent, blow);
         if blow == Some(Blow::DieDuring) {
@@ -135,13 +135,52 @@ impl Door {
             Some(Blow::Silence) => return std::future::pending().await,
             _ => answer.await,
         };
+        self.reach().await?;
         if blow == Some(Blow::DieAfter) {
             self.gate.die().await;
         }
         match answer {
-            Ok(Answer::Watch(started)) => Ok(self.stream(*started)),
+            Ok(Answer::Watch(started)) => Ok(self.stream(*started, blow)),
             Ok(answer) => Ok(whole(answer)),
             Err(_) => Err("connection reset by peer".into()),
+        }
+    }
+
+    /// What becomes of a request before it is sent: an answer of nobody who ever saw it, a failure, or nothing.
+    async fn stopped(&self, blow: Option<Blow>) -> Result<Option<Answer>, BoxError> {
+        if blow == Some(Blow::DieBefore) {
+            self.gate.die().await;
+        }
+        if self.world.is_away() {
+            self.world.delay("way", &WAYS).await;
+            return Err("connection refused".into());
+        }
+        if blow == Some(Blow::Cut) {
+            self.world.cut(&self.gate);
+        }
+        self.reach().await?;
+        let answer = match blow {
+            Some(Blow::Refuse(code)) => refusal(code, self.world.choose("retry-after", 2) == 1),
+            Some(Blow::LostPlace) => lost_place(),
+            Some(Blow::Freeze) => {
+                self.world.freeze(&self.gate);
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        };
+        self.world.delay("way", &WAYS).await;
+        Ok(Some(answer))
+    }
+
+    /// Fails, or never ends, where the manager is cut off from the API.
+    async fn reach(&self) -> Result<(), BoxError> {
+        match self.gate.is_cut() {
+            None => Ok(()),
+            Some(Cut::Refused) => {
+                self.world.delay("way", &WAYS).await;
+                Err("no route to host".into())
+            }
+            Some(Cut::Silent) => std::future::pending().await,
         }
     }
 
@@ -156,12 +195,16 @@ impl Door {
             Some(Blow::Slow) => world.pick("slow", &SLOW),
             _ => 0,
         };
+        let gate = Arc::clone(&self.gate);
+        let is_held = gate.frozen_until().is_some();
         tokio::spawn(async move {
+            gate.thawed().await;
+            // Who was killed while it stood still had not sent it.
+            if is_held && gate.is_closed() {
+                return;
+            }
             tokio::time::sleep(Duration::from_secs(extra) + Duration::from_millis(there)).await;
-            let answer = match lost_place(&world, &request) {
-                Some(answer) => answer,
-                None => world.ask(actor, &request, sent),
-            };
+            let answer = world.ask(actor, &request, sent);
             if back > 0 {
                 tokio::time::sleep(Duration::from_millis(back)).await;
             }
@@ -171,23 +214,8 @@ impl Door {
         answer
     }
 
-    fn stream(&self, started: Started) -> Response {
-        let world = &self.world;
-        let lasts = started.watch.ends.map_or(LASTS, |ends| {
-            Duration::try_from(ends.duration_since(world.time.wall())).unwrap_or_default()
-        });
-        let flow = Flow {
-            bell: world.bell(),
-            storms: world.storms(),
-            world: Arc::clone(world),
-            gate: Arc::clone(&self.gate),
-            watch: started.watch,
-            at: started.at,
-            ready: started.first,
-            ends: Instant::now() + lasts,
-            is_new: true,
-            is_over: false,
-        };
+    fn stream(&self, started: Started, blow: Option<Blow>) -> Response {
+        let flow = Flow::begin(Arc::clone(&self.world), Arc::clone(&self.gate), started, blow);
         let frames = unfold(flow, |mut flow| async move {
             let next = flow.next().await?;
             Some((next.map(Frame::data), flow))
@@ -199,28 +227,69 @@ impl Door {
         dress(&mut response, head("application/json"));
         response
     }
+
+    /// A list that comes in pages goes on in pages, some time later; the version that it is of may be forgotten by then.
+    async fn turn_page(&self, request: &mut Request, query: Option<&str>, blow: Option<Blow>) -> Option<Failure> {
+        let resource = request.target.resource.clone();
+        let token = request.query.first("continue").to_owned();
+        let paging = match blow {
+            _ if !token.is_empty() => self.lists().get(&resource).copied(),
+            Some(Blow::Pages | Blow::PagesLost) => {
+                let size = self.world.pick("page-size", &[1, 2]);
+                let paging = Paging {
+                    size,
+                    is_lost: blow == Some(Blow::PagesLost),
+                };
+                self.lists().insert(resource, paging);
+                Some(paging)
+            }
+            // A list from the beginning on forgets how the last one was.
+            _ => {
+                self.lists().remove(&resource);
+                None
+            }
+        };
+        let paging = paging?;
+        // The first of two values counts.
+        request.query = Query::parse(&format!("limit={}&{}", paging.size, query.unwrap_or_default()));
+        if token.is_empty() {
+            return None;
+        }
+        let pause = self.world.pick("page-pause", &PAGES);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        if !paging.is_lost {
+            return None;
+        }
+        let resource = &request.target.resource;
+        let note = format!("the version of the list of {resource} is forgotten between two pages");
+        self.world.tell(What::Note(note));
+        Some(page_expired(&token).unwrap_or_else(|failure| failure))
+    }
 }
 
-/// A watch whose place in history is lost when it begins.
-fn lost_place(world: &World, request: &Request) -> Option<Answer> {
-    let is_resumed = request.verb == Verb::Watch && !matches!(request.query.first("resourceVersion"), "" | "0");
-    if !is_resumed || !world.strikes("F20") {
-        return None;
-    }
-    let about = format!("watch of {} is refused", request.target.resource);
-    world.tell(What::Fault { name: "F20", about });
-    Some(Answer::Object {
+fn parse(parts: &http::request::Parts, body: &Bytes) -> Result<Request, Failure> {
+    let text = |name| {
+        let value = parts.headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default()
+    };
+    Request::parse(&Http {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        query: parts.uri.query().unwrap_or_default(),
+        content_type: text(http::header::CONTENT_TYPE),
+        accept: text(http::header::ACCEPT),
+        agent: "millwright",
+        user: "millwright",
+        body,
+    })
+}
+
+fn lost_place() -> Answer {
+    Answer::Object {
         code: 410,
         body: expired(),
         warnings: Vec::new(),
-    })
-}
-
-fn expired() -> Value {
-    json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "too old resource version", "reason": "Expired", "code": 410,
-    })
+    }
 }
 
 fn refusal(code: u16, pause: bool) -> Answer {
@@ -270,122 +339,6 @@ fn dress(response: &mut Response, headers: Vec<(&'static str, String)>) {
             response
                 .headers_mut()
                 .append(http::HeaderName::from_static(name), value);
-        }
-    }
-}
-
-/// One watch as it is sent.
-struct Flow {
-    world: Arc<World>,
-    gate: Arc<Gate>,
-    bell: Ear,
-    storms: Ear,
-    watch: Watch,
-    at: u64,
-    ready: Vec<Event>,
-    ends: Instant,
-    /// What happened while the answer was on its way back rang for nobody.
-    is_new: bool,
-    is_over: bool,
-}
-
-enum Woken {
-    Changed,
-    TimeIsUp,
-    Broken,
-    Dead,
-}
-
-impl Flow {
-    async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
-        loop {
-            if !self.ready.is_empty() {
-                return Some(Ok(lines(std::mem::take(&mut self.ready)).into()));
-            }
-            if self.is_over {
-                return None;
-            }
-            match self.wait().await {
-                Woken::Changed => self.catch_up().await,
-                Woken::TimeIsUp => {
-                    self.look(true);
-                    self.is_over = true;
-                }
-                Woken::Broken => {
-                    self.is_over = true;
-                    return Some(Err("connection reset by peer".into()));
-                }
-                Woken::Dead => return std::future::pending().await,
-            }
-        }
-    }
-
-    async fn wait(&mut self) -> Woken {
-        if std::mem::take(&mut self.is_new) {
-            return Woken::Changed;
-        }
-        tokio::select! {
-            biased;
-            () = self.gate.closed() => Woken::Dead,
-            () = self.storms.rung() => Woken::Broken,
-            () = sleep_until(self.ends) => Woken::TimeIsUp,
-            () = self.bell.rung() => Woken::Changed,
-        }
-    }
-
-    /// Waits as long as this watch lags, then looks. Changes of other kinds cost no choice.
-    async fn catch_up(&mut self) {
-        let is_mine = {
-            let state = self.world.enter();
-            state.api.changes_of(&self.watch.kind.place(), self.at).next().is_some()
-        };
-        if !is_mine {
-            return;
-        }
-        let about = || self.watch.kind.plural.clone();
-        if self.world.strikes("F20") {
-            self.world.tell(What::Fault {
-                name: "F20",
-                about: format!("watch of {} ends by 410", about()),
-            });
-            self.ready
-                .push(Event::Said(json!({ "type": "ERROR", "object": expired() })));
-            self.is_over = true;
-            return;
-        }
-        let pause = if self.world.strikes("F21") {
-            self.world.tell(What::Fault {
-                name: "F21",
-                about: format!("watch of {} goes silent", about()),
-            });
-            self.ends.saturating_duration_since(Instant::now())
-        } else if self.world.strikes("F18") {
-            let seconds = self.world.pick("lag-seconds", &[1, 3, 10, 30, 55]);
-            self.world.tell(What::Fault {
-                name: "F18",
-                about: format!("watch of {} lags {seconds} s behind", about()),
-            });
-            Duration::from_secs(seconds)
-        } else {
-            Duration::from_millis(self.world.pick("lag", &LAGS))
-        };
-        let until = (Instant::now() + pause).min(self.ends);
-        tokio::select! {
-            biased;
-            () = self.gate.closed() => {}
-            () = sleep_until(until) => {}
-        }
-        self.look(false);
-    }
-
-    fn look(&mut self, is_last: bool) {
-        let state = self.world.enter();
-        let batch = state.api.events(&self.watch, self.at);
-        self.at = batch.upto;
-        self.is_over |= batch.closed;
-        self.ready.extend(batch.events);
-        if is_last && !batch.closed {
-            self.ready.extend(state.api.bookmark(&self.watch));
         }
     }
 }

@@ -1,5 +1,11 @@
 //! The faults that runs may have, by the names of `reliability.md` §3, each with its usual rate.
 //!
+//! F15 (reads of an older state) is left out: every GET and every list of the manager asks for the newest state, which no
+//! server of this age answers from an older one. Watches may lag, and do: F17 to F19.
+//!
+//! F32 (data that is wrong and legal) has no empty or truncated lists: this version lists no VMs. F39 (a creation that fails
+//! half-way) leaves the VM itself behind: the virtual cloud has nothing else.
+//!
 //! A run enables a few of them by choice (swarm), so that rare pairs meet; a fault that is not enabled asks for no choice.
 
 use std::collections::BTreeMap;
@@ -22,10 +28,21 @@ const fn fault(name: &'static str, per_mille: u32, what: &'static str) -> Fault 
 }
 
 /// All of them.
-pub const ALL: [Fault; 27] = [
+pub const ALL: [Fault; 46] = [
     fault("F1", 12, "the manager dies before or after a call"),
     fault("F1r", 0, "the manager dies at any moment"),
+    fault(
+        "F2",
+        6,
+        "a manager stands still for seconds to minutes, and goes on where it was",
+    ),
+    fault(
+        "F3",
+        500,
+        "a second manager lives beside the first and stands for the same lease",
+    ),
     fault("F4", 0, "the manager is asked to end and is started again"),
+    fault("F5", 300, "a manager is slow to start"),
     fault("F6", 40, "a write is answered 409 Conflict"),
     fault("F7", 40, "a request is answered 429"),
     fault("F8", 40, "a request is answered with a server error"),
@@ -33,23 +50,59 @@ pub const ALL: [Fault; 27] = [
     fault("F10", 30, "a request takes effect long after its caller gave up"),
     fault("F11", 40, "a write is answered 403"),
     fault("F13", 80, "a request takes seconds"),
+    fault(
+        "F14",
+        150,
+        "a list comes in pages of few, slowly, and its version may be forgotten on the way",
+    ),
     fault("F16", 0, "the API server is away for a while"),
+    fault(
+        "F16p",
+        6,
+        "one manager is cut off from the API for a while, and from nothing else",
+    ),
+    fault(
+        "F17",
+        150,
+        "a watch leads to a replica of the API server that is seconds behind",
+    ),
     fault("F18", 60, "a watch lags behind by seconds to a minute"),
+    fault("F19", 40, "a watch is held back until other kinds have moved on"),
     fault("F20", 60, "a watch has lost its place: 410"),
     fault("F21", 20, "a watch goes silent until its end"),
+    fault("F22", 150, "a watch repeats changes that it told before"),
+    fault(
+        "F23",
+        200,
+        "a deletion falls into a gap between a watch and the next list",
+    ),
+    fault("F24", 60, "a watch tells how far it is and breaks"),
     fault("F25", 0, "the manager's wall clock jumps"),
+    fault("F27", 500, "a manager's wall clock is off by seconds for good"),
     fault("F28", 60, "the driver's process dies in the middle of a call"),
     fault("F29", 60, "a driver call outlasts its deadline and takes effect"),
     fault("F30", 100, "the driver fails a call and has done nothing"),
     fault("F31", 80, "a driver call takes effect and its answer is lost"),
+    fault("F32", 80, "a driver's answer says no more than it must"),
+    fault("F33", 400, "the driver is an older version, without any capability"),
     fault("F34", 60, "a driver call hangs until its deadline and does nothing"),
     fault("F35", 0, "lookups at the cloud lag behind creation"),
+    fault("F36", 0, "lookups at the cloud lag behind deletion"),
     fault("F37", 100, "a lookup says falsely that there is no VM"),
+    fault("F38", 80, "a creation is accepted and comes to nothing"),
+    fault("F39", 80, "a creation fails half-way and leaves its VM behind"),
     fault("F40", 0, "VMs take a minute to go"),
     fault("F41", 0, "a VM dies"),
-    fault("F45", 250, "a kubelet comes late or never"),
+    fault("F42", 0, "a zone is out of stock, or the account is full, for a while"),
+    fault("F43", 0, "the account is throttled for a while"),
+    fault(
+        "F45",
+        250,
+        "a kubelet comes late, never, or after its VM's deletion began",
+    ),
     fault("F48", 0, "the human edits and deletes"),
     fault("F50", 0, "a VM is deleted at the cloud's console"),
+    fault("F51", 0, "an object is deleted and made again under its name"),
 ];
 
 /// The faults that one run may have.
@@ -62,13 +115,17 @@ impl Enabled {
         Self::default()
     }
 
-    /// These, at their usual rates. Names that are none are given back.
+    /// These, at their usual rates or a multiple of them (`F9`, `F9x3`). Names that are none are given back.
     pub fn these(names: &[String]) -> Result<Self, String> {
         let mut enabled = BTreeMap::new();
-        for name in names {
-            let known = ALL.iter().find(|fault| fault.name == name);
-            let known = known.ok_or_else(|| format!("{name} is no fault; `sim faults` names all"))?;
-            enabled.insert(known.name, known.per_mille);
+        for text in names {
+            let (name, times) = text.split_once('x').unwrap_or((text, "1"));
+            let known = ALL
+                .iter()
+                .find(|fault| fault.name == name)
+                .zip(times.parse::<u32>().ok());
+            let (known, times) = known.ok_or_else(|| format!("{text} is no fault; `sim faults` names all"))?;
+            enabled.insert(known.name, known.per_mille.saturating_mul(times).min(500));
         }
         Ok(Self(enabled))
     }

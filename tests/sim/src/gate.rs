@@ -1,10 +1,29 @@
 //! What stands between one life of a process and the world. A process whose gate is closed is dead: whatever of it still
 //! runs reaches nothing and hears nothing.
+//!
+//! A process whose gate is frozen stands still, as far as the world can see: what stood at the gate leaves when it thaws, and
+//! answers come in then. Its tasks cannot be stopped from here, so its timers run on inside; whatever they ask for meanwhile
+//! is lost, as no frozen process would have asked for it. Not modelled is, therefore, what a process does between its thaw and
+//! the moment at which it notices how late it is; only what it had sent off before.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::bell::{Bell, Ear};
+
+/// How a process is cut off from the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Connections are refused, and those that there are break.
+    Refused,
+    /// Nothing is heard any more.
+    Silent,
+}
 
 /// One life's gate.
 #[derive(Debug)]
@@ -13,6 +32,9 @@ pub struct Gate {
     pub incarnation: u32,
     is_closed: AtomicBool,
     bell: Notify,
+    frozen_until: Mutex<Option<Instant>>,
+    cut: Mutex<Option<(Instant, Cut)>>,
+    storms: Arc<Bell>,
 }
 
 impl Gate {
@@ -22,6 +44,9 @@ impl Gate {
             incarnation,
             is_closed: AtomicBool::new(false),
             bell: Notify::new(),
+            frozen_until: Mutex::new(None),
+            cut: Mutex::new(None),
+            storms: Arc::default(),
         }
     }
 
@@ -50,8 +75,14 @@ impl Gate {
         }
     }
 
-    /// Lets something go on for as long as the life lasts; then it never ends.
+    /// Lets something go on for as long as the life lasts; then it never ends. What ends while the process stands still is
+    /// heard when it thaws.
     pub async fn pass<T>(&self, work: impl Future<Output = T>) -> T {
+        let work = async {
+            let done = work.await;
+            self.thawed().await;
+            done
+        };
         let done = tokio::select! {
             biased;
             () = self.closed() => None,
@@ -61,5 +92,56 @@ impl Gate {
             Some(done) => done,
             None => std::future::pending().await,
         }
+    }
+
+    /// Makes the process stand still for so long.
+    pub fn freeze(&self, lasts: Duration) {
+        let until = Instant::now() + lasts;
+        let mut frozen_until = self.frozen_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *frozen_until = (*frozen_until).max(Some(until));
+    }
+
+    /// Until when the process stands still, if it does.
+    pub fn frozen_until(&self) -> Option<Instant> {
+        let until = *self.frozen_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.filter(|until| Instant::now() < *until)
+    }
+
+    /// Returns when the process does not stand still.
+    pub async fn thawed(&self) {
+        while let Some(until) = self.frozen_until() {
+            sleep_until(until).await;
+        }
+    }
+
+    /// Cuts the process off from the API for so long.
+    pub fn cut(&self, lasts: Duration, how: Cut) {
+        *self.cut.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now() + lasts, how));
+        if how == Cut::Refused {
+            self.storms.ring();
+        }
+    }
+
+    /// How the process is cut off from the API, if it is.
+    pub fn is_cut(&self) -> Option<Cut> {
+        let cut = *self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        cut.filter(|(until, _)| Instant::now() < *until).map(|(_, how)| how)
+    }
+
+    /// Returns when what was said to the process can be heard: it lives on, and is not cut off without a word.
+    pub async fn hears(&self) {
+        loop {
+            self.thawed().await;
+            let cut = *self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+            match cut {
+                Some((until, Cut::Silent)) if Instant::now() < until => sleep_until(until).await,
+                _ => return,
+            }
+        }
+    }
+
+    /// Rings when the process's connections to the API break.
+    pub fn storms(&self) -> Ear {
+        self.storms.listen()
     }
 }

@@ -2,32 +2,46 @@
 //!
 //! A run is a function of its plan and its choices: one thread, one runtime whose clock moves when nothing can run, every
 //! decision asked of [`choices::Choices`]. What is real: the manager's whole wiring, its kube client down to the HTTP request,
-//! the Driver API's messages, the SDK, the virtual driver and its cloud. What is not: sockets, HTTP/2, TLS, RBAC.
+//! the Driver API's messages, the SDK, the virtual driver and its cloud; where it is asked for, HTTP/2 between them. What is not:
+//! sockets, TLS, RBAC.
 //!
 //! | module | decides |
 //! |---|---|
 //! | [`choices`] | how decisions are drawn, recorded and read back |
 //! | [`fault`], [`strike`] | which harm there is, and where it may strike |
 //! | [`world`] | the state that outlives every process; who hears of what |
-//! | [`door`], [`provider`], [`gate`] | what a request meets on its way to the API and to the driver; what death is |
-//! | [`life`], [`actors`] | the manager's lives; kubelets, controllers, the human's accidents |
+//! | [`door`], [`flow`], [`provider`] | what a request, a watch, a call meets on its way to the API or the driver |
+//! | [`gate`] | what death is, and standing still |
+//! | [`pipes`], [`desk`] | gRPC over pipes; where the driver's end counts calls |
+//! | [`lies`], [`account`] | the driver with what goes wrong in it; what ails its cloud for a while |
+//! | [`life`], [`actors`] | the managers' lives; kubelets, controllers, what happens now and then |
+//! | [`meddle`] | the human's accidents, and what he then owes |
 //! | [`workload`] | what is wanted |
 //! | [`bell`] | in which order waiters are woken |
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
+//! | [`hooks`], [`zoo`] | where mistakes can be put, and those that are; how soon each is caught |
 
+pub mod account;
 pub mod actors;
+pub mod any;
 pub mod bell;
 pub mod bound;
 pub mod campaign;
 pub mod choices;
+pub mod desk;
 pub mod door;
 pub mod event;
 pub mod fault;
+pub mod flow;
 pub mod gate;
+pub mod hooks;
 pub mod judge;
+pub mod lies;
 pub mod life;
+pub mod meddle;
+pub mod pipes;
 pub mod provider;
 pub mod run;
 pub mod shrink;
@@ -35,3 +49,4 @@ pub mod strike;
 pub mod trace;
 pub mod workload;
 pub mod world;
+pub mod zoo;

@@ -1,18 +1,19 @@
-//! The lives of one manager: each begins with nothing, runs the production wiring, and ends by a crash, in order, or by losing
-//! its lease.
+//! The lives of managers: each begins with nothing, runs the production wiring, and ends by a crash, in order, or by losing
+//! its lease. Where there are two, each has its own seat: process, clock and way to the API; the lease decides between them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use kube::client::ClientBuilder;
 use millwright::config::{Config, Election, TargetCluster};
 use millwright::driver::{Endpoint, Endpoints};
-use millwright::env::{Env, Outside, Planners};
+use millwright::env::{Env, Outside};
 use millwright::kube::client::{Access, Cluster, Role};
 use millwright::run::{self, Given};
 use millwright::telemetry::Metrics;
-use millwright_core::lease::Terms;
 use millwright_core::settings::Settings;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +34,12 @@ pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(4);
 const EXHAUSTED: SignedDuration = SignedDuration::from_mins(2);
 /// Seconds until a manager that died is started again.
 const DOWNTIMES: [u64; 4] = [1, 0, 10, 60];
+/// Seconds that a slow start takes.
+const STARTS: [u64; 5] = [10, 3, 28, 70, 200];
+/// Seconds by which a clock may be off for good.
+const OFF: [i64; 6] = [1, -1, 5, -5, 20, -20];
+/// Between a thaw and the end of a life that ended inside while it stood still: what stood at the gate leaves first.
+const LAST_WORD: Duration = Duration::from_millis(20);
 
 /// What a manager gets from outside of itself.
 struct Sky {
@@ -64,34 +71,75 @@ impl Outside for Sky {
     }
 }
 
-/// The manager's process, whichever life it is in.
+/// Where one manager's process runs, whichever life it is in.
+struct Seat {
+    sky: Arc<Sky>,
+    /// How wrong its clock always is.
+    drift: SignedDuration,
+    current: Mutex<(Arc<Gate>, CancellationToken)>,
+}
+
+impl Seat {
+    fn new(world: &World) -> Self {
+        let mut drift = SignedDuration::ZERO;
+        let chance = world.choose("chance", 1 << 16);
+        if world.strikes("F27") {
+            drift = SignedDuration::from_secs(world.pick("drift", &OFF));
+        }
+        let sky = Arc::new(Sky {
+            time: world.time,
+            skew: Mutex::new(drift),
+            last: Mutex::new(Timestamp::MIN),
+            chances: Mutex::new(u64::from(chance)),
+        });
+        Self {
+            sky,
+            drift,
+            current: Mutex::new((Arc::new(Gate::new(0)), CancellationToken::new())),
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, (Arc<Gate>, CancellationToken)> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The processes of managers.
 pub struct Lives {
     world: Arc<World>,
     port: Arc<Port>,
-    planners: Planners,
-    sky: Arc<Sky>,
-    current: Mutex<(Arc<Gate>, CancellationToken)>,
+    seats: Vec<Seat>,
+    started: AtomicU32,
     is_elected: bool,
 }
 
 impl Lives {
-    /// A manager that was never started.
-    pub fn new(world: Arc<World>, port: Arc<Port>, planners: Planners) -> Arc<Self> {
-        let sky = Arc::new(Sky {
-            time: world.time,
-            skew: Mutex::new(SignedDuration::ZERO),
-            last: Mutex::new(Timestamp::MIN),
-            chances: Mutex::new(u64::from(world.choose("chance", 1 << 16))),
-        });
+    /// Managers that were never started: one, or two of which the lease makes one the leader.
+    pub fn new(world: Arc<World>, port: Arc<Port>, is_pair: bool) -> Arc<Self> {
         let is_elected = world.choose("election", 4) == 1;
+        let is_elected = world.hooks.elects.unwrap_or(is_elected);
+        let is_pair = world.strikes("F3") || is_pair;
+        let count = if is_pair { 2 } else { 1 };
+        let seats: Vec<Seat> = (0..count).map(|_| Seat::new(&world)).collect();
         Arc::new(Self {
             world,
             port,
-            planners,
-            sky,
-            current: Mutex::new((Arc::new(Gate::new(0)), CancellationToken::new())),
-            is_elected,
+            seats,
+            started: AtomicU32::new(0),
+            is_elected: is_elected || is_pair,
         })
+    }
+
+    /// Tells of what holds from the beginning on.
+    pub fn tell(&self) {
+        if self.seats.len() > 1 {
+            let about = "a second manager stands for the lease".to_owned();
+            self.world.tell(What::Fault { name: "F3", about });
+        }
+        for (number, seat) in self.seats.iter().enumerate().filter(|(_, seat)| !seat.drift.is_zero()) {
+            let about = format!("the clock at seat {number} is {} s off", seat.drift.as_secs());
+            self.world.tell(What::Fault { name: "F27", about });
+        }
     }
 
     /// Whether managers elect a leader.
@@ -99,15 +147,34 @@ impl Lives {
         self.is_elected
     }
 
-    /// Lives again and again.
+    /// Lives again and again, at all seats.
     pub async fn run(self: Arc<Self>) {
-        for incarnation in 1.. {
+        join_all(self.seats.iter().map(|seat| self.sit(seat))).await;
+    }
+
+    async fn sit(&self, seat: &Seat) {
+        loop {
+            let incarnation = self.started.fetch_add(1, Ordering::Relaxed) + 1;
             let gate = Arc::new(Gate::new(incarnation));
             let stop = CancellationToken::new();
-            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = (Arc::clone(&gate), stop.clone());
+            *seat.current() = (Arc::clone(&gate), stop.clone());
             self.world.tell(What::Start { incarnation });
+            if self.world.strikes("F5") {
+                let seconds = self.world.pick("start-seconds", &STARTS);
+                let about = format!("manager {incarnation} needs {seconds} s to start");
+                self.world.tell(What::Fault { name: "F5", about });
+                gate.freeze(Duration::from_secs(seconds));
+            }
             let config = self.config(incarnation);
-            let life = self.life(&config, &gate, stop);
+            let life = async {
+                let end = self.life(&config, &seat.sky, &gate, stop).await;
+                // Inside it ended while it stood still: it does so as soon as it goes on.
+                if gate.frozen_until().is_some() {
+                    gate.thawed().await;
+                    tokio::time::sleep(LAST_WORD).await;
+                }
+                end
+            };
             let how = tokio::select! {
                 biased;
                 () = gate.closed() => "crash".to_owned(),
@@ -127,19 +194,36 @@ impl Lives {
         }
     }
 
-    /// Kills the current life.
+    /// One of the seats.
+    fn any(&self) -> &Seat {
+        let count = u32::try_from(self.seats.len()).unwrap_or(1);
+        let nth = if count > 1 { self.world.choose("seat", count) } else { 0 };
+        self.seats
+            .get(nth as usize)
+            .expect("a choice is below the number it is made of")
+    }
+
+    /// Kills the current life at one of the seats.
     pub fn kill(&self) {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).0.close();
+        self.any().current().0.close();
     }
 
-    /// Asks the current life to end.
+    /// Asks the current life at one of the seats to end.
     pub fn stop(&self) {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).1.cancel();
+        self.any().current().1.cancel();
     }
 
-    /// Sets the manager's wall clock wrong by this much.
+    /// Sets the wall clock of one of the seats wrong by this much.
     pub fn set_skew(&self, skew: SignedDuration) {
-        *self.sky.skew.lock().unwrap_or_else(PoisonError::into_inner) = skew;
+        let seat = self.any();
+        *seat.sky.skew.lock().unwrap_or_else(PoisonError::into_inner) = seat.drift + skew;
+    }
+
+    /// Sets all wall clocks as right as they ever are.
+    pub fn end_skew(&self) {
+        for seat in &self.seats {
+            *seat.sky.skew.lock().unwrap_or_else(PoisonError::into_inner) = seat.drift;
+        }
     }
 
     fn config(&self, incarnation: u32) -> Config {
@@ -159,20 +243,26 @@ impl Lives {
             election: self.is_elected.then(|| Election {
                 lease_name: "millwright".to_owned(),
                 identity: format!("manager-{incarnation}"),
-                terms: Terms::default(),
+                terms: self.world.hooks.terms,
             }),
             metrics_addr: ([127, 0, 0, 1], 0).into(),
         }
     }
 
-    async fn life(&self, config: &Config, gate: &Arc<Gate>, stop: CancellationToken) -> anyhow::Result<run::End> {
+    async fn life(
+        &self,
+        config: &Config,
+        sky: &Arc<Sky>,
+        gate: &Arc<Gate>,
+        stop: CancellationToken,
+    ) -> anyhow::Result<run::End> {
         let metrics = Metrics::default();
         let (leads, leadership) = run::election(config);
         let door = Door::new(Arc::clone(&self.world), Arc::clone(gate));
         let policy = run::policy(config, Role::Control, &metrics, &leadership);
         let control = Cluster::over(ClientBuilder::new(door, NAMESPACE), policy);
         let given = Given {
-            env: Env::within(Arc::clone(&self.sky) as Arc<dyn Outside>, self.planners),
+            env: Env::within(Arc::clone(sky) as Arc<dyn Outside>, self.world.hooks.planners),
             target: Some(control.clone()),
             control,
             leads,
@@ -182,6 +272,14 @@ impl Lives {
             port: None,
             stop,
         };
-        run::manage(config, given).await
+        let beside = async {
+            (self.world.hooks.beside)(Arc::clone(&self.world), Arc::clone(gate)).await;
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            end = run::manage(config, given) => end,
+            end = beside => end,
+        }
     }
 }

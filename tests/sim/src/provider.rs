@@ -1,61 +1,87 @@
-//! The provider's process: the SDK's service around the virtual driver, over a cloud that outlives it.
+//! The provider's process: the SDK's service around the virtual driver, over a cloud that outlives it, and what becomes of
+//! a call on its way there.
 //!
-//! The wire that managers get leads here without a socket: real messages and statuses, no HTTP/2. A process that dies takes
-//! the SDK's memory and the driver's with it.
+//! Two ways lead there: in the process, with real messages and statuses but no HTTP/2, and gRPC over pipes ([`crate::pipes`]).
+//! A process that dies takes the SDK's memory and the driver's with it.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt as _};
 use http_body_util::{BodyExt as _, Full};
 use millwright::driver::{Connect, Wire};
-use millwright_proto::{LEADER_EPOCH_KEY, v1};
-use millwright_provider_sdk::{
-    ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError, DriverInfo,
-    GetMachineStatus, GetNodeTemplate, GetVolumeIds, ListMachines, MachinePage, MachineStatus, NodeTemplate, Reason,
-    ValidateMachineClass, VolumeIds, WatchMachines, WatchStream, in_process,
-};
+use millwright_proto::LEADER_EPOCH_KEY;
+use millwright_provider_sdk::in_process;
 use millwright_provider_virtual::cloud::Delays;
 use millwright_provider_virtual::driver::VirtualDriver;
-use prost::Message as _;
 use tokio::sync::oneshot;
 use tonic::body::Body;
+use tonic::transport::Channel;
 use tonic::{Code, Status};
-use tower::util::BoxCloneSyncService;
-use tower::{Service as _, ServiceExt, service_fn};
+use tower::{ServiceExt as _, service_fn};
 
-use crate::event::{Departure, DriverCall, What};
+use crate::account::Account;
+use crate::desk::{CALLER, Desk, Served, about, read};
+use crate::event::{Departure, What};
 use crate::gate::Gate;
+use crate::lies::Provider;
+use crate::pipes::Listener;
 use crate::strike::{self, Blow};
 use crate::world::World;
 
 /// Milliseconds of a way to the driver or back.
 const WAYS: [u64; 4] = [0, 1, 3, 10];
-/// Bytes before a message: whether it is compressed, and its length.
-const PREFIX: usize = 5;
 
-type Served = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Status>;
+/// What carries calls to a driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// A call of a function: fast.
+    #[default]
+    InProcess,
+    /// gRPC over pipes: true.
+    Grpc,
+}
+
+/// One life of the process.
+struct Process {
+    gate: Arc<Gate>,
+    desk: Desk,
+}
 
 /// The socket at which a provider listens, if one lives.
 pub struct Port {
+    /// What ails the cloud.
+    pub account: Arc<Account>,
     world: Arc<World>,
-    served: Mutex<Option<Served>>,
+    transport: Transport,
+    listener: Arc<Listener>,
+    current: Mutex<(u32, Option<Process>)>,
     delays: Delays,
     list_lag: Duration,
 }
 
+/// How one manager reaches the port.
+#[derive(Clone)]
+enum Way {
+    InProcess,
+    Grpc(Channel),
+}
+
+type Reply = Result<http::Response<Body>, Status>;
+
 impl Port {
-    /// A port with a provider that has just been started.
-    pub fn open(world: Arc<World>, delays: Delays, list_lag: Duration) -> Arc<Self> {
-        let port = Arc::new(Self {
+    /// A port at which nobody listens yet.
+    pub fn new(world: Arc<World>, transport: Transport, delays: Delays, list_lag: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            account: Account::new(Arc::clone(&world)),
             world,
-            served: Mutex::new(None),
+            transport,
+            listener: Arc::default(),
+            current: Mutex::default(),
             delays,
             list_lag,
-        });
-        port.start();
-        port
+        })
     }
 
     /// How a manager behind this gate reaches the port.
@@ -63,98 +89,161 @@ impl Port {
         let (port, gate) = (Arc::clone(self), Arc::clone(gate));
         Arc::new(move |_| {
             let (port, gate) = (Arc::clone(&port), Arc::clone(&gate));
+            let way = match port.transport {
+                Transport::InProcess => Way::InProcess,
+                Transport::Grpc => Way::Grpc(port.listener.channel(&gate)),
+            };
             Wire::new(service_fn(move |request| {
-                let (port, gate) = (Arc::clone(&port), Arc::clone(&gate));
+                let (port, gate, way) = (Arc::clone(&port), Arc::clone(&gate), way.clone());
                 async move {
-                    let carried = carry(port, Arc::clone(&gate), request);
+                    let carried = carry(port, Arc::clone(&gate), way, request);
                     gate.pass(carried).await
                 }
             }))
         })
     }
 
-    fn start(&self) {
-        let driver = VirtualDriver::new(self.world.cloud.clone(), self.delays, self.list_lag);
+    /// Starts a process.
+    pub fn start(&self) {
+        let is_old = self.world.strikes("F33");
+        if is_old {
+            let about = "the driver is an older version without any capability".to_owned();
+            self.world.tell(What::Fault { name: "F33", about });
+        }
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.0 += 1;
+        let gate = Arc::new(Gate::new(current.0));
         let provider = Provider {
-            driver,
+            driver: VirtualDriver::new(self.world.cloud.clone(), self.delays, self.list_lag),
             world: Arc::clone(&self.world),
+            account: Arc::clone(&self.account),
+            gate: Arc::clone(&gate),
+            is_old,
         };
         let service = in_process(provider).expect("the virtual driver's info keeps the contract");
-        let service = ServiceExt::<http::Request<Body>>::map_err(service, |never: Infallible| match never {});
-        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(Served::new(service));
+        let service = Served::new(service);
+        let desk = Desk::new(service, Arc::clone(&self.world));
+        if self.transport == Transport::Grpc {
+            self.listener.open(&gate, desk.clone(), &self.world);
+        }
+        current.1 = Some(Process { gate, desk });
     }
 
     /// Ends the provider's process; another is started some time later.
-    fn restart(self: &Arc<Self>) {
-        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    pub fn restart(self: &Arc<Self>) {
+        if self.listening().is_some() {
+            let downtime = self.world.pick("driver-downtime", &[0, 1, 5, 40]);
+            self.restart_after(Duration::from_secs(downtime));
+        }
+    }
+
+    /// Ends the provider's process; another is started after so long.
+    pub fn restart_after(self: &Arc<Self>, downtime: Duration) {
+        self.listener.close();
+        let process = {
+            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            current.1.take()
+        };
+        // Dead already: whoever ended it starts the next.
+        let Some(process) = process else { return };
+        process.gate.close();
         let port = Arc::clone(self);
-        let downtime = self.world.pick("driver-downtime", &[0, 1, 5, 40]);
         tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(downtime) + Duration::from_millis(1)).await;
+            tokio::time::sleep(downtime + Duration::from_millis(1)).await;
             port.start();
         });
     }
 
-    fn served(&self) -> Option<Served> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The process that listens now.
+    fn listening(&self) -> Option<(Arc<Gate>, Desk)> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = current.1.as_ref()?;
+        Some((Arc::clone(&process.gate), process.desk.clone()))
     }
 }
 
-async fn carry(port: Arc<Port>, gate: Arc<Gate>, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
+/// Carries one call of a manager to the driver, and its answer back.
+async fn carry(port: Arc<Port>, gate: Arc<Gate>, way: Way, request: http::Request<Body>) -> Reply {
     let world = Arc::clone(&port.world);
-    let (parts, body) = request.into_parts();
+    if gate.frozen_until().is_some() {
+        gate.thawed().await;
+        return Err(Status::unavailable("a process that stands still calls nobody"));
+    }
+    let (mut parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
-    let method = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
-    let uid = uid_of(&method, &body);
-    let blow = world.blow(&format!("{method} {uid}"), &strike::OF_CALLS);
+    let (method, uid) = about(&parts, &body);
+    let blow = world.blow(&format!("{method} {uid}"), strike::of_call(&method));
     if blow == Some(Blow::DieBefore) {
         gate.die().await;
     }
     let epoch = parts
         .headers
         .get(LEADER_EPOCH_KEY)
-        .and_then(|epoch| epoch.to_str().ok());
+        .and_then(|epoch| epoch.to_str().ok())
+        .and_then(|epoch| epoch.parse().ok());
+    let told = (world.hooks.epoch)(epoch);
+    if told != epoch {
+        parts.headers.remove(LEADER_EPOCH_KEY);
+        parts.headers.extend(told.map(|epoch| {
+            (
+                http::HeaderName::from_static(LEADER_EPOCH_KEY),
+                http::HeaderValue::from(epoch),
+            )
+        }));
+    }
     world.tell(What::Leaves(Departure {
         incarnation: gate.incarnation,
         method: method.clone(),
         uid: uid.clone(),
-        epoch: epoch.and_then(|epoch| epoch.parse().ok()),
+        epoch: told,
     }));
     match blow {
         Some(Blow::Hang) => return std::future::pending().await,
         Some(Blow::DriverDiesBefore) => {
             port.restart();
-            return Err(Status::unavailable("connection reset by peer"));
+            return Err(reset());
         }
         Some(Blow::Fail) => return Err(failure(&world)),
-        _ => {}
+        Some(Blow::Freeze) => world.freeze(&gate),
+        Some(Blow::Cut) => world.cut(&gate),
+        Some(blow) => port.account.order(&method, &uid, blow),
+        None => {}
     }
+    parts.headers.insert(CALLER, gate.incarnation.into());
     let request = http::Request::from_parts(parts, Body::new(Full::new(body)));
-    let call = DriverCall {
-        incarnation: gate.incarnation,
-        method,
-        uid,
-        code: Code::Ok.into(),
-    };
-    let answer = send(&port, request, call);
+    let answer = send(&port, &gate, &way, request);
     match blow {
-        Some(Blow::DieDuring) => gate.die().await,
-        Some(Blow::Silence) => return std::future::pending().await,
-        _ => {}
-    }
-    let answer = answer
-        .await
-        .unwrap_or_else(|_| Err(Status::unavailable("connection reset by peer")));
-    match blow {
-        Some(Blow::DieAfter) => gate.die().await,
-        Some(Blow::LoseAnswer) => return Err(Status::unavailable("connection reset by peer")),
-        Some(Blow::DriverDiesAfter) => {
-            port.restart();
-            return Err(Status::unavailable("connection reset by peer"));
+        Some(Blow::DieDuring) => {
+            depart(&world, &way, answer).await;
+            gate.die().await;
+            Err(reset())
         }
-        _ => {}
+        Some(Blow::Silence) => {
+            tokio::spawn(answer);
+            std::future::pending().await
+        }
+        _ => {
+            let answer = answer.await;
+            // A call that never arrived leaves its blow behind.
+            port.account.ordered(&method, &uid);
+            match blow {
+                Some(Blow::DieAfter) => {
+                    gate.die().await;
+                    Err(reset())
+                }
+                Some(Blow::LoseAnswer) => Err(reset()),
+                Some(Blow::DriverDiesAfter) => {
+                    port.restart();
+                    Err(reset())
+                }
+                _ => answer,
+            }
+        }
     }
-    answer
+}
+
+fn reset() -> Status {
+    Status::unavailable("connection reset by peer")
 }
 
 /// A failure as what stands between manager and driver makes it: a bare code.
@@ -174,165 +263,62 @@ fn failure(world: &World) -> Status {
     Status::new(world.pick("code", &codes), "made up by the simulator")
 }
 
-/// Sends a call on its way; it does not come back from there.
-fn send(
-    port: &Arc<Port>,
-    request: http::Request<Body>,
-    mut call: DriverCall,
-) -> oneshot::Receiver<Result<http::Response<Body>, Status>> {
-    let (reply, answer) = oneshot::channel();
-    let (there, back) = (
-        port.world.pick("driver-way", &WAYS),
-        port.world.pick("driver-way", &WAYS),
-    );
-    let port = Arc::clone(port);
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(there)).await;
-        let answer = match port.served() {
-            None => Err(Status::unavailable("connection refused")),
-            Some(mut served) => {
-                let is_creation = call.method == "CreateMachine";
-                if is_creation {
-                    port.world.creation_begins(&call.uid);
+/// Sends a call on its way. In the process it does not come back from there; over gRPC it is called off where nobody waits.
+fn send(port: &Arc<Port>, gate: &Arc<Gate>, way: &Way, request: http::Request<Body>) -> BoxFuture<'static, Reply> {
+    let there = Duration::from_millis(port.world.pick("driver-way", &WAYS));
+    let back = Duration::from_millis(port.world.pick("driver-way", &WAYS));
+    let gate = Arc::clone(gate);
+    let is_held = gate.frozen_until().is_some();
+    match way {
+        Way::InProcess => {
+            let (reply, answer) = oneshot::channel();
+            let port = Arc::clone(port);
+            tokio::spawn(async move {
+                gate.thawed().await;
+                // Who was killed while it stood still had not sent it.
+                if is_held && gate.is_closed() {
+                    return;
                 }
-                let answer = match served.ready().await {
-                    Ok(served) => served.call(request).await,
-                    Err(error) => Err(error),
-                };
-                let (answer, code) = read(answer).await;
-                call.code = code;
-                if is_creation {
-                    port.world.creation_ends(&call.uid);
-                }
-                port.world.tell(What::Driver(call));
-                answer
+                tokio::time::sleep(there).await;
+                let answer = call(&port, request).await;
+                tokio::time::sleep(back).await;
+                // Nobody hears it if the manager died or gave up.
+                reply.send(answer).ok();
+            });
+            async move { answer.await.unwrap_or_else(|_| Err(reset())) }.boxed()
+        }
+        Way::Grpc(channel) => {
+            let channel = channel.clone();
+            async move {
+                gate.thawed().await;
+                tokio::time::sleep(there).await;
+                let answer = channel.oneshot(request).await;
+                let answer = answer.map_err(|error| Status::from_error(error.into()))?;
+                let (answer, _) = read(answer).await?;
+                tokio::time::sleep(back).await;
+                Ok(answer)
             }
-        };
-        tokio::time::sleep(Duration::from_millis(back)).await;
-        // Nobody hears it if the manager died or gave up.
-        reply.send(answer).ok();
-    });
-    answer
-}
-
-/// Reads an answer to its end, for its code.
-async fn read(answer: Result<http::Response<Body>, Status>) -> (Result<http::Response<Body>, Status>, i32) {
-    let response = match answer {
-        Ok(response) => response,
-        Err(status) => return (Err(status.clone()), status.code().into()),
-    };
-    let (head, body) = response.into_parts();
-    let collected = match body.collect().await {
-        Ok(collected) => collected,
-        Err(status) => return (Err(status.clone()), status.code().into()),
-    };
-    let told = collected.trailers().unwrap_or(&head.headers).get("grpc-status");
-    let code = told
-        .and_then(|code| code.to_str().ok())
-        .and_then(|code| code.parse().ok());
-    let code = code.unwrap_or_else(|| Code::Unknown.into());
-    (Ok(http::Response::from_parts(head, Body::new(collected))), code)
-}
-
-/// The Machine that a call is about.
-fn uid_of(method: &str, body: &Bytes) -> String {
-    let message = body.get(PREFIX..).unwrap_or_default();
-    let has_key = matches!(
-        method,
-        "CreateMachine" | "InitializeMachine" | "DeleteMachine" | "GetMachineStatus"
-    );
-    let keyed = has_key.then(|| Keyed::decode(message).ok()).flatten();
-    keyed.and_then(|keyed| keyed.key).map(|key| key.uid).unwrap_or_default()
-}
-
-/// What the requests about one Machine begin with.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Keyed {
-    #[prost(message, optional, tag = "1")]
-    key: Option<v1::MachineKey>,
-}
-
-/// Why a creation may fail that was never begun.
-fn honest() -> Vec<Reason> {
-    let (zone, instance_type) = (String::new(), String::new());
-    vec![
-        Reason::ProviderUnavailable,
-        Reason::CapacityUnavailable { zone, instance_type },
-        Reason::QuotaExceeded { quota: String::new() },
-        Reason::RateLimited,
-        Reason::CredentialsRejected,
-        Reason::AccessDenied { action: String::new() },
-        Reason::DriverFault,
-    ]
-}
-
-/// The virtual driver, with lies.
-struct Provider {
-    driver: VirtualDriver,
-    world: Arc<World>,
-}
-
-impl Driver for Provider {
-    fn info(&self) -> DriverInfo {
-        self.driver.info()
-    }
-
-    async fn create_machine(&self, request: CreateMachine, context: Context) -> Result<MachineStatus, DriverError> {
-        if self.world.strikes("F30") {
-            let all = honest();
-            let nth = self
-                .world
-                .choose("reason", u32::try_from(all.len()).unwrap_or(u32::MAX)) as usize;
-            let reason = all.get(nth).cloned().unwrap_or(Reason::ProviderUnavailable);
-            let about = format!("CreateMachine of {} fails", request.key.name);
-            self.world.tell(What::Fault { name: "F30", about });
-            return Err(DriverError::new(reason, "made up by the simulator"));
+            .boxed()
         }
-        self.driver.create_machine(request, context).await
     }
+}
 
-    async fn delete_machine(&self, request: DeleteMachine, context: Context) -> Result<Deletion, DriverError> {
-        self.driver.delete_machine(request, context).await
+/// Calls the process that listens, which may die of it.
+async fn call(port: &Port, request: http::Request<Body>) -> Reply {
+    let Some((process, desk)) = port.listening() else {
+        return Err(Status::unavailable("connection refused"));
+    };
+    tokio::select! {
+        biased;
+        answer = desk.oneshot(request) => answer.map_err(|never: Infallible| match never {}),
+        () = process.closed() => Err(reset()),
     }
+}
 
-    async fn get_machine_status(
-        &self,
-        request: GetMachineStatus,
-        context: Context,
-    ) -> Result<MachineStatus, DriverError> {
-        if self.world.strikes("F37") {
-            let about = format!("lookup of {} finds nothing", request.key.name);
-            self.world.tell(What::Fault { name: "F37", about });
-            return Err(DriverError::not_found("made up by the simulator"));
-        }
-        self.driver.get_machine_status(request, context).await
-    }
-
-    async fn list_machines(&self, request: ListMachines, context: Context) -> Result<MachinePage, DriverError> {
-        self.driver.list_machines(request, context).await
-    }
-
-    async fn watch_machines(&self, request: WatchMachines, context: Context) -> Result<WatchStream, DriverError> {
-        self.driver.watch_machines(request, context).await
-    }
-
-    async fn get_volume_ids(&self, request: GetVolumeIds, context: Context) -> Result<VolumeIds, DriverError> {
-        self.driver.get_volume_ids(request, context).await
-    }
-
-    fn machine_class_schema(&self) -> Result<ClassSchema, DriverError> {
-        self.driver.machine_class_schema()
-    }
-
-    async fn validate_machine_class(
-        &self,
-        request: ValidateMachineClass,
-        context: Context,
-    ) -> Result<ClassReport, DriverError> {
-        self.driver.validate_machine_class(request, context).await
-    }
-
-    async fn node_template(&self, request: GetNodeTemplate, context: Context) -> Result<NodeTemplate, DriverError> {
-        self.driver.node_template(request, context).await
+/// Lets a call go whose sender is about to die. Over gRPC its connection dies too: it may have arrived by then, or not.
+async fn depart(world: &World, way: &Way, answer: BoxFuture<'static, Reply>) {
+    tokio::spawn(answer);
+    if let Way::Grpc(_) = way {
+        world.delay("driver-way", &WAYS).await;
     }
 }

@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use millwright::env::Planners;
 use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
-use millwright_sandbox::request::Request;
 use serde_json::Value;
 
-use crate::actors;
 use crate::choices::{Choices, Count};
-use crate::event::{Oracle, Violation, What};
+use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::Enabled;
+use crate::hooks::Hooks;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
-use crate::provider::Port;
-use crate::strike::Strike;
+use crate::meddle::Debts;
+use crate::provider::{Port, Transport};
+use crate::strike::{Blow, Strike};
 use crate::workload;
 use crate::world::{CloudSky, DAWN, Parts, Time, World};
+use crate::{actors, any};
 
 /// L1: all is as wanted this long after faults ended. A quarter of an hour, and what machines may take to be given up: the
 /// creation timeout, the health timeout, and the pause after an exhausted resource.
@@ -55,12 +55,14 @@ pub struct Plan {
     pub workload: Option<String>,
     /// What may go wrong.
     pub faults: Faults,
-    /// Who decides in the manager; a bug zoo puts others here.
-    pub planners: Planners,
-    /// What changes the requests of managers on their way; a bug zoo puts something here.
-    pub tamper: fn(&mut Request),
+    /// Where the bug zoo puts its mistakes.
+    pub hooks: Hooks,
+    /// What carries calls to the driver.
+    pub transport: Transport,
     /// Who judges.
     pub oracles: fn() -> Vec<Box<dyn Oracle>>,
+    /// Whether two managers live side by side; without it by choice.
+    pub is_pair: bool,
     /// Whether a time of rest follows, which the calls of a manager at rest make long.
     pub rests: bool,
     /// Whether the story is kept.
@@ -72,9 +74,10 @@ impl Default for Plan {
         Self {
             workload: None,
             faults: Faults::Swarm,
-            planners: Planners::default(),
-            tamper: |_| (),
+            hooks: Hooks::default(),
+            transport: Transport::default(),
             oracles: Judge::boxed,
+            is_pair: false,
             rests: true,
             is_told: false,
         }
@@ -96,6 +99,8 @@ pub struct Outcome {
     pub antecedents: Vec<(&'static str, u64)>,
     /// The workload.
     pub workload: String,
+    /// How often each fault struck.
+    pub struck: BTreeMap<&'static str, u64>,
     /// Faults that were enabled.
     pub faults: Vec<&'static str>,
     /// Virtual time that passed.
@@ -106,8 +111,8 @@ pub struct Outcome {
     pub requests: u64,
     /// Of these, those that changed something.
     pub writes: u64,
-    /// Calls of managers to API and driver.
-    pub calls: u64,
+    /// What could have become of each call of managers to API and driver.
+    pub calls: Vec<&'static [(&'static str, Blow)]>,
     /// What happened, if it was to be told.
     pub story: Vec<String>,
 }
@@ -197,10 +202,18 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     } else {
         Duration::ZERO
     };
+    let lingers = if enabled.has("F40") {
+        60
+    } else if enabled.has("F45") {
+        // A kubelet can join after its VM's deletion began only where that lasts.
+        u64::from(choices.choose("lingers", 2)) * 30
+    } else {
+        0
+    };
     let delays = Delays {
         create: Duration::from_secs(1),
         join: Duration::from_secs(1),
-        delete: Duration::from_secs(if enabled.has("F40") { 60 } else { 0 }),
+        delete: Duration::from_secs(lingers),
     };
     let cloud = Cloud::in_memory(Arc::new(CloudSky::new(time)), lag);
     let world = World::new(Parts {
@@ -213,29 +226,48 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         enabled,
         cloud: cloud.clone(),
         time,
-        tamper: plan.tamper,
+        hooks: plan.hooks,
         oracles: (plan.oracles)(),
         is_told: plan.is_told,
     });
-    let port = Port::open(Arc::clone(&world), delays, lag);
-    let lives = Lives::new(Arc::clone(&world), port, plan.planners);
+    let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
+    let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair);
     let elects = lives.elects();
-    world.tell(What::Begin { elects });
+    let regime = workload::regime(&name);
+    world.tell(What::Begin { elects, regime });
+    lives.tell();
+    port.start();
     tokio::spawn(async move { cloud.run_clockwork().await });
     tokio::spawn(actors::kubelets(Arc::clone(&world)));
     tokio::spawn(actors::collector(Arc::clone(&world)));
-    tokio::spawn(actors::operator(Arc::clone(&world)));
-    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives)));
+    let debts = Arc::<Debts>::default();
+    tokio::spawn(actors::operator(Arc::clone(&world), Arc::clone(&debts)));
+    tokio::spawn(actors::chaos(
+        Arc::clone(&world),
+        Arc::clone(&lives),
+        Arc::clone(&port),
+        debts,
+    ));
+    if regime == Regime::AnyState {
+        any::prepare(&world, delays).await;
+    }
     let living = tokio::spawn(Arc::clone(&lives).run());
 
-    workload::act(&world, workload::deeds(&name).unwrap_or_default()).await;
-    if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
-        world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
-    }
-    world.calm();
-    converge(&world).await;
-    if plan.rests {
-        rest(&world, &lives).await;
+    let whole = async {
+        workload::act(&world, &port, workload::deeds(&name).unwrap_or_default()).await;
+        if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
+            world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
+        }
+        world.calm();
+        converge(&world).await;
+        if plan.rests {
+            rest(&world, &lives).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = world.broke() => {}
+        () = whole => {}
     }
     if living.is_finished() || PANICKED.get() {
         world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
@@ -303,6 +335,8 @@ async fn converge(world: &Arc<World>) {
             Err(_) => since = None,
         }
         if since.is_none() && now > until {
+            // A deletion that never ends has a name of its own.
+            world.judge();
             let why = last.err().unwrap_or_default();
             world.broken(
                 "L1",
@@ -326,12 +360,13 @@ fn verdict(world: &Arc<World>, workload: String) -> Outcome {
         tape: choices.into_tape(),
         antecedents,
         workload,
+        struck: std::mem::take(&mut state.struck),
         faults: state.enabled.names(),
         passed: world.time.passed(),
         events: trace.events(),
         requests: state.requests,
         writes: state.writes,
-        calls: state.calls,
+        calls: std::mem::take(&mut state.calls),
         story: trace.into_story(),
     }
 }

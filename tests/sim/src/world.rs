@@ -21,8 +21,15 @@ use crate::bound::Bound;
 use crate::choices::{Choices, mix};
 use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
+use crate::gate::{Cut, Gate};
+use crate::hooks::Hooks;
 use crate::strike::{Blow, Strike};
 use crate::trace::{Trace, digest};
+
+/// Seconds that a manager stands still: less than a lease's time, about it, and far beyond it.
+const FREEZES: [u64; 6] = [20, 3, 9, 14, 40, 90];
+/// Seconds that a manager is cut off.
+const CUTS: [u64; 5] = [20, 4, 12, 60, 130];
 
 /// The wall clock when a run begins.
 pub const DAWN: Timestamp = Timestamp::constant(1_893_456_000, 0);
@@ -95,12 +102,14 @@ pub struct State {
     pub enabled: Enabled,
     /// The one fault of an exhaustive campaign.
     pub strike: Option<Strike>,
-    /// Calls of the manager to API and driver so far.
-    pub calls: u64,
+    /// What could have become of each call of a manager to API and driver so far.
+    pub calls: Vec<&'static [(&'static str, Blow)]>,
     /// No fault any more.
     pub is_quiet: bool,
     /// The API server answers nobody until then.
     pub away_until: Duration,
+    /// When the API came to which version.
+    pub past: Vec<(Duration, u64)>,
     /// What happened.
     pub trace: Trace,
     /// Requests that reached the API from managers.
@@ -109,6 +118,8 @@ pub struct State {
     pub writes: u64,
     /// Creations that a driver is at work on, by the Machine's uid.
     pub creations: BTreeMap<String, u32>,
+    /// How often each fault struck.
+    pub struck: BTreeMap<&'static str, u64>,
     /// The first property that was broken.
     pub violation: Option<Violation>,
     oracles: Vec<Box<dyn Oracle>>,
@@ -122,11 +133,12 @@ pub struct World {
     pub cloud: Cloud,
     /// The time.
     pub time: Time,
-    /// What changes the requests of managers on their way.
-    pub tamper: fn(&mut Request),
+    /// Where mistakes are put.
+    pub hooks: Hooks,
     state: Mutex<State>,
     bell: Arc<Bell>,
     storms: Arc<Bell>,
+    doom: Arc<Bell>,
 }
 
 /// What a world is made of.
@@ -143,8 +155,8 @@ pub struct Parts {
     pub cloud: Cloud,
     /// The time.
     pub time: Time,
-    /// What changes the requests of managers on their way.
-    pub tamper: fn(&mut Request),
+    /// Where mistakes are put.
+    pub hooks: Hooks,
     /// Who judges.
     pub oracles: Vec<Box<dyn Oracle>>,
     /// Whether the lines of the trace are kept.
@@ -155,24 +167,28 @@ impl World {
     /// A world in which nothing has happened.
     pub fn new(parts: Parts) -> Arc<Self> {
         let (_, happenings) = parts.cloud.follow();
+        let version = parts.api.version();
         Arc::new(Self {
             bell: Arc::default(),
             storms: Arc::default(),
+            doom: Arc::default(),
             cloud: parts.cloud,
             time: parts.time,
-            tamper: parts.tamper,
+            hooks: parts.hooks,
             state: Mutex::new(State {
                 api: parts.api,
                 choices: parts.choices,
                 enabled: parts.enabled,
                 strike: parts.strike,
-                calls: 0,
+                calls: Vec::new(),
                 is_quiet: false,
                 away_until: Duration::ZERO,
+                past: vec![(Duration::ZERO, version)],
                 trace: Trace::new(parts.is_told),
                 requests: 0,
                 writes: 0,
                 creations: BTreeMap::new(),
+                struck: BTreeMap::new(),
                 violation: None,
                 oracles: parts.oracles,
                 happenings,
@@ -194,6 +210,14 @@ impl World {
     /// Rings when the API server goes away.
     pub fn storms(&self) -> Ear {
         self.storms.listen()
+    }
+
+    /// Returns when a property is broken: what happens after that interests nobody.
+    pub async fn broke(&self) {
+        let mut doom = self.doom.listen();
+        while self.enter().violation.is_none() {
+            doom.rung().await;
+        }
     }
 
     /// One of `0..n`.
@@ -223,7 +247,7 @@ impl World {
     }
 
     /// Counts a call of the manager and says what becomes of it.
-    pub fn blow(&self, about: &str, kinds: &[(&'static str, Blow)]) -> Option<Blow> {
+    pub fn blow(&self, about: &str, kinds: &'static [(&'static str, Blow)]) -> Option<Blow> {
         let mut state = self.enter();
         let blow = state.blow(kinds);
         if let Some((name, _)) = blow {
@@ -269,7 +293,8 @@ impl World {
         };
         let before = state.api.version();
         let answer = state.api.handle(request, &moment);
-        let is_changed = state.api.version() != before;
+        let is_changed = state.note_version(self.time);
+        debug_assert_eq!(is_changed, state.api.version() != before, "every change is noted");
         let change = state.api.changes_of(&place, before).next().cloned();
         if let Actor::Manager(_) = actor {
             state.requests += 1;
@@ -346,9 +371,10 @@ impl World {
                 break;
             }
         }
-        let version = state.api.version();
+        let is_changed = state.note_version(self.time);
+        debug_assert_eq!(is_changed, state.api.version() != first, "every change is noted");
         drop(state);
-        if version != first {
+        if is_changed {
             self.bell.ring();
         }
     }
@@ -382,6 +408,27 @@ impl World {
         self.happened(&mut state, What::Fault { name: "F16", about });
         drop(state);
         self.storms.ring();
+    }
+
+    /// A manager stands still from now on.
+    pub fn freeze(&self, gate: &Gate) {
+        let seconds = self.pick("freeze-seconds", &FREEZES);
+        gate.freeze(Duration::from_secs(seconds));
+        let incarnation = gate.incarnation;
+        self.tell(What::Note(format!(
+            "manager {incarnation} stands still for {seconds} s"
+        )));
+    }
+
+    /// A manager is cut off from the API from now on.
+    pub fn cut(&self, gate: &Gate) {
+        let seconds = self.pick("cut-seconds", &CUTS);
+        let how = self.pick("cut", &[Cut::Silent, Cut::Refused]);
+        gate.cut(Duration::from_secs(seconds), how);
+        let incarnation = gate.incarnation;
+        self.tell(What::Note(format!(
+            "manager {incarnation} is cut off from the API for {seconds} s ({how:?})"
+        )));
     }
 
     /// Whether the API server is away.
@@ -418,6 +465,7 @@ impl World {
     /// Notes a property that is broken, if it is the first.
     pub fn broken(&self, property: &'static str, text: String) {
         self.enter().violation.get_or_insert(Violation { property, text });
+        self.doom.ring();
     }
 
     /// What is true now.
@@ -454,18 +502,32 @@ impl World {
 
     fn witness(&self, state: &mut State, what: What) {
         let at = self.time.passed();
+        if let What::Fault { name, .. } = &what {
+            *state.struck.entry(name).or_default() += 1;
+        }
         let event = Event { at, what };
         state.trace.add(&event);
         let truth = Truth::new(&state.api, &self.cloud, &state.creations, at);
         for oracle in &mut state.oracles {
             if let Err(broken) = oracle.see(&event, &truth) {
                 state.violation.get_or_insert(broken);
+                self.doom.ring();
             }
         }
     }
 }
 
 impl State {
+    /// Remembers when the API came to the version that it has now. Whether it is a new one.
+    fn note_version(&mut self, time: Time) -> bool {
+        let version = self.api.version();
+        let is_new = self.past.last().is_none_or(|(_, last)| *last < version);
+        if is_new {
+            self.past.push((time.passed(), version));
+        }
+        is_new
+    }
+
     /// Whether a fault strikes here.
     pub fn strikes(&mut self, name: &'static str) -> bool {
         if self.is_quiet {
@@ -477,14 +539,14 @@ impl State {
     }
 
     /// What becomes of this call of the manager: by the plan of an exhaustive campaign, or by choice.
-    fn blow(&mut self, kinds: &[(&'static str, Blow)]) -> Option<(&'static str, Blow)> {
-        let call = self.calls;
-        self.calls += 1;
+    fn blow(&mut self, kinds: &'static [(&'static str, Blow)]) -> Option<(&'static str, Blow)> {
+        let call = self.calls.len();
+        self.calls.push(kinds);
         if let Some(strike) = self.strike {
             let fits = kinds
                 .iter()
                 .find(|(name, blow)| *name == strike.fault && *blow == strike.blow);
-            return fits.filter(|_| strike.call == call).copied();
+            return fits.filter(|_| usize::try_from(strike.call) == Ok(call)).copied();
         }
         kinds.iter().find(|(name, _)| self.strikes(name)).copied()
     }

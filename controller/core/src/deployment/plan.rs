@@ -221,11 +221,36 @@ fn serve(seen: &Observed<'_>, set: &MachineSet, sets: &[Arc<MachineSet>], curren
     if !body.is_empty() {
         steps.push(Step::Change(Name::new(meta::name(&set.metadata)), Value::Object(body)));
     }
+    let why = if why == Why::Settled {
+        empty_others(seen, set, sets, steps).unwrap_or(why)
+    } else {
+        why
+    };
     let number = revision(set, sets);
     if current && meta::annotation(&deployment.metadata, keys::REVISION) != Some(number.to_string().as_str()) {
         steps.push(Step::Number(number));
     }
     why
+}
+
+/// Another set in use, by a creation that arrived late or a rollout that another controller began, makes the deployment larger
+/// than it is wanted (S4). It is emptied once the set that serves has all that is wanted.
+fn empty_others(seen: &Observed<'_>, set: &MachineSet, sets: &[Arc<MachineSet>], steps: &mut Vec<Step>) -> Option<Why> {
+    let available = set.status.as_ref().map_or(0, |status| status.available_replicas);
+    if seen.deployment.spec.paused || available < seen.deployment.spec.replicas {
+        return None;
+    }
+    let is_surplus = |other: &&Arc<MachineSet>| {
+        other.metadata.uid != set.metadata.uid && !meta::is_deleting(&other.metadata) && other.spec.replicas > 0
+    };
+    let surplus: Vec<&Arc<MachineSet>> = sets.iter().filter(is_surplus).collect();
+    let from = surplus.first()?.spec.replicas;
+    let emptied = |other: &Arc<MachineSet>| {
+        let name = Name::new(meta::name(&other.metadata));
+        Step::Change(name, json!({ "spec": { "replicas": 0 } }))
+    };
+    steps.extend(surplus.into_iter().map(emptied));
+    Some(Why::Scaling { from, to: 0 })
 }
 
 /// Parts of the template and numbers that a set takes over without a rollout.

@@ -13,6 +13,7 @@ use super::step::{Plan, Step, Why};
 use crate::api::{OperationState, OperationType, Phase, keys, meta};
 use crate::class::Readiness;
 use crate::driver::Reaction;
+use crate::ids::NodeName;
 
 /// How often the node's name is asked for before the VM goes without.
 const LOOKUPS: u32 = 3;
@@ -50,7 +51,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return plan;
     }
     let mut steps = Vec::new();
-    if let Some(name) = node_name(seen) {
+    if let Some(name) = node_name(seen).or_else(|| lost_node(seen)) {
         steps.push(Step::RemoveNode(name));
     }
     if may_have_token(seen) {
@@ -96,7 +97,7 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = find_node(seen) {
         return plan;
     }
-    match seen.calls.poll_at {
+    match seen.calls.delete_at {
         Some(at) if now < at => Plan::wait(at, Why::VmGoing),
         Some(_) | None => Plan::act(vec![Step::Call(Call::Delete)], Why::VmGoing),
     }
@@ -117,7 +118,7 @@ fn find_node(seen: &Observed<'_>) -> Option<Plan> {
         .as_ref()
         .is_some_and(|trouble| trouble.times >= LOOKUPS);
     match &seen.calls.vm {
-        None if fruitless || seen.calls.poll_at.is_some() => None,
+        None if fruitless || seen.calls.delete_at.is_some() => None,
         None => Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingNode)),
         Some(vm) => super::create::identify(seen, vm).map(|identify| Plan::act(vec![identify], Why::FindingNode)),
     }
@@ -186,7 +187,7 @@ fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Optio
     troubled(seen, now).or_else(|| Some(Plan::act(vec![Step::Call(Call::Status)], Why::VmMayAppear)))
 }
 
-fn node_name(seen: &Observed<'_>) -> Option<crate::ids::NodeName> {
+fn node_name(seen: &Observed<'_>) -> Option<NodeName> {
     if !seen.settings.has_target {
         return None;
     }
@@ -194,6 +195,16 @@ fn node_name(seen: &Observed<'_>) -> Option<crate::ids::NodeName> {
         .filter(|found| node::belongs(found, seen.machine))
         .map(node::name)
         .or_else(|| seen.machine.node_label())
+}
+
+/// Where every answer about the VM was lost, its Node may be there all the same, by the Machine's own name. Whoever carries
+/// the step out looks whose it is.
+fn lost_node(seen: &Observed<'_>) -> Option<NodeName> {
+    let is_known = seen.machine.provider_id().is_some();
+    let name = seen.machine.metadata.name.as_deref();
+    (seen.settings.has_target && !is_known)
+        .then(|| NodeName::non_empty(name))
+        .flatten()
 }
 
 /// A Machine that has joined says so by its conditions, and its token went before they were written.

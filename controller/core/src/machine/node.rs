@@ -24,6 +24,14 @@ pub fn belongs(node: &Node, machine: &Machine) -> bool {
     }
 }
 
+/// Whether a Node may be that of a VM about which the Machine never learned anything, because every answer of its driver was
+/// lost: the Machine's own name, which VMs register with unless their driver says otherwise, and not older than the Machine.
+pub fn may_be_lost(node: &Node, machine: &Machine) -> bool {
+    let knows_nothing = machine.provider_id().is_none() && machine.node_label().is_none();
+    let (came, made) = (&node.metadata.creation_timestamp, &machine.metadata.creation_timestamp);
+    knows_nothing && node.metadata.name == machine.metadata.name && came >= made
+}
+
 /// The Node's conditions.
 pub fn conditions(node: &Node) -> &[NodeCondition] {
     node.status

@@ -114,6 +114,9 @@ pub struct Calls {
     pub not_found_at: Option<Timestamp>,
     /// When to ask for the VM's state again.
     pub poll_at: Option<Timestamp>,
+    /// When to ask for its deletion again. Not the same: a driver that advises patience with a boot has not been asked
+    /// to delete yet.
+    pub delete_at: Option<Timestamp>,
     /// The last failure.
     pub trouble: Option<Trouble>,
     /// When DeleteMachine first answered that nothing is left.

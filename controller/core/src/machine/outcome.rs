@@ -17,9 +17,13 @@ pub struct Pacing {
     pub jitter: f64,
 }
 
-/// The pause that a driver advises, at least a second.
+/// Bounds of the pause that a driver advises, those of `RetryInfo` (`driver-api.md` §5).
+const POLL_BOUNDS: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(1), SignedDuration::from_mins(10));
+
+/// The pause that a driver advises, within reason.
 fn poll(advised: Option<SignedDuration>) -> SignedDuration {
-    advised.map_or(POLL, |advised| advised.max(SignedDuration::from_secs(1)))
+    let (least, most) = POLL_BOUNDS;
+    advised.map_or(POLL, |advised| advised.clamp(least, most))
 }
 
 impl Calls {
@@ -27,6 +31,7 @@ impl Calls {
     pub fn begin(&mut self, call: Call) {
         self.running = Some(call);
         self.poll_at = None;
+        self.delete_at = None;
     }
 
     /// Takes the answer to the running call, which was made with `recipe`.
@@ -35,6 +40,7 @@ impl Calls {
         match answer {
             Answer::Vm(call, Ok(vm)) => {
                 self.poll_at = self.is_unsettled(call, &vm).then(|| now + poll(vm.poll_after));
+                self.delete_at = self.gone_since.map(|_| now + POLL);
                 self.not_found_at = None;
                 self.trouble = None;
                 // What was believed gone was only not visible.
@@ -53,7 +59,7 @@ impl Calls {
                     self.end(now);
                 } else {
                     self.gone_since = None;
-                    self.poll_at = Some(now + poll(deletion.poll_after));
+                    self.delete_at = Some(now + poll(deletion.poll_after));
                 }
             }
             // "No such VM" is what a deletion is to reach, whoever says it in whichever way.
@@ -63,7 +69,10 @@ impl Calls {
             }
             Answer::Deletion(Err(failure)) => self.fail(Call::Delete, failure, recipe, pacing, now),
             // It is no failure, least of all one of the driver's. Who was waiting to ask again, waits again.
-            Answer::NotAsked(Call::Status) => self.poll_at = Some(now + POLL),
+            Answer::NotAsked(Call::Status) => {
+                self.poll_at = Some(now + POLL);
+                self.delete_at = self.poll_at;
+            }
             Answer::NotAsked(Call::Create | Call::Initialize | Call::Delete) => {}
         }
     }
@@ -105,6 +114,14 @@ mod tests {
         resource_exhausted: SignedDuration::from_mins(1),
         jitter: 1.0,
     };
+
+    #[test]
+    fn a_driver_that_advises_patience_without_end_is_asked_again_all_the_same() {
+        let hour = |hours: i64| Some(SignedDuration::from_hours(hours));
+        assert_eq!(poll(None), POLL);
+        assert_eq!(poll(hour(1000)), SignedDuration::from_mins(10));
+        assert_eq!(poll(Some(SignedDuration::ZERO)), SignedDuration::from_secs(1));
+    }
 
     #[test]
     fn a_call_that_came_to_nothing_before_it_was_made_is_no_failure() {

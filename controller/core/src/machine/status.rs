@@ -58,6 +58,17 @@ impl StatusChange {
         }
     }
 
+    /// What the status says already, with a phase that begins now. `None`: it says nothing yet.
+    pub fn again(machine: &Machine, now: Timestamp) -> Option<Self> {
+        let said = machine.last_operation()?;
+        let text = said.description.clone().unwrap_or_default();
+        let (operation, state) = (machine.operation_type()?, machine.operation_state()?);
+        let mut change = Self::told(machine, operation, state, text, now);
+        change.since = now;
+        change.error_code.clone_from(&said.error_code);
+        Some(change)
+    }
+
     /// Enters a phase, now, unless the Machine is in it already.
     pub fn entering(mut self, machine: &Machine, phase: Phase) -> Self {
         if *machine.phase() != phase || machine.phase_since().is_none() {

@@ -268,6 +268,7 @@ fn calls(dice: &mut Dice) -> Calls {
         vm: dice.maybe(Dice::vm),
         not_found_at: dice.maybe(Dice::time),
         poll_at: dice.maybe(Dice::time),
+        delete_at: dice.maybe(Dice::time),
         trouble,
         gone_since: dice.maybe(Dice::time),
     }

@@ -246,12 +246,9 @@ impl Stage {
             || "virtual:///unknown".to_owned(),
             |(uid, _)| format!("virtual:///{uid}"),
         );
-        let id = how
-            .iter()
-            .skip_while(|word| **word != "as")
-            .nth(1)
-            .map_or(own, |id| (*id).to_owned());
-        let name = format!("node-of-{machine}");
+        let after = |mark: &str| how.iter().skip_while(|word| **word != mark).nth(1);
+        let id = after("as").map_or(own, |id| (*id).to_owned());
+        let name = after("named").map_or_else(|| format!("node-of-{machine}"), |name| (*name).to_owned());
         let ready = if how.contains(&"unready") { "False" } else { "True" };
         let taint = json!([{"key": keys::TAINT_CRITICAL_COMPONENTS, "effect": "NoSchedule"}]);
         let spec =

@@ -159,6 +159,31 @@ async fn a_lost_place_is_followed_by_a_new_listing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_is_doubted_is_not_synced_until_it_has_listed_again() {
+    let cluster = scripted([list(&[map("a", "1")]), (200, Vec::new()), list(&[map("b", "20")])]);
+    let watch = Watch::<ConfigMap>::namespaced(&cluster, "default", &Env::begin());
+    let health = watch.health();
+    let mut told = Vec::new();
+    let run = watch.run(CancellationToken::new(), |change| {
+        let word = word(&change);
+        if word == "listed b" {
+            assert!(!health.is_synced(), "it is doubted");
+        } else if word == "synced" && told.len() == 2 {
+            assert!(health.is_synced());
+            health.doubt();
+        }
+        told.push(word);
+    });
+    tokio::time::timeout(Duration::from_secs(20), run).await.unwrap_err();
+
+    assert_eq!(
+        told,
+        ["restarted", "listed a", "synced", "restarted", "listed b", "synced"]
+    );
+    assert!(health.is_synced());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_for_long_makes_the_watch_unhealthy() {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden"});
     let cluster = scripted(std::iter::repeat_n((403, vec![status]), 100));
@@ -189,5 +214,20 @@ async fn a_quiet_cluster_is_healthy_because_its_watches_are_opened_again() {
     let (_, health) = story(&cluster, Duration::from_secs(1)).await;
     tokio::time::advance(BLIND_AFTER - Duration::from_secs(2)).await;
 
+    assert_eq!(health.check(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_read_is_asked_for_ever_more_seldom_and_makes_the_watch_unhealthy() {
+    let unreadable =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "annotations": {"x": null}}});
+    let script = || std::iter::repeat_with(|| list(std::slice::from_ref(&unreadable))).take(20);
+    let good = [list(&[map("a", "1")])];
+    let (told, health) = story(&scripted(script().chain(good.clone())), Duration::from_secs(60)).await;
+    assert!(!told.contains(&"synced".to_owned()), "20 tries in a minute: {told:?}");
+    assert!(health.check().unwrap_err().contains("failing"), "{:?}", health.check());
+    let (told, health) = story(&scripted(script().chain(good)), Duration::from_hours(1)).await;
+    assert!(told.contains(&"synced".to_owned()), "{told:?}");
+    health.heard();
     assert_eq!(health.check(), Ok(()));
 }

@@ -1,0 +1,114 @@
+//! Mistakes in what is decided about one MachineDeployment.
+
+use jiff::Timestamp;
+use millwright::env::Planners;
+use millwright_core::api::meta;
+use millwright_core::deployment::{self, Observed, Plan, Step, Why};
+use millwright_core::ids::Name;
+use millwright_sandbox::request::{Request, Verb};
+use serde_json::json;
+
+use super::Mutant;
+use super::wires::put;
+use crate::event::Truth;
+use crate::hooks::Hooks;
+
+pub(super) const ALL: [Mutant; 3] = [
+    Mutant {
+        name: "second-set",
+        rows: "89, 97",
+        what: "each try to create a set has a new name, and only the first that came is looked at",
+        property: "L1",
+        workload: "create-deployment",
+        faults: &["F10x8"],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(second_set),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "missing-is-zero",
+        rows: "38",
+        what: "where no set has the template, the number that it should have is read as 0",
+        property: "L1",
+        workload: "roll-once",
+        faults: &[],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(missing_is_zero),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "writes-replicas-back",
+        rows: "85",
+        what: "a write to the deployment carries the replicas of the manager's own count",
+        property: "S8",
+        workload: "scale",
+        faults: &[],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(writes_often),
+            request: writes_replicas,
+            ..Hooks::default()
+        },
+    },
+];
+
+fn deciding(deployment: fn(&Observed<'_>, Timestamp) -> Plan) -> Planners {
+    Planners {
+        deployment,
+        ..Planners::default()
+    }
+}
+
+fn second_set(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut sets = seen.sets.to_vec();
+    // The one that it knows is all it looks at.
+    sets.sort_by_key(|set| meta::created(&set.metadata));
+    sets.truncate(1);
+    let known = Observed { sets: &sets, ..*seen };
+    let mut plan = deployment::plan(&known, now);
+    for step in &mut plan.steps {
+        if let Step::Create(body) = step {
+            super::sets::rename(body, now, 0);
+        }
+    }
+    plan
+}
+
+fn missing_is_zero(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = deployment::plan(seen, now);
+    if plan.why != Why::TemplateChanged {
+        return plan;
+    }
+    plan.steps.retain(|step| !matches!(step, Step::Change(..)));
+    let sets = seen.sets.iter().filter(|set| set.spec.replicas > 0);
+    let emptied = sets.map(|set| {
+        let name = Name::new(meta::name(&set.metadata));
+        Step::Change(name, json!({ "spec": { "replicas": 0 } }))
+    });
+    plan.steps.extend(emptied);
+    plan
+}
+
+/// Before it scales a set, it writes to the deployment.
+fn writes_often(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = deployment::plan(seen, now);
+    if matches!(plan.why, Why::Scaling { .. }) {
+        plan.steps.insert(0, Step::Number(1));
+    }
+    plan
+}
+
+fn writes_replicas(request: &mut Request, truth: &Truth<'_>) {
+    let target = &request.target;
+    if request.verb != Verb::Patch || target.resource != "machinedeployments" || !target.subresource.is_empty() {
+        return;
+    }
+    let set = truth.ours("machinesets").next();
+    if let Some(counted) = set.and_then(|set| set.pointer("/spec/replicas").cloned()) {
+        put(request, &["spec", "replicas"], counted);
+    }
+}

@@ -1,0 +1,108 @@
+//! Each fault of processes, reads and watches strikes in some run, does what its name says, and the run comes right.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
+
+use millwright_sim::run::{Faults, Outcome, Plan, by_seed};
+
+/// Seeds of which one at least must show what is looked for.
+const SEEDS: u64 = 40;
+
+fn plan(workload: &str, faults: &[&str]) -> Plan {
+    Plan {
+        workload: Some(workload.to_owned()),
+        faults: Faults::These(faults.iter().map(|&name| name.to_owned()).collect()),
+        rests: false,
+        is_told: true,
+        ..Plan::default()
+    }
+}
+
+/// Whether a line of the story tells of this fault.
+fn strikes(outcome: &Outcome, name: &str) -> bool {
+    let told = format!("FAULT {name}: ");
+    outcome.story.iter().any(|line| line.contains(&told))
+}
+
+/// The first run of these that shows something. All before it come right, and so does it.
+#[track_caller]
+fn shown(plan: &Plan, shows: impl Fn(&Outcome) -> bool) -> Outcome {
+    for seed in 0..SEEDS {
+        let outcome = by_seed(plan, seed);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        if shows(&outcome) {
+            return outcome;
+        }
+    }
+    panic!("no run of {SEEDS} shows it");
+}
+
+/// The number of the line that holds all of these.
+fn line(outcome: &Outcome, from: usize, parts: &[&str]) -> Option<usize> {
+    let lines = outcome.story.iter().enumerate().skip(from);
+    let mut holds = lines.filter(|(_, line)| parts.iter().all(|part| line.contains(part)));
+    holds.next().map(|(number, _)| number)
+}
+
+#[test]
+fn each_fault_of_processes_strikes_and_all_comes_right() {
+    for name in ["F2", "F3", "F5", "F16p", "F27"] {
+        shown(&plan("create", &[name]), |outcome| strikes(outcome, name));
+    }
+}
+
+#[test]
+fn each_fault_of_reads_and_watches_strikes_and_all_comes_right() {
+    for name in ["F14", "F17", "F19", "F22", "F24"] {
+        shown(&plan("create", &[name]), |outcome| strikes(outcome, name));
+    }
+    shown(&plan("machine", &["F23"]), |outcome| strikes(outcome, "F23"));
+}
+
+#[test]
+fn a_list_that_loses_its_version_between_two_pages_is_begun_anew() {
+    shown(&plan("scale", &["F14", "F20"]), |outcome| {
+        line(outcome, 0, &["is forgotten between two pages"]).is_some()
+    });
+}
+
+#[test]
+fn a_watch_may_tell_any_first_part_of_what_there_is_to_tell() {
+    let prefix = |outcome: &Outcome| outcome.points.get("prefix").is_some_and(|count| count.taken > 0);
+    shown(&plan("scale", &[]), prefix);
+}
+
+#[test]
+fn a_leader_that_stood_still_is_deposed_and_what_it_had_sent_arrives_in_the_time_of_its_successor() {
+    let plan = Plan {
+        is_pair: true,
+        ..plan("scale", &["F2"])
+    };
+    let is_late = |outcome: &Outcome, of: &str, next: &str| {
+        let wrote = line(outcome, 0, &[&format!("{of}: Patch machine")])?;
+        let still = line(outcome, wrote, &[&format!("{of} stands still")])?;
+        let led = line(outcome, still, &[&format!("{next}: Patch leases")])?;
+        let worked = line(outcome, led, &[&format!("{next}: Patch machine")])?;
+        let late = line(outcome, led, &[&format!("{of}: Patch machine")])?;
+        let ends = line(outcome, late, &[&format!("{of} ends: LostLead")])?;
+        (worked < ends).then_some(late)
+    };
+    shown(&plan, |outcome| {
+        is_late(outcome, "manager 1", "manager 2").is_some() || is_late(outcome, "manager 2", "manager 1").is_some()
+    });
+}
+
+#[test]
+fn a_leader_that_is_cut_off_ends_and_the_other_leads() {
+    let plan = Plan {
+        is_pair: true,
+        ..plan("scale", &["F16p"])
+    };
+    shown(&plan, |outcome| {
+        line(outcome, 0, &["is cut off"])
+            .and_then(|cut| line(outcome, cut, &["ends: LostLead"]))
+            .is_some()
+    });
+}
