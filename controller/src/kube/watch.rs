@@ -146,7 +146,9 @@ where
 
     /// Returns whether this is the first failure since the server was last heard of.
     fn failed(&self, error: &watcher::Error, complaints: &mut Complaints) -> bool {
-        let is_first = self.health.failed();
+        let is_first = self
+            .health
+            .failed(matches!(error, watcher::Error::InitialListFailed(_)));
         self.metrics.watch_failed(self.health.resource());
         let reason = reason_of(error);
         if complaints.is_new(&reason) {
@@ -245,6 +247,8 @@ struct WatchState {
     synced: bool,
     heard: Option<Instant>,
     failing_since: Option<Instant>,
+    /// Since when listings fail, whatever the server answers otherwise.
+    unlisted_since: Option<Instant>,
 }
 
 impl WatchHealth {
@@ -277,7 +281,7 @@ impl WatchHealth {
         let failing = state
             .failing_since
             .filter(|since| heard.is_none_or(|heard| heard < *since));
-        if let Some(since) = failing
+        if let Some(since) = state.unlisted_since.or(failing)
             && now.saturating_duration_since(since) >= FAILING_AFTER
         {
             return Err(format!(
@@ -299,16 +303,21 @@ impl WatchHealth {
         let mut state = self.locked();
         state.heard = Some(Instant::now());
         state.failing_since = None;
+        state.unlisted_since = None;
     }
 
     fn synced(&self) {
         self.locked().synced = true;
     }
 
-    fn failed(&self) -> bool {
+    fn failed(&self, is_list: bool) -> bool {
         let now = Instant::now();
-        let heard = self.contact.last(&self.resource);
+        // The answer to a listing that failed is no sign of life: it may be one that cannot be read.
+        let heard = self.contact.last(&self.resource).filter(|_| !is_list);
         let mut state = self.locked();
+        if is_list {
+            state.unlisted_since.get_or_insert(now);
+        }
         // The server was heard of after the first failure: that failure is over, this one is new.
         let is_first = state
             .failing_since

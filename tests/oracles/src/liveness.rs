@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::event::{Act, Event};
-use crate::object::{is_deleting, name, time};
+use crate::object::{is_deleting, name, text, time};
 use crate::panel::Settings;
 use crate::truth::Truth;
 use crate::wanted;
@@ -77,11 +79,21 @@ impl End {
             for object in truth.objects(kind).iter().filter(|object| is_deleting(object)) {
                 let since = time(object, "/metadata/deletionTimestamp").unwrap_or(truth.now());
                 let age = truth.now().duration_since(since);
-                if age > self.settings.deletion {
+                if age > self.settings.deletion && !is_needed(truth, kind, object) {
                     return Err(format!("{kind}/{} is being deleted for {age:#}", name(object)));
                 }
             }
         }
         Ok(())
     }
+}
+
+/// A class stays for as long as a Machine that stays is made of it.
+fn is_needed(truth: &dyn Truth, kind: &str, object: &Value) -> bool {
+    let of_class = |machine: &Value| text(machine, "/spec/class/name") == name(object);
+    kind == "machineclasses"
+        && truth
+            .objects("machines")
+            .iter()
+            .any(|machine| of_class(machine) && !is_deleting(machine))
 }

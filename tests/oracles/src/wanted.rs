@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use crate::object::{controller, is_deleting, name, number, phase, text, uid};
 use crate::truth::{Truth, Vm};
 
-/// Judges whether everything is as the specs say and nothing is going any more.
+/// Judges whether everything is as the specs say and nothing is going any more. Machines of `broken` classes need only be there.
 ///
 /// # Errors
 /// The first thing that is otherwise.
-pub fn settled(truth: &dyn Truth) -> Result<(), String> {
+pub fn settled(truth: &dyn Truth, broken: &BTreeSet<String>) -> Result<(), String> {
     for kind in ["machinedeployments", "machinesets", "machines"] {
         if let Some(going) = truth.objects(kind).iter().find(|object| is_deleting(object)) {
             return Err(format!("{kind} {} is still going", name(going)));
         }
     }
-    reached(truth, &BTreeSet::new())
+    reached(truth, broken)
 }
 
 /// Judges whether everything is as the specs say. Machines of `broken` classes need only be there.

@@ -638,14 +638,18 @@ fn l1_a_world_that_is_not_as_its_specs_say_is_flagged() {
 
 #[test]
 fn what_is_still_going_is_not_settled() {
-    is_settled(&settled()).expect("nothing is going");
+    is_settled(&settled(), &BTreeSet::new()).expect("nothing is going");
     let mut world = settled();
     world
         .objects
         .get_mut("machines")
         .unwrap()
         .push(deleting(machine("old", "Terminating")));
-    assert!(is_settled(&world).unwrap_err().contains("old is still going"));
+    assert!(
+        is_settled(&world, &BTreeSet::new())
+            .unwrap_err()
+            .contains("old is still going")
+    );
 }
 
 #[test]
@@ -662,6 +666,22 @@ fn l2_a_deletion_that_does_not_end_is_flagged() {
     assert_eq!((property, what.contains("machines/old")), ("L2", true), "{what}");
     world.seconds = 15 * 60;
     end(&settings(), &world).expect("it may still end");
+}
+
+#[test]
+fn l2_a_class_that_goes_may_take_as_long_as_a_machine_is_made_of_it() {
+    let class = |name: &str| deleting(json!({ "metadata": { "name": name } }));
+    let mut world = settled();
+    world.seconds = 15 * 60 + 1;
+    world.objects.insert("machineclasses", vec![class("small")]);
+    end(&settings(), &world).expect("machine m is made of it");
+    world.objects.insert("machineclasses", vec![class("unused")]);
+    let (property, what) = end(&settings(), &world).unwrap_err();
+    assert_eq!(
+        (property, what.contains("machineclasses/unused")),
+        ("L2", true),
+        "{what}"
+    );
 }
 
 #[test]

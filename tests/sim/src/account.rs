@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millwright_provider_sdk::{CreateMachine, DriverError, Machine, MachineKey, MachineState, MachineStatus, Reason};
-use millwright_provider_virtual::cloud::{Event as CloudEvent, Vm};
+use millwright_provider_virtual::cloud::{Event as CloudEvent, Happening, Vm};
 use serde_json::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::event::What;
 use crate::strike::Blow;
@@ -19,6 +20,7 @@ const AFTERGLOWS: [u64; 4] = [0, 3, 20, 60];
 /// The account.
 pub struct Account {
     world: Arc<World>,
+    happenings: Mutex<UnboundedReceiver<Happening>>,
     state: Mutex<State>,
 }
 
@@ -47,8 +49,10 @@ struct Throttle {
 impl Account {
     /// An account without worries.
     pub fn new(world: Arc<World>) -> Arc<Self> {
+        let (_, happenings) = world.cloud.follow();
         Arc::new(Self {
             world,
+            happenings: Mutex::new(happenings),
             state: Mutex::default(),
         })
     }
@@ -163,14 +167,18 @@ impl Account {
         status
     }
 
-    /// Notes the VMs that go, for lookups that lag behind.
-    pub async fn mourn(self: Arc<Self>) {
-        if !self.world.enter().enabled.has("F36") {
-            return;
-        }
-        let (_, mut happenings) = self.world.cloud.follow();
-        while let Some(happening) = happenings.recv().await {
-            if happening.event != CloudEvent::Removed || self.world.enter().is_quiet {
+    /// Notes the VMs that went meanwhile, for lookups that lag behind.
+    fn mourn(&self) {
+        let is_quiet = {
+            let world = self.world.enter();
+            if !world.enabled.has("F36") {
+                return;
+            }
+            world.is_quiet
+        };
+        let mut happenings = self.happenings.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Ok(happening) = happenings.try_recv() {
+            if happening.event != CloudEvent::Removed || is_quiet {
                 continue;
             }
             let lasts = Duration::from_secs(self.world.pick("afterglow", &AFTERGLOWS));
@@ -182,6 +190,7 @@ impl Account {
 
     /// The VM of this Machine as lookups that lag still show it.
     pub fn ghost(&self, key: &MachineKey) -> Option<MachineStatus> {
+        self.mourn();
         let now = self.world.time.passed();
         let found = self
             .enter()

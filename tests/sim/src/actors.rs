@@ -12,8 +12,9 @@ use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
 use crate::account::Account;
-use crate::event::{Actor, What, core, ours};
+use crate::event::{Actor, What, core};
 use crate::life::Lives;
+use crate::meddle::{self, Debts};
 use crate::provider::Port;
 use crate::workload::ZONE;
 use crate::world::{World, after};
@@ -27,8 +28,16 @@ const RETRY: Duration = Duration::from_secs(5);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Duty {
     Register(VmId),
-    Miss { node: String, provider_id: String },
-    Return { node: String, provider_id: String },
+    /// Registers although its VM is on its way out.
+    Barge(VmId),
+    Miss {
+        node: String,
+        provider_id: String,
+    },
+    Return {
+        node: String,
+        provider_id: String,
+    },
 }
 
 /// Registers a node for each VM that lives, and marks those whose VM is silent.
@@ -113,7 +122,13 @@ fn caused(world: &World, event: CloudEvent, vm: &Vm) -> Vec<(Timestamp, Duty)> {
         }
         CloudEvent::Stopped | CloudEvent::Deleting | CloudEvent::Removed => {
             let (node, provider_id) = of_vm();
-            vec![(after(now, NODE_GRACE), Duty::Miss { node, provider_id })]
+            let mut duties = vec![(after(now, NODE_GRACE), Duty::Miss { node, provider_id })];
+            if event == CloudEvent::Deleting && !vm.node_registered && world.strikes("F45") {
+                let seconds = world.pick("kubelet-barges", &[1, 0, 10, 28]);
+                let due = after(now, Duration::from_secs(seconds));
+                duties.push((due, Duty::Barge(vm.id.clone())));
+            }
+            duties
         }
         CloudEvent::Booted | CloudEvent::Joined => Vec::new(),
     }
@@ -134,6 +149,15 @@ async fn carry_out(world: &World, duty: Duty) -> Option<(Timestamp, Duty)> {
                     Some((after(world.time.wall(), RETRY), Duty::Register(id)))
                 }
             }
+        }
+        Duty::Barge(id) => {
+            let vms = world.cloud.everything();
+            let vm = vms.iter().find(|vm| vm.id == id && !vm.node_registered)?;
+            let about = format!("the kubelet of {} joins although its VM goes", vm.owner.name);
+            world.tell(What::Fault { name: "F45", about });
+            let node = node(vm, world.time.wall());
+            world.order(Actor::Kubelet, "POST", "/api/v1/nodes", &node);
+            None
         }
         Duty::Miss { node, provider_id } => {
             mark(world, &node, &provider_id, "Unknown");
@@ -191,7 +215,7 @@ const ROUNDS: Duration = Duration::from_secs(60);
 
 /// Does by hand what this version of the manager leaves to people: a Machine that failed and belongs to no set, and one whose
 /// VM or node is lost, is deleted. Also plays kube-controller-manager's token cleaner.
-pub async fn operator(world: Arc<World>) {
+pub async fn operator(world: Arc<World>, debts: Arc<Debts>) {
     loop {
         tokio::time::sleep(ROUNDS).await;
         let tokens = expired_tokens(&world);
@@ -202,6 +226,7 @@ pub async fn operator(world: Arc<World>) {
         if !world.enter().is_quiet {
             continue;
         }
+        debts.settle(&world).await;
         for name in lost_machines(&world) {
             world.tell(What::Deed {
                 text: format!("deletes {name}, which nobody else mends"),
@@ -294,11 +319,13 @@ pub async fn collector(world: Arc<World>) {
 }
 
 /// Does harm now and then, of the kinds that are enabled, until faults end.
-pub async fn chaos(world: Arc<World>, lives: Arc<Lives>, port: Arc<Port>) {
-    let kinds: Vec<&'static str> = ["F1r", "F4", "F16", "F25", "F33", "F41", "F42", "F43", "F48", "F50"]
-        .into_iter()
-        .filter(|name| world.enter().enabled.has(name))
-        .collect();
+pub async fn chaos(world: Arc<World>, lives: Arc<Lives>, port: Arc<Port>, debts: Arc<Debts>) {
+    let kinds: Vec<&'static str> = [
+        "F1r", "F4", "F16", "F25", "F33", "F41", "F42", "F43", "F48", "F50", "F51",
+    ]
+    .into_iter()
+    .filter(|name| world.enter().enabled.has(name))
+    .collect();
     if kinds.is_empty() {
         return;
     }
@@ -309,12 +336,12 @@ pub async fn chaos(world: Arc<World>, lives: Arc<Lives>, port: Arc<Port>) {
             break;
         }
         let kind = world.pick("chaos", &kinds);
-        harm(&world, &lives, &port, kind).await;
+        harm(&world, &lives, &port, &debts, kind).await;
     }
     lives.end_skew();
 }
 
-async fn harm(world: &Arc<World>, lives: &Lives, port: &Arc<Port>, name: &'static str) {
+async fn harm(world: &Arc<World>, lives: &Lives, port: &Arc<Port>, debts: &Debts, name: &'static str) {
     let tell = |about: String| world.tell(What::Fault { name, about });
     match name {
         "F1r" => {
@@ -362,7 +389,8 @@ async fn harm(world: &Arc<World>, lives: &Lives, port: &Arc<Port>, name: &'stati
                 world.cloud.remove(&id).await.ok();
             }
         }
-        _ => meddle(world),
+        "F51" => meddle::replace(world),
+        _ => meddle::meddle(world, debts),
     }
 }
 
@@ -379,52 +407,4 @@ fn run_short(world: &World, account: &Account) {
         format!("{ZONE} is out of {what} for {lasts} s")
     };
     world.tell(What::Fault { name: "F42", about });
-}
-
-/// The human edits or deletes something.
-fn meddle(world: &World) {
-    let names = |plural: &'static str| -> Vec<String> {
-        let place = if plural == "nodes" { core(plural) } else { ours(plural) };
-        world.look(|truth| truth.api.all(&place).map(|(key, _)| key.name.clone()).collect())
-    };
-    let prefix = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default";
-    let (plural, method, body) = match world.choose("meddle", 6) {
-        0 => ("machines", "DELETE", Value::Null),
-        1 => ("nodes", "DELETE", Value::Null),
-        2 => (
-            "machines",
-            "PATCH",
-            json!({ "metadata": { "annotations": { "note": "mine" } } }),
-        ),
-        3 => (
-            "machines",
-            "PATCH",
-            json!({ "metadata": { "annotations": { "machinepriority.machine.sapcloud.io": "1" } } }),
-        ),
-        4 => (
-            "machinesets",
-            "PATCH",
-            json!({ "metadata": { "labels": { "note": "mine" } } }),
-        ),
-        _ => (
-            "machineclasses",
-            "PATCH",
-            json!({ "metadata": { "annotations": { "note": "mine" } } }),
-        ),
-    };
-    let all = names(plural);
-    if all.is_empty() {
-        return;
-    }
-    let name = world.pick("meddle-with", &all.iter().map(String::as_str).collect::<Vec<_>>());
-    let path = if plural == "nodes" {
-        format!("/api/v1/nodes/{name}")
-    } else {
-        format!("{prefix}/{plural}/{name}")
-    };
-    world.tell(What::Fault {
-        name: "F48",
-        about: format!("{method} {plural} {name} {body}"),
-    });
-    world.order(Actor::Human, method, &path, &body);
 }

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::choices::Count;
 use crate::event::Violation;
+use crate::fault;
+use crate::provider::Transport;
 use crate::run::{Faults, Outcome, Plan, by_seed};
 use crate::strike::{Blow, Strike};
+use crate::workload;
 
 /// A run that broke something.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ pub struct Sum {
     pub failures: Vec<Failure>,
     /// Points of choice.
     pub points: BTreeMap<&'static str, Count>,
+    /// How often each fault struck.
+    pub struck: BTreeMap<&'static str, u64>,
     /// What oracles could judge.
     pub antecedents: BTreeMap<&'static str, u64>,
     /// Identity of each run.
@@ -64,6 +69,9 @@ impl Sum {
             all.asked += count.asked;
             all.taken += count.taken;
         }
+        for (name, count) in outcome.struck {
+            *self.struck.entry(name).or_default() += count;
+        }
         for (name, count) in outcome.antecedents {
             *self.antecedents.entry(name).or_default() += count;
         }
@@ -77,6 +85,37 @@ impl Sum {
                 tape: outcome.tape,
             });
         }
+    }
+
+    /// Takes in what another campaign came to; its runs are not told apart any more.
+    pub fn take(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.passed += other.passed;
+        self.requests += other.requests;
+        self.writes += other.writes;
+        self.took += other.took;
+        self.threads = other.threads;
+        self.failures.extend(other.failures);
+        for (point, count) in other.points {
+            let all = self.points.entry(point).or_default();
+            all.asked += count.asked;
+            all.taken += count.taken;
+        }
+        for (name, count) in other.struck {
+            *self.struck.entry(name).or_default() += count;
+        }
+        for (name, count) in other.antecedents {
+            *self.antecedents.entry(name).or_default() += count;
+        }
+    }
+
+    /// Faults that struck, and properties that could be judged, less often than `least` times: what they prove is little.
+    pub fn rare(&self, least: u64) -> Vec<(&'static str, u64)> {
+        let struck = fault::ALL
+            .iter()
+            .map(|fault| (fault.name, self.struck.get(fault.name).copied().unwrap_or(0)));
+        let judged = self.antecedents.iter().map(|(name, count)| (*name, *count));
+        struck.chain(judged).filter(|(_, count)| *count < least).collect()
     }
 
     /// Runs a second and core.
@@ -93,8 +132,8 @@ impl Sum {
 /// One run of a campaign: its plan, its seed, and how to have it again.
 pub type Job = (Plan, u64, String);
 
-/// Runs all of `jobs` on so many threads.
-pub fn all(jobs: &[Job], threads: usize) -> Sum {
+/// Runs all of `jobs` on so many threads; after each, `progress` hears how many have been run and how many of them failed.
+pub fn all(jobs: &[Job], threads: usize, progress: &(dyn Fn(u64, usize) + Sync)) -> Sum {
     let begun = Instant::now();
     let (next, sum) = (AtomicUsize::new(0), Mutex::new(Sum::default()));
     std::thread::scope(|scope| {
@@ -102,9 +141,11 @@ pub fn all(jobs: &[Job], threads: usize) -> Sum {
             scope.spawn(|| {
                 while let Some((plan, seed, how)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = by_seed(plan, *seed);
-                    sum.lock()
-                        .expect("nothing panics under this lock")
-                        .add(*seed, how.clone(), outcome);
+                    let mut sum = sum.lock().expect("nothing panics under this lock");
+                    sum.add(*seed, how.clone(), outcome);
+                    let (runs, failures) = (sum.runs, sum.failures.len());
+                    drop(sum);
+                    progress(runs, failures);
                 }
             });
         }
@@ -140,9 +181,46 @@ pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
     (0..).zip(by_seed(&clean, seed).calls).flat_map(of_call).collect()
 }
 
-/// Seeds of a range, each run once.
+/// Seeds of which the shortest run is struck: those in which managers elect a leader hold mostly calls for its lease.
+const CANDIDATES: u64 = 6;
+
+/// The exhaustive campaign of all workloads, and of two managers under one lease.
+pub fn exhaustive(plan: &Plan) -> Vec<Job> {
+    let single = workload::ALL.iter().flat_map(|name| {
+        let plan = Plan {
+            workload: Some((*name).to_owned()),
+            faults: Faults::None,
+            rests: false,
+            ..plan.clone()
+        };
+        let shortest = (0..CANDIDATES).min_by_key(|seed| by_seed(&plan, *seed).calls.len());
+        strikes(&plan, shortest.unwrap_or_default())
+    });
+    let pair = Plan {
+        workload: Some("create".to_owned()),
+        is_pair: true,
+        ..plan.clone()
+    };
+    single.chain(strikes(&pair, 0)).collect()
+}
+
+/// One run in so many has a time of rest, which takes longer than all the rest of it.
+const RESTS: u64 = 4;
+
+/// Seeds of a range, each run once; where the plan has times of rest, every fourth has one.
 pub fn seeds(plan: &Plan, from: u64, to: u64) -> Vec<Job> {
-    (from..to)
-        .map(|seed| (plan.clone(), seed, format!("--seed {seed}")))
-        .collect()
+    let job = |seed: u64| {
+        let rests = plan.rests && seed.is_multiple_of(RESTS);
+        let named = plan.workload.as_ref().map(|name| format!(" --workload {name}"));
+        let grpc = (plan.transport == Transport::Grpc).then_some(" --transport grpc");
+        let restless = (!rests).then_some(" --no-rest");
+        let how = format!(
+            "--seed {seed}{}{}{}",
+            named.unwrap_or_default(),
+            grpc.unwrap_or_default(),
+            restless.unwrap_or_default()
+        );
+        (Plan { rests, ..plan.clone() }, seed, how)
+    };
+    (from..to).map(job).collect()
 }

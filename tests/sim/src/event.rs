@@ -81,6 +81,19 @@ pub struct DriverCall {
     pub code: i32,
 }
 
+/// As what the end of a run is judged, by how it came there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Regime {
+    /// From an ordinary start (L1).
+    Ordinary,
+    /// Beside a class whose driver never comes (L4).
+    Beside,
+    /// After something outside of our objects was repaired (L7).
+    Repaired,
+    /// From a state that no manager made (L3).
+    AnyState,
+}
+
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum What {
@@ -88,6 +101,8 @@ pub enum What {
     Begin {
         /// Whether managers elect a leader.
         elects: bool,
+        /// As what its end is judged.
+        regime: Regime,
     },
     /// A request reached the API.
     Api(ApiRequest),
@@ -263,8 +278,8 @@ impl fmt::Display for Event {
         write!(f, "{:>9.3} ", self.at.as_secs_f64())?;
         match &self.what {
             What::Api(request) => write!(f, "{request} #{:08x}", request.body >> 32),
-            What::Begin { elects: true } => f.write_str("begins; managers elect a leader"),
-            What::Begin { elects: false } => f.write_str("begins"),
+            What::Begin { elects: true, .. } => f.write_str("begins; managers elect a leader"),
+            What::Begin { elects: false, .. } => f.write_str("begins"),
             What::Leaves(call) => write!(f, "manager {}: {} {}", call.incarnation, call.method, call.uid),
             What::Driver(call) => write!(
                 f,

@@ -3,6 +3,9 @@
 //! F15 (reads of an older state) is left out: every GET and every list of the manager asks for the newest state, which no
 //! server of this age answers from an older one. Watches may lag, and do: F17 to F19.
 //!
+//! F32 (data that is wrong and legal) has no empty or truncated lists: this version lists no VMs. F39 (a creation that fails
+//! half-way) leaves the VM itself behind: the virtual cloud has nothing else.
+//!
 //! A run enables a few of them by choice (swarm), so that rare pairs meet; a fault that is not enabled asks for no choice.
 
 use std::collections::BTreeMap;
@@ -25,7 +28,7 @@ const fn fault(name: &'static str, per_mille: u32, what: &'static str) -> Fault 
 }
 
 /// All of them.
-pub const ALL: [Fault; 45] = [
+pub const ALL: [Fault; 46] = [
     fault("F1", 12, "the manager dies before or after a call"),
     fault("F1r", 0, "the manager dies at any moment"),
     fault(
@@ -92,9 +95,14 @@ pub const ALL: [Fault; 45] = [
     fault("F41", 0, "a VM dies"),
     fault("F42", 0, "a zone is out of stock, or the account is full, for a while"),
     fault("F43", 0, "the account is throttled for a while"),
-    fault("F45", 250, "a kubelet comes late or never"),
+    fault(
+        "F45",
+        250,
+        "a kubelet comes late, never, or after its VM's deletion began",
+    ),
     fault("F48", 0, "the human edits and deletes"),
     fault("F50", 0, "a VM is deleted at the cloud's console"),
+    fault("F51", 0, "an object is deleted and made again under its name"),
 ];
 
 /// The faults that one run may have.

@@ -13,8 +13,8 @@ use millwright_provider_virtual::cloud::{Event as CloudEvent, Vm};
 use millwright_sandbox::request::Verb;
 use serde_json::Value;
 
-use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Truth, Violation, What, core, ours};
-use crate::workload::CANARY;
+use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, Violation, What, core, ours};
+use crate::workload::{CANARY, FORSAKEN};
 use crate::world::{DAWN, after};
 
 /// A panel of all oracles, as one oracle of the simulator's.
@@ -103,8 +103,8 @@ impl Judge {
 
 impl Oracle for Judge {
     fn see(&mut self, event: &Event, truth: &Truth<'_>) -> Result<(), Violation> {
-        if let What::Begin { elects } = event.what {
-            self.panel = Some(Panel::new(&settings(elects)));
+        if let What::Begin { elects, regime } = event.what {
+            self.panel = Some(Panel::new(&settings(elects, regime)));
         }
         let acts = self.acts(&event.what, truth);
         let Some(panel) = &mut self.panel else {
@@ -133,9 +133,15 @@ impl Oracle for Judge {
     }
 }
 
-fn settings(elects: bool) -> Settings {
+fn settings(elects: bool, regime: Regime) -> Settings {
     Settings {
         elects,
+        broken_classes: match regime {
+            Regime::Beside => broken_classes(),
+            Regime::Ordinary | Regime::Repaired | Regime::AnyState => BTreeSet::new(),
+        },
+        any_state: regime == Regime::AnyState,
+        repaired: regime == Regime::Repaired,
         canaries: vec![CANARY.to_owned()],
         ..Settings::default()
     }
@@ -187,9 +193,13 @@ fn by(actor: Actor) -> By {
     }
 }
 
+fn broken_classes() -> BTreeSet<String> {
+    [FORSAKEN.to_owned()].into()
+}
+
 /// Whether all is as the human wants it and nothing is going; what is otherwise is told.
 pub fn settled(truth: &Truth<'_>) -> Result<(), String> {
-    oracles::wanted::settled(&Seen(truth))
+    oracles::wanted::settled(&Seen(truth), &broken_classes())
 }
 
 /// The truth, as oracles ask for it.

@@ -14,7 +14,8 @@
 //! | [`gate`] | what death is, and standing still |
 //! | [`pipes`], [`desk`] | gRPC over pipes; where the driver's end counts calls |
 //! | [`lies`], [`account`] | the driver with what goes wrong in it; what ails its cloud for a while |
-//! | [`life`], [`actors`] | the managers' lives; kubelets, controllers, the human's accidents |
+//! | [`life`], [`actors`] | the managers' lives; kubelets, controllers, what happens now and then |
+//! | [`meddle`] | the human's accidents, and what he then owes |
 //! | [`workload`] | what is wanted |
 //! | [`bell`] | in which order waiters are woken |
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
@@ -24,6 +25,7 @@
 
 pub mod account;
 pub mod actors;
+pub mod any;
 pub mod bell;
 pub mod bound;
 pub mod campaign;
@@ -38,6 +40,7 @@ pub mod hooks;
 pub mod judge;
 pub mod lies;
 pub mod life;
+pub mod meddle;
 pub mod pipes;
 pub mod provider;
 pub mod run;

@@ -100,7 +100,12 @@ impl Provider {
 
     async fn delete(&self, request: DeleteMachine, context: Context) -> Result<Deletion, DriverError> {
         let blow = self.begin("DeleteMachine", &request.key.uid)?;
+        let key = request.key.clone();
         let deletion = self.driver.delete_machine(request, context).await?;
+        // What lookups show cannot be said to be gone.
+        if deletion == Deletion::Deleted && self.account.ghost(&key).is_some() {
+            return Ok(Deletion::deleting(Duration::from_secs(1)));
+        }
         match blow {
             // It may be gone: asked again, the driver will say so.
             Some(Blow::Bare) => Ok(Deletion::Deleting {

@@ -1,22 +1,21 @@
-//! The command line of the simulator. Decides only what is printed.
+//! The command line of the simulator. Decides only what is run.
 
-use std::collections::BTreeMap;
+mod report;
+
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand};
 use millwright_sim::campaign::{self, Job, Sum};
 use millwright_sim::fault;
 use millwright_sim::provider::Transport;
-use millwright_sim::run::{Faults, Outcome, Plan, by_seed, by_tape};
+use millwright_sim::run::{Faults, Plan, by_seed, by_tape};
 use millwright_sim::shrink::shrink;
 use millwright_sim::strike::{self, Strike};
 use millwright_sim::workload;
 use millwright_sim::zoo::{self, Catch, Mutant};
-
-/// Failures that are printed in full.
-const SHOWN: usize = 20;
+use report::{print_coverage, progress, story, tell};
 
 #[derive(Parser)]
 #[command(
@@ -47,6 +46,30 @@ enum Command {
         coverage: bool,
         #[command(flatten)]
         what: What,
+    },
+    /// All that CI runs: each fault at each call, seeds, any start state, gRPC, and the same seeds in two processes
+    Campaign {
+        /// Seeds with faults by choice
+        #[arg(long, default_value_t = 5000)]
+        seeds: u64,
+        /// The first seed; each range explores anew
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Seeds that begin in any state that the API admits
+        #[arg(long, default_value_t = 1000)]
+        any: u64,
+        /// Seeds whose driver is reached by gRPC over pipes
+        #[arg(long, default_value_t = 300)]
+        grpc: u64,
+        /// Seeds that are run in two fresh processes, to compare
+        #[arg(long, default_value_t = 200)]
+        twice: u64,
+        /// Leave out each fault at each call
+        #[arg(long)]
+        no_exhaust: bool,
+        /// Threads
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
     },
     /// Each kind of fault at each call of a workload
     Exhaust {
@@ -117,6 +140,9 @@ struct What {
     /// Two managers side by side; without it by choice
     #[arg(long)]
     pair: bool,
+    /// Without a time of rest at the end
+    #[arg(long)]
+    no_rest: bool,
     /// Threads
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -144,7 +170,11 @@ impl What {
         if let Some(name) = &self.workload
             && workload::deeds(name).is_none()
         {
-            bail!("{name} is no workload; there are {}", workload::ALL.join(", "));
+            bail!(
+                "{name} is no workload; there are {}, {}",
+                workload::ALL.join(", "),
+                workload::ANY
+            );
         }
         let mut plan = match &self.mutant {
             Some(name) => mutant(name)?.plan(),
@@ -163,6 +193,7 @@ impl What {
         plan.workload = self.workload.clone().or(plan.workload);
         plan.transport = self.transport.into();
         plan.is_pair |= self.pair;
+        plan.rests &= !self.no_rest;
         Ok(plan)
     }
 }
@@ -179,7 +210,7 @@ fn main() -> anyhow::Result<ExitCode> {
             let plan = what.plan()?;
             let (from, to) = seeds.split_once("..").context("--seeds wants FROM..TO")?;
             let jobs = campaign::seeds(&plan, from.parse()?, to.parse()?);
-            let sum = campaign::all(&jobs, what.threads);
+            let sum = campaign::all(&jobs, what.threads, &progress(jobs.len()));
             if digests {
                 sum.digests
                     .iter()
@@ -190,6 +221,28 @@ fn main() -> anyhow::Result<ExitCode> {
                 print_coverage(&sum);
             }
             Ok(tell(&sum, is_same))
+        }
+        Command::Campaign {
+            seeds,
+            from,
+            any,
+            grpc,
+            twice,
+            no_exhaust,
+            threads,
+        } => {
+            let mut parts = Vec::new();
+            if !no_exhaust {
+                parts.push(("each fault at each call", campaign::exhaustive(&Plan::default())));
+            }
+            let of = |plan: Plan, count| campaign::seeds(&plan, from, from + count);
+            let default = Plan::default;
+            parts.push(("faults by choice", of(default(), seeds)));
+            let workload = Some(workload::ANY.to_owned());
+            parts.push(("any start", of(Plan { workload, ..default() }, any)));
+            let transport = Transport::Grpc;
+            parts.push(("gRPC over pipes", of(Plan { transport, ..default() }, grpc)));
+            campaign(parts, (from, from + twice), threads)
         }
         Command::Exhaust { what } => Ok(exhaust(&what)),
         Command::Replay {
@@ -270,6 +323,90 @@ fn hunt(name: Option<&str>, starts: usize, most: u64, threads: usize) -> anyhow:
     })
 }
 
+/// How often each fault must have struck, and each property must have been judged, in a whole campaign.
+const LEAST: u64 = 100;
+
+/// Runs all parts, one after the other, and judges what they reached together.
+fn campaign(parts: Vec<(&str, Vec<Job>)>, twice: (u64, u64), threads: usize) -> anyhow::Result<ExitCode> {
+    pace()?;
+    let (mut whole, mut is_right) = (Sum::default(), true);
+    for (title, jobs) in parts {
+        println!("== {title}: {} runs", jobs.len());
+        let sum = campaign::all(&jobs, threads, &progress(jobs.len()));
+        is_right &= tell(&sum, true) == ExitCode::SUCCESS;
+        whole.take(sum);
+    }
+    println!("== seeds {}..{} in two fresh processes", twice.0, twice.1);
+    is_right &= is_same_elsewhere(twice)?;
+    println!("== all");
+    let rare = whole.rare(LEAST);
+    for (name, count) in &rare {
+        println!("TOO RARE {name}: {count} times, {LEAST} are wanted");
+    }
+    is_right &= rare.is_empty();
+    let struck: Vec<String> = whole
+        .struck
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    println!("struck: {}", struck.join(", "));
+    is_right &= tell(&whole, true) == ExitCode::SUCCESS;
+    Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How fast plain runs are, on one core.
+fn pace() -> anyhow::Result<()> {
+    for name in ["create", "scale"] {
+        let plan = Plan {
+            workload: Some(name.to_owned()),
+            faults: Faults::None,
+            rests: false,
+            ..Plan::default()
+        };
+        let sum = campaign::all(&campaign::seeds(&plan, 0, 100), 1, &|_, _| ());
+        println!(
+            "{name} without faults: {:.0} runs/s on one core, {:.1} simulated hours/s",
+            sum.pace(),
+            sum.speed()
+        );
+        anyhow::ensure!(sum.failures.is_empty(), "{name} fails without any fault");
+    }
+    Ok(())
+}
+
+/// Runs seeds in two processes of their own and compares the digests of the runs.
+fn is_same_elsewhere((from, to): (u64, u64)) -> anyhow::Result<bool> {
+    let program = std::env::current_exe().context("the path of this program")?;
+    let start = || {
+        std::process::Command::new(&program)
+            .args(["run", "--digests", "--seeds", &format!("{from}..{to}")])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("a second process of this program")
+    };
+    let (one, other) = (start()?, start()?);
+    let digests = |process: std::process::Child| -> anyhow::Result<Vec<String>> {
+        let text = String::from_utf8(process.wait_with_output()?.stdout)?;
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
+        let is_digest = |line: &&str| line.split(' ').count() == 2;
+        Ok(lines.filter(is_digest).map(str::to_owned).collect())
+    };
+    let (one, other) = (digests(one)?, digests(other)?);
+    let wanted = usize::try_from(to - from)?;
+    anyhow::ensure!(one.len() == wanted, "{} of {wanted} digests were printed", one.len());
+    let differ: Vec<&String> = one
+        .iter()
+        .zip(&other)
+        .filter(|(one, other)| one != other)
+        .map(|(one, _)| one)
+        .collect();
+    println!("{} runs, {} of them differ {differ:?}", one.len(), differ.len());
+    Ok(one.len() == other.len() && differ.is_empty())
+}
+
 /// Each kind of fault at each call.
 fn exhaust(what: &What) -> ExitCode {
     let named: Vec<String> = what.workload.iter().cloned().collect();
@@ -287,7 +424,7 @@ fn exhaust(what: &What) -> ExitCode {
             campaign::strikes(&plan, 0)
         })
         .collect();
-    tell(&campaign::all(&jobs, what.threads), true)
+    tell(&campaign::all(&jobs, what.threads, &progress(jobs.len())), true)
 }
 
 fn make_small(plan: &Plan, seed: u64, budget: usize) -> anyhow::Result<ExitCode> {
@@ -323,7 +460,7 @@ fn parse(text: &str) -> anyhow::Result<Strike> {
 }
 
 fn is_same(jobs: &[Job], threads: usize, first: &Sum) -> bool {
-    let second = campaign::all(jobs, threads);
+    let second = campaign::all(jobs, threads, &progress(jobs.len()));
     let differ: Vec<u64> = first
         .digests
         .iter()
@@ -336,88 +473,4 @@ fn is_same(jobs: &[Job], threads: usize, first: &Sum) -> bool {
         first.digests.len()
     );
     differ.is_empty()
-}
-
-fn print_coverage(sum: &Sum) {
-    println!("{:20} {:>10} {:>10}", "point", "asked", "taken");
-    for (point, count) in &sum.points {
-        println!("{point:20} {:>10} {:>10}", count.asked, count.taken);
-    }
-}
-
-fn tell(sum: &Sum, is_same: bool) -> ExitCode {
-    let mut kinds: BTreeMap<String, (u64, String)> = BTreeMap::new();
-    for failure in &sum.failures {
-        // Numbers and names differ from run to run; what broke is the same.
-        let kind: String = failure
-            .violation
-            .to_string()
-            .chars()
-            .filter(|letter| !letter.is_ascii_digit())
-            .collect();
-        let entry = kinds.entry(kind).or_insert_with(|| (0, failure.how.clone()));
-        entry.0 += 1;
-    }
-    for failure in sum.failures.iter().take(SHOWN) {
-        let faults = failure.faults.join(",");
-        println!(
-            "FAILED {} ({}; {faults}) {}",
-            failure.how, failure.workload, failure.violation
-        );
-    }
-    if kinds.len() > 1 {
-        println!("--- {} kinds of failure", kinds.len());
-        kinds
-            .iter()
-            .take(SHOWN)
-            .for_each(|(kind, (count, how))| println!("{count:6} {how}: {kind}"));
-    }
-    // An oracle with nothing to judge proves nothing: its zero is shown.
-    let hits: Vec<String> = sum
-        .antecedents
-        .iter()
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
-    println!("judged: {}", hits.join(", "));
-    println!(
-        "{} runs in {:.1} s on {} threads: {:.0} runs/s/core, {:.0} simulated hours/s, {:.0} requests a run ({:.0} writes), {} failed",
-        sum.runs,
-        sum.took.as_secs_f64(),
-        sum.threads,
-        sum.pace(),
-        sum.speed(),
-        sum.requests as f64 / sum.runs.max(1) as f64,
-        sum.writes as f64 / sum.runs.max(1) as f64,
-        sum.failures.len()
-    );
-    if sum.failures.is_empty() && is_same {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
-}
-
-fn story(outcome: &Outcome) -> ExitCode {
-    outcome.story.iter().for_each(|line| println!("{line}"));
-    println!(
-        "workload {}, faults {:?}: {} events, {} requests, {} writes, {} choices, {:.1} s of virtual time, digest {:016x}",
-        outcome.workload,
-        outcome.faults,
-        outcome.events,
-        outcome.requests,
-        outcome.writes,
-        outcome.tape.len(),
-        outcome.passed.as_secs_f64(),
-        outcome.digest
-    );
-    match &outcome.violation {
-        None => {
-            println!("all came right");
-            ExitCode::SUCCESS
-        }
-        Some(violation) => {
-            println!("BROKEN {violation}");
-            ExitCode::FAILURE
-        }
-    }
 }

@@ -131,6 +131,14 @@ impl Port {
 
     /// Ends the provider's process; another is started some time later.
     pub fn restart(self: &Arc<Self>) {
+        if self.listening().is_some() {
+            let downtime = self.world.pick("driver-downtime", &[0, 1, 5, 40]);
+            self.restart_after(Duration::from_secs(downtime));
+        }
+    }
+
+    /// Ends the provider's process; another is started after so long.
+    pub fn restart_after(self: &Arc<Self>, downtime: Duration) {
         self.listener.close();
         let process = {
             let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,9 +148,8 @@ impl Port {
         let Some(process) = process else { return };
         process.gate.close();
         let port = Arc::clone(self);
-        let downtime = self.world.pick("driver-downtime", &[0, 1, 5, 40]);
         tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(downtime) + Duration::from_millis(1)).await;
+            tokio::time::sleep(downtime + Duration::from_millis(1)).await;
             port.start();
         });
     }

@@ -9,17 +9,18 @@ use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
 use serde_json::Value;
 
-use crate::actors;
 use crate::choices::{Choices, Count};
-use crate::event::{Oracle, Violation, What};
+use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::Enabled;
 use crate::hooks::Hooks;
 use crate::judge::{Judge, settled};
 use crate::life::Lives;
+use crate::meddle::Debts;
 use crate::provider::{Port, Transport};
 use crate::strike::{Blow, Strike};
 use crate::workload;
 use crate::world::{CloudSky, DAWN, Parts, Time, World};
+use crate::{actors, any};
 
 /// L1: all is as wanted this long after faults ended. A quarter of an hour, and what machines may take to be given up: the
 /// creation timeout, the health timeout, and the pause after an exhausted resource.
@@ -98,6 +99,8 @@ pub struct Outcome {
     pub antecedents: Vec<(&'static str, u64)>,
     /// The workload.
     pub workload: String,
+    /// How often each fault struck.
+    pub struck: BTreeMap<&'static str, u64>,
     /// Faults that were enabled.
     pub faults: Vec<&'static str>,
     /// Virtual time that passed.
@@ -199,10 +202,18 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     } else {
         Duration::ZERO
     };
+    let lingers = if enabled.has("F40") {
+        60
+    } else if enabled.has("F45") {
+        // A kubelet can join after its VM's deletion began only where that lasts.
+        u64::from(choices.choose("lingers", 2)) * 30
+    } else {
+        0
+    };
     let delays = Delays {
         create: Duration::from_secs(1),
         join: Duration::from_secs(1),
-        delete: Duration::from_secs(if enabled.has("F40") { 60 } else { 0 }),
+        delete: Duration::from_secs(lingers),
     };
     let cloud = Cloud::in_memory(Arc::new(CloudSky::new(time)), lag);
     let world = World::new(Parts {
@@ -222,38 +233,49 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
     let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair);
     let elects = lives.elects();
-    world.tell(What::Begin { elects });
+    let regime = workload::regime(&name);
+    world.tell(What::Begin { elects, regime });
     lives.tell();
     port.start();
-    tokio::spawn(Arc::clone(&port.account).mourn());
     tokio::spawn(async move { cloud.run_clockwork().await });
     tokio::spawn(actors::kubelets(Arc::clone(&world)));
     tokio::spawn(actors::collector(Arc::clone(&world)));
-    tokio::spawn(actors::operator(Arc::clone(&world)));
-    tokio::spawn(actors::chaos(Arc::clone(&world), Arc::clone(&lives), port));
+    let debts = Arc::<Debts>::default();
+    tokio::spawn(actors::operator(Arc::clone(&world), Arc::clone(&debts)));
+    tokio::spawn(actors::chaos(
+        Arc::clone(&world),
+        Arc::clone(&lives),
+        Arc::clone(&port),
+        debts,
+    ));
+    if regime == Regime::AnyState {
+        any::prepare(&world, delays).await;
+    }
     let living = tokio::spawn(Arc::clone(&lives).run());
 
-    let whole = async {
-        workload::act(&world, workload::deeds(&name).unwrap_or_default()).await;
-        if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
-            world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
-        }
-        world.calm();
-        converge(&world).await;
-        if plan.rests {
-            rest(&world, &lives).await;
-        }
-    };
     tokio::select! {
         biased;
         () = world.broke() => {}
-        () = whole => {}
+        () = course(plan, &name, &world, &port, &lives) => {}
     }
     if living.is_finished() || PANICKED.get() {
         world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
     }
     world.judge();
     verdict(&world, name)
+}
+
+/// What the human does, and what comes of it.
+async fn course(plan: &Plan, name: &str, world: &Arc<World>, port: &Arc<Port>, lives: &Lives) {
+    workload::act(world, port, workload::deeds(name).unwrap_or_default()).await;
+    if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
+        world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
+    }
+    world.calm();
+    converge(world).await;
+    if plan.rests {
+        rest(world, lives).await;
+    }
 }
 
 /// A time in which nobody changes anything; in some runs a manager dies or ends in it, and its successor finds all done.
@@ -340,6 +362,7 @@ fn verdict(world: &Arc<World>, workload: String) -> Outcome {
         tape: choices.into_tape(),
         antecedents,
         workload,
+        struck: std::mem::take(&mut state.struck),
         faults: state.enabled.names(),
         passed: world.time.passed(),
         events: trace.events(),

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
+use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
-use crate::event::{Actor, What};
+use crate::event::{Actor, Regime, What, core, ours};
 use crate::judge::settled;
+use crate::provider::Port;
 use crate::world::World;
 
 /// Paths of our kinds.
-const OURS: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default";
+pub const OURS: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default";
 /// How long a deed's effect is waited for before the next deed; faults may hold it up for longer.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// How often the human looks.
@@ -32,15 +34,12 @@ pub enum Deed {
         /// The body.
         body: Value,
     },
-    /// A request about the first machine there is.
-    First {
-        /// In words.
-        text: &'static str,
-        /// The method.
-        method: &'static str,
-        /// The body.
-        body: Value,
-    },
+    /// Takes the labels of a machine, by choice.
+    Drift,
+    /// Deletes an object of a kind, by choice.
+    DeleteOne(&'static str),
+    /// The driver's process ends, and comes back after so long.
+    DriverAway(Duration),
     /// Waits until all is as wanted, but not for ever.
     Settle,
     /// Waits for a moment that is chosen, so that the next deed comes in the middle of something; sometimes until all settled.
@@ -53,8 +52,26 @@ pub const CANARY: &str = "c4n4ry-of-the-user-data";
 /// Where every VM stands.
 pub const ZONE: &str = "local-a";
 
+/// A class whose driver never comes.
+pub const FORSAKEN: &str = "forsaken";
+
 /// The names of all workloads.
-pub const ALL: [&str; 7] = ["scale", "create", "machine", "delete", "roll", "rotate", "again"];
+pub const ALL: [&str; 12] = [
+    "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
+];
+
+/// The workload that begins in any state; it has campaigns of its own.
+pub const ANY: &str = "any";
+
+/// As what the end of a workload's runs is judged.
+pub fn regime(name: &str) -> Regime {
+    match name {
+        "beside" => Regime::Beside,
+        "repair" => Regime::Repaired,
+        ANY => Regime::AnyState,
+        _ => Regime::Ordinary,
+    }
+}
 
 /// The deeds of a workload.
 pub fn deeds(name: &str) -> Option<Vec<Deed>> {
@@ -63,7 +80,7 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
     let moment = || Deed::Moment;
     Some(match name {
         "scale" => vec![begin(0), Deed::Settle, scale(3), moment(), scale(1), moment(), scale(0)],
-        "create" => vec![make("creates the set", "machinesets", set(2))],
+        "create" => vec![make("creates the set", "machinesets", set_of("workers", 2, "small"))],
         "machine" => vec![
             single("alone"),
             moment(),
@@ -80,10 +97,47 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
         ],
         "delete" => vec![begin(2), moment(), delete("machinedeployments/workers")],
         "roll" => vec![begin(2), moment(), of_class("large"), moment(), of_class("small")],
+        "away" => vec![
+            Deed::DriverAway(Duration::from_secs(20)),
+            begin(2),
+            moment(),
+            Deed::DriverAway(Duration::from_secs(90)),
+            moment(),
+            scale(1),
+        ],
+        "node" => vec![begin(2), Deed::Settle, Deed::DeleteOne("nodes"), moment(), scale(3)],
+        "victim" => vec![begin(2), moment(), Deed::DeleteOne("machines"), moment(), scale(1)],
+        "repair" => vec![
+            make(
+                "creates a class whose secret is not there",
+                "machineclasses",
+                of_secret("later", "later"),
+            ),
+            make("creates the set", "machinesets", set_of("workers", 2, "later")),
+            moment(),
+            make("creates the secret", "secrets/", user_data("later")),
+        ],
+        "beside" => vec![
+            make("creates a class that nobody serves", "machineclasses", forsaken()),
+            make("creates a set of it", "machinesets", set_of("lost", 2, FORSAKEN)),
+            begin(2),
+            moment(),
+            scale(3),
+        ],
+        // What is there is not known; where there is no deployment, this changes nothing.
+        ANY => vec![moment(), scale(2), moment()],
         // Not drawn by any campaign: bugs of the zoo show best in what is short.
         "create-deployment" => vec![begin(2)],
-        "drift" => vec![make("creates the set", "machinesets", set(2)), Deed::Settle, drift()],
-        "lose" => vec![make("creates the set", "machinesets", set(2)), Deed::Settle, lose()],
+        "drift" => vec![
+            make("creates the set", "machinesets", set_of("workers", 2, "small")),
+            Deed::Settle,
+            Deed::Drift,
+        ],
+        "lose" => vec![
+            make("creates the set", "machinesets", set_of("workers", 2, "small")),
+            Deed::Settle,
+            Deed::DeleteOne("machines"),
+        ],
         "shrink" => vec![begin(3), Deed::Settle, scale(2)],
         "roll-once" => vec![begin(2), moment(), of_class("large")],
         "rotate" => vec![begin(1), moment(), size("large"), moment(), secret(), scale(2)],
@@ -118,22 +172,6 @@ fn delete(path: &str) -> Deed {
     }
 }
 
-fn drift() -> Deed {
-    Deed::First {
-        text: "takes the label of machine",
-        method: "PATCH",
-        body: json!({ "metadata": { "labels": { "name": null } } }),
-    }
-}
-
-fn lose() -> Deed {
-    Deed::First {
-        text: "deletes machine",
-        method: "DELETE",
-        body: Value::Null,
-    }
-}
-
 fn scale(replicas: u32) -> Deed {
     let body = json!({ "spec": { "replicas": replicas } });
     patch(&format!("scales to {replicas}"), "machinedeployments/workers", body)
@@ -158,23 +196,21 @@ fn secret() -> Deed {
 
 /// The classes and the Secret that every workload has.
 pub fn furniture() -> Vec<Value> {
-    vec![
-        json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": { "name": "user-data", "namespace": "default" },
-            "stringData": { "userData": format!("#cloud-config\n# {CANARY}\n# <<MACHINE_NAME>>\n# <<BOOTSTRAP_TOKEN>>\n") },
-        }),
-        class("small"),
-        class("large"),
-    ]
+    vec![user_data("user-data"), class("small"), class("large")]
 }
 
 /// Carries deeds out.
-pub async fn act(world: &Arc<World>, deeds: Vec<Deed>) {
+pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
     for deed in deeds {
         match deed {
+            Deed::DeleteOne(plural) => delete_one(world, plural),
+            Deed::DriverAway(lasts) => {
+                let text = format!("ends the driver's process for {} s", lasts.as_secs());
+                world.tell(What::Deed { text });
+                port.restart_after(lasts);
+            }
             Deed::Settle => settle(world, PATIENCE).await,
-            Deed::First { text, method, body } => first(world, text, method, &body).await,
+            Deed::Drift => drift(world),
             Deed::Moment => {
                 let pause = world.pick("moment", &[0, 20, 100, 400, 1000, 1500, 2500, 5000, 12_000, 40_000]);
                 if pause == 0 {
@@ -191,7 +227,7 @@ pub async fn act(world: &Arc<World>, deeds: Vec<Deed>) {
             } => {
                 world.tell(What::Deed { text });
                 let path = if path.starts_with("secrets/") {
-                    format!("/api/v1/namespaces/default/{path}")
+                    format!("/api/v1/namespaces/default/{}", path.trim_end_matches('/'))
                 } else {
                     format!("{OURS}/{path}")
                 };
@@ -201,15 +237,36 @@ pub async fn act(world: &Arc<World>, deeds: Vec<Deed>) {
     }
 }
 
-async fn first(world: &Arc<World>, text: &str, method: &str, body: &Value) {
-    let first = world.look(|truth| {
-        let machine = truth.ours("machines").next()?;
-        Some(object::name(machine).to_owned())
-    });
-    if let Some(first) = first {
-        let text = format!("{text} {first}");
+/// One of a kind and its path, if there is one.
+fn one(world: &World, plural: &'static str) -> Option<(String, String)> {
+    let (place, path) = match plural {
+        "nodes" => (core(plural), "/api/v1/nodes".to_owned()),
+        _ => (ours(plural), format!("{OURS}/{plural}")),
+    };
+    let names: Vec<String> = world.look(|truth| truth.api.all(&place).map(|(key, _)| key.name.clone()).collect());
+    if names.is_empty() {
+        return None;
+    }
+    let name = world.pick("one", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    Some((name.to_owned(), format!("{path}/{name}")))
+}
+
+/// Deletes one of a kind, if there is one.
+fn delete_one(world: &World, plural: &'static str) {
+    if let Some((name, path)) = one(world, plural) {
+        let text = format!("deletes {plural} {name}");
         world.tell(What::Deed { text });
-        ask(world, method, &format!("{OURS}/machines/{first}"), body).await;
+        world.order(Actor::Human, "DELETE", &path, &Value::Null);
+    }
+}
+
+/// Takes the label that selects it from a machine, if there is one.
+fn drift(world: &World) {
+    if let Some((name, path)) = one(world, "machines") {
+        let text = format!("takes the label of machine {name}");
+        world.tell(What::Deed { text });
+        let body = json!({ "metadata": { "labels": { "name": null } } });
+        world.order(Actor::Human, "PATCH", &path, &body);
     }
 }
 
@@ -220,6 +277,8 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
             world.calm();
         }
         match world.order(Actor::Human, method, path, body) {
+            // Made again by the human's accident (F51), it is there as it was to be.
+            Answer::Object { code: 409, .. } if method == "POST" && is_there(world, path, body) => return,
             Answer::Object { code: 409, .. } if method == "POST" => tokio::time::sleep(LOOK).await,
             Answer::Object { code, body, .. } if code >= 300 && code != 404 => {
                 world.broken("workload", format!("{method} {path}: {code} {body}"));
@@ -229,6 +288,16 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
         }
     }
     world.broken("L2", format!("{path} is still taken 25 minutes after faults ended"));
+}
+
+/// Whether the object that is to be made is there, and stays.
+fn is_there(world: &World, path: &str, body: &Value) -> bool {
+    let plural = path.rsplit('/').next().unwrap_or_default();
+    let key = Key::new("default", object::name(body));
+    world.look(|truth| {
+        let stored = truth.api.stored(&ours(plural), &key);
+        stored.is_some_and(|stored| !object::is_deleting(stored))
+    })
 }
 
 /// Waits until all is as wanted, or for so long.
@@ -243,6 +312,36 @@ pub async fn settle(world: &Arc<World>, patience: Duration) {
         seen = Some(version);
         tokio::time::sleep(LOOK).await;
     }
+}
+
+fn user_data(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": { "name": name, "namespace": "default" },
+        "stringData": { "userData": format!("#cloud-config\n# {CANARY}\n# <<MACHINE_NAME>>\n# <<BOOTSTRAP_TOKEN>>\n") },
+    })
+}
+
+/// A class whose driver never comes.
+fn forsaken() -> Value {
+    let mut class = class(FORSAKEN);
+    if let Some(provider) = class.get_mut("provider") {
+        *provider = json!("nowhere");
+    }
+    class
+}
+
+/// A class that names a Secret of its own.
+fn of_secret(name: &str, secret: &str) -> Value {
+    // There are no other sizes than these classes'.
+    let mut class = class("small");
+    if let Some(named) = class.pointer_mut("/metadata/name") {
+        *named = json!(name);
+    }
+    if let Some(named) = class.pointer_mut("/secretRef/name") {
+        *named = json!(secret);
+    }
+    class
 }
 
 fn class(name: &str) -> Value {
@@ -262,7 +361,8 @@ fn template() -> Value {
     })
 }
 
-fn deployment(replicas: u32) -> Value {
+/// The deployment of all workloads.
+pub fn deployment(replicas: u32) -> Value {
     json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
         "metadata": { "name": "workers", "namespace": "default" },
@@ -275,15 +375,24 @@ fn deployment(replicas: u32) -> Value {
     })
 }
 
-fn set(replicas: u32) -> Value {
+/// A set of so many machines of a class, by a name that is its selector, too.
+pub fn set_of(name: &str, replicas: u32, class: &str) -> Value {
+    let (label, mut template) = (json!({ "name": "workers", "set": name }), template());
+    if let Some(named) = template.pointer_mut("/spec/class/name") {
+        *named = json!(class);
+    }
+    if let Some(labels) = template.pointer_mut("/metadata/labels") {
+        labels.clone_from(&label);
+    }
     json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
-        "metadata": { "name": "workers", "namespace": "default" },
-        "spec": { "replicas": replicas, "selector": { "matchLabels": { "name": "workers" } }, "template": template() },
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": label }, "template": template },
     })
 }
 
-fn machine(name: &str) -> Value {
+/// A Machine that belongs to nobody.
+pub fn machine(name: &str) -> Value {
     json!({
         "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
         "metadata": { "name": name, "namespace": "default" },

@@ -118,6 +118,8 @@ pub struct State {
     pub writes: u64,
     /// Creations that a driver is at work on, by the Machine's uid.
     pub creations: BTreeMap<String, u32>,
+    /// How often each fault struck.
+    pub struck: BTreeMap<&'static str, u64>,
     /// The first property that was broken.
     pub violation: Option<Violation>,
     oracles: Vec<Box<dyn Oracle>>,
@@ -186,6 +188,7 @@ impl World {
                 requests: 0,
                 writes: 0,
                 creations: BTreeMap::new(),
+                struck: BTreeMap::new(),
                 violation: None,
                 oracles: parts.oracles,
                 happenings,
@@ -498,6 +501,9 @@ impl World {
 
     fn witness(&self, state: &mut State, what: What) {
         let at = self.time.passed();
+        if let What::Fault { name, .. } = &what {
+            *state.struck.entry(name).or_default() += 1;
+        }
         let event = Event { at, what };
         state.trace.add(&event);
         let truth = Truth::new(&state.api, &self.cloud, &state.creations, at);

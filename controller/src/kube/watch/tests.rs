@@ -191,3 +191,18 @@ async fn a_quiet_cluster_is_healthy_because_its_watches_are_opened_again() {
 
     assert_eq!(health.check(), Ok(()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_read_is_asked_for_ever_more_seldom_and_makes_the_watch_unhealthy() {
+    let unreadable =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "annotations": {"x": null}}});
+    let script = || std::iter::repeat_with(|| list(std::slice::from_ref(&unreadable))).take(20);
+    let good = [list(&[map("a", "1")])];
+    let (told, health) = story(&scripted(script().chain(good.clone())), Duration::from_secs(60)).await;
+    assert!(!told.contains(&"synced".to_owned()), "20 tries in a minute: {told:?}");
+    assert!(health.check().unwrap_err().contains("failing"), "{:?}", health.check());
+    let (told, health) = story(&scripted(script().chain(good)), Duration::from_hours(1)).await;
+    assert!(told.contains(&"synced".to_owned()), "{told:?}");
+    health.heard();
+    assert_eq!(health.check(), Ok(()));
+}
