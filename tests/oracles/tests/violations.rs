@@ -638,14 +638,18 @@ fn l1_a_world_that_is_not_as_its_specs_say_is_flagged() {
 
 #[test]
 fn what_is_still_going_is_not_settled() {
-    is_settled(&settled()).expect("nothing is going");
+    is_settled(&settled(), &BTreeSet::new()).expect("nothing is going");
     let mut world = settled();
     world
         .objects
         .get_mut("machines")
         .unwrap()
         .push(deleting(machine("old", "Terminating")));
-    assert!(is_settled(&world).unwrap_err().contains("old is still going"));
+    assert!(
+        is_settled(&world, &BTreeSet::new())
+            .unwrap_err()
+            .contains("old is still going")
+    );
 }
 
 #[test]

@@ -235,21 +235,10 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     }
     let living = tokio::spawn(Arc::clone(&lives).run());
 
-    let whole = async {
-        workload::act(&world, &port, workload::deeds(&name).unwrap_or_default()).await;
-        if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
-            world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
-        }
-        world.calm();
-        converge(&world).await;
-        if plan.rests {
-            rest(&world, &lives).await;
-        }
-    };
     tokio::select! {
         biased;
         () = world.broke() => {}
-        () = whole => {}
+        () = course(plan, &name, &world, &port, &lives) => {}
     }
     if living.is_finished() || PANICKED.get() {
         world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
@@ -280,6 +269,19 @@ fn paces(enabled: &Enabled, choices: &mut Choices) -> (Duration, Delays) {
         delete: Duration::from_secs(lingers),
     };
     (lag, delays)
+}
+
+/// What the human does, and what comes of it.
+async fn course(plan: &Plan, name: &str, world: &Arc<World>, port: &Arc<Port>, lives: &Lives) {
+    workload::act(world, port, workload::deeds(name).unwrap_or_default()).await;
+    if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
+        world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
+    }
+    world.calm();
+    converge(world).await;
+    if plan.rests {
+        rest(world, lives).await;
+    }
 }
 
 /// A time in which nobody changes anything; in some runs a manager dies or ends in it, and its successor finds all done.

@@ -34,19 +34,12 @@ pub enum Deed {
         /// The body.
         body: Value,
     },
+    /// Takes the labels of a machine, by choice.
+    Drift,
     /// Deletes an object of a kind, by choice.
     DeleteOne(&'static str),
     /// The driver's process ends, and comes back after so long.
     DriverAway(Duration),
-    /// A request about the first machine there is.
-    First {
-        /// In words.
-        text: &'static str,
-        /// The method.
-        method: &'static str,
-        /// The body.
-        body: Value,
-    },
     /// Waits until all is as wanted, but not for ever.
     Settle,
     /// Waits for a moment that is chosen, so that the next deed comes in the middle of something; sometimes until all settled.
@@ -138,12 +131,12 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
         "drift" => vec![
             make("creates the set", "machinesets", set_of("workers", 2, "small")),
             Deed::Settle,
-            drift(),
+            Deed::Drift,
         ],
         "lose" => vec![
             make("creates the set", "machinesets", set_of("workers", 2, "small")),
             Deed::Settle,
-            lose(),
+            Deed::DeleteOne("machines"),
         ],
         "shrink" => vec![begin(3), Deed::Settle, scale(2)],
         "roll-once" => vec![begin(2), moment(), of_class("large")],
@@ -175,22 +168,6 @@ fn delete(path: &str) -> Deed {
         text: format!("deletes {path}"),
         method: "DELETE",
         path: path.to_owned(),
-        body: Value::Null,
-    }
-}
-
-fn drift() -> Deed {
-    Deed::First {
-        text: "takes the label of machine",
-        method: "PATCH",
-        body: json!({ "metadata": { "labels": { "name": null } } }),
-    }
-}
-
-fn lose() -> Deed {
-    Deed::First {
-        text: "deletes machine",
-        method: "DELETE",
         body: Value::Null,
     }
 }
@@ -233,7 +210,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
                 port.restart_after(lasts);
             }
             Deed::Settle => settle(world, PATIENCE).await,
-            Deed::First { text, method, body } => first(world, text, method, &body).await,
+            Deed::Drift => drift(world),
             Deed::Moment => {
                 let pause = world.pick("moment", &[0, 20, 100, 400, 1000, 1500, 2500, 5000, 12_000, 40_000]);
                 if pause == 0 {
@@ -260,32 +237,36 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
     }
 }
 
-/// Deletes one of a kind, if there is one.
-fn delete_one(world: &World, plural: &'static str) {
+/// One of a kind and its path, if there is one.
+fn one(world: &World, plural: &'static str) -> Option<(String, String)> {
     let (place, path) = match plural {
         "nodes" => (core(plural), "/api/v1/nodes".to_owned()),
         _ => (ours(plural), format!("{OURS}/{plural}")),
     };
     let names: Vec<String> = world.look(|truth| truth.api.all(&place).map(|(key, _)| key.name.clone()).collect());
     if names.is_empty() {
-        return;
+        return None;
     }
     let name = world.pick("one", &names.iter().map(String::as_str).collect::<Vec<_>>());
-    let text = format!("deletes {plural} {name}");
-    world.tell(What::Deed { text });
-    world.order(Actor::Human, "DELETE", &format!("{path}/{name}"), &Value::Null);
+    Some((name.to_owned(), format!("{path}/{name}")))
 }
 
-/// Asks about the first machine there is.
-async fn first(world: &Arc<World>, text: &str, method: &str, body: &Value) {
-    let first = world.look(|truth| {
-        let machine = truth.ours("machines").next()?;
-        Some(object::name(&machine).to_owned())
-    });
-    if let Some(first) = first {
-        let text = format!("{text} {first}");
+/// Deletes one of a kind, if there is one.
+fn delete_one(world: &World, plural: &'static str) {
+    if let Some((name, path)) = one(world, plural) {
+        let text = format!("deletes {plural} {name}");
         world.tell(What::Deed { text });
-        ask(world, method, &format!("{OURS}/machines/{first}"), body).await;
+        world.order(Actor::Human, "DELETE", &path, &Value::Null);
+    }
+}
+
+/// Takes the label that selects it from a machine, if there is one.
+fn drift(world: &World) {
+    if let Some((name, path)) = one(world, "machines") {
+        let text = format!("takes the label of machine {name}");
+        world.tell(What::Deed { text });
+        let body = json!({ "metadata": { "labels": { "name": null } } });
+        world.order(Actor::Human, "PATCH", &path, &body);
     }
 }
 
@@ -352,7 +333,11 @@ fn forsaken() -> Value {
 
 /// A class that names a Secret of its own.
 fn of_secret(name: &str, secret: &str) -> Value {
-    let mut class = class(name);
+    // There are no other sizes than these classes'.
+    let mut class = class("small");
+    if let Some(named) = class.pointer_mut("/metadata/name") {
+        *named = json!(name);
+    }
     if let Some(named) = class.pointer_mut("/secretRef/name") {
         *named = json!(secret);
     }

@@ -1,5 +1,7 @@
 //! Mistakes in what is decided about one Machine.
 
+use std::cell::Cell;
+
 use jiff::{SignedDuration, Timestamp};
 use millwright::env::Planners;
 use millwright_core::api::{Machine, OperationState, OperationType, Phase, keys, meta};
@@ -9,7 +11,7 @@ use millwright_core::machine::{self, Call, Observed, Plan, StatusChange, Step, W
 use super::Mutant;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 10] = [
+pub(super) const ALL: [Mutant; 12] = [
     Mutant {
         name: "finalizer-late",
         rows: "12, 13",
@@ -69,6 +71,32 @@ pub(super) const ALL: [Mutant; 10] = [
         faults: &["F45x2"],
         rests: false,
         hooks: || deciding(timer_lost),
+    },
+    Mutant {
+        name: "failure-is-final",
+        rows: "110, 163",
+        what: "a machine whose creation failed once is not tried again",
+        property: "L7",
+        workload: "repair",
+        faults: &[],
+        rests: false,
+        hooks: || deciding(failure_is_final),
+    },
+    Mutant {
+        name: "waits-in-line",
+        rows: "58, 153, 157",
+        what: "whoever waits for a driver that is away keeps the others waiting",
+        property: "L4",
+        workload: "beside",
+        faults: &[],
+        rests: false,
+        hooks: || Hooks {
+            beside: |_, _| {
+                IS_HELD_UP.set(false);
+                Box::pin(std::future::ready(()))
+            },
+            ..deciding(waits_in_line)
+        },
     },
     Mutant {
         name: "id-by-guess",
@@ -194,6 +222,28 @@ fn timer_lost(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Why::JoinTimedOut => Plan::rest(Why::Joining),
         _ => plan,
     }
+}
+
+fn failure_is_final(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let has_failed = seen.machine.operation_state() == Some(OperationState::Failed);
+    if has_failed && !is_deleting(seen.machine) && seen.machine.provider_id().is_none() {
+        return Plan::rest(Why::CreationFailed);
+    }
+    machine::plan(seen, now)
+}
+
+thread_local! {
+    /// Whether the one worker of this life waits; a run stays on its thread.
+    static IS_HELD_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+fn waits_in_line(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let plan = machine::plan(seen, now);
+    if IS_HELD_UP.get() {
+        return Plan::rest(plan.why);
+    }
+    IS_HELD_UP.set(matches!(plan.why, Why::DriverMissing(_) | Why::DriverAway(_)));
+    plan
 }
 
 fn id_by_guess(seen: &Observed<'_>, now: Timestamp) -> Plan {
