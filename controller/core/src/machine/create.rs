@@ -200,11 +200,11 @@ fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
         .trouble
         .as_ref()
         .filter(|trouble| trouble.call == Call::Status);
-    let due = trouble
-        .map(|trouble| trouble.retry_at)
-        .or(seen.calls.poll_at)
-        .filter(|at| *at > now);
-    if due.is_none() {
+    // The later of the two: a question that could not be asked, its driver being away, is put off beyond an older failure.
+    let retry_at = trouble.map(|trouble| trouble.retry_at);
+    let due = retry_at.max(seen.calls.poll_at).filter(|at| *at > now);
+    // Who is away is not asked; its return wakes the Machine.
+    if due.is_none() && matches!(seen.driver, DriverView::Ready(_)) {
         steps.push(Step::Call(Call::Status));
     }
     Plan::act(steps, Why::VmBooting)
