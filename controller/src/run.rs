@@ -1,8 +1,9 @@
 //! The composition root: clients, watches, drivers, workers, and the order in which they start and stop.
 //!
 //! Decides nothing about machines. One `JoinSet` holds every task, so that a panic of any ends the process. Order of
-//! start: watches and drivers at once, work when every watch has its first list and this process leads. Order of stop:
-//! no new work, passes end, driver calls get a moment for their answers, events are flushed, the lease is given up.
+//! start: watches and drivers at once, work when this process leads and every watch has a list that is newer than its lead.
+//! Order of stop: no new work, passes end, driver calls get a moment for their answers, events are flushed, the lease is
+//! given up.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
@@ -329,6 +330,34 @@ fn catch(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
+async fn synced(watches: &[Arc<WatchHealth>]) {
+    while !watches.iter().all(|watch| watch.is_synced()) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits for the lead, and for lists that are newer than it: each watch lags on its own, so a follower may know that the last
+/// leader's Machines were counted and not know the Machines.
+async fn lead(
+    config: &Config,
+    watches: &[Arc<WatchHealth>],
+    leadership: &mut watch::Receiver<Leadership>,
+) -> Result<Option<u32>, watch::error::RecvError> {
+    loop {
+        let leading = leadership.wait_for(|leadership| matches!(leadership, Leadership::Leader { .. }));
+        let epoch = leading.await?.epoch();
+        if config.election.is_none() {
+            return Ok(epoch);
+        }
+        watches.iter().for_each(|watch| watch.doubt());
+        synced(watches).await;
+        // Who lost the lead meanwhile, and perhaps won it again, begins anew.
+        if epoch.is_some() && leadership.borrow().epoch() == epoch {
+            return Ok(epoch);
+        }
+    }
+}
+
 /// Waits for the first lists and the lead, then works until the end of either.
 async fn work(
     config: &Config,
@@ -338,14 +367,9 @@ async fn work(
     epoch: &LeaderEpoch,
 ) -> anyhow::Result<End> {
     let ready = async {
-        while !watches.iter().all(|watch| watch.is_synced()) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        synced(watches).await;
         tracing::info!("every watch has its first list");
-        leadership
-            .wait_for(|leadership| matches!(leadership, Leadership::Leader { .. }))
-            .await
-            .map(|leading| leading.epoch())
+        lead(config, watches, &mut leadership).await
     };
     let Some(leading) = shared.stop.run_until_cancelled(ready).await else {
         return Ok(End::Asked);

@@ -7,7 +7,7 @@ Makes COUNT machines and as many nodes as they are in use (status, finalizer, ow
 second, seconds for a whole LIST and one in pages of 500, for a WATCH to tell of all, for a change to reach a watch, the resident
 memory of the processes, and the memory after each node has reported three times. The server must hold the CRDs of deploy/crds.
 """
-import concurrent.futures, http.client, json, ssl, statistics, sys, threading, time, urllib.parse
+import concurrent.futures, http.client, json, os, ssl, statistics, sys, threading, time, urllib.parse
 
 URL, TOKEN, PIDS = urllib.parse.urlsplit(sys.argv[1]), sys.argv[2], sys.argv[3].split(",")
 COUNT = int(sys.argv[4]) if len(sys.argv) > 4 else 10_000
@@ -88,20 +88,28 @@ def memory():
     return total
 
 
-def many(what, numbers):
-    began = time.time()
+def cpu():
+    """Seconds of processor time that the processes have used so far."""
+    fields = [open("/proc/%s/stat" % pid).read().rsplit(")", 1)[1].split() for pid in PIDS]
+    return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def many(what, numbers, writes):
+    began, used = time.time(), cpu()
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(what, numbers))
-    return time.time() - began
+    taken = time.time() - began
+    return "%.1f s, %d writes/s, %.2f ms of CPU each" % (taken, writes / taken, (cpu() - used) * 1000 / writes)
 
 
 def timed(act, times=5):
-    taken = []
+    taken, used = [], cpu()
     for _ in range(times):
         began = time.time()
         size = act()
         taken.append(time.time() - began)
-    return "%.2f s (median of %d), %.1f MB" % (statistics.median(taken), times, size / 1e6)
+    each = (cpu() - used) / times
+    return "%.2f s (median of %d), %.2f s of CPU, %.1f MB" % (statistics.median(taken), times, each, size / 1e6)
 
 
 def listed(path):
@@ -144,10 +152,8 @@ def reached(path):
 
 def main():
     print("memory, empty              %d MB" % memory())
-    seconds = many(machine, range(COUNT))
-    print("%d machines, 3 writes each  %.1f s, %d writes/s" % (COUNT, seconds, 3 * COUNT / seconds))
-    seconds = many(node, range(COUNT))
-    print("%d nodes, 1 write each      %.1f s, %d writes/s" % (COUNT, seconds, COUNT / seconds))
+    print("%d machines, 3 writes each  %s" % (COUNT, many(machine, range(COUNT), 3 * COUNT)))
+    print("%d nodes, 1 write each      %s" % (COUNT, many(node, range(COUNT), COUNT)))
     print("memory                     %d MB" % memory())
     for what, path in ("machines", MACHINES), ("nodes", NODES):
         print("LIST %-9s             %s" % (what, timed(lambda: listed(path))))
@@ -155,8 +161,7 @@ def main():
         print("WATCH %-9s from 0     %s" % (what, timed(lambda: told(path), 3)))
     print("a node's change, watched   %s" % reached(NODES))
     print("memory after reading       %d MB" % memory())
-    seconds = many(report, list(range(COUNT)) * 3)
-    print("%d reports of nodes      %.1f s, %d writes/s" % (3 * COUNT, seconds, 3 * COUNT / seconds))
+    print("%d reports of nodes      %s" % (3 * COUNT, many(report, list(range(COUNT)) * 3, 3 * COUNT)))
     time.sleep(3)
     print("memory after reports       %d MB" % memory())
 

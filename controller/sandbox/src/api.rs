@@ -12,11 +12,11 @@ use crate::accept::{self, Wanted};
 use crate::discovery;
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
-use crate::list;
+use crate::list::{self, Listing};
 use crate::request::{Request, Verb};
-use crate::store::{Change, Key, Place, Store};
+use crate::store::{Change, Key, Object, Place, Store};
 use crate::table;
-use crate::watch::{self, Batch, Started, Watch};
+use crate::watch::{self, Batch, Event, Started, Watch};
 use crate::write::{create, delete, evict, patch, scale, update};
 
 /// What the outside lends to one request: the time, and ids that were never given before.
@@ -45,6 +45,8 @@ pub enum Answer {
         body: Value,
         warnings: Vec<String>,
     },
+    /// Objects as they are stored.
+    List(Box<Listing>),
     /// A plain text, where no API lives.
     Text { code: u16, body: String },
     /// A stream of events that has begun; ask [`Api::events`] for more.
@@ -62,7 +64,7 @@ impl Answer {
             Self::Object { body, .. } if body.get("kind") == Some(&json!("APIGroupDiscoveryList")) => {
                 discovery::AGGREGATED
             }
-            Self::Object { .. } | Self::Watch(_) => "application/json",
+            Self::Object { .. } | Self::List(_) | Self::Watch(_) => "application/json",
             Self::Text { .. } => "text/plain; charset=utf-8",
         }
     }
@@ -134,7 +136,7 @@ impl Api {
             plural: "customresourcedefinitions".to_owned(),
         };
         for (_, definition) in api.store.all(&definitions) {
-            api.kinds.define(definition);
+            api.kinds.define(&definition);
         }
         api
     }
@@ -168,10 +170,10 @@ impl Api {
     }
 
     /// The event that tells a watch how far it has come.
-    pub fn bookmark(&self, watch: &Watch) -> Option<Value> {
+    pub fn bookmark(&self, watch: &Watch) -> Option<Event> {
         watch
             .bookmarks
-            .then(|| watch::bookmark(watch, self.store.version(), false))
+            .then(|| Event::Said(watch::bookmark(watch, self.store.version(), false)))
             .map(|event| watch.dressed(event, self.now))
     }
 
@@ -181,12 +183,12 @@ impl Api {
     }
 
     /// One object as it is stored.
-    pub fn stored(&self, place: &Place, key: &Key) -> Option<&Arc<Value>> {
+    pub fn stored(&self, place: &Place, key: &Key) -> Option<Arc<Value>> {
         self.store.get(place, key)
     }
 
     /// All objects of a kind as they are stored, in their order.
-    pub fn all<'a>(&'a self, place: &Place) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> + use<'a> {
+    pub fn all<'a>(&'a self, place: &Place) -> impl Iterator<Item = (&'a Key, Arc<Value>)> + use<'a> {
         self.store.all(place)
     }
 
@@ -208,6 +210,11 @@ impl Api {
     /// Forgets history that is longer than so many changes of one kind.
     pub fn trim(&mut self, changes: usize) {
         self.store.trim(changes);
+    }
+
+    /// Keeps the texts alone of kinds with more objects than `many`: a tenth of the room, but each look inside reads the text anew.
+    pub fn cool(&mut self, many: usize) {
+        self.store.cool(many);
     }
 
     fn answer(&mut self, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
@@ -276,7 +283,7 @@ impl Api {
 
     /// The stored object that a request names.
     pub(crate) fn find(&self, kind: &Kind, key: &Key) -> Result<Arc<Value>, Failure> {
-        let found = self.store.get(&kind.place(), key).cloned();
+        let found = self.store.get(&kind.place(), key);
         found.ok_or_else(|| Failure::NotFound {
             subject: kind.resource(),
             name: key.name.clone(),
@@ -297,9 +304,10 @@ impl Api {
     }
 
     /// Takes an object away; a definition takes its kinds and all their objects with it.
-    pub(crate) fn remove(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
+    pub(crate) fn remove(&mut self, kind: &Kind, key: &Key) -> Option<Object> {
         let gone = self.store.remove(&kind.place(), key)?;
         if kind.is("CustomResourceDefinition") {
+            let gone = gone.value();
             let place = defined(&gone);
             let keys: Vec<Key> = self.store.all(&place).map(|(key, _)| key.clone()).collect();
             for key in keys {

@@ -337,7 +337,7 @@ const EVENT_NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-fn is_new_event(kind: &Kind) -> bool {
+pub(crate) fn is_new_event(kind: &Kind) -> bool {
     kind.is("Event") && kind.group == "events.k8s.io"
 }
 

@@ -9,7 +9,6 @@
 )]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -17,9 +16,10 @@ use crate::api::{Api, Moment};
 use crate::failure::Failure;
 use crate::kinds::Kind;
 use crate::object;
-use crate::store::{Key, Place};
+use crate::object::{FOREGROUND, ORPHAN};
+use crate::store::{Facts, Key, Object, Owner, Place};
 use crate::write::Options;
-use crate::write::delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation, delete, set_finalizers};
+use crate::write::delete::{DeleteOptions, Propagation, delete, set_finalizers};
 use crate::write::update::{self, Part};
 
 /// One thing to do.
@@ -28,15 +28,15 @@ enum Step {
     /// Takes the finalizer off.
     Release(&'static str),
     /// Takes the owner of this uid off.
-    Disown(String),
+    Disown(Box<str>),
     /// The namespace is empty.
     Finalize,
 }
 
 /// All objects by uid.
-type Alive<'a> = BTreeMap<&'a str, &'a Value>;
+type Alive<'a> = BTreeMap<&'a str, &'a Facts>;
 
-type Found = (Place, Key, Arc<Value>, Step);
+type Found = (Place, Key, Object, Step);
 
 impl Api {
     /// Does what is due now; tells how many objects it touched. What it did may make more due.
@@ -59,31 +59,31 @@ impl Api {
             let Some(after) = &change.after else {
                 return true;
             };
-            let before = change.before.as_deref().unwrap_or(&Value::Null);
-            object::is_deleting(after) || !owners(after).eq(owners(before))
+            let (before, after) = (change.before.as_ref().map(Object::facts), after.facts());
+            after.is_deleting || after.owners[..] != *before.map_or(&[][..], |before| &before.owners)
         })
     }
 
     fn due(&self) -> Vec<Found> {
         let all = self.store.everything();
-        let alive: Alive<'_> = all.map(|(_, _, object)| (object::uid(object), &**object)).collect();
+        let alive: Alive<'_> = all
+            .map(|(_, _, object)| (&*object.facts().uid, object.facts()))
+            .collect();
         let mut due = Vec::new();
         for (place, key, object) in self.store.everything() {
-            if let Some(step) = self.step(place, key, object, &alive) {
+            if let Some(step) = self.step(place, key, object.facts(), &alive) {
                 due.push((place.clone(), key.clone(), object.clone(), step));
             }
         }
         due
     }
 
-    fn step(&self, place: &Place, key: &Key, object: &Arc<Value>, alive: &Alive<'_>) -> Option<Step> {
-        let deleting = object::is_deleting(object);
-        let finalizers = object::finalizers(object);
-        let uid = object::uid(object);
-        if deleting && finalizers.contains(&ORPHAN) && !self.has_dependents(uid, |_| true) {
+    fn step(&self, place: &Place, key: &Key, object: &Facts, alive: &Alive<'_>) -> Option<Step> {
+        let deleting = object.is_deleting;
+        if deleting && object.orphans && !self.has_dependents(&object.uid, |_| true) {
             return Some(Step::Release(ORPHAN));
         }
-        if deleting && finalizers.contains(&FOREGROUND) && !self.has_dependents(uid, blocks) {
+        if deleting && object.awaits && !self.has_dependents(&object.uid, |owner| owner.is_held) {
             return Some(Step::Release(FOREGROUND));
         }
         if deleting && place.group.is_empty() && place.plural == "namespaces" {
@@ -93,48 +93,50 @@ impl Api {
         if let Some(step) = Self::step_of_dependent(object, alive) {
             return Some(step);
         }
-        let namespace = self.store.get(&namespaces(), &Key::new("", &key.namespace));
-        let ending = namespace.is_some_and(|namespace| object::is_deleting(namespace));
+        let namespace = self.store.object(&namespaces(), &Key::new("", &key.namespace));
+        let ending = namespace.is_some_and(|namespace| namespace.facts().is_deleting);
         (ending && !deleting).then_some(Step::Delete(Propagation::Background))
     }
 
     /// An owner that orphans is taken off; an object without any living owner left goes, and so does one whose owner waits.
-    fn step_of_dependent(object: &Value, alive: &Alive<'_>) -> Option<Step> {
-        let owners: Vec<&Value> = owners(object).collect();
-        let state = |owner: &Value, finalizer: &str| {
-            let found = alive.get(object::text(owner, "/uid"));
-            found.is_some_and(|owner| object::is_deleting(owner) && object::finalizers(owner).contains(&finalizer))
+    fn step_of_dependent(object: &Facts, alive: &Alive<'_>) -> Option<Step> {
+        let state = |owner: &Owner, waits: fn(&Facts) -> bool| {
+            let found = alive.get(&*owner.uid);
+            found.is_some_and(|owner| owner.is_deleting && waits(owner))
         };
-        if let Some(owner) = owners.iter().find(|owner| state(owner, ORPHAN)) {
-            return Some(Step::Disown(object::text(owner, "/uid").to_owned()));
+        if let Some(owner) = object.owners.iter().find(|owner| state(owner, |owner| owner.orphans)) {
+            return Some(Step::Disown(owner.uid.clone()));
         }
-        if owners.is_empty() || object::is_deleting(object) {
+        if object.owners.is_empty() || object.is_deleting {
             return None;
         }
-        let (here, gone): (Vec<&Value>, Vec<&Value>) = owners
-            .into_iter()
-            .partition(|owner| alive.contains_key(object::text(owner, "/uid")));
-        let waiting = here.iter().filter(|owner| state(owner, FOREGROUND)).count();
+        let all = object.owners.iter();
+        let (here, gone): (Vec<&Owner>, Vec<&Owner>) = all.partition(|owner| alive.contains_key(&*owner.uid));
+        let waiting = here.iter().filter(|owner| state(owner, |owner| owner.awaits)).count();
         if here.is_empty() {
             return Some(Step::Delete(Propagation::Background));
         }
         if waiting == here.len() {
             return Some(Step::Delete(Propagation::Foreground));
         }
-        gone.first()
-            .map(|owner| Step::Disown(object::text(owner, "/uid").to_owned()))
+        gone.first().map(|owner| Step::Disown(owner.uid.clone()))
     }
 
-    fn has_dependents(&self, uid: &str, counts: impl Fn(&Value) -> bool) -> bool {
+    fn has_dependents(&self, uid: &str, counts: impl Fn(&Owner) -> bool) -> bool {
         let mut all = self.store.everything();
-        all.any(|(_, _, object)| owners(object).any(|owner| object::text(owner, "/uid") == uid && counts(owner)))
+        all.any(|(_, _, object)| {
+            let mut owners = object.facts().owners.iter();
+            owners.any(|owner| *owner.uid == *uid && counts(owner))
+        })
     }
 
-    fn follow(&mut self, kind: &Kind, key: &Key, old: &Arc<Value>, step: Step, moment: &Moment) -> Result<(), Failure> {
+    fn follow(&mut self, kind: &Kind, key: &Key, stored: &Object, step: Step, moment: &Moment) -> Result<(), Failure> {
         // An earlier step of the same round may have changed or removed it; the next round looks again.
-        if self.store.get(&kind.place(), key) != Some(old) {
+        let is_here = |now: &Object| now.is(stored);
+        if !self.store.object(&kind.place(), key).is_some_and(is_here) {
             return Ok(());
         }
+        let old = &stored.value();
         let mut new = Value::clone(old);
         match step {
             Step::Delete(propagation) => {
@@ -155,7 +157,9 @@ impl Api {
                 set_finalizers(&mut new, left.map(str::to_owned).collect());
             }
             Step::Disown(uid) => {
-                let left: Vec<&Value> = owners(old).filter(|owner| object::text(owner, "/uid") != uid).collect();
+                let left: Vec<&Value> = object::owners(old)
+                    .filter(|owner| object::text(owner, "/uid") != &*uid)
+                    .collect();
                 object::metadata(&mut new).insert("ownerReferences".to_owned(), json!(left));
             }
         }
@@ -169,17 +173,4 @@ fn namespaces() -> Place {
         group: String::new(),
         plural: "namespaces".to_owned(),
     }
-}
-
-fn owners(object: &Value) -> impl Iterator<Item = &Value> {
-    object
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-}
-
-/// Whether a dependent holds up an owner that is deleted in the foreground.
-fn blocks(owner: &Value) -> bool {
-    owner["blockOwnerDeletion"] == json!(true)
 }

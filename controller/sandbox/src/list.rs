@@ -13,14 +13,17 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
+use crate::builtin;
 use crate::failure::{Cause, Failure, Subject};
 use crate::kinds::Kind;
+use crate::managers::packed;
 use crate::request::{Query, Request};
 use crate::select::{Labels, Selection};
-use crate::store::Key;
+use crate::store::{Key, Object};
 
 /// How much of an object a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,23 +47,130 @@ impl Shape {
     /// The object in this shape.
     pub fn of_object(self, kind: &Kind, object: &Value) -> Value {
         match self {
-            Self::Metadata => json!({
-                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-                "metadata": object.get("metadata").cloned().unwrap_or_default(),
-            }),
-            Self::Whole => crate::builtin::seen_as(kind, object),
+            Self::Metadata => {
+                let mut shown = json!({
+                    "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": object.get("metadata").cloned().unwrap_or_default(),
+                });
+                packed::unpack(&mut shown);
+                shown
+            }
+            Self::Whole => {
+                let mut shown = builtin::seen_as(kind, object);
+                packed::unpack(&mut shown);
+                shown
+            }
         }
+    }
+}
+
+/// A stored object in a shape: written as it rests, without being copied, where the shape lets it.
+pub(crate) struct Shown<'a> {
+    pub kind: &'a Kind,
+    pub shape: Shape,
+    pub object: &'a Object,
+    /// Whether it stands in a list, where built-in kinds leave out what the list says already.
+    pub in_list: bool,
+}
+
+impl Shown<'_> {
+    fn is_bare(&self) -> bool {
+        self.in_list && !self.kind.custom && self.shape == Shape::Whole
     }
 
-    /// The object as one of a list: built-in kinds leave out what the list says already.
-    fn of_item(self, kind: &Kind, object: &Value) -> Value {
-        let mut item = self.of_object(kind, object);
-        if let (false, Self::Whole, Some(fields)) = (kind.custom, self, item.as_object_mut()) {
-            fields.remove("apiVersion");
-            fields.remove("kind");
+    pub(crate) fn to_value(&self) -> Value {
+        let mut shown = self.shape.of_object(self.kind, &self.object.value());
+        if let (true, Some(fields)) = (self.is_bare(), shown.as_object_mut()) {
+            fields.retain(|name, _| !matches!(name.as_str(), "apiVersion" | "kind"));
         }
-        item
+        shown
     }
+
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+        if self.shape == Shape::Whole && !builtin::is_new_event(self.kind) {
+            self.object.write(to, self.is_bare());
+        } else {
+            write_json(to, &self.to_value());
+        }
+    }
+}
+
+/// A list of stored objects. It shares them with the store, and copies none when it is written.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) shape: Shape,
+    pub(crate) metadata: Value,
+    pub(crate) objects: Vec<Object>,
+}
+
+impl Listing {
+    /// The list as one value.
+    pub fn to_value(&self) -> Value {
+        let items = self.items().map(|item| item.to_value());
+        let mut whole = self.head();
+        whole["items"] = match items.collect::<Vec<Value>>() {
+            none if none.is_empty() && self.shape == Shape::Metadata => Value::Null,
+            items => Value::Array(items),
+        };
+        whole
+    }
+
+    /// The list in pieces of about so many bytes, as they are sent to programs.
+    pub fn pieces(self, size: usize) -> impl Iterator<Item = Vec<u8>> {
+        let head = self.head().to_string();
+        let head = head.strip_suffix('}').unwrap_or(&head);
+        let (open, close) = if self.objects.is_empty() && self.shape == Shape::Metadata {
+            ("null", "}\n")
+        } else {
+            ("[", "]}\n")
+        };
+        let mut piece = format!("{head},\"items\":{open}").into_bytes();
+        let mut end = Some(close);
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            while let Some(item) = self.item(next) {
+                if next > 0 {
+                    piece.push(b',');
+                }
+                item.write(&mut piece);
+                next += 1;
+                if piece.len() >= size {
+                    return Some(std::mem::take(&mut piece));
+                }
+            }
+            piece.extend(end.take()?.as_bytes());
+            Some(std::mem::take(&mut piece))
+        })
+    }
+
+    fn items(&self) -> impl Iterator<Item = Shown<'_>> {
+        (0..self.objects.len()).filter_map(|index| self.item(index))
+    }
+
+    fn item(&self, index: usize) -> Option<Shown<'_>> {
+        let object = self.objects.get(index)?;
+        Some(Shown {
+            kind: &self.kind,
+            shape: self.shape,
+            object,
+            in_list: true,
+        })
+    }
+
+    /// The list without its items.
+    fn head(&self) -> Value {
+        let (name, api_version) = match self.shape {
+            Shape::Whole => (self.kind.list_kind.clone(), self.kind.api_version()),
+            Shape::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
+        };
+        json!({ "kind": name, "apiVersion": api_version, "metadata": self.metadata })
+    }
+}
+
+/// Writes what always can be written.
+pub(crate) fn write_json(to: &mut Vec<u8>, what: &impl Serialize) {
+    serde_json::to_writer(to, what).expect("what the API says has string keys, and a vector takes all that is written");
 }
 
 /// Answers GET of one object.
@@ -164,12 +274,12 @@ pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fa
             key.name.clone()
         }
     };
-    let wanted = |(key, object): &(&Key, &Arc<Value>)| {
+    let wanted = |(key, object): &(&Key, &Object)| {
         (namespace.is_empty() || key.namespace == *namespace)
             && place(key) >= asked.start
-            && asked.selection.matches(object)
+            && (asked.selection.is_empty() || asked.selection.matches(&object.value()))
     };
-    let found: Vec<(&Key, &Arc<Value>)> = objects.iter().filter(wanted).collect();
+    let found: Vec<(&Key, &Object)> = objects.iter().filter(wanted).collect();
     let taken = if asked.limit == 0 {
         found.len()
     } else {
@@ -177,11 +287,6 @@ pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fa
     };
     let left = found.len() - taken;
     let shape = Shape::of(&request.accept);
-    let items: Vec<Value> = found
-        .iter()
-        .take(taken)
-        .map(|(_, object)| shape.of_item(kind, object))
-        .collect();
     let mut metadata = json!({ "resourceVersion": version.to_string() });
     if kind.custom && shape == Shape::Whole {
         metadata["continue"] = json!("");
@@ -206,32 +311,25 @@ pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fa
             metadata["remainingItemCount"] = json!(left);
         }
     }
-    Ok(Answer::ok(listed(kind, shape, metadata, items)))
+    Ok(Answer::List(Box::new(Listing {
+        kind: kind.clone(),
+        shape,
+        metadata,
+        objects: found
+            .into_iter()
+            .take(taken)
+            .map(|(_, object)| object.clone())
+            .collect(),
+    })))
 }
 
-/// The list object around items.
-pub(crate) fn listed(kind: &Kind, shape: Shape, metadata: Value, items: Vec<Value>) -> Value {
-    let (name, api_version) = match shape {
-        Shape::Whole => (kind.list_kind.clone(), kind.api_version()),
-        Shape::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
-    };
-    let mut out = Map::new();
-    out.insert("kind".to_owned(), json!(name));
-    out.insert("apiVersion".to_owned(), json!(api_version));
-    out.insert("metadata".to_owned(), metadata);
-    let is_null = items.is_empty() && shape == Shape::Metadata;
-    let items = if is_null { Value::Null } else { Value::Array(items) };
-    out.insert("items".to_owned(), items);
-    Value::Object(out)
-}
-
-fn state(api: &Api, kind: &Kind, asked: &Asked) -> Result<(u64, BTreeMap<Key, Arc<Value>>), Failure> {
+fn state(api: &Api, kind: &Kind, asked: &Asked) -> Result<(u64, BTreeMap<Key, Object>), Failure> {
     let place = kind.place();
     match asked.version {
         Version::Newest => Ok((
             api.version(),
             api.store
-                .all(&place)
+                .objects(&place)
                 .map(|(key, object)| (key.clone(), object.clone()))
                 .collect(),
         )),

@@ -5,6 +5,7 @@
 
 pub mod blank;
 mod entries;
+pub(crate) mod packed;
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -44,6 +44,17 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
     all.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
+/// `metadata.ownerReferences`.
+pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+    let all = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    all.into_iter().flatten()
+}
+
+/// The finalizer of an object whose dependents go first.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of an object whose dependents stay.
+pub(crate) const ORPHAN: &str = "orphan";
+
 /// `metadata` for writing; made if it is missing or no object.
 pub fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {

@@ -12,6 +12,8 @@ mod review;
 mod rules;
 mod wire;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::api::{Answer, Api, Moment};
@@ -94,7 +96,7 @@ pub fn allows(store: &Store, user: &User, deed: &Deed) -> Verdict {
     for binding in bindings(store, deed) {
         let Some(subject) = binding.subject(user) else { continue };
         match binding.role(store) {
-            Ok(role) if rules::of(role).any(|rule| rules::covers(rule, deed)) => {
+            Ok(role) if rules::of(&role).any(|rule| rules::covers(rule, deed)) => {
                 return Verdict {
                     allowed: true,
                     reason: format!("RBAC: allowed by {} to {subject}", binding.described()),
@@ -117,7 +119,7 @@ pub fn allows(store: &Store, user: &User, deed: &Deed) -> Verdict {
 
 /// A binding of a role, and the namespace that it is about; empty for the whole cluster.
 struct Binding<'a> {
-    object: &'a Value,
+    object: Arc<Value>,
     namespace: &'a str,
     name: &'a str,
 }
@@ -167,7 +169,7 @@ impl<'a> Binding<'a> {
     }
 
     /// The role that is bound.
-    fn role(&self, store: &'a Store) -> Result<&'a Value, String> {
+    fn role(&self, store: &Store) -> Result<Arc<Value>, String> {
         let (kind, name) = self.role_ref();
         let (plural, namespace) = match kind {
             "Role" => ("roles", self.namespace),
@@ -175,10 +177,10 @@ impl<'a> Binding<'a> {
         };
         let found = store.get(&place(plural), &crate::store::Key::new(namespace, name));
         let missing = || format!("{}.{GROUP} \"{name}\" not found", kind.to_lowercase());
-        found.map(AsRef::as_ref).ok_or_else(missing)
+        found.ok_or_else(missing)
     }
 
-    fn role_ref(&self) -> (&'a str, &'a str) {
+    fn role_ref(&self) -> (&str, &str) {
         let text = |key: &str| self.object["roleRef"][key].as_str().unwrap_or_default();
         (text("kind"), text("name"))
     }

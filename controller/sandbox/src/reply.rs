@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::api::Answer;
 use crate::request::Query;
+use crate::watch::Event;
 
 /// How JSON is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,14 @@ impl Reply {
                 let body = style.write(&body);
                 Self { code, headers, body }
             }
+            Answer::List(listing) => {
+                let body = match style {
+                    Style::Compact => listing.pieces(usize::MAX).flatten().collect(),
+                    Style::Indented => style.write(&listing.to_value()),
+                };
+                let code = 200;
+                Self { code, headers, body }
+            }
             Answer::Text { code, body } => {
                 headers.push(("x-content-type-options", "nosniff".to_owned()));
                 let body = body.into_bytes();
@@ -86,11 +95,10 @@ pub fn head(content_type: &str) -> Vec<(&'static str, String)> {
 }
 
 /// Events of a watch as they are sent, one a line.
-pub fn lines(events: &[Value]) -> Vec<u8> {
+pub fn lines(events: impl IntoIterator<Item = Event>) -> Vec<u8> {
     let mut out = Vec::new();
     for event in events {
-        serde_json::to_writer(&mut out, event)
-            .expect("a Value has string keys, and a vector takes all that is written");
+        event.write(&mut out);
         out.push(b'\n');
     }
     out

@@ -3,10 +3,15 @@
 //! One version counts all writes of all kinds. Each kind has an ordered log of its changes, from which watches are served and
 //! from which a list of an older version is worked out, backwards. Knows no rule of the API but that.
 
+mod object;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
+
+pub use object::Object;
+pub(crate) use object::{Facts, Owner};
 
 /// Where objects of one kind lie: group and plural, whatever the version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,18 +42,23 @@ impl Key {
 pub struct Change {
     pub version: u64,
     pub key: Key,
-    pub before: Option<Arc<Value>>,
+    pub before: Option<Object>,
     /// Absent when the object went.
-    pub after: Option<Arc<Value>>,
+    pub after: Option<Object>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Table {
-    objects: BTreeMap<Key, Arc<Value>>,
+    objects: BTreeMap<Key, Object>,
     log: VecDeque<Change>,
     /// The newest version whose change is no longer in the log.
     forgotten: u64,
+    /// The version up to which objects are cold; none of a table with few.
+    cold: Option<u64>,
 }
+
+/// So many objects of one kind are too many to be kept as trees.
+pub(crate) const MANY: usize = 1_000;
 
 /// The version asked for is older than what is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +83,12 @@ impl Store {
         };
         for (place, key, object) in objects {
             let table = store.tables.entry(place).or_default();
+            let object = Object::new(object);
+            if table.objects.len() > MANY {
+                object.cool();
+            }
             table.forgotten = version;
-            table.objects.insert(key, Arc::new(object));
+            table.objects.insert(key, object);
         }
         store
     }
@@ -85,17 +99,27 @@ impl Store {
     }
 
     /// The object as it is now.
-    pub fn get(&self, place: &Place, key: &Key) -> Option<&Arc<Value>> {
+    pub fn get(&self, place: &Place, key: &Key) -> Option<Arc<Value>> {
+        self.object(place, key).map(Object::value)
+    }
+
+    /// The object as it is stored.
+    pub(crate) fn object(&self, place: &Place, key: &Key) -> Option<&Object> {
         self.tables.get(place)?.objects.get(key)
     }
 
     /// All objects of a kind in their order.
-    pub fn all<'a>(&'a self, place: &Place) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> + use<'a> {
+    pub fn all<'a>(&'a self, place: &Place) -> impl Iterator<Item = (&'a Key, Arc<Value>)> + use<'a> {
+        self.objects(place).map(|(key, object)| (key, object.value()))
+    }
+
+    /// All objects of a kind in their order, as they are stored.
+    pub(crate) fn objects<'a>(&'a self, place: &Place) -> impl Iterator<Item = (&'a Key, &'a Object)> + use<'a> {
         self.tables.get(place).into_iter().flat_map(|table| &table.objects)
     }
 
     /// All objects of all kinds, for what follows owners across kinds.
-    pub fn everything(&self) -> impl Iterator<Item = (&Place, &Key, &Arc<Value>)> {
+    pub(crate) fn everything(&self) -> impl Iterator<Item = (&Place, &Key, &Object)> {
         self.tables
             .iter()
             .flat_map(|(place, table)| table.objects.iter().map(move |(key, object)| (place, key, object)))
@@ -105,7 +129,7 @@ impl Store {
     pub fn put(&mut self, place: &Place, key: Key, mut object: Value) -> Arc<Value> {
         self.version += 1;
         set_version(&mut object, self.version);
-        let object = Arc::new(object);
+        let object = Object::new(object);
         let table = self.tables.entry(place.clone()).or_default();
         let before = table.objects.insert(key.clone(), object.clone());
         table.log.push_back(Change {
@@ -114,11 +138,11 @@ impl Store {
             before,
             after: Some(object.clone()),
         });
-        object
+        object.value()
     }
 
     /// Takes an object away, under the next version; watches see it as given, carrying that version.
-    pub fn remove(&mut self, place: &Place, key: &Key) -> Option<Arc<Value>> {
+    pub fn remove(&mut self, place: &Place, key: &Key) -> Option<Object> {
         let table = self.tables.get_mut(place)?;
         let gone = table.objects.remove(key)?;
         self.version += 1;
@@ -163,7 +187,7 @@ impl Store {
     }
 
     /// A kind's objects as they were at a version.
-    pub fn at(&self, place: &Place, version: u64) -> Result<BTreeMap<Key, Arc<Value>>, Forgotten> {
+    pub fn at(&self, place: &Place, version: u64) -> Result<BTreeMap<Key, Object>, Forgotten> {
         let mut objects = self
             .tables
             .get(place)
@@ -191,6 +215,23 @@ impl Store {
             let old = table.log.len().saturating_sub(changes);
             if let Some(last) = table.log.drain(..old).next_back() {
                 table.forgotten = last.version;
+            }
+        }
+    }
+
+    /// Keeps the texts alone of kinds with more objects than `many`; what is written later is warm until the next time.
+    pub fn cool(&mut self, many: usize) {
+        let version = self.version;
+        for table in self.tables.values_mut() {
+            match table.cold {
+                None if table.objects.len() <= many => continue,
+                None => table.objects.values().for_each(Object::cool),
+                Some(_) => {}
+            }
+            let after = table.cold.replace(version).unwrap_or(0);
+            let newer = table.log.iter().rev().take_while(|change| change.version > after);
+            for object in newer.flat_map(|change| change.before.iter().chain(&change.after)) {
+                object.cool();
             }
         }
     }

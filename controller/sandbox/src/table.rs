@@ -15,7 +15,10 @@ use crate::api::Answer;
 use crate::builtin;
 use crate::failure::Failure;
 use crate::kinds::Kind;
+use crate::list::{Listing, Shape};
 use crate::request::Query;
+use crate::store::Object;
+use crate::watch::Event;
 
 /// The form of tables that a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,12 +78,13 @@ impl Form {
             Answer::Watch(mut started) => {
                 let mut form = self;
                 for event in &mut started.first {
-                    *event = form.of_event(kind, event, now);
+                    *event = Event::Said(form.of_event(kind, &event.to_value(), now));
                     form.told = true;
                 }
                 started.watch.table = Some(form);
                 Answer::Watch(started)
             }
+            Answer::List(listing) => Answer::ok(self.of_listing(&listing, now)),
             text @ Answer::Text { .. } => text,
         }
     }
@@ -103,26 +107,17 @@ impl Form {
         json!({ "type": what, "object": object })
     }
 
+    /// A list, row by row, so that no more than one object is copied at a time.
+    fn of_listing(self, listing: &Listing, now: Timestamp) -> Value {
+        let kind = &listing.kind;
+        let row = |object: &Object| self.row(kind, &Shape::Whole.of_object(kind, &object.value()), now);
+        let rows = listing.objects.iter().map(row).collect();
+        self.table(&listing.metadata, &heads::of(kind), rows)
+    }
+
     fn of_body(self, kind: &Kind, body: &Value, now: Timestamp) -> Option<Value> {
         let said = body.get("kind").and_then(Value::as_str)?;
-        let mut metadata = json!({});
-        for key in ["resourceVersion", "continue", "remainingItemCount"] {
-            let value = body
-                .pointer(&format!("/metadata/{key}"))
-                .filter(|value| **value != json!(""));
-            if let (Some(value), Some(fields)) = (value, metadata.as_object_mut()) {
-                fields.insert(key.to_owned(), value.clone());
-            }
-        }
-        let items = body.get("items").and_then(Value::as_array);
-        let (heads, rows): (Vec<Head>, Vec<Value>) = if said == kind.list_kind && items.is_some() {
-            let rows = items
-                .into_iter()
-                .flatten()
-                .map(|item| self.row(kind, item, now))
-                .collect();
-            (heads::of(kind), rows)
-        } else if said == kind.kind {
+        let (heads, rows): (Vec<Head>, Vec<Value>) = if said == kind.kind {
             (heads::of(kind), vec![self.row(kind, body, now)])
         } else if said == "Scale" {
             let row = json!({ "cells": cells::of_scale(body, now), "object": self.of_object(None, body) });
@@ -130,11 +125,23 @@ impl Form {
         } else {
             return None;
         };
+        let metadata = body.get("metadata").unwrap_or(&Value::Null);
+        Some(self.table(metadata, &heads, rows))
+    }
+
+    fn table(self, said: &Value, heads: &[Head], rows: Vec<Value>) -> Value {
+        let mut metadata = json!({});
+        for key in ["resourceVersion", "continue", "remainingItemCount"] {
+            let value = said.get(key).filter(|value| **value != json!(""));
+            if let (Some(value), Some(fields)) = (value, metadata.as_object_mut()) {
+                fields.insert(key.to_owned(), value.clone());
+            }
+        }
         let heads = (!self.told).then(|| heads.iter().map(Head::told).collect::<Vec<_>>());
-        Some(json!({
+        json!({
             "kind": "Table", "apiVersion": format!("meta.k8s.io/{}", self.version), "metadata": metadata,
             "columnDefinitions": heads, "rows": rows,
-        }))
+        })
     }
 
     fn row(self, kind: &Kind, object: &Value, now: Timestamp) -> Value {

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
-use crate::list::{Shape, options_invalid, version_of};
+use crate::list::{Shape, Shown, options_invalid, version_of, write_json};
 use crate::request::{Query, Request};
 use crate::select::{Labels, Selection};
-use crate::store::{Change, Forgotten, Store, set_version};
+use crate::store::{Change, Forgotten, Object, Store, set_version};
 use crate::table::Form;
 
 /// What a watch looks at.
@@ -43,15 +43,74 @@ pub struct Watch {
 pub struct Started {
     pub watch: Watch,
     /// What is sent at once.
-    pub first: Vec<Value>,
+    pub first: Vec<Event>,
     /// The version after which to go on.
     pub at: u64,
+}
+
+/// One event of a stream. Written where it is sent: until then it shares its object with the store.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// What became of an object.
+    Seen {
+        what: &'static str,
+        kind: Arc<Kind>,
+        shape: Shape,
+        object: Object,
+    },
+    /// A bookmark, an error, or a row of a table.
+    Said(Value),
+}
+
+impl Event {
+    fn shown(&self) -> Result<(&'static str, Shown<'_>), &Value> {
+        match self {
+            Self::Said(event) => Err(event),
+            Self::Seen {
+                what,
+                kind,
+                shape,
+                object,
+            } => {
+                let (shape, in_list) = (*shape, false);
+                let shown = Shown {
+                    kind,
+                    shape,
+                    object,
+                    in_list,
+                };
+                Ok((what, shown))
+            }
+        }
+    }
+
+    /// The event as one value.
+    pub fn to_value(&self) -> Value {
+        match self.shown() {
+            Ok((what, object)) => json!({ "type": what, "object": object.to_value() }),
+            Err(event) => event.clone(),
+        }
+    }
+
+    /// Writes the event as it is sent.
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+        match self.shown() {
+            Ok((what, object)) => {
+                to.extend_from_slice(b"{\"type\":");
+                write_json(to, &what);
+                to.extend_from_slice(b",\"object\":");
+                object.write(to);
+                to.push(b'}');
+            }
+            Err(event) => write_json(to, event),
+        }
+    }
 }
 
 /// What a watch sees of a stretch of history.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
-    pub events: Vec<Value>,
+    pub events: Vec<Event>,
     /// The version after which to go on.
     pub upto: u64,
     /// Whether the stream ends here: its place in history is forgotten.
@@ -105,11 +164,11 @@ fn with_state(api: &Api, watch: Watch, told_end: bool) -> Started {
     let place = watch.kind.place();
     let seen = api
         .store
-        .all(&place)
-        .filter(|(key, object)| watch.is_within(&key.namespace) && watch.selection.matches(object));
-    let mut first: Vec<Value> = seen.map(|(_, object)| event(&watch, "ADDED", object)).collect();
+        .objects(&place)
+        .filter(|(key, object)| watch.is_within(&key.namespace) && watch.selects(object));
+    let mut first: Vec<Event> = seen.map(|(_, object)| event(&watch, "ADDED", object)).collect();
     if told_end && watch.bookmarks {
-        first.push(bookmark(&watch, api.version(), true));
+        first.push(Event::Said(bookmark(&watch, api.version(), true)));
     }
     Started {
         first,
@@ -120,11 +179,15 @@ fn with_state(api: &Api, watch: Watch, told_end: bool) -> Started {
 
 impl Watch {
     /// An event as the caller wants it.
-    pub(crate) fn dressed(&self, event: Value, now: Timestamp) -> Value {
+    pub(crate) fn dressed(&self, event: Event, now: Timestamp) -> Event {
         match self.table {
-            Some(form) => form.of_event(&self.kind, &event, now),
+            Some(form) => Event::Said(form.of_event(&self.kind, &event.to_value(), now)),
             None => event,
         }
+    }
+
+    fn selects(&self, object: &Object) -> bool {
+        self.selection.is_empty() || self.selection.matches(&object.value())
     }
 
     fn is_within(&self, namespace: &str) -> bool {
@@ -141,7 +204,7 @@ pub fn events(store: &Store, watch: &Watch, after: u64, now: Timestamp) -> Batch
             let gone = Failure::Expired(format!("too old resource version: {after} ({oldest})"));
             let event = json!({ "type": "ERROR", "object": gone.status() });
             return Batch {
-                events: vec![event],
+                events: vec![Event::Said(event)],
                 upto: after,
                 closed: true,
             };
@@ -159,24 +222,29 @@ pub fn events(store: &Store, watch: &Watch, after: u64, now: Timestamp) -> Batch
 }
 
 /// A change as a selecting watch sees it: what stops to match is gone, what begins to match is new.
-fn seen(watch: &Watch, change: &Change) -> Option<Value> {
-    let before = change.before.as_ref().filter(|object| watch.selection.matches(object));
-    let after = change.after.as_ref().filter(|object| watch.selection.matches(object));
+fn seen(watch: &Watch, change: &Change) -> Option<Event> {
+    let before = change.before.as_ref().filter(|object| watch.selects(object));
+    let after = change.after.as_ref().filter(|object| watch.selects(object));
     match (before, after) {
         (None, None) => None,
         (None, Some(after)) => Some(event(watch, "ADDED", after)),
         (Some(_), Some(after)) => Some(event(watch, "MODIFIED", after)),
         (Some(before), None) => {
             // The last state that the watch knew, under the version at which it went.
-            let mut last = Value::clone(before);
+            let mut last = Value::clone(&before.value());
             set_version(&mut last, change.version);
-            Some(event(watch, "DELETED", &last))
+            Some(event(watch, "DELETED", &Object::new(last)))
         }
     }
 }
 
-fn event(watch: &Watch, what: &str, object: &Value) -> Value {
-    json!({ "type": what, "object": watch.shape.of_object(&watch.kind, object) })
+fn event(watch: &Watch, what: &'static str, object: &Object) -> Event {
+    Event::Seen {
+        what,
+        kind: watch.kind.clone(),
+        shape: watch.shape,
+        object: object.clone(),
+    }
 }
 
 /// How far a watch has come; `initial` ends the state that it began with.

@@ -77,6 +77,7 @@ impl Asker {
         let moment = self.moment();
         match self.api.handle_as(&self.user.clone(), &http, &moment) {
             Answer::Object { code, body, .. } => (code, shown(&body)),
+            Answer::List(listing) => (200, shown(&listing.to_value())),
             Answer::Text { code, .. } => (code, json!("")),
             Answer::Watch(_) => (200, json!("")),
         }

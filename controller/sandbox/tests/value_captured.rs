@@ -1,7 +1,7 @@
 //! The value answers as a real kube-apiserver did: every case of `tests/value/*.cases`, in order, on one fresh value per file.
 //!
 //! `tests/value/capture.py` wrote the expected answers. What no two servers share (uids, versions, times, suffixes) is
-//! hidden on both sides in the same way.
+//! hidden on both sides in the same way. Every case is asked twice: of objects that are warm, and of cold ones.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use millwright_sandbox::api::{Answer, Api, Moment};
+use millwright_sandbox::reply::{Reply, Style, lines};
 use millwright_sandbox::request::{Http, Request};
+use millwright_sandbox::watch::Event;
 use serde_json::{Value, json};
 
 /// Cases in which the value is known to answer otherwise: file, line of the question, why. Counted, so that none goes stale.
@@ -25,10 +27,12 @@ struct Asker {
     asked: u32,
     last: BTreeMap<String, String>,
     kept: BTreeMap<String, BTreeMap<String, String>>,
+    /// Whether everything stored is made cold before each request.
+    is_cold: bool,
 }
 
 impl Asker {
-    fn new() -> Self {
+    fn new(is_cold: bool) -> Self {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut api = Api::new(now);
         for (number, definition) in millwright_core::api::crds::all().into_iter().enumerate() {
@@ -48,6 +52,7 @@ impl Asker {
             asked: 0,
             last: BTreeMap::new(),
             kept: BTreeMap::new(),
+            is_cold,
         }
     }
 
@@ -77,6 +82,9 @@ impl Asker {
         let body = body.map(|body| self.fill(body)).unwrap_or_default();
         let (path, query) = path.split_once('?').unwrap_or((&path, ""));
         self.asked += 1;
+        if self.is_cold {
+            self.api.cool(0);
+        }
         let moment = Moment {
             now: "2026-11-21T12:00:00Z".parse().unwrap(),
             uid: format!("00000000-0000-0000-0002-{:012}", self.asked),
@@ -98,10 +106,22 @@ impl Asker {
         };
         let (code, value) = match answer {
             Answer::Object { code, body, .. } => (code, body),
+            Answer::List(listing) => {
+                let whole = listing.to_value();
+                let sent = Reply::of(Answer::List(listing), Style::Compact);
+                let sent: Value = serde_json::from_slice(&sent.body).unwrap();
+                assert_eq!(sent, whole, "{question}");
+                (200, sent)
+            }
             Answer::Text { code, body } => (code, json!(body)),
             Answer::Watch(started) => {
                 let later = self.api.events(&started.watch, started.at);
-                (200, started.first.into_iter().chain(later.events).collect())
+                let events: Vec<Event> = started.first.into_iter().chain(later.events).collect();
+                let whole: Value = events.iter().map(Event::to_value).collect();
+                let sent = String::from_utf8(lines(events)).unwrap();
+                let sent: Value = sent.lines().map(|line| line.parse::<Value>().unwrap()).collect();
+                assert_eq!(sent, whole, "{question}");
+                (200, sent)
             }
         };
         self.remember(&value);
@@ -170,8 +190,8 @@ fn hidden_text(text: &str) -> String {
 }
 
 /// Asks all questions of a file; gives the differences by line.
-fn differences(text: &str, owners: bool) -> Vec<(usize, String)> {
-    let mut asker = Asker::new();
+fn differences(text: &str, owners: bool, is_cold: bool) -> Vec<(usize, String)> {
+    let mut asker = Asker::new(is_cold);
     let mut out = Vec::new();
     let mut question: Option<(usize, &str)> = None;
     let mut body = None;
@@ -205,7 +225,13 @@ fn differences(text: &str, owners: bool) -> Vec<(usize, String)> {
 }
 
 fn check(file: &str, text: &str) {
-    let found = differences(text, file == "apply.cases");
+    for is_cold in [false, true] {
+        check_form(file, text, is_cold);
+    }
+}
+
+fn check_form(file: &str, text: &str, is_cold: bool) {
+    let found = differences(text, file == "apply.cases", is_cold);
     let known: Vec<usize> = GAPS
         .iter()
         .filter(|(name, ..)| *name == file)

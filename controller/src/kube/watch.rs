@@ -17,6 +17,7 @@ use kube::{Api, Resource};
 use millwright_core::change::Change;
 use millwright_core::ids::Name;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -97,14 +98,20 @@ where
         let mut complaints = Complaints::default();
         let follow = async {
             loop {
-                self.follow_until_restart(&mut sink, &mut complaints).await;
+                // Read before anything is asked for, so that the list that answers a doubt is newer than it.
+                let doubts = self.health.doubts();
+                tokio::select! {
+                    biased;
+                    () = self.health.doubted.notified() => {}
+                    () = self.follow_until_restart(doubts, &mut sink, &mut complaints) => {}
+                }
             }
         };
         stop.run_until_cancelled(follow).await;
     }
 
     /// Returns only where the one way to learn the truth is a new listing.
-    async fn follow_until_restart(&self, sink: &mut impl FnMut(Change<K>), complaints: &mut Complaints) {
+    async fn follow_until_restart(&self, doubts: u64, sink: &mut impl FnMut(Change<K>), complaints: &mut Complaints) {
         let mut backoff = pauses(self.env.seed());
         let mut stream = pin!(watcher(self.api.clone(), self.config.clone()));
         while let Some(next) = stream.next().await {
@@ -130,7 +137,7 @@ where
                 return;
             };
             if matches!(change, Change::Synced) {
-                self.health.synced();
+                self.health.synced(doubts);
             }
             sink(change);
         }
@@ -240,11 +247,14 @@ pub struct WatchHealth {
     resource: String,
     contact: Arc<Contact>,
     state: Mutex<WatchState>,
+    doubted: Notify,
 }
 
 #[derive(Debug, Default)]
 struct WatchState {
-    synced: bool,
+    doubts: u64,
+    /// How many doubts there were before the newest complete list was asked for.
+    synced: Option<u64>,
     heard: Option<Instant>,
     failing_since: Option<Instant>,
     /// Since when listings fail, whatever the server answers otherwise.
@@ -257,6 +267,7 @@ impl WatchHealth {
             resource: resource.to_owned(),
             contact,
             state: Mutex::default(),
+            doubted: Notify::new(),
         }
     }
 
@@ -265,9 +276,16 @@ impl WatchHealth {
         &self.resource
     }
 
-    /// Whether the first listing is complete.
+    /// Whether a listing is complete that was begun after the last doubt.
     pub fn is_synced(&self) -> bool {
-        self.locked().synced
+        let state = self.locked();
+        state.synced.is_some_and(|doubts| doubts >= state.doubts)
+    }
+
+    /// What the watch brought so far may be old: it lists again, at once.
+    pub fn doubt(&self) {
+        self.locked().doubts += 1;
+        self.doubted.notify_one();
     }
 
     /// The reason why decisions should not rest on this watch, if there is one.
@@ -289,7 +307,7 @@ impl WatchHealth {
                 now.saturating_duration_since(since).as_secs()
             ));
         }
-        if !state.synced {
+        if state.synced.is_none() {
             return Err("the first listing is not complete".to_owned());
         }
         match heard.map(|heard| now.saturating_duration_since(heard)) {
@@ -306,8 +324,12 @@ impl WatchHealth {
         state.unlisted_since = None;
     }
 
-    fn synced(&self) {
-        self.locked().synced = true;
+    fn doubts(&self) -> u64 {
+        self.locked().doubts
+    }
+
+    fn synced(&self, doubts: u64) {
+        self.locked().synced = Some(doubts);
     }
 
     fn failed(&self, is_list: bool) -> bool {

@@ -145,7 +145,7 @@ async fn carry_out(world: &World, duty: Duty) -> Option<(Timestamp, Duty)> {
                     registration.joined().await.ok();
                     None
                 }
-                Answer::Object { .. } | Answer::Text { .. } | Answer::Watch(_) => {
+                Answer::Object { .. } | Answer::List(_) | Answer::Text { .. } | Answer::Watch(_) => {
                     Some((after(world.time.wall(), RETRY), Duty::Register(id)))
                 }
             }
@@ -179,7 +179,7 @@ async fn carry_out(world: &World, duty: Duty) -> Option<(Timestamp, Duty)> {
 
 /// Sets the Ready condition of a VM's node, if the node is there.
 fn mark(world: &World, node: &str, provider_id: &str, status: &str) {
-    let found = world.look(|truth| truth.api.stored(&core("nodes"), &Key::new("", node)).cloned());
+    let found = world.look(|truth| truth.api.stored(&core("nodes"), &Key::new("", node)));
     let Some(found) = found.filter(|found| object::text(found, "/spec/providerID") == provider_id) else {
         return;
     };
@@ -250,7 +250,7 @@ fn expired_tokens(world: &World) -> Vec<String> {
             .filter(|secret| object::name(secret).starts_with("bootstrap-token-"));
         tokens
             .filter(|secret| is_expired(secret))
-            .map(|secret| object::name(secret).to_owned())
+            .map(|secret| object::name(&secret).to_owned())
             .collect()
     })
 }
@@ -291,13 +291,13 @@ fn lost_machines(world: &World) -> Vec<String> {
             let node = truth
                 .core("nodes")
                 .find(|node| object::text(node, "/spec/providerID") == provider_id);
-            let is_ready = node.is_some_and(|node| object::text(node, "/status/conditions/0/status") == "True");
+            let is_ready = node.is_some_and(|node| object::text(&node, "/status/conditions/0/status") == "True");
             (phase == "Failed" && is_alone) || (phase == "Unknown" && !(runs && is_ready))
         };
         let lost = truth
             .ours("machines")
             .filter(|machine| !object::is_deleting(machine) && is_lost(machine));
-        lost.map(|machine| object::name(machine).to_owned()).collect()
+        lost.map(|machine| object::name(&machine).to_owned()).collect()
     })
 }
 

@@ -44,7 +44,7 @@ pub async fn prepare(world: &Arc<World>, delays: Delays) {
 fn make(world: &World, plural: &str, body: Value) -> Option<Value> {
     let made = match world.order(Actor::Human, "POST", &format!("{OURS}/{plural}"), &body) {
         Answer::Object { code: 201, body, .. } => body,
-        Answer::Object { .. } | Answer::Text { .. } | Answer::Watch(_) => return None,
+        Answer::Object { .. } | Answer::List(_) | Answer::Text { .. } | Answer::Watch(_) => return None,
     };
     if let Some(status) = body.get("status") {
         let path = format!("{OURS}/{plural}/{}/status", object::name(&made));

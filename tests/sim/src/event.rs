@@ -186,12 +186,12 @@ impl<'a> Truth<'a> {
     }
 
     /// All objects of one of our kinds, by its plural.
-    pub fn ours(&self, plural: &str) -> impl Iterator<Item = &'a Arc<Value>> {
+    pub fn ours(&self, plural: &str) -> impl Iterator<Item = Arc<Value>> + use<'a> {
         self.api.all(&ours(plural)).map(|(_, object)| object)
     }
 
     /// All objects of a core kind, by its plural.
-    pub fn core(&self, plural: &str) -> impl Iterator<Item = &'a Arc<Value>> {
+    pub fn core(&self, plural: &str) -> impl Iterator<Item = Arc<Value>> + use<'a> {
         self.api.all(&core(plural)).map(|(_, object)| object)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millwright_sandbox::reply::lines;
-use millwright_sandbox::watch::{Started, Watch, bookmark};
+use millwright_sandbox::watch::{Event, Started, Watch, bookmark};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tower::BoxError;
@@ -43,7 +43,7 @@ pub struct Flow {
     watch: Watch,
     /// All changes up to this version were sent.
     at: u64,
-    ready: Vec<Value>,
+    ready: Vec<Event>,
     ends: Instant,
     /// How far its replica is behind.
     behind: Duration,
@@ -101,7 +101,7 @@ impl Flow {
             if !self.ready.is_empty() {
                 let gate = Arc::clone(&self.gate);
                 gate.pass(gate.hears()).await;
-                return Some(Ok(lines(&std::mem::take(&mut self.ready)).into()));
+                return Some(Ok(lines(std::mem::take(&mut self.ready)).into()));
             }
             if std::mem::take(&mut self.is_broken) {
                 self.is_over = true;
@@ -255,7 +255,7 @@ impl Flow {
         self.is_due = in_part && pending.last().is_some_and(|last| *last > upto);
         let batch = state.api.events(&self.watch, self.at);
         self.is_over |= batch.closed;
-        let is_within = |event: &Value| version_of(event).is_none_or(|version| version <= upto);
+        let is_within = |event: &Event| version_of(event).is_none_or(|version| version <= upto);
         let mut events = batch.events;
         events.retain(is_within);
         (self.world.hooks.watched)(&self.watch.kind.plural, &mut events);
@@ -268,7 +268,7 @@ impl Flow {
     /// Tells how far it has come.
     fn mark(&mut self) {
         if self.watch.bookmarks && !self.is_over {
-            self.ready.push(bookmark(&self.watch, self.at, false));
+            self.ready.push(Event::Said(bookmark(&self.watch, self.at, false)));
         }
     }
 
@@ -277,7 +277,8 @@ impl Flow {
             self.at = self.world.look(|truth| truth.api.version());
             return;
         }
-        self.ready.push(json!({ "type": "ERROR", "object": expired() }));
+        self.ready
+            .push(Event::Said(json!({ "type": "ERROR", "object": expired() })));
         self.is_over = true;
     }
 
@@ -307,7 +308,8 @@ impl Flow {
     }
 }
 
-fn version_of(event: &Value) -> Option<u64> {
+fn version_of(event: &Event) -> Option<u64> {
+    let event = event.to_value();
     let version = event.pointer("/object/metadata/resourceVersion")?;
     version.as_str()?.parse().ok()
 }

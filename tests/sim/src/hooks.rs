@@ -9,7 +9,7 @@ use millwright::env::Planners;
 use millwright_core::lease::Terms;
 use millwright_provider_virtual::cloud::{Cloud, Launch};
 use millwright_sandbox::request::Request;
-use serde_json::Value;
+use millwright_sandbox::watch::Event;
 
 use crate::event::Truth;
 use crate::gate::Gate;
@@ -23,7 +23,7 @@ pub struct Hooks {
     /// What changes the requests of managers before they leave.
     pub request: fn(&mut Request, &Truth<'_>),
     /// What changes the events that a watch of this kind has brought before the manager sees them.
-    pub watched: fn(&str, &mut Vec<Value>),
+    pub watched: fn(&str, &mut Vec<Event>),
     /// Whether a watch that has lost its place goes on from now, as if nothing had happened in between.
     pub skips_gaps: bool,
     /// The epoch of leadership that driver calls carry, made of the one that they should.

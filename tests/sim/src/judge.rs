@@ -167,7 +167,7 @@ fn of_request(request: &ApiRequest, truth: &Truth<'_>) -> Option<Act> {
     let (mut before, mut after_) = (request.before.clone(), request.after.clone());
     // A write that changed nothing is told with the object as it stands; what could not be made does not.
     if before.is_none() && after_.is_none() && verb != oracles::Verb::Create {
-        before = truth.api.stored(&request.place, &request.key).cloned();
+        before = truth.api.stored(&request.place, &request.key);
         after_.clone_from(&before);
     }
     Some(Act::Write(Write {
@@ -215,7 +215,7 @@ impl oracles::Truth for Seen<'_, '_> {
             true => self.0.api.all(&ours(resource)),
             false => self.0.api.all(&core(resource)),
         }
-        .map(|(_, object)| Arc::clone(object))
+        .map(|(_, object)| object)
         .collect()
     }
 

@@ -288,41 +288,6 @@ fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
-fn mutant(name: &str) -> anyhow::Result<Mutant> {
-    zoo::named(name).with_context(|| {
-        let names: Vec<&str> = zoo::all().iter().map(|mutant| mutant.name).collect();
-        format!("{name} is no bug of the zoo; there are {}", names.join(", "))
-    })
-}
-
-/// Hunts all bugs and writes the table, or hunts one.
-fn hunt(name: Option<&str>, starts: usize, most: u64, threads: usize) -> anyhow::Result<ExitCode> {
-    let mutants = match name {
-        Some(name) => vec![mutant(name)?],
-        None => zoo::all(),
-    };
-    let tell = |mutant: &Mutant, caught: &Catch| {
-        let median = caught.median().map_or_else(|| "-".to_owned(), |runs| runs.to_string());
-        println!(
-            "{:22} {:4} median {median:>4}, caught from {} of {starts}, {} runs",
-            mutant.name,
-            mutant.property,
-            caught.caught(),
-            caught.total(most)
-        );
-    };
-    let caught = zoo::hunt(&mutants, starts, most, threads, tell);
-    if name.is_none() {
-        let page = zoo::table::page(&mutants, &caught, most);
-        std::fs::write(zoo::table::PATH, page).context(zoo::table::PATH)?;
-        println!("written: {}", zoo::table::PATH);
-    }
-    Ok(match caught.iter().all(|caught| caught.caught() == starts) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
-}
-
 /// How often each fault must have struck, and each property must have been judged, in a whole campaign.
 const LEAST: u64 = 100;
 
@@ -405,6 +370,41 @@ fn is_same_elsewhere((from, to): (u64, u64)) -> anyhow::Result<bool> {
         .collect();
     println!("{} runs, {} of them differ {differ:?}", one.len(), differ.len());
     Ok(one.len() == other.len() && differ.is_empty())
+}
+
+fn mutant(name: &str) -> anyhow::Result<Mutant> {
+    zoo::named(name).with_context(|| {
+        let names: Vec<&str> = zoo::all().iter().map(|mutant| mutant.name).collect();
+        format!("{name} is no bug of the zoo; there are {}", names.join(", "))
+    })
+}
+
+/// Hunts all bugs and writes the table, or hunts one.
+fn hunt(name: Option<&str>, starts: usize, most: u64, threads: usize) -> anyhow::Result<ExitCode> {
+    let mutants = match name {
+        Some(name) => vec![mutant(name)?],
+        None => zoo::all(),
+    };
+    let tell = |mutant: &Mutant, caught: &Catch| {
+        let median = caught.median().map_or_else(|| "-".to_owned(), |runs| runs.to_string());
+        println!(
+            "{:22} {:4} median {median:>4}, caught from {} of {starts}, {} runs",
+            mutant.name,
+            mutant.property,
+            caught.caught(),
+            caught.total(most)
+        );
+    };
+    let caught = zoo::hunt(&mutants, starts, most, threads, tell);
+    if name.is_none() {
+        let page = zoo::table::page(&mutants, &caught, most);
+        std::fs::write(zoo::table::PATH, page).context(zoo::table::PATH)?;
+        println!("written: {}", zoo::table::PATH);
+    }
+    Ok(match caught.iter().all(|caught| caught.caught() == starts) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// Each kind of fault at each call.

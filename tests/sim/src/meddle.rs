@@ -43,7 +43,7 @@ impl Debts {
         let owed = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for vm in world.cloud.everything() {
             let uid = vm.owner.uid.as_str();
-            let lives = world.look(|truth| truth.ours("machines").any(|machine| object::uid(machine) == uid));
+            let lives = world.look(|truth| truth.ours("machines").any(|machine| object::uid(&machine) == uid));
             if lives || !owed.contains(uid) {
                 continue;
             }
@@ -163,7 +163,7 @@ fn there_and_back(world: &Arc<World>) {
         let stored = truth
             .api
             .stored(&ours("machinedeployments"), &Key::new("default", &name))?;
-        Some(object::text(stored, "/spec/template/spec/class/name").to_owned())
+        Some(object::text(&stored, "/spec/template/spec/class/name").to_owned())
     });
     let Some(now) = now else { return };
     let other = if now == "small" { "large" } else { "small" };
@@ -213,7 +213,7 @@ fn force(world: &World, debts: &Debts) {
     let Some(name) = one(world, plural) else { return };
     let uid = world.look(|truth| {
         let stored = truth.api.stored(&ours(plural), &Key::new("default", &name));
-        stored.map(|stored| object::uid(stored).to_owned())
+        stored.map(|stored| object::uid(&stored).to_owned())
     });
     if let Some(uid) = uid.filter(|_| plural == "machines") {
         debts.owe(&uid);
@@ -225,7 +225,7 @@ fn force(world: &World, debts: &Debts) {
 
 /// An object as its owner would write it down again.
 fn copy(world: &World, plural: &'static str, name: &str) -> Option<Value> {
-    let stored = world.look(|truth| truth.api.stored(&ours(plural), &Key::new("default", name)).cloned())?;
+    let stored = world.look(|truth| truth.api.stored(&ours(plural), &Key::new("default", name)))?;
     let mut spec = stored.get("spec")?.clone();
     let mut labels = stored.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
     // What the manager wrote there is of the VM that goes.
@@ -255,7 +255,7 @@ async fn make(world: &World, plural: &'static str, name: &str, body: &Value) {
     match world.order(Actor::Human, "POST", &collection, body) {
         Answer::Object { code: 201 | 409, .. } => {}
         Answer::Object { code, body, .. } => world.broken("simulator", format!("POST {plural} {name}: {code} {body}")),
-        Answer::Text { .. } | Answer::Watch(_) => {}
+        Answer::List(_) | Answer::Text { .. } | Answer::Watch(_) => {}
     }
 }
 
@@ -267,6 +267,6 @@ fn is_going(world: &World, plural: &'static str, name: &str) -> bool {
     };
     world.look(|truth| {
         let stored = truth.api.stored(&place, &Key::new("default", name));
-        stored.is_some_and(|stored| object::is_deleting(stored))
+        stored.is_some_and(|stored| object::is_deleting(&stored))
     })
 }

@@ -284,7 +284,7 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
                 world.broken("workload", format!("{method} {path}: {code} {body}"));
                 return;
             }
-            Answer::Object { .. } | Answer::Text { .. } | Answer::Watch(_) => return,
+            Answer::Object { .. } | Answer::List(_) | Answer::Text { .. } | Answer::Watch(_) => return,
         }
     }
     world.broken("L2", format!("{path} is still taken 25 minutes after faults ended"));
@@ -296,7 +296,7 @@ fn is_there(world: &World, path: &str, body: &Value) -> bool {
     let key = Key::new("default", object::name(body));
     world.look(|truth| {
         let stored = truth.api.stored(&ours(plural), &key);
-        stored.is_some_and(|stored| !object::is_deleting(stored))
+        stored.is_some_and(|stored| !object::is_deleting(&stored))
     })
 }
 

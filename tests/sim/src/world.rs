@@ -11,7 +11,7 @@ use millwright_provider_virtual::clock::Outside as CloudOutside;
 use millwright_provider_virtual::cloud::{Cloud, Happening};
 use millwright_sandbox::api::{Answer, Api, Moment};
 use millwright_sandbox::request::{Http, Request, Verb};
-use millwright_sandbox::store::{Key, Place};
+use millwright_sandbox::store::{Key, Object, Place};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -301,7 +301,8 @@ impl World {
             state.writes += u64::from(is_changed);
         }
         let key = change.as_ref().map(|change| change.key.clone());
-        let (was, is) = change.map_or((None, None), |change| (change.before, change.after));
+        let value = |object: Option<Object>| object.map(|object| object.value());
+        let (was, is) = change.map_or((None, None), |change| (value(change.before), value(change.after)));
         let bound = Bound::of(request);
         let event = ApiRequest {
             actor,
@@ -316,7 +317,7 @@ impl World {
             after: is,
             code: match &answer {
                 Answer::Object { code, .. } | Answer::Text { code, .. } => *code,
-                Answer::Watch(_) => 200,
+                Answer::List(_) | Answer::Watch(_) => 200,
             },
             body: digest(0, &request.body),
         };
@@ -387,8 +388,8 @@ impl World {
                 place: place.clone(),
                 key: change.key,
                 subresource: String::new(),
-                before: change.before,
-                after: change.after,
+                before: change.before.map(|object| object.value()),
+                after: change.after.map(|object| object.value()),
                 code: 200,
                 body: 0,
                 sent: self.time.passed(),

@@ -104,13 +104,22 @@ impl Sandbox {
                 code,
                 said: Said::Object(body),
             },
+            Answer::List(listing) => Reply {
+                code: 200,
+                said: Said::Object(listing.to_value()),
+            },
             Answer::Text { code, body } => Reply {
                 code,
                 said: Said::Text(body),
             },
             Answer::Watch(started) => {
                 let later = self.api.events(&started.watch, started.at);
-                let events = started.first.into_iter().chain(later.events).collect();
+                let events = started
+                    .first
+                    .iter()
+                    .chain(&later.events)
+                    .map(|event| event.to_value())
+                    .collect();
                 Reply {
                     code: 200,
                     said: Said::Events(events),
@@ -149,12 +158,18 @@ impl Sandbox {
         match self.answer(&step) {
             Answer::Watch(started) => self.told(&started.watch, started.at),
             Answer::Object { body, .. } => vec![body],
+            Answer::List(listing) => vec![listing.to_value()],
             Answer::Text { body, .. } => vec![json!(body)],
         }
     }
 
     fn told(&self, watch: &Watch, after: u64) -> Vec<Value> {
-        self.api.events(watch, after).events
+        self.api
+            .events(watch, after)
+            .events
+            .iter()
+            .map(|event| event.to_value())
+            .collect()
     }
 
     /// Forgets all history up to now.

@@ -63,7 +63,8 @@ pub(super) async fn answer(State(room): State<Arc<Room>>, request: Request) -> R
     }
     match answer {
         Answer::Watch(started) => reply::stream(stream::events(room, *started, moment.now)),
-        other @ (Answer::Object { .. } | Answer::Text { .. }) => reply::of(other, style),
+        Answer::List(listing) if style == Style::Compact => reply::list(*listing),
+        other @ (Answer::Object { .. } | Answer::List(_) | Answer::Text { .. }) => reply::of(other, style),
     }
 }
 

@@ -250,8 +250,8 @@ fn write(database: &Database, batch: &[(Place, Change)], upto: u64) -> Result<()
             );
             match &change.after {
                 Some(object) => {
-                    let text = serde_json::to_vec(object.as_ref())
-                        .expect("a Value has string keys, and a vector takes all that is written");
+                    let mut text = Vec::new();
+                    object.write(&mut text, false);
                     objects.insert(address, text.as_slice())?;
                 }
                 None => {

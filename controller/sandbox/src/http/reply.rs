@@ -5,13 +5,26 @@ use std::convert::Infallible;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use futures::Stream;
+use futures::stream::iter;
 
 use crate::api::Answer;
+use crate::list::Listing;
 use crate::reply::{Reply, Style, head};
+
+/// Bytes of a list that are made at a time.
+const PIECE: usize = 64 * 1024;
 
 pub(super) fn of(answer: Answer, style: Style) -> Response<Body> {
     let Reply { code, headers, body } = Reply::of(answer, style);
     response(code, headers, Body::from(body))
+}
+
+/// A list, piece by piece: one of ten thousand objects is some twenty megabytes.
+pub(super) fn list(listing: Listing) -> Response<Body> {
+    let pieces = listing
+        .pieces(PIECE)
+        .map(|piece| Ok::<_, Infallible>(Bytes::from(piece)));
+    response(200, head("application/json"), Body::from_stream(iter(pieces)))
 }
 
 /// Events as they come, one a line.

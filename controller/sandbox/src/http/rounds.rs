@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::room::Room;
+use crate::store::MANY;
 
 /// Between rounds: short enough that nobody waits for it, long enough that a burst of deletions is one round.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -17,8 +18,8 @@ const ROUNDS: usize = 100;
 /// What is remembered of one kind, at most: an old object for each change, so that ten thousand nodes that report every ten
 /// seconds do not fill the memory within the minutes for which history is kept. Who watches and reads is never that far behind.
 const CHANGES: usize = 5_000;
-/// Between two looks at that. A busy server makes a thousand changes or two meanwhile.
-const TRIM: Duration = Duration::from_secs(1);
+/// Between two looks at that, and at what can rest. A busy server makes some hundred changes meanwhile.
+const TRIM: Duration = Duration::from_millis(200);
 /// How many times history is looked at while it is kept.
 const STEPS: u32 = 5;
 
@@ -65,7 +66,10 @@ pub(super) async fn forget(room: Arc<Room>, history: Duration) {
         tokio::select! {
             () = room.stop.cancelled() => return,
             _ = trims.tick() => {
-                room.with(|api| api.trim(CHANGES));
+                room.with(|api| {
+                    api.cool(MANY); // first, as it looks for what is warm in the history
+                    api.trim(CHANGES);
+                });
                 continue;
             }
             _ = ticks.tick() => {}

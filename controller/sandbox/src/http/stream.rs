@@ -2,6 +2,7 @@
 //!
 //! Decides when a stream says something and when it ends. What is said is the value's affair.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +11,18 @@ use axum::body::Bytes;
 use futures::Stream;
 use futures::stream::unfold;
 use jiff::Timestamp;
-use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
 use super::room::Room;
 use crate::reply::lines;
-use crate::watch::{Started, Watch};
+use crate::watch::{Event, Started, Watch};
 
 /// How long a watch lasts whose caller leaves that to the server.
 const LASTS: Duration = Duration::from_mins(30);
+
+/// Events that are written at a time.
+const AT_ONCE: usize = 64;
 
 struct Course {
     room: Arc<Room>,
@@ -28,7 +31,7 @@ struct Course {
     /// The version up to which the caller has seen everything.
     at: u64,
     /// What is to be sent before the value is asked again.
-    ready: Vec<Value>,
+    ready: VecDeque<Event>,
     ends: Instant,
     next_bookmark: Instant,
     over: bool,
@@ -57,7 +60,7 @@ pub(super) fn events(
         bell: room.bell(),
         watch: started.watch,
         at: started.at,
-        ready: started.first,
+        ready: started.first.into(),
         ends: began + lasts,
         next_bookmark: began + room.bookmarks,
         over: false,
@@ -76,7 +79,8 @@ impl Course {
             if !self.ready.is_empty() {
                 // What will never be on disk was never there: nobody hears of it.
                 self.room.kept(self.at).await.ok()?;
-                return Some(lines(&std::mem::take(&mut self.ready)).into());
+                let now = self.ready.len().min(AT_ONCE);
+                return Some(lines(self.ready.drain(..now)).into());
             }
             if self.over {
                 return None;

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
+use super::packed;
 use crate::fields::{self, FieldSet};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,9 +147,13 @@ fn read_entry(entry: &Value) -> Result<(Manager, Entry), Unreadable> {
     if text("fieldsType") != "FieldsV1" {
         return Err(Unreadable::FieldsType);
     }
-    let fields = entry
-        .get("fieldsV1")
-        .map_or_else(|| Ok(FieldSet::default()), FieldSet::from_value)?;
+    let fields = match entry.get("fieldsV1") {
+        None => FieldSet::default(),
+        Some(fields) => match packed::tree_of(fields) {
+            Some(tree) => FieldSet::from_value(&tree)?,
+            None => FieldSet::from_value(fields)?,
+        },
+    };
     let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
     let manager = Manager {
         name: text("manager"),

@@ -68,7 +68,7 @@ pub(crate) fn insert(
         return Err(Failure::AlreadyExists {
             subject: kind.resource(),
             name: key.name,
-            leaving: object::is_deleting(there),
+            leaving: object::is_deleting(&there),
         });
     }
     if options.dry_run {

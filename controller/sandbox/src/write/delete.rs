@@ -14,9 +14,9 @@ use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
 use crate::list::{self, Shape, options_invalid};
-use crate::object;
+use crate::object::{self, FOREGROUND, ORPHAN};
 use crate::request::Request;
-use crate::store::{Key, set_version};
+use crate::store::{Key, Object, set_version};
 use crate::write::update::path_in_storage;
 use crate::write::{dry_run_complaint, json_complaint, key_of};
 
@@ -37,11 +37,6 @@ pub(crate) struct DeleteOptions {
     pub propagation: Option<Propagation>,
     pub dry_run: bool,
 }
-
-/// The finalizer of an object whose dependents go first.
-pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of an object whose dependents stay.
-pub(crate) const ORPHAN: &str = "orphan";
 
 impl DeleteOptions {
     /// Reads the options of a DELETE: its body, or else its query.
@@ -187,9 +182,9 @@ pub fn answer_collection(
 ) -> Result<Answer, Failure> {
     let options = DeleteOptions::read(request)?;
     let answer = list::list(api, kind, request)?;
-    if let Answer::Object { body, .. } = &answer {
-        for item in body["items"].as_array().into_iter().flatten() {
-            let key = Key::new(object::text(item, "/metadata/namespace"), object::name(item));
+    if let Answer::List(listing) = &answer {
+        for item in listing.objects.iter().map(Object::value) {
+            let key = Key::new(object::text(&item, "/metadata/namespace"), object::name(&item));
             delete(api, kind, &key, &options, moment)?;
         }
     }

@@ -98,7 +98,7 @@ fn spend(api: &mut Api, key: &Key, pod: &Value, dry_run: bool, moment: &Moment) 
         .store
         .all(&place)
         .filter(|(at, budget)| at.namespace == key.namespace && covers(budget));
-    let mut mine: Vec<(Key, Arc<Value>)> = mine.map(|(at, budget)| (at.clone(), budget.clone())).collect();
+    let mut mine: Vec<(Key, Arc<Value>)> = mine.map(|(at, budget)| (at.clone(), budget)).collect();
     let Some((at, budget)) = mine.pop() else { return Ok(()) };
     if !mine.is_empty() {
         let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";

@@ -43,7 +43,7 @@ pub fn answer(
         return answer_apply(api, kind, request, part, options, moment);
     }
     let old = api.find(kind, &key)?;
-    let mut new = applied(kind, format, &crate::builtin::seen_as(kind, &old), &request.body)?;
+    let mut new = applied(kind, format, &Shape::Whole.of_object(kind, &old), &request.body)?;
     if !new.is_object() {
         return Err(Failure::BadRequest("the patch leaves no object".to_owned()));
     }
@@ -70,7 +70,7 @@ fn answer_apply(
         .map_err(|error| Failure::BadRequest(format!("error decoding YAML: {}", json_complaint(&error))))?;
     let key = key_of(request);
     let shape = Shape::of(&request.accept);
-    let live = api.store.get(&kind.place(), &key).cloned();
+    let live = api.store.get(&kind.place(), &key);
     let force = request.query.is_set("force");
     let mut new = owners::applied(kind, live.as_deref(), &stated, force, part, &options)?;
     at_path(kind, request, &mut new)?;

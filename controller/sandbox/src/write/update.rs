@@ -9,7 +9,7 @@ use crate::builtin;
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
 use crate::list::Shape;
-use crate::managers::differ_only_in_times;
+use crate::managers::{differ_only_in_times, packed};
 use crate::object;
 use crate::request::Request;
 use crate::store::Key;
@@ -41,7 +41,7 @@ pub fn answer(
     object::tidy(&mut object);
     let key = key_of(request);
     let shape = Shape::of(&request.accept);
-    let Some(old) = api.store.get(&kind.place(), &key).cloned() else {
+    let Some(old) = api.store.get(&kind.place(), &key) else {
         if !kind.put_creates || part == Part::Status {
             return Err(Failure::NotFound {
                 subject: kind.resource(),
@@ -155,6 +155,7 @@ pub(crate) fn store(
             Value::String(object::version(old).to_string()),
         );
     }
+    packed::pack(&mut new); // as the old one is
     if new == **old || differ_only_in_times(old, &new) {
         return Ok(old.clone());
     }

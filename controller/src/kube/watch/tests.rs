@@ -159,6 +159,31 @@ async fn a_lost_place_is_followed_by_a_new_listing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_is_doubted_is_not_synced_until_it_has_listed_again() {
+    let cluster = scripted([list(&[map("a", "1")]), (200, Vec::new()), list(&[map("b", "20")])]);
+    let watch = Watch::<ConfigMap>::namespaced(&cluster, "default", &Env::begin());
+    let health = watch.health();
+    let mut told = Vec::new();
+    let run = watch.run(CancellationToken::new(), |change| {
+        let word = word(&change);
+        if word == "listed b" {
+            assert!(!health.is_synced(), "it is doubted");
+        } else if word == "synced" && told.len() == 2 {
+            assert!(health.is_synced());
+            health.doubt();
+        }
+        told.push(word);
+    });
+    tokio::time::timeout(Duration::from_secs(20), run).await.unwrap_err();
+
+    assert_eq!(
+        told,
+        ["restarted", "listed a", "synced", "restarted", "listed b", "synced"]
+    );
+    assert!(health.is_synced());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_for_long_makes_the_watch_unhealthy() {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden"});
     let cluster = scripted(std::iter::repeat_n((403, vec![status]), 100));

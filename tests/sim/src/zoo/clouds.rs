@@ -78,7 +78,7 @@ fn sweeps_at_sight(world: Arc<World>, gate: Arc<Gate>) -> BoxFuture<'static, ()>
         loop {
             let machines: BTreeSet<String> = world.look(|truth| {
                 let machines = truth.ours("machines");
-                machines.map(|machine| object::uid(machine).to_owned()).collect()
+                machines.map(|machine| object::uid(&machine).to_owned()).collect()
             });
             tokio::time::sleep(LISTS).await;
             for vm in world.cloud.list(CLUSTER, None, usize::MAX) {

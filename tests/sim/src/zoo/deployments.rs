@@ -108,7 +108,7 @@ fn writes_replicas(request: &mut Request, truth: &Truth<'_>) {
         return;
     }
     let set = truth.ours("machinesets").next();
-    if let Some(counted) = set.and_then(|set| set.pointer("/spec/replicas")) {
-        put(request, &["spec", "replicas"], counted.clone());
+    if let Some(counted) = set.and_then(|set| set.pointer("/spec/replicas").cloned()) {
+        put(request, &["spec", "replicas"], counted);
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use millwright_core::lease::Terms;
 use millwright_sandbox::request::{Request, Verb};
+use millwright_sandbox::watch::Event;
 use serde_json::{Map, Value, json};
 
 use super::Mutant;
@@ -146,8 +147,8 @@ fn tells_secrets(request: &mut Request, _: &Truth<'_>) {
     }
 }
 
-fn misses_deletions(kind: &str, events: &mut Vec<Value>) {
+fn misses_deletions(kind: &str, events: &mut Vec<Event>) {
     if kind == "machines" {
-        events.retain(|event| event.pointer("/object/metadata/deletionTimestamp").is_none());
+        events.retain(|event| event.to_value().pointer("/object/metadata/deletionTimestamp").is_none());
     }
 }

@@ -1,0 +1,211 @@
+//! One object as it is stored: a tree that is quick to work on, or the text of it, which takes a tenth of the room.
+//!
+//! Decides how an object rests. What it says is the same in both forms, and what follows owners and deletions can be asked
+//! without looking inside. An object never changes; a write makes another one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+
+use crate::list::write_json;
+use crate::managers::packed;
+use crate::object;
+
+/// A stored object. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Object(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    facts: Facts,
+    form: Mutex<Form>,
+}
+
+/// What is asked of many objects at once.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) uid: Box<str>,
+    pub(crate) is_deleting: bool,
+    /// Whether it waits for others to forget it.
+    pub(crate) orphans: bool,
+    /// Whether it waits for what it owns.
+    pub(crate) awaits: bool,
+    pub(crate) owners: Box<[Owner]>,
+}
+
+/// One owner of an object.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) uid: Box<str>,
+    /// Whether an owner that is deleted in the foreground waits for this object.
+    pub(crate) is_held: bool,
+}
+
+#[derive(Debug)]
+enum Form {
+    Warm(Arc<Value>),
+    Cold(Text),
+}
+
+/// The JSON of an object, as it is shown.
+#[derive(Debug)]
+struct Text {
+    json: Box<str>,
+    /// Where the fields begin that come after `apiVersion` and `kind`.
+    rest: usize,
+}
+
+impl Object {
+    pub(crate) fn new(mut value: Value) -> Self {
+        packed::pack(&mut value);
+        Self(Arc::new(Inner {
+            facts: Facts::of(&value),
+            form: Mutex::new(Form::Warm(Arc::new(value))),
+        }))
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The object as a tree, whose sets of owned fields are packed. A cold one is read anew each time.
+    pub fn value(&self) -> Arc<Value> {
+        self.look(|form| match form {
+            Form::Warm(value) => Arc::clone(value),
+            Form::Cold(text) => {
+                let mut value =
+                    serde_json::from_str(&text.json).expect("the text was written from a tree, and is JSON therefore");
+                packed::pack(&mut value);
+                Arc::new(value)
+            }
+        })
+    }
+
+    /// Writes the object as it is shown; a bare one says neither `apiVersion` nor `kind`.
+    pub(crate) fn write(&self, to: &mut Vec<u8>, is_bare: bool) {
+        self.look(|form| match form {
+            Form::Cold(text) if is_bare => {
+                to.push(b'{');
+                to.extend_from_slice(text.json.get(text.rest..).unwrap_or_default().as_bytes());
+            }
+            Form::Cold(text) => to.extend_from_slice(text.json.as_bytes()),
+            Form::Warm(value) => write_json(to, &packed::Shown { object: value, is_bare }),
+        });
+    }
+
+    /// Keeps the text alone.
+    pub(crate) fn cool(&self) {
+        let mut form = self.0.form.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Form::Warm(value) = &*form {
+            *form = Form::Cold(Text::of(value));
+        }
+    }
+
+    fn look<T>(&self, act: impl FnOnce(&Form) -> T) -> T {
+        // Nothing is half done inside: a form is replaced whole.
+        act(&self.0.form.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Text {
+    fn of(value: &Value) -> Self {
+        let mut head = Vec::from(b"{");
+        for name in ["apiVersion", "kind"] {
+            if let Some(said) = value.get(name) {
+                write_json(&mut head, &name);
+                head.push(b':');
+                write_json(&mut head, said);
+                head.push(b',');
+            }
+        }
+        let mut rest = Vec::new();
+        let bare = packed::Shown {
+            object: value,
+            is_bare: true,
+        };
+        write_json(&mut rest, &bare);
+        if rest == b"{}" && head.ends_with(b",") {
+            head.pop();
+        }
+        let at = head.len();
+        head.extend(rest.into_iter().skip(1));
+        let json = String::from_utf8(head).expect("JSON is text");
+        Self {
+            json: json.into_boxed_str(),
+            rest: at,
+        }
+    }
+}
+
+impl Facts {
+    fn of(value: &Value) -> Self {
+        let finalizers = object::finalizers(value);
+        Self {
+            uid: object::uid(value).into(),
+            is_deleting: object::is_deleting(value),
+            orphans: finalizers.contains(&object::ORPHAN),
+            awaits: finalizers.contains(&object::FOREGROUND),
+            owners: object::owners(value).map(Owner::of).collect(),
+        }
+    }
+}
+
+impl Owner {
+    fn of(said: &Value) -> Self {
+        Self {
+            uid: object::text(said, "/uid").into(),
+            is_held: said.get("blockOwnerDeletion") == Some(&Value::Bool(true)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn written(object: &Object, is_bare: bool) -> Value {
+        let mut out = Vec::new();
+        object.write(&mut out, is_bare);
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn an_object_says_the_same_warm_and_cold() {
+        let shown = json!({
+            "apiVersion": "v1", "kind": "Node", "data": { "b": "\u{e4}\"" },
+            "metadata": {
+                "name": "n", "uid": "1", "finalizers": ["orphan"], "ownerReferences": [{ "uid": "2" }],
+                "managedFields": [{ "manager": "a", "fieldsV1": { "f:data": { ".": {}, "f:b": {} } } }],
+            },
+        });
+        let object = Object::new(shown.clone());
+        let warm = object.value();
+        let mut bare = shown.clone();
+        bare.as_object_mut()
+            .unwrap()
+            .retain(|name, _| name != "kind" && name != "apiVersion");
+        for _ in 0..2 {
+            assert_eq!(object.value(), warm);
+            assert_eq!(written(&object, false), shown);
+            assert_eq!(written(&object, true), bare);
+            object.cool();
+        }
+        assert!(object.facts().orphans && !object.facts().awaits);
+    }
+
+    #[test]
+    fn an_object_that_says_nothing_else_can_be_bare() {
+        for shown in [json!({ "kind": "Node" }), json!({})] {
+            let object = Object::new(shown.clone());
+            object.cool();
+            assert_eq!(written(&object, false), shown);
+            assert_eq!(written(&object, true), json!({}));
+        }
+    }
+}
