@@ -6,6 +6,21 @@
 Makes COUNT machines and as many nodes as they are in use (status, finalizer, owners of fields), and prints: objects made a
 second, seconds for a whole LIST and one in pages of 500, for a WATCH to tell of all, for a change to reach a watch, the resident
 memory of the processes, and the memory after each node has reported three times. The server must hold the CRDs of deploy/crds.
+
+Measured on 2026-11-22 with 10,000, one after the other on two busy cores (other builds ran beside; CPU seconds are steadier than wall
+times), the sandbox's release build and kube-apiserver 1.36 with etcd 3.6:
+
+                              sandbox                     kube-apiserver and etcd
+    memory                    69 MB                       1519 MB
+    memory after reports      91 MB (peak 93 MB)          2167 MB
+    a write of a machine      0.31 ms of CPU              4.31 ms of CPU
+    LIST machines             0.15 s, 0.02 s of CPU       1.04 s, 1.08 s of CPU
+    LIST machines in pages    1.44 s, 0.21 s of CPU       2.63 s, 1.21 s of CPU
+    WATCH machines from 0     0.24 s, 0.02 s of CPU       1.82 s, 1.43 s of CPU
+    LIST nodes                0.07 s, 0.02 s of CPU       0.87 s, 0.52 s of CPU
+    LIST nodes in pages       1.09 s, 0.17 s of CPU       0.84 s, 0.25 s of CPU
+    WATCH nodes from 0        0.20 s, 0.02 s of CPU       0.64 s, 0.64 s of CPU
+    a change, watched         0.9 ms                      10.4 ms
 """
 import concurrent.futures, http.client, json, os, ssl, statistics, sys, threading, time, urllib.parse
 

@@ -224,7 +224,11 @@ impl Api {
         }
         let kind = self.kinds.of(target)?;
         if kind.namespaced && target.namespace.is_empty() && !matches!(request.verb, Verb::List | Verb::Watch) {
-            return Err(Failure::NoMethod);
+            return Err(match kind.custom {
+                true => Failure::NoPath,
+                false if target.name.is_empty() => Failure::NoMethod,
+                false => Failure::NoResource,
+            });
         }
         if request.verb == Verb::Create && !target.name.is_empty() && target.subresource.is_empty() && !kind.custom {
             return Err(Failure::NoMethod); // those of ours are created at any path, by the name that they say
@@ -273,8 +277,12 @@ impl Api {
             Verb::Get => list::get(self, kind, request),
             Verb::Update => update::answer(self, kind, request, update::Part::Status, moment),
             Verb::Patch => patch::answer(self, kind, request, update::Part::Status, moment),
-            Verb::Delete if kind.custom => Err(Failure::NotSupported {
-                verb: "delete",
+            Verb::Delete | Verb::Create if kind.custom => Err(Failure::NotSupported {
+                verb: if request.verb == Verb::Delete {
+                    "delete"
+                } else {
+                    "create"
+                },
                 subject: kind.resource(),
             }),
             Verb::List | Verb::Watch | Verb::Create | Verb::Delete | Verb::DeleteCollection => Err(Failure::NoMethod),

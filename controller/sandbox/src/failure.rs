@@ -10,6 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::json::go_quoted;
 use crate::patch::PatchError;
 
 /// One entry of `details.causes`.
@@ -43,6 +44,12 @@ impl Cause {
     pub fn unsupported(field: &str, shown: &str, known: &str) -> Self {
         let message = format!("Unsupported value: {shown}: supported values: {known}");
         Self::new("FieldValueNotSupported", field, message)
+    }
+
+    /// A value of more bytes than fit.
+    pub fn too_long(field: &str, most: usize) -> Self {
+        let message = format!("Too long: may not be more than {most} bytes");
+        Self::new("FieldValueTooLong", field, message)
     }
 
     fn new(reason: &str, field: &str, message: String) -> Self {
@@ -81,7 +88,7 @@ pub enum Failure {
     NoPath,
     #[error("the server could not find the requested resource")]
     NoResource,
-    #[error("{subject} \"{name}\" not found")]
+    #[error("{subject} {} not found", go_quoted(name))]
     NotFound { subject: Subject, name: String },
     #[error("{}{subject} \"{name}\" already exists", if *leaving { "object is being deleted: " } else { "" })]
     AlreadyExists {

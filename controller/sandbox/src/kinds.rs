@@ -210,7 +210,11 @@ impl Kinds {
             .0
             .values()
             .any(|kind| !kind.custom && kind.group == target.group && kind.version == target.version);
-        Err(if served { Failure::NoResource } else { Failure::NoPath })
+        Err(if served || target.group.is_empty() {
+            Failure::NoResource
+        } else {
+            Failure::NoPath
+        })
     }
 
     /// All kinds, in order of group, version and plural.

@@ -10,15 +10,16 @@
 //! - Applying to a scale is refused.
 //! - Built-in kinds: no schema. Unknown fields stay, types are not judged, of the defaults only those in `builtin`; fields that a
 //!   pod's or a claim's update may not change can be changed.
+//! - Bad input: `tests/http_bad_input.rs` lists what is answered otherwise, each with its reason. Of built-in kinds, the types of
+//!   metadata are judged, and those of the texts of configmaps and secrets.
+//! - JSON that is nested deeper than 127 is refused; the server reads 10,000 levels.
 //! - Bodies and answers in YAML and protobuf. kubectl sends protobuf from `create namespace`, `create configmap` and the other
 //!   generators, which are answered 415; `create -f`, `apply` and all else speak JSON.
-//! - Of selectors, `a===b` is refused in other words than the server's, as are page tokens that are no base64; a PUT to a collection
-//!   of custom objects is answered 405 where the server says 400. What is no GET of discovery and OpenAPI is not told apart.
+//! - A PUT or PATCH to a collection of custom objects is answered 405 where the server says 400. What is no GET of discovery and OpenAPI is not told apart.
 //! - Tables: readiness gates, init containers and restart times of pods are not told, nor what the server says to describe columns.
 //! - OpenAPI: descriptions of built-in kinds are cut after one sentence, those of parameters are left out; `DeleteOptions` and
 //!   `Status` name no groups; no documents of `/api`, `/apis` and groups; v2 names no kinds; embedded resources get no head.
-//! - `fieldValidation=Warn` gives no warnings, and duplicate fields are not refused when strict; JSON errors other than a sudden end
-//!   are worded by serde.
+//! - `fieldValidation=Warn` gives no warnings, and duplicate fields are not refused when strict.
 //! - One storage version for all versions of a kind: nothing converts. Definitions are not judged, and are established at once.
 //! - Roles: what a user may not do he may still grant to others, and roles that gather others stay as they are written.
 //! - Admission webhooks, quotas, finalizers of claims in use.
@@ -41,6 +42,7 @@ pub mod failure;
 pub mod fields;
 #[cfg(feature = "http")]
 pub mod http;
+pub(crate) mod json;
 pub mod kinds;
 pub mod list;
 pub mod managers;

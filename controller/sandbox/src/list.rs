@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
+use base64::{DecodeError, Engine};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -216,27 +216,40 @@ struct Page {
 impl Page {
     fn read(token: &str) -> Result<Self, Failure> {
         let bad = |why: &str| Failure::BadRequest(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = TOKENS.decode(token).map_err(|error| bad(&error.to_string()))?;
-        let said: Value = serde_json::from_slice(&bytes).map_err(|_| {
-            let first = char::from(bytes.first().copied().unwrap_or_default());
-            bad(&format!("invalid character '{first}' looking for beginning of value"))
-        })?;
+        let bytes = TOKENS.decode(token).map_err(|error| bad(&no_base64(token, &error)))?;
+        let said = crate::json::read(&bytes).map_err(|why| bad(&why))?;
         if said["v"] != "meta.k8s.io/v1" {
-            return Err(bad("server does not recognize this encoded version \"\""));
+            let version = said["v"].as_str().unwrap_or_default();
+            return Err(bad(&format!(
+                "server does not recognize this encoded version {version}"
+            )));
+        }
+        let version = said["rv"].as_i64().unwrap_or(0);
+        if version == 0 {
+            return Err(bad("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+        }
+        let start = said["start"].as_str().unwrap_or_default();
+        if start.split('/').any(|part| matches!(part, "." | "..")) {
+            return Err(bad(start));
         }
         Ok(Self {
-            version: if said["rv"] == -1 {
-                None
-            } else {
-                Some(said["rv"].as_u64().unwrap_or(0))
-            },
-            start: said["start"].as_str().unwrap_or_default().to_owned(),
+            version: u64::try_from(version).ok(),
+            start: start.to_owned(),
         })
     }
 
     fn token(&self) -> String {
         TOKENS.encode(json!({ "v": "meta.k8s.io/v1", "rv": self.version.map_or(json!(-1), |version| json!(version)), "start": self.start }).to_string())
     }
+}
+
+/// Where a token stops to be one.
+fn no_base64(token: &str, error: &DecodeError) -> String {
+    let at = match error {
+        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => *at,
+        DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => token.len().saturating_sub(1),
+    };
+    format!("illegal base64 data at input byte {at}")
 }
 
 /// What is said to the token of a page whose version is forgotten: the rest can be had as it is now.
@@ -350,9 +363,7 @@ fn state(api: &Api, kind: &Kind, asked: &Asked) -> Result<(u64, BTreeMap<Key, Ob
 const TOO_OLD: &str = "The resourceVersion for the provided list is too old.";
 
 fn asked(api: &Api, kind: &Kind, query: &Query) -> Result<Asked, Failure> {
-    let limit = query.first("limit");
-    let limit: i64 = if limit.is_empty() { Ok(0) } else { limit.parse() }
-        .map_err(|_| Failure::BadRequest(format!("strconv.ParseInt: parsing \"{limit}\": invalid syntax")))?;
+    let (limit, _) = (query.number("limit")?.unwrap_or(0), query.number("timeoutSeconds")?);
     Labels::read(query.first("labelSelector"))?;
     let version = query.first("resourceVersion");
     let matching = query.first("resourceVersionMatch");
@@ -369,11 +380,11 @@ fn asked(api: &Api, kind: &Kind, query: &Query) -> Result<Asked, Failure> {
     };
     let token = query.first("continue");
     if !token.is_empty() {
+        let page = Page::read(token)?;
         if !version.is_empty() && version != "0" {
             let why = "specifying resource version is not allowed when using continue";
             return Err(Failure::BadRequest(why.to_owned()));
         }
-        let page = Page::read(token)?;
         asked.version = page.version.map_or(Version::Newest, Version::Exactly);
         asked.start = page.start;
         return Ok(asked);

@@ -218,6 +218,14 @@ fn is_qualified(text: &str) -> bool {
 
 /// What is wrong with a key of labels or annotations, or with a finalizer.
 pub fn key_complaint(key: &str) -> Option<String> {
+    if key.matches('/').count() > 1 {
+        return Some(
+            "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
+             character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+             '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                .to_owned(),
+        );
+    }
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),

@@ -2,7 +2,12 @@
 //!
 //! Decides how a path and a method name a verb and a resource; knows neither which resources exist nor what is stored.
 
+use std::num::{IntErrorKind, ParseIntError};
+
+use percent_encoding::percent_decode_str;
+
 use crate::failure::Failure;
+use crate::json::go_quoted;
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +61,20 @@ impl Query {
             .map_or("", |(_, value)| value)
     }
 
+    /// The first value of a key as a number; none if there is no such key.
+    pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, Failure> {
+        let Some((_, said)) = self.0.iter().find(|(name, _)| name == key) else {
+            return Ok(None);
+        };
+        said.parse().map(Some).map_err(|error: ParseIntError| {
+            let why = match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            Failure::BadRequest(format!("strconv.ParseInt: parsing {}: {why}", go_quoted(said)))
+        })
+    }
+
     /// All values of a key.
     pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
@@ -74,25 +93,15 @@ impl Query {
 
 /// Replaces `%XX` by the byte it stands for; what is no valid escape stays as it is.
 pub(crate) fn decode(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let escaped = tail
-            .get(..2)
-            .filter(|_| byte == b'%')
-            .and_then(|hex| std::str::from_utf8(hex).ok());
-        match escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(meant) => {
-                out.push(meant);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            None => {
-                out.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// The parts of a path, decoded before it is taken apart. Roles are asked about these very parts.
+pub(crate) fn parts(path: &str) -> Vec<String> {
+    let path = decode(path);
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    path.split('/').map(str::to_owned).collect()
 }
 
 /// A request to the API.
@@ -134,19 +143,12 @@ impl Request {
         let target = Target::parse(http.path)?;
         let query = Query::parse(http.query);
         let verb = verb(http.method, &target, &query)?;
-        let media = http
-            .content_type
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
         Ok(Self {
             verb,
             path: http.path.to_owned(),
             target,
             query,
-            content_type: media,
+            content_type: media(http.content_type),
             accept: http.accept.to_owned(),
             body: http.body.to_vec(),
             user: http.user.to_owned(),
@@ -155,24 +157,40 @@ impl Request {
     }
 }
 
+/// The media type of a header without its parameters. One whose parameters make no sense is no media type.
+fn media(header: &str) -> String {
+    let mut parts = header.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let mut parameters: Vec<&str> = parts.collect();
+    if parameters.last() == Some(&"") {
+        parameters.pop(); // one semicolon may end it
+    }
+    let makes_sense = parameters.iter().all(|parameter| parameter.contains('='));
+    if makes_sense { media } else { header.to_owned() }
+}
+
 impl Target {
     /// Reads `/api/v1/…` and `/apis/GROUP/VERSION/…`.
     fn parse(path: &str) -> Result<Self, Failure> {
-        let mut parts = path.split('/').filter(|part| !part.is_empty()).map(decode);
-        let group = match parts.next().as_deref() {
-            Some("api") => String::new(),
+        let parts = parts(path);
+        let mut parts = parts.iter().map(String::as_str);
+        let group = match parts.next() {
+            Some("api") => "",
             Some("apis") => parts.next().unwrap_or_default(),
+            Some("") if parts.len() > 0 => return Err(Failure::NoPath),
             _ => return Ok(Self::default()),
         };
         let version = parts.next().unwrap_or_default();
-        let rest: Vec<String> = parts.collect();
-        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let rest: Vec<&str> = parts.collect();
         // A namespace is a place and a thing: with at most two parts after it, or its own subresources, it is the thing.
         let (namespace, rest) = match rest.as_slice() {
             ["namespaces", _, "status" | "finalize"] => ("", rest.as_slice()),
             ["namespaces", namespace, inner @ ..] if !inner.is_empty() => (*namespace, inner),
             whole => ("", whole),
         };
+        if rest.contains(&"") {
+            return Err(Failure::NoResource);
+        }
         let (resource, name, subresource) = match rest {
             [] => return Ok(Self::default()),
             [resource] => (*resource, "", ""),
@@ -180,9 +198,13 @@ impl Target {
             [resource, name, subresource] => (*resource, *name, *subresource),
             _ => return Err(Failure::NoResource),
         };
+        if matches!(name, "." | "..") {
+            let why = format!("Name parameter invalid: \"{name}\": may not be '{name}'");
+            return Err(Failure::BadRequest(why));
+        }
         Ok(Self {
-            group,
-            version,
+            group: group.to_owned(),
+            version: version.to_owned(),
             resource: resource.to_owned(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),

@@ -185,6 +185,9 @@ impl Labels {
 fn requirement(tokens: &mut Tokens) -> Result<(String, Wants), Failure> {
     if tokens.peek() == "!" {
         tokens.next();
+        if tokens.peek().is_empty() {
+            return Err(unparsed("found '', expected: identifier".to_owned()));
+        }
         return Ok((label_key(tokens.next())?, Wants::Absent));
     }
     let key = label_key(tokens.next())?;
@@ -192,11 +195,11 @@ fn requirement(tokens: &mut Tokens) -> Result<(String, Wants), Failure> {
         "" | "," => Wants::Exists,
         "=" | "==" => {
             tokens.next();
-            Wants::In(vec![exact(tokens)])
+            Wants::In(vec![exact(tokens)?])
         }
         "!=" => {
             tokens.next();
-            Wants::NotIn(vec![exact(tokens)])
+            Wants::NotIn(vec![exact(tokens)?])
         }
         "in" => {
             tokens.next();
@@ -246,7 +249,16 @@ fn label_key(key: String) -> Result<String, Failure> {
 }
 
 /// The value after an equals sign, which may be nothing at all.
-fn exact(tokens: &mut Tokens) -> String {
+fn exact(tokens: &mut Tokens) -> Result<String, Failure> {
+    match tokens.peek() {
+        "" | "," => Ok(String::new()),
+        word if is_word(word) => Ok(tokens.next()),
+        found => Err(unparsed(format!("found '{found}', expected: identifier"))),
+    }
+}
+
+/// A value in brackets, which may be nothing at all.
+fn one_of(tokens: &mut Tokens) -> String {
     if is_word(tokens.peek()) {
         tokens.next()
     } else {
@@ -259,11 +271,11 @@ fn set(tokens: &mut Tokens) -> Result<Vec<String>, Failure> {
     if open != "(" {
         return Err(unparsed(format!("found '{open}' expected: '('")));
     }
-    let mut values = vec![exact(tokens)];
+    let mut values = vec![one_of(tokens)];
     loop {
         match tokens.next().as_str() {
             ")" => return Ok(values),
-            "," => values.push(exact(tokens)),
+            "," => values.push(one_of(tokens)),
             found => return Err(unparsed(format!("found '{found}', expected: ',' or ')'"))),
         }
     }
@@ -290,11 +302,46 @@ fn unknown_field(kind: &Kind, field: &str) -> String {
     }
 }
 
+/// The terms of a field selector: a comma behind a backslash is part of a value.
+pub(crate) fn terms(text: &str) -> Vec<&str> {
+    let (mut out, mut start, mut is_escaped) = (Vec::new(), 0, false);
+    for (at, letter) in text.char_indices() {
+        if letter == ',' && !is_escaped {
+            out.push(text.get(start..at).unwrap_or_default());
+            start = at + 1;
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    out.push(text.get(start..).unwrap_or_default());
+    out
+}
+
+/// The value that is meant: a backslash stands before itself, commas and equals signs, and before nothing else.
+fn unescaped(text: &str) -> Result<String, Failure> {
+    let bad = |why: String| Failure::BadRequest(format!("invalid field selector: {why}"));
+    let mut out = String::new();
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some(meant @ ('\\' | ',' | '=')) => out.push(meant),
+                other => {
+                    let other = other.map(String::from).unwrap_or_default();
+                    return Err(bad(format!("invalid escape sequence: \\{other}")));
+                }
+            },
+            ',' | '=' => return Err(bad(format!("unescaped character in value: {}", u32::from(letter)))),
+            other => out.push(other),
+        }
+    }
+    Ok(out)
+}
+
 impl Fields {
     /// Reads `metadata.name=a,spec.nodeName!=b`, of the fields that the kind lets select.
     pub fn read(kind: &Kind, text: &str) -> Result<Self, Failure> {
         let mut out = Vec::new();
-        for part in text.split(',').filter(|part| !part.is_empty()) {
+        for part in terms(text).into_iter().filter(|part| !part.is_empty()) {
             let (field, same, value) = if let Some((field, value)) = part.split_once("!=") {
                 (field, false, value)
             } else if let Some((field, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
@@ -310,7 +357,7 @@ impl Fields {
             if !known {
                 return Err(Failure::BadRequest(unknown_field(kind, field)));
             }
-            out.push((stored_name(kind, field), same, value.to_owned()));
+            out.push((stored_name(kind, field), same, unescaped(value)?));
         }
         Ok(Self(out))
     }

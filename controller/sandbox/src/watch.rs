@@ -120,6 +120,7 @@ pub struct Batch {
 /// Begins a watch.
 pub fn start(api: &Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
     let query = &request.query;
+    let (seconds, _) = (query.number("timeoutSeconds")?, query.number("limit")?);
     Labels::read(query.first("labelSelector"))?;
     let complaints = complaints(query);
     if !complaints.is_empty() {
@@ -132,11 +133,7 @@ pub fn start(api: &Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) ->
     } else {
         version_of(version).map_err(Failure::Internal)?
     };
-    let seconds: Option<i64> = query
-        .first("timeoutSeconds")
-        .parse()
-        .ok()
-        .filter(|seconds| *seconds > 0);
+    let seconds = seconds.filter(|seconds| *seconds > 0);
     let ends = seconds.and_then(|seconds| moment.now.checked_add(SignedDuration::from_secs(seconds)).ok());
     let watch = Watch {
         kind: kind.clone(),

@@ -15,6 +15,7 @@ pub mod evict;
 pub(crate) mod owners;
 pub mod patch;
 pub mod scale;
+pub(crate) mod typed;
 pub mod update;
 
 use jiff::Timestamp;
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::api::Moment;
 use crate::failure::{Cause, Failure};
+use crate::json;
 use crate::kinds::{Kind, Kinds};
 use crate::list::options_invalid;
 use crate::object;
@@ -51,9 +53,14 @@ impl Options {
         let validation = request.query.first("fieldValidation");
         let named = request.query.first("fieldManager");
         let mut causes = Vec::new();
-        if request.content_type == "application/apply-patch+yaml" && named.is_empty() {
+        let is_apply = request.content_type == "application/apply-patch+yaml";
+        if is_apply && named.is_empty() {
             causes.push(Cause::required("fieldManager", "is required for apply patch"));
         }
+        if called == "PatchOptions" && !is_apply && request.query.is_set("force") {
+            causes.push(Cause::forbidden("force", "may not be specified for non-apply patch"));
+        }
+        causes.extend(manager_complaint(named));
         causes.extend(dry_run_complaint(&said));
         if !["", "Ignore", "Strict", "Warn"].contains(&validation) {
             let known = "\"\", \"Ignore\", \"Strict\", \"Warn\"";
@@ -78,6 +85,17 @@ impl Options {
     }
 }
 
+/// What is wrong with the name of a writer.
+fn manager_complaint(name: &str) -> Option<Cause> {
+    const LONGEST: usize = 128;
+    if name.len() > LONGEST {
+        return Some(Cause::too_long("fieldManager", LONGEST));
+    }
+    let (at, letter) = name.char_indices().find(|(_, letter)| letter.is_control())?;
+    let why = format!("invalid character U+{:04X} (at position {at})", u32::from(letter));
+    Some(Cause::invalid("fieldManager", json::go_quoted(name), &why))
+}
+
 /// What is wrong with a wish for a dry run.
 fn dry_run_complaint(said: &[&str]) -> Option<Cause> {
     let shown = json!(said).to_string();
@@ -92,11 +110,7 @@ pub(crate) fn key_of(request: &Request) -> Key {
 
 /// Reads the body as an object of its kind.
 pub(crate) fn body(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<Value, Failure> {
-    if !matches!(request.content_type.as_str(), "" | "application/json" | "*/*") {
-        return Err(Failure::MediaType(
-            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
-        ));
-    }
+    speaks_json(request)?;
     let unrecognized = |why: String| {
         let summary = summary(&request.body);
         Failure::BadRequest(format!(
@@ -104,34 +118,50 @@ pub(crate) fn body(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<Valu
             kind.kind
         ))
     };
-    let parsed: Result<Value, serde_json::Error> = serde_json::from_slice(&request.body);
     let no_parse = |why: &str| unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
-    let mut object = parsed.map_err(|error| no_parse(&json_complaint(&error)))?;
-    if !object.is_object() {
-        let what = crate::patch::go_name(&object);
-        return Err(no_parse(&format!(
-            "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
-             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-        )));
+    let mut object = json::read(&request.body).map_err(|why| no_parse(&why))?;
+    if object.is_null() && !kind.custom {
+        object = json!({}); // which is what Go reads
     }
-    if kind.custom {
+    if let Some(why) = kind_unreadable(&object) {
+        return Err(no_parse(&why));
+    }
+    if kind.custom && object::text(&object, "/kind").is_empty() {
         let shown = String::from_utf8_lossy(&request.body).into_owned();
-        for (key, called) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
-            if object::text(&object, &format!("/{key}")).is_empty() {
-                return Err(unrecognized(format!("Object '{called}' is missing in '{shown}'")));
-            }
-        }
+        return Err(unrecognized(format!("Object 'Kind' is missing in '{shown}'")));
+    }
+    let version = object::text(&object, "/apiVersion");
+    if version.matches('/').count() > 1 {
+        return Err(unrecognized(format!("unexpected GroupVersion string: {version}")));
     }
     of_kind(kinds, kind, &mut object)?;
-    Ok(object)
+    match typed::complaint(kind, &object) {
+        None => Ok(object),
+        Some(why) => Err(Failure::BadRequest(format!(
+            "{} in version \"{}\" cannot be handled as a {}: {why}",
+            kind.kind, kind.version, kind.kind
+        ))),
+    }
 }
 
-/// A JSON error in the server's words where they are few; its library words the others by character.
-pub(crate) fn json_complaint(error: &serde_json::Error) -> String {
-    if error.is_eof() {
-        "unexpected end of JSON input".to_owned()
-    } else {
-        error.to_string()
+/// Why Go cannot read from a value what it is; nothing at all can be read.
+pub(crate) fn kind_unreadable(said: &Value) -> Option<String> {
+    let found = crate::patch::go_name(said);
+    match said {
+        Value::Object(fields) => ["apiVersion", "kind"].iter().find_map(|name| {
+            let value = fields
+                .get(*name)
+                .filter(|value| !value.is_string() && !value.is_null())?;
+            let found = crate::patch::go_name(value);
+            Some(format!(
+                "json: cannot unmarshal {found} into Go struct field .{name} of type string"
+            ))
+        }),
+        Value::Null => None,
+        _ => Some(format!(
+            "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+             \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        )),
     }
 }
 
@@ -148,6 +178,16 @@ fn summary(body: &[u8]) -> String {
             head.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
         ),
     }
+}
+
+/// Refuses a body in any other language.
+pub(crate) fn speaks_json(request: &Request) -> Result<(), Failure> {
+    if matches!(request.content_type.as_str(), "" | "application/json" | "*/*") {
+        return Ok(());
+    }
+    Err(Failure::MediaType(
+        "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+    ))
 }
 
 /// Checks that an object is of the kind that the path names; a built-in one may leave that out.

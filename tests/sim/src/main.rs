@@ -212,9 +212,7 @@ fn main() -> anyhow::Result<ExitCode> {
             let jobs = campaign::seeds(&plan, from.parse()?, to.parse()?);
             let sum = campaign::all(&jobs, what.threads, &progress(jobs.len()));
             if digests {
-                sum.digests
-                    .iter()
-                    .for_each(|(seed, digest)| println!("{seed} {digest:016x}"));
+                print_digests(&sum);
             }
             let is_same = !twice || is_same(&jobs, what.threads, &sum);
             if coverage {
@@ -251,27 +249,7 @@ fn main() -> anyhow::Result<ExitCode> {
             strike,
             log,
             what,
-        } => {
-            if let Some(log) = log {
-                tracing_subscriber::fmt()
-                    .with_env_filter(log)
-                    .without_time()
-                    .with_ansi(false)
-                    .init();
-            }
-            let mut plan = Plan {
-                is_told: true,
-                ..what.plan()?
-            };
-            if let Some(strike) = strike {
-                plan.faults = Faults::Strike(parse(&strike)?);
-            }
-            let outcome = match tape {
-                Some(path) => by_tape(&plan, read(&path)?),
-                None => by_seed(&plan, seed),
-            };
-            Ok(story(&outcome))
-        }
+        } => replay(&what, seed, tape.as_ref(), strike.as_deref(), log),
         Command::Shrink { seed, budget, what } => make_small(&what.plan()?, seed, budget),
         Command::Zoo {
             mutant,
@@ -279,13 +257,55 @@ fn main() -> anyhow::Result<ExitCode> {
             most,
             threads,
         } => hunt(mutant.as_deref(), starts, most, threads),
-        Command::Faults => {
-            fault::ALL
-                .iter()
-                .for_each(|fault| println!("{:4} {}", fault.name, fault.what));
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Faults => Ok(name_faults()),
     }
+}
+
+/// Tells the story of one run.
+fn replay(
+    what: &What,
+    seed: u64,
+    tape: Option<&PathBuf>,
+    strike: Option<&str>,
+    log: Option<String>,
+) -> anyhow::Result<ExitCode> {
+    if let Some(log) = log {
+        show_log(log);
+    }
+    let mut plan = Plan {
+        is_told: true,
+        ..what.plan()?
+    };
+    if let Some(strike) = strike {
+        plan.faults = Faults::Strike(parse(strike)?);
+    }
+    let outcome = match tape {
+        Some(path) => by_tape(&plan, read(path)?),
+        None => by_seed(&plan, seed),
+    };
+    Ok(story(&outcome))
+}
+
+fn name_faults() -> ExitCode {
+    fault::ALL
+        .iter()
+        .for_each(|fault| println!("{:4} {}", fault.name, fault.what));
+    ExitCode::SUCCESS
+}
+
+fn print_digests(sum: &Sum) {
+    sum.digests
+        .iter()
+        .for_each(|(seed, digest)| println!("{seed} {digest:016x}"));
+}
+
+/// Prints the manager's log at this level.
+fn show_log(level: String) {
+    tracing_subscriber::fmt()
+        .with_env_filter(level)
+        .without_time()
+        .with_ansi(false)
+        .init();
 }
 
 /// How often each fault must have struck, and each property must have been judged, in a whole campaign.

@@ -3,7 +3,7 @@
 //! What this version leaves undone by its own word, the human does himself once faults have ended: VMs and Nodes of Machines
 //! whose finalizer he took away. Those debts are kept here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,35 +26,56 @@ const RETRY: Duration = Duration::from_millis(250);
 /// Milliseconds between two of his deeds that belong together.
 const PAUSES: [u64; 6] = [500, 0, 20, 3000, 20_000, 70_000];
 
-/// Uids of Machines whose finalizer the human took away: nobody but him is to answer for what is left of them.
+/// Machines whose finalizer the human took away, with the VMs that they had: nobody but him is to answer for what is left.
 #[derive(Debug, Default)]
-pub struct Debts(Mutex<BTreeSet<String>>);
+pub struct Debts(Mutex<BTreeMap<String, BTreeSet<String>>>);
 
 impl Debts {
-    fn owe(&self, uid: &str) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(uid.to_owned());
+    fn owe(&self, world: &World, machine: &Value) {
+        let uid = object::uid(machine);
+        let vms = world.cloud.everything();
+        let ids = vms.iter().filter(|vm| vm.owner.uid == uid).map(|vm| vm.provider_id());
+        let known = object::text(machine, "/spec/providerID").to_owned();
+        let ids = ids.chain([known]).filter(|id| !id.is_empty());
+        let mut owed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        owed.entry(uid.to_owned()).or_default().extend(ids);
     }
 
     /// Removes what is left of Machines that he made go by force.
     pub async fn settle(&self, world: &World) {
-        let owed = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut owed = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        owed.retain(|uid, _| !world.look(|truth| truth.ours("machines").any(|machine| object::uid(&machine) == uid)));
         for vm in world.cloud.everything() {
-            let uid = vm.owner.uid.as_str();
-            let lives = world.look(|truth| truth.ours("machines").any(|machine| object::uid(&machine) == uid));
-            if lives || !owed.contains(uid) {
+            let Some(ids) = owed.get_mut(&vm.owner.uid) else {
                 continue;
-            }
+            };
             let text = format!("removes VM {} of a Machine that he made go by force", vm.id);
             world.tell(What::Deed { text });
             // It may be gone by itself.
             world.cloud.remove(&VmId::new(vm.id.as_str())).await.ok();
-            let path = format!("/api/v1/nodes/{}", vm.node_name());
+            ids.insert(vm.provider_id());
+        }
+        let is_owed = |node: &Value| {
+            let id = object::text(node, "/spec/providerID");
+            owed.values().any(|ids| ids.contains(id))
+        };
+        let nodes: Vec<String> = world.look(|truth| {
+            let nodes = truth.core("nodes").filter(|node| is_owed(node));
+            nodes.map(|node| object::name(&node).to_owned()).collect()
+        });
+        for name in nodes {
+            let text = format!("removes node {name} of a Machine that he made go by force");
+            world.tell(What::Deed { text });
+            let path = path("nodes", &name);
             world.order(Actor::Human, "DELETE", &path, &Value::Null);
+            // The Machine that would let it go is no more.
+            world.order(Actor::Human, "PATCH", &path, &without_finalizers());
         }
     }
+}
+
+fn without_finalizers() -> Value {
+    json!({ "metadata": { "finalizers": null } })
 }
 
 /// The human edits or deletes something.
@@ -192,12 +213,7 @@ fn again(world: &Arc<World>, plural: &'static str, by_force: bool) {
     tell(world, format!("{plural} {name} is deleted {how}and made again"));
     world.order(Actor::Human, "DELETE", &path, &Value::Null);
     if by_force {
-        world.order(
-            Actor::Human,
-            "PATCH",
-            &path,
-            &json!({ "metadata": { "finalizers": null } }),
-        );
+        world.order(Actor::Human, "PATCH", &path, &without_finalizers());
     }
     let pause = world.pick("meddle-pause", &PAUSES);
     let world = Arc::clone(world);
@@ -211,16 +227,12 @@ fn again(world: &Arc<World>, plural: &'static str, by_force: bool) {
 fn force(world: &World, debts: &Debts) {
     let plural = world.pick("force", &["machines", "machinesets"]);
     let Some(name) = one(world, plural) else { return };
-    let uid = world.look(|truth| {
-        let stored = truth.api.stored(&ours(plural), &Key::new("default", &name));
-        stored.map(|stored| object::uid(&stored).to_owned())
-    });
-    if let Some(uid) = uid.filter(|_| plural == "machines") {
-        debts.owe(&uid);
+    let stored = world.look(|truth| truth.api.stored(&ours(plural), &Key::new("default", &name)));
+    if let Some(machine) = stored.filter(|_| plural == "machines") {
+        debts.owe(world, &machine);
     }
     tell(world, format!("takes the finalizers from {plural} {name}"));
-    let body = json!({ "metadata": { "finalizers": null } });
-    world.order(Actor::Human, "PATCH", &path(plural, &name), &body);
+    world.order(Actor::Human, "PATCH", &path(plural, &name), &without_finalizers());
 }
 
 /// An object as its owner would write it down again.

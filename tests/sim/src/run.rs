@@ -196,25 +196,7 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         Faults::Swarm => Enabled::swarm(&mut choices),
         Faults::These(names) => Enabled::these(names).unwrap_or_default(),
     };
-    let lag = if enabled.has("F35") {
-        let nth = choices.choose("list-lag", 3) as usize;
-        Duration::from_secs([3, 20, 60].get(nth).copied().unwrap_or(3))
-    } else {
-        Duration::ZERO
-    };
-    let lingers = if enabled.has("F40") {
-        60
-    } else if enabled.has("F45") {
-        // A kubelet can join after its VM's deletion began only where that lasts.
-        u64::from(choices.choose("lingers", 2)) * 30
-    } else {
-        0
-    };
-    let delays = Delays {
-        create: Duration::from_secs(1),
-        join: Duration::from_secs(1),
-        delete: Duration::from_secs(lingers),
-    };
+    let (lag, delays) = paces(&enabled, &mut choices);
     let cloud = Cloud::in_memory(Arc::new(CloudSky::new(time)), lag);
     let world = World::new(Parts {
         api: BASE.with(Api::clone),
@@ -263,6 +245,30 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
     }
     world.judge();
     verdict(&world, name)
+}
+
+/// How far lookups at the cloud lag behind, and how long what it does takes.
+fn paces(enabled: &Enabled, choices: &mut Choices) -> (Duration, Delays) {
+    let lag = if enabled.has("F35") {
+        let nth = choices.choose("list-lag", 3) as usize;
+        Duration::from_secs([3, 20, 60].get(nth).copied().unwrap_or(3))
+    } else {
+        Duration::ZERO
+    };
+    let lingers = if enabled.has("F40") {
+        60
+    } else if enabled.has("F45") {
+        // A kubelet can join after its VM's deletion began only where that lasts.
+        u64::from(choices.choose("lingers", 2)) * 30
+    } else {
+        0
+    };
+    let delays = Delays {
+        create: Duration::from_secs(1),
+        join: Duration::from_secs(1),
+        delete: Duration::from_secs(lingers),
+    };
+    (lag, delays)
 }
 
 /// What the human does, and what comes of it.

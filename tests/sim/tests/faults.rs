@@ -106,3 +106,34 @@ fn a_leader_that_is_cut_off_ends_and_the_other_leads() {
             .is_some()
     });
 }
+
+#[test]
+fn who_takes_the_lead_over_lists_all_machines_before_it_writes_any() {
+    let plan = Plan {
+        is_pair: true,
+        ..plan("scale", &["F1r"])
+    };
+    // The second of two took the lease when the first had died, and wrote.
+    let takes_over = |outcome: &Outcome, of: &str, next: &str| {
+        let dies = line(outcome, 0, &[&format!("{of} ends: crash")])?;
+        let took = line(outcome, 0, &[&format!("{next}: Patch leases"), "→ 200"])?;
+        let made = line(outcome, 0, &[&format!("{next}: Create leases"), "→ 201"]);
+        let wrote = line(outcome, took, &[&format!("{next}: Patch machine")])?;
+        (dies < took && made.is_none()).then_some((took, wrote))
+    };
+    shown(&plan, |outcome| {
+        let mut pairs = [("manager 1", "manager 2"), ("manager 2", "manager 1")].into_iter();
+        let Some((next, took, wrote)) = pairs.find_map(|(of, next)| {
+            let (took, wrote) = takes_over(outcome, of, next)?;
+            Some((next, took, wrote))
+        }) else {
+            return false;
+        };
+        let listed = line(outcome, took, &[&format!("{next}: List machines ")]);
+        assert!(
+            listed.is_some_and(|listed| listed < wrote),
+            "it acts on what it knew before"
+        );
+        true
+    });
+}

@@ -135,7 +135,9 @@ fn is_public(path: &str) -> bool {
 /// The check that a path asks for: `/readyz` and what lies below it.
 fn check(path: &str) -> Option<&str> {
     let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    matches!(name, "healthz" | "livez" | "readyz").then_some(name)
+    let rest = path.trim_start_matches('/').strip_prefix(name)?.trim_start_matches('/');
+    let is_known = matches!(rest, "" | "ping" | "log" | "etcd");
+    (is_known && matches!(name, "healthz" | "livez" | "readyz")).then_some(name)
 }
 
 fn about_the_server(head: &Parts) -> Option<Answer> {

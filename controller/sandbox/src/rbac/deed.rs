@@ -4,6 +4,7 @@
 //! every path for something: what is not there is refused before it is missed.
 
 use crate::request::Query;
+use crate::select::terms;
 
 /// Something that roles can speak of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,11 +83,7 @@ impl Deed {
     }
 
     fn of_resource(method: &str, path: &str, query: &str) -> Option<Self> {
-        let decoded: Vec<String> = path
-            .split('/')
-            .filter(|part| !part.is_empty())
-            .map(crate::request::decode)
-            .collect();
+        let decoded = crate::request::parts(path);
         let parts: Vec<&str> = decoded.iter().map(String::as_str).collect();
         let (group, rest) = match parts.as_slice() {
             ["api", _, rest @ ..] => ("", rest),
@@ -138,11 +135,11 @@ fn verb(method: &str, thing: &mut Thing, query: &Query) -> &'static str {
 
 /// The name that a field selector asks for; empty if it asks for none, or for one that no path can have.
 fn only_name(selector: &str) -> &str {
-    let mut names = selector.split(',').filter_map(|part| {
+    let mut names = terms(selector).into_iter().filter_map(|part| {
         let (field, name) = part.split_once("==").or_else(|| part.split_once('='))?;
         (field == "metadata.name").then_some(name)
     });
-    let possible = |name: &&str| !matches!(*name, "." | "..") && !name.contains(['/', '%']);
+    let possible = |name: &&str| !matches!(*name, "." | "..") && !name.contains(['/', '%', '\\']);
     names.next_back().filter(possible).unwrap_or_default()
 }
 
@@ -176,6 +173,18 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_without_a_name_is_all_of_them_and_no_slash_hides() {
+        assert_eq!(
+            told("GET", "/api/v1/namespaces//secrets"),
+            "list resource \"secrets\" in API group \"\" at the cluster scope"
+        );
+        assert_eq!(
+            told("GET", "/api/v1/namespaces/a%2Fsecrets"),
+            "list resource \"secrets\" in API group \"\" in the namespace \"a\""
+        );
+    }
+
+    #[test]
     fn what_names_no_resource_is_a_path() {
         for path in [
             "/",
@@ -196,5 +205,6 @@ mod tests {
         assert_eq!(only_name("metadata.name==a"), "a");
         assert_eq!(only_name("spec.nodeName=x,metadata.name=a"), "a");
         assert_eq!(only_name("metadata.name=a/b"), "");
+        assert_eq!(only_name(r"metadata.namespace!=x\,metadata.name=a"), "");
     }
 }

@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure};
+use crate::json;
 use crate::kinds::Kind;
 use crate::list::{self, Shape, options_invalid};
 use crate::object::{self, FOREGROUND, ORPHAN};
 use crate::request::Request;
 use crate::store::{Key, Object, set_version};
 use crate::write::update::path_in_storage;
-use crate::write::{dry_run_complaint, json_complaint, key_of};
+use crate::write::{dry_run_complaint, key_of, kind_unreadable, speaks_json, typed};
 
 /// What becomes of an object's dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,15 +47,28 @@ impl DeleteOptions {
             let text = |key: &str| Some(query.first(key)).filter(|text| !text.is_empty());
             json!({
                 "propagationPolicy": text("propagationPolicy"),
-                "gracePeriodSeconds": text("gracePeriodSeconds").and_then(|text| text.parse::<i64>().ok()),
+                "gracePeriodSeconds": query.number("gracePeriodSeconds")?,
                 "orphanDependents": text("orphanDependents").map(|text| text == "true"),
                 "dryRun": query.all("dryRun").collect::<Vec<_>>(),
             })
         } else {
-            serde_json::from_slice(&request.body).map_err(|error| {
-                let why = json_complaint(&error);
-                Failure::BadRequest(format!("couldn't get version/kind; json parse error: {why}"))
-            })?
+            speaks_json(request)?;
+            let bad = |why: String| Failure::BadRequest(format!("couldn't get version/kind; json parse error: {why}"));
+            let said = json::read(&request.body).map_err(bad)?;
+            if let Some(why) = kind_unreadable(&said) {
+                return Err(bad(why));
+            }
+            let kind = object::text(&said, "/kind");
+            if !matches!(kind, "" | "DeleteOptions") {
+                let version = object::text(&said, "/apiVersion");
+                return Err(Failure::BadRequest(format!(
+                    "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\""
+                )));
+            }
+            if let Some(why) = typed::complaint_of_options(&said) {
+                return Err(Failure::BadRequest(why));
+            }
+            said
         };
         Self::of(&said)
     }
@@ -180,6 +194,9 @@ pub fn answer_collection(
     request: &Request,
     moment: &Moment,
 ) -> Result<Answer, Failure> {
+    if kind.is("Namespace") {
+        return Err(Failure::NoMethod);
+    }
     let options = DeleteOptions::read(request)?;
     let answer = list::list(api, kind, request)?;
     if let Answer::List(listing) = &answer {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Moment};
 use crate::failure::Failure;
+use crate::json;
 use crate::kinds::Kind;
 use crate::object;
 use crate::request::Request;
@@ -18,13 +19,12 @@ use crate::select::Labels;
 use crate::store::Key;
 use crate::write::delete::{DeleteOptions, delete};
 use crate::write::update::Part;
-use crate::write::{Options, json_complaint, key_of, owners};
+use crate::write::{Options, key_of, owners};
 
 /// Answers POST to a pod's eviction.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
     let dry_run = Options::read(request, "CreateOptions", moment)?.dry_run;
-    let eviction: Value =
-        serde_json::from_slice(&request.body).map_err(|error| Failure::BadRequest(json_complaint(&error)))?;
+    let eviction: Value = json::read(&request.body).map_err(Failure::BadRequest)?;
     if object::name(&eviction) != request.target.name {
         return Err(Failure::BadRequest(
             "name in URL does not match name in Eviction object".to_owned(),

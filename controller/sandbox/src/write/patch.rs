@@ -10,14 +10,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::api::{Answer, Api, Moment};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure, Subject};
+use crate::json;
 use crate::kinds::Kind;
 use crate::list::Shape;
 use crate::object;
-use crate::patch as patches;
+use crate::patch::{self as patches, go_name};
 use crate::request::Request;
 use crate::write::update::{self, Part};
-use crate::write::{Options, at_path, create, json_complaint, key_of, owners};
+use crate::write::{Options, at_path, create, key_of, owners, typed};
 
 /// How a patch is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,9 +53,42 @@ pub fn answer(
         new["kind"] = Value::String(kind.kind.clone());
         new["apiVersion"] = Value::String(kind.api_version());
     }
+    if kind.custom && object::text(&new, "/apiVersion") != kind.api_version() {
+        return Err(other_version(kind, &new));
+    }
+    if let Some(why) = typed::complaint(kind, &new) {
+        return Err(misfit(&new, &why));
+    }
     at_path(kind, request, &mut new)?;
     let stored = update::store(api, kind, &key, &old, new, part, &options)?;
     Ok(Answer::ok(Shape::of(&request.accept).of_object(kind, &stored)))
+}
+
+/// The refusal of a patch that leaves an object which cannot be read.
+fn misfit(patched: &Value, why: &str) -> Failure {
+    let nobody = Subject {
+        group: String::new(),
+        what: String::new(),
+    };
+    Failure::Invalid {
+        subject: nobody,
+        name: String::new(),
+        causes: vec![Cause::invalid("patch", json::go_quoted(&patched.to_string()), why)],
+    }
+}
+
+/// The refusal of a patch that makes an object one of another version.
+fn other_version(kind: &Kind, patched: &Value) -> Failure {
+    let wanted = kind.api_version();
+    let said = json::go_quoted(object::text(patched, "/apiVersion"));
+    Failure::Invalid {
+        subject: Subject {
+            group: String::new(),
+            what: kind.kind.clone(),
+        },
+        name: object::name(patched).to_owned(),
+        causes: vec![Cause::invalid("apiVersion", said, &format!("must be {wanted}"))],
+    }
 }
 
 /// Answers a server-side apply, which creates what is not there.
@@ -66,8 +100,15 @@ fn answer_apply(
     mut options: Options,
     moment: &Moment,
 ) -> Result<Answer, Failure> {
-    let stated: Value = serde_json::from_slice(&request.body)
-        .map_err(|error| Failure::BadRequest(format!("error decoding YAML: {}", json_complaint(&error))))?;
+    let bad = |why: &str| Failure::BadRequest(format!("error decoding YAML: {why}"));
+    let stated = json::read(&request.body).map_err(|why| bad(&why))?;
+    if !stated.is_object() && !stated.is_null() {
+        let found = go_name(&stated);
+        return Err(bad(&format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface \
+             {{}}"
+        )));
+    }
     let key = key_of(request);
     let shape = Shape::of(&request.accept);
     let live = api.store.get(&kind.place(), &key);
@@ -113,8 +154,13 @@ pub(crate) fn format_of(kind: &Kind, request: &Request) -> Result<Format, Failur
 
 /// What a patch makes of an object.
 pub(crate) fn applied(kind: &Kind, format: Format, object: &Value, body: &[u8]) -> Result<Value, Failure> {
-    let patch: Value = serde_json::from_slice(body)
-        .map_err(|error| Failure::BadRequest(format!("error decoding patch: {}", json_complaint(&error))))?;
+    let patch = json::read(body).map_err(|why| match format {
+        Format::Strategic => Failure::BadRequest(why),
+        Format::Json | Format::Merge | Format::Apply => Failure::BadRequest(format!("error decoding patch: {why}")),
+    })?;
+    if format == Format::Merge && patch.is_null() {
+        return Err(Failure::BadRequest("Invalid JSON Patch".to_owned()));
+    }
     let new = match format {
         Format::Json => patches::json::json(object, &patch)?,
         Format::Merge => patches::merge::merge(object, &patch)?,

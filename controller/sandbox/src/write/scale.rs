@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure};
+use crate::json;
 use crate::kinds::{Kind, Scale};
 use crate::list::Shape;
 use crate::object;
 use crate::request::{Request, Verb};
 use crate::write::update::{self, Part};
-use crate::write::{Options, at_path, invalid, json_complaint, key_of, patch};
+use crate::write::{Options, at_path, invalid, key_of, patch};
 
 /// Answers every verb of a scale.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
@@ -74,7 +75,7 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
 }
 
 fn read(request: &Request) -> Result<Value, Failure> {
-    serde_json::from_slice(&request.body).map_err(|error| Failure::BadRequest(json_complaint(&error)))
+    json::read(&request.body).map_err(Failure::BadRequest)
 }
 
 /// An object without replicas has no scale to read; one to write it has.

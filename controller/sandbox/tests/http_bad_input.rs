@@ -1,0 +1,330 @@
+//! Bad input is answered as a real kube-apiserver answered it: every line of `tests/bad/questions.txt`, over HTTP.
+//!
+//! `tests/bad/ask.py` wrote `answers.txt`. What no two servers share is hidden on both sides in the same way.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that panics has failed, as it should"
+)]
+
+use std::time::Duration;
+
+use millwright_sandbox::api::Api;
+use millwright_sandbox::http::outside::{Outside as _, System};
+use millwright_sandbox::http::users::Users;
+use millwright_sandbox::http::{Options, Running, Server};
+use regex::Regex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// Questions that the sandbox is known to answer otherwise, and why. Counted, so that none goes stale.
+const GAPS: &[(&str, &str)] = &[
+    (
+        "POST MS application/vnd.kubernetes.protobuf | k8s",
+        "the server's handler panics and cuts the line",
+    ),
+    (
+        r#"PATCH CM application/merge-patch+json | {"kind":"Secret"}"#,
+        "the server reads the patched object as what it says it is",
+    ),
+    (
+        r#"PATCH CM application/strategic-merge-patch+json | {"data":7}"#,
+        "the server's merge fails in words of its own",
+    ),
+    ("PATCH CM?fieldManager=x application/apply-patch+yaml | {", YAML),
+    ("PATCH CM?fieldManager=x application/apply-patch+yaml | a: [", YAML),
+    (
+        r#"PATCH CM?fieldManager=x application/apply-patch+yaml | {"apiVersion":"v1","kind":"ConfigMap","data":{"x":1}}"#,
+        "an apply does not judge the types of scalars",
+    ),
+    (
+        "DELETE CM?orphanDependents=maybe",
+        "what is no switch counts as set on the server",
+    ),
+    ("GET /", "there is no list of all paths"),
+    (
+        "GET /api/v1/namespaces/default/configmaps/%C3%28",
+        "Go quotes a byte that is no letter",
+    ),
+    (
+        "GET /apis/machine.sapcloud.io/v1alpha1/namespaces/default/machines/m/status/x",
+        "the server looks no further than a subresource",
+    ),
+    ("GET /openapi/v3/nothing", "the empty answer has a type here"),
+    ("POST /api", DISCOVERY),
+    ("PUT /apis", DISCOVERY),
+    (
+        r#"PUT MS | {"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine","metadata":{"name":"a"}}"#,
+        METHODS,
+    ),
+    ("PATCH MS application/merge-patch+json | {}", METHODS),
+    ("OPTIONS MS", METHODS),
+    ("HEAD MS", METHODS),
+    ("FLY MS", METHODS),
+    (
+        "POST CMS | OBJECT:2000000",
+        "built-in objects may be of any size that a body may have",
+    ),
+    ("POST CMS | DEEP:9000", "what is nested deeper than 127 is not read"),
+    ("POST CMS | CHUNKED:zz_{}_0__", PIECES),
+    ("POST CMS | CHUNKED:2_{}zz_0__", PIECES),
+    ("PATCH CM application/merge-patch+json | CHUNKED:-1_{}_0__", PIECES),
+];
+
+const YAML: &str = "YAML is not read";
+const DISCOVERY: &str = "what is no GET of discovery is not told apart";
+const METHODS: &str = "a method that a collection of custom objects does not have is refused as one of built-in kinds";
+const PIECES: &str = "what is wrong with a body in pieces is the caller's fault here, and the server's own there";
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const SHORT: [(&str, &str); 6] = [
+    ("CMS", "/api/v1/namespaces/default/configmaps"),
+    ("CM", "/api/v1/namespaces/default/configmaps/cm"),
+    ("MS", "/apis/machine.sapcloud.io/v1alpha1/namespaces/default/machines"),
+    ("M", "/apis/machine.sapcloud.io/v1alpha1/namespaces/default/machines/m"),
+    ("NS", "/api/v1/namespaces"),
+    ("NODES", "/api/v1/nodes"),
+];
+
+struct Question<'a> {
+    text: &'a str,
+    method: &'a str,
+    path: String,
+    media: &'a str,
+    body: Option<Vec<u8>>,
+    is_chunked: bool,
+}
+
+impl<'a> Question<'a> {
+    fn of(text: &'a str) -> Self {
+        let (asked, body) = match text.split_once(" |") {
+            Some((asked, body)) => (asked, Some(body.strip_prefix(' ').unwrap_or(body))),
+            None => (text, None),
+        };
+        let mut words = asked.splitn(3, ' ');
+        let (method, path) = (words.next().unwrap(), words.next().unwrap());
+        let usual = if body.is_some() && method != "PATCH" {
+            "application/json"
+        } else {
+            ""
+        };
+        Self {
+            text,
+            method,
+            path: path_of(path),
+            media: words.next().unwrap_or(usual),
+            body: body.map(body_of),
+            is_chunked: body.is_some_and(|body| body.starts_with("CHUNKED:")),
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut head = format!(
+            "{} {} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer t0ken\r\nAccept: application/json\r\nUser-Agent: \
+             bad/1\r\nConnection: close\r\n",
+            self.method, self.path
+        );
+        if !self.media.is_empty() {
+            head += &format!("Content-Type: {}\r\n", self.media);
+        }
+        if self.is_chunked {
+            head += "Transfer-Encoding: chunked\r\n";
+        } else if let Some(body) = &self.body {
+            head += &format!("Content-Length: {}\r\n", body.len());
+        }
+        let mut out = (head + "\r\n").into_bytes();
+        out.extend(self.body.iter().flatten());
+        out
+    }
+}
+
+fn path_of(word: &str) -> String {
+    let word = word.replace("LONG", &"x".repeat(129));
+    let end = word.find(['?', '/']).unwrap_or(word.len());
+    let (name, rest) = word.split_at(end);
+    let found = SHORT.iter().find(|(short, _)| *short == name);
+    found.map_or(word.clone(), |(_, path)| format!("{path}{rest}"))
+}
+
+fn body_of(text: &str) -> Vec<u8> {
+    let (what, rest) = text.split_once(':').unwrap_or((text, ""));
+    let number = || rest.parse::<usize>().unwrap();
+    let object =
+        |name: &str| format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}},"data":"#);
+    match what {
+        "BIG" => vec![b'x'; number()],
+        "OBJECT" => format!("{}{{\"a\":\"{}\"}}}}", object("big"), "x".repeat(number())).into_bytes(),
+        "DEEP" => {
+            let (open, close) = ("{\"a\":".repeat(number()), "}".repeat(number()));
+            format!("{}{open}1{close}}}", object("deep")).into_bytes()
+        }
+        "CHUNKED" => rest.replace('_', "\r\n").into_bytes(),
+        "HEX" => {
+            let whole = if rest.len() % 2 == 1 {
+                format!("{rest}0")
+            } else {
+                rest.to_owned()
+            };
+            let pairs = whole
+                .as_bytes()
+                .chunks(2)
+                .map(|pair| std::str::from_utf8(pair).unwrap());
+            pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+        }
+        _ => text.as_bytes().to_vec(),
+    }
+}
+
+async fn server() -> (Running, Api) {
+    let mut api = Api::new(System.moment().now);
+    for definition in millwright_core::api::crds::all() {
+        let mut definition = serde_json::to_value(definition).unwrap();
+        definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
+        definition["kind"] = json!("CustomResourceDefinition");
+        api.install(&definition, &System.moment()).unwrap();
+    }
+    for object in [
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "cm", "namespace": "default" }, "data": { "a": "b" } }),
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "kube-root-ca.crt", "namespace": "kube-system" },
+        }),
+        json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": { "name": "m", "namespace": "default" },
+            "spec": { "class": { "kind": "MachineClass", "name": "c" } },
+        }),
+    ] {
+        api.install(&object, &System.moment()).unwrap();
+    }
+    let options = Options::new(api, Users::default().with("admin", "t0ken"));
+    let running = Server::start(options).await.unwrap();
+    let fresh = running.with(|api| api.clone());
+    (running, fresh)
+}
+
+async fn ask(server: &Running, question: &Question<'_>) -> (u16, String, Vec<u8>) {
+    let mut line = TcpStream::connect(server.addr()).await.unwrap();
+    // Who knows enough need not read on.
+    line.write_all(&question.bytes()).await.ok();
+    let mut answer = Vec::new();
+    match tokio::time::timeout(PATIENCE, line.read_to_end(&mut answer)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(_)) if !answer.is_empty() => {}
+        Ok(Err(error)) => return (0, error.to_string(), Vec::new()),
+        Err(_) => return (0, "no end".to_owned(), Vec::new()),
+    }
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    let header = |name: &str| {
+        let mut lines = head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.to_owned())
+    };
+    let code = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let mut body = answer[end + 4..].to_vec();
+    if header("transfer-encoding").as_deref() == Some("chunked") {
+        body = joined(&body);
+    }
+    (code, header("content-type").unwrap_or_else(|| "None".to_owned()), body)
+}
+
+/// The pieces of a chunked body.
+fn joined(mut rest: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n").unwrap();
+        let length = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+        if length == 0 {
+            return out;
+        }
+        out.extend(&rest[end + 2..end + 2 + length]);
+        rest = &rest[end + 2 + length + 2..];
+    }
+}
+
+/// Hides what no two servers share.
+fn hidden(text: &str) -> String {
+    let rules = [
+        (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "*uid*"),
+        (r"20[2-9][0-9]-[0-9-]+T[0-9:.]+Z", "*time*"),
+        (r"in record \([0-9]+\)", "in record (*)"),
+        // The object that a patch made, whose fields come in another order.
+        (r#"patch: Invalid value: "\{.*\}": "#, "patch: Invalid value: *: "),
+        (r#"^Invalid value: "\{.*\}": "#, "Invalid value: *: "),
+    ];
+    rules.iter().fold(text.to_owned(), |text, (rule, shown)| {
+        Regex::new(rule).unwrap().replace_all(&text, *shown).into_owned()
+    })
+}
+
+fn all_hidden(value: &Value) -> Value {
+    match value {
+        Value::String(text) => json!(hidden(text)),
+        Value::Array(items) => items.iter().map(all_hidden).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, inner)| (name.clone(), all_hidden(inner)));
+            Value::Object(fields.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Good answers are other tests' affair: what matters here is that it is one.
+fn shown(body: &[u8]) -> Value {
+    let text = String::from_utf8_lossy(body);
+    let value: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!(text));
+    if !value.is_object() || value["kind"] == "Status" {
+        return value;
+    }
+    match value["items"].as_array() {
+        Some(items) => json!({ "kind": value["kind"], "items": items.len() }),
+        None => json!({ "kind": value["kind"] }),
+    }
+}
+
+#[tokio::test]
+async fn bad_input_is_answered_as_by_the_server() {
+    let (server, fresh) = server().await;
+    let questions = include_str!("bad/questions.txt").lines();
+    let questions = questions.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let answers: Vec<&str> = include_str!("bad/answers.txt").lines().collect();
+    let (mut wrong, mut closed, mut asked) = (Vec::new(), Vec::new(), 0);
+    for (question, expected) in questions.map(Question::of).zip(&answers) {
+        asked += 1;
+        server.with(|api| *api = fresh.clone());
+        let (code, media, body) = ask(&server, &question).await;
+        let mut words = expected.splitn(3, ' ');
+        let expected_code: u16 = words.next().unwrap().parse().unwrap();
+        let rest = expected.split_once(' ').unwrap().1;
+        let at = rest
+            .find([' '])
+            .filter(|_| !rest.starts_with("text/plain; "))
+            .or_else(|| rest.find(" \""))
+            .unwrap();
+        let (expected_media, expected_body) = (&rest[..at], &rest[at + 1..]);
+        let expected_body: Value = serde_json::from_str(expected_body).unwrap();
+        let got = all_hidden(&shown(&body));
+        let is_same = code == expected_code && media == expected_media && got == all_hidden(&expected_body);
+        let is_known = GAPS.iter().any(|(known, _)| *known == question.text);
+        match (is_same, is_known) {
+            (true, true) => closed.push(question.text),
+            (false, false) => wrong.push(format!(
+                "{}\n  server  {expected}\n  sandbox {code} {media} {got}",
+                question.text
+            )),
+            (true, false) | (false, true) => {}
+        }
+    }
+    assert_eq!(asked, answers.len(), "questions and answers do not go together");
+    assert!(
+        wrong.is_empty(),
+        "{} of {asked} differ:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(closed.is_empty(), "these gaps are closed: {closed:?}");
+    server.stop().await.unwrap();
+}
