@@ -144,7 +144,7 @@ async fn machine(world: &Arc<World>, number: u32, sets: &[Value], delays: Delays
         if is_known {
             world.order(Actor::Human, "PATCH", &path, &patch);
         }
-    } else if is_known && !matches!(phase, "" | "CrashLoopBackOff") {
+    } else if is_known && matches!(phase, "Running" | "Unknown" | "Failed") {
         let patch = json!({ "spec": { "providerID": "virtual:///local/local-a/i-lost" } });
         world.order(Actor::Human, "PATCH", &path, &patch);
     }

@@ -30,6 +30,8 @@ pub(crate) struct WrongKill {
     gone_sets: BTreeSet<String>,
     /// The ids of VMs whose Node somebody deleted, and the names of such Nodes.
     gone_nodes: BTreeSet<String>,
+    /// Which sets a Machine was of, and when last, by the Machine's uid.
+    owners: BTreeMap<String, BTreeMap<String, Timestamp>>,
     hits: u64,
 }
 
@@ -42,11 +44,16 @@ impl WrongKill {
             sizes: BTreeMap::new(),
             gone_sets: BTreeSet::new(),
             gone_nodes: BTreeSet::new(),
+            owners: BTreeMap::new(),
             hits: 0,
         }
     }
 
     fn note(&mut self, at: Timestamp, write: &Write) {
+        if let ("machines", Some(machine)) = (write.resource.as_str(), &write.before) {
+            let owners = self.owners.entry(uid(machine).to_owned()).or_default();
+            owners.insert(controller(machine).to_owned(), at);
+        }
         match (write.resource.as_str(), &write.before, &write.after) {
             ("machinesets", _, Some(set)) if !is_deleting(set) => {
                 let sizes = self.sizes.entry(uid(set).to_owned()).or_default();
@@ -80,7 +87,8 @@ impl WrongKill {
             || self.gone_nodes.contains(text(machine, "/spec/providerID"))
             || self.gone_nodes.contains(text(machine, "/metadata/labels/node"))
             || text(machine, TRIGGER) == "true"
-            || self.is_surplus(write, controller(machine), truth);
+            || self.is_surplus(write, controller(machine), truth)
+            || self.was_surplus(write, of, truth);
         self.deleted.entry(write.by).or_default().insert(of.to_owned());
         match has_reason {
             true => Ok(()),
@@ -89,6 +97,15 @@ impl WrongKill {
                 name(machine)
             )),
         }
+    }
+
+    /// The same for sets that the Machine was of as late as a manager could have seen: a human may have orphaned it since.
+    fn was_surplus(&self, write: &Write, machine: &str, truth: &dyn Truth) -> bool {
+        let from = write.sent - self.max_lag;
+        let owners = self.owners.get(machine).into_iter().flatten();
+        owners
+            .filter(|(_, until)| **until >= from)
+            .any(|(owner, _)| self.is_surplus(write, owner, truth))
     }
 
     /// Whether a manager could have seen a set that goes, or has more than it wants.
