@@ -4,51 +4,56 @@
 //! watch event that was under way meanwhile is older than it; the fence keeps such an event from undoing what the
 //! store already knows, and keeps an object that we saw the last of from coming back. It knows uids and versions only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ids::{ResourceVersion, Uid};
+
+/// How many ended objects are remembered. Far more than requests can be under way while so many objects end.
+const REMEMBERED: usize = 10_000;
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Fence {
-    floors: BTreeMap<Uid, Floor>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Floor {
-    /// We wrote this version.
-    Wrote(ResourceVersion),
-    /// We removed the last thing that kept the object alive.
-    Gone,
+    floors: BTreeMap<Uid, ResourceVersion>,
+    gone: BTreeSet<Uid>,
+    /// In the order of their ends.
+    ends: VecDeque<Uid>,
 }
 
 impl Fence {
     /// Our write made `version` of the object.
     pub fn wrote(&mut self, uid: Uid, version: ResourceVersion) {
-        let floor = self.floors.entry(uid).or_insert(Floor::Wrote(version));
-        if let Floor::Wrote(known) = floor {
-            *known = (*known).max(version);
+        if self.gone.contains(&uid) {
+            return;
         }
+        let floor = self.floors.entry(uid).or_insert(version);
+        *floor = (*floor).max(version);
     }
 
-    /// Our write ended the object: whatever still arrives of it is history.
+    /// The object is gone, by our write or by what a watch told: whatever still arrives of it is history. That holds for ever,
+    /// because no uid comes back; the answer to an earlier write of ours may arrive after the watch has told of the end.
     pub fn ended(&mut self, uid: Uid) {
-        self.floors.insert(uid, Floor::Gone);
+        self.floors.remove(&uid);
+        if self.gone.insert(uid.clone()) {
+            self.ends.push_back(uid);
+        }
+        if self.ends.len() > REMEMBERED
+            && let Some(oldest) = self.ends.pop_front()
+        {
+            self.gone.remove(&oldest);
+        }
     }
 
     /// Whether an object of that version, brought by a watch, may enter the store. A version that cannot be compared
     /// is let in, because refusing it for ever would be worse.
     pub fn admits(&self, uid: &Uid, version: Option<ResourceVersion>) -> bool {
-        match (self.floors.get(uid), version) {
-            (None, _) | (Some(Floor::Wrote(_)), None) => true,
-            (Some(Floor::Wrote(floor)), Some(version)) => version >= *floor,
-            (Some(Floor::Gone), _) => false,
+        if self.gone.contains(uid) {
+            return false;
         }
-    }
-
-    /// The watch itself said that the object is gone.
-    pub fn forget(&mut self, uid: &Uid) {
-        self.floors.remove(uid);
+        match (self.floors.get(uid), version) {
+            (None, _) | (Some(_), None) => true,
+            (Some(floor), Some(version)) => version >= *floor,
+        }
     }
 
     /// Drops the floors of all objects but those that `keeps` names: after a relist, what is neither in the list nor
@@ -77,12 +82,21 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_we_ended_does_not_come_back_until_the_watch_has_told_its_end() {
+    fn an_object_that_ended_does_not_come_back() {
         let mut fence = Fence::default();
         fence.ended(Uid::new("u"));
         fence.wrote(Uid::new("u"), version("3"));
+        fence.ended(Uid::new("u"));
         assert!(!fence.admits(&Uid::new("u"), Some(version("99"))));
-        fence.forget(&Uid::new("u"));
-        assert!(fence.admits(&Uid::new("u"), Some(version("1"))));
+        assert!(!fence.admits(&Uid::new("u"), None));
+    }
+
+    #[test]
+    fn only_so_many_ends_are_remembered() {
+        let mut fence = Fence::default();
+        (0..REMEMBERED + 5).for_each(|number| fence.ended(Uid::new(number.to_string())));
+        assert_eq!((fence.gone.len(), fence.ends.len()), (REMEMBERED, REMEMBERED));
+        assert!(fence.admits(&Uid::new("4"), None));
+        assert!(!fence.admits(&Uid::new("5"), None));
     }
 }

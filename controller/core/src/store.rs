@@ -83,7 +83,7 @@ impl<K: Stored> Store<K> {
             }
             Change::Deleted(object) => {
                 let uid = object.uid();
-                self.fence.forget(&uid);
+                self.fence.ended(uid.clone());
                 self.remove(&object.key(), &uid).into_iter().collect()
             }
         }
@@ -201,6 +201,10 @@ impl<K: Stored> Store<K> {
             new: None,
         });
         let touched: Vec<_> = touched.collect();
+        // A write of ours that was answered late would bring it back.
+        for gone in touched.iter().filter_map(|touched| touched.old.as_ref()) {
+            self.fence.ended(gone.uid());
+        }
         let alive: BTreeSet<Uid> = self.objects.values().map(|object| object.uid()).collect();
         self.fence.retain(|uid| alive.contains(uid));
         touched
@@ -288,6 +292,18 @@ mod tests {
         assert!(store.apply(Change::Deleted(thing("a", "1", 9))).is_empty());
         // A namesake with a new uid is another object.
         assert_eq!(store.apply(Change::Applied(thing("a", "2", 10))).len(), 1);
+    }
+
+    #[test]
+    fn an_object_that_is_gone_is_not_revived_by_a_late_answer_to_a_write_of_ours() {
+        let mut store = synced(&[thing("a", "1", 5), thing("b", "2", 6)]);
+        store.apply(Change::Deleted(thing("a", "1", 9)));
+        assert!(store.wrote(Arc::new(thing("a", "1", 8))).is_none());
+        // Nor one whose end was seen by its absence from a list.
+        store.apply(Change::Restarted);
+        store.apply(Change::Synced);
+        assert!(store.wrote(Arc::new(thing("b", "2", 7))).is_none());
+        assert!(store.is_empty());
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(crate) struct SetBudget {
     max_lag: SignedDuration,
     /// Of each set's uid: since when it was to have how many.
     sizes: BTreeMap<String, Vec<(Timestamp, i64)>>,
+    /// When the creation of each Machine was sent, by its uid.
+    sent: BTreeMap<String, Timestamp>,
     hits: u64,
 }
 
@@ -22,6 +24,7 @@ impl SetBudget {
         Self {
             max_lag,
             sizes: BTreeMap::new(),
+            sent: BTreeMap::new(),
             hits: 0,
         }
     }
@@ -62,10 +65,14 @@ impl Oracle for SetBudget {
             return Ok(());
         }
         self.hits += 1;
+        self.sent.insert(uid(made).to_owned(), write.sent);
         let machines = truth.objects("machines");
+        // A creation that arrives long after it was sent rested on what was there then: nothing can take it back, and it
+        // answers for no creation that was sent after it. Those answer for it.
+        let is_earlier = |machine: &str| self.sent.get(machine).is_none_or(|sent| *sent <= write.sent);
         let own = machines
             .iter()
-            .filter(|machine| controller(machine) == owner && !is_deleting(machine));
+            .filter(|machine| controller(machine) == owner && !is_deleting(machine) && is_earlier(uid(machine)));
         let count = i64::try_from(own.count()).unwrap_or(i64::MAX);
         // A set that was there before the record began has the size that it has now.
         let now = by_uid(truth, "machinesets", owner).map_or(0, |set| number(&set, "/spec/replicas"));
