@@ -267,6 +267,31 @@ fn s4_a_machine_more_than_its_set_ever_was_to_have_is_flagged() {
 }
 
 #[test]
+fn s4_a_creation_answers_for_those_sent_before_it_and_not_for_those_sent_after() {
+    let last = |sent| {
+        let mut panel = Panel::new(&settings());
+        let sized = write(Verb::Patch, "machinesets", None, Some(set("set", 2)));
+        panel.see(&event(0, Act::Write(sized)), &Hand::default()).unwrap();
+        let mut there = Vec::new();
+        let mut make = |name, sent| {
+            there.push(machine(name, ""));
+            let mut made = write(Verb::Create, "machines", None, Some(machine(name, "")));
+            made.sent = at(sent);
+            let truth = Hand {
+                objects: [("machines", there.clone())].into(),
+                ..Hand::default()
+            };
+            panel.see(&event(20, Act::Write(made)), &truth)
+        };
+        make("a", 10).unwrap();
+        make("b", 10).unwrap();
+        make("c", sent)
+    };
+    assert_eq!(last(11).unwrap_err().property, "S4");
+    last(1).unwrap();
+}
+
+#[test]
 fn s8_fields_of_others_are_flagged() {
     let before = deployment(3);
     let cases = [

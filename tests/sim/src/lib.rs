@@ -16,7 +16,7 @@
 //! | [`lies`], [`account`] | the driver with what goes wrong in it; what ails its cloud for a while |
 //! | [`life`], [`actors`] | the managers' lives; kubelets, controllers, what happens now and then |
 //! | [`meddle`] | the human's accidents, and what he then owes |
-//! | [`workload`] | what is wanted |
+//! | [`workload`], [`any`] | what is wanted; a start in any state that the API admits |
 //! | [`bell`] | in which order waiters are woken |
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |

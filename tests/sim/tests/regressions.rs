@@ -1,0 +1,68 @@
+//! Runs that once went wrong, each by one harm at one call. What they found is mended and told in the git history; the same
+//! harm must go on to strike, or the run proves nothing any more.
+#![allow(clippy::unwrap_used, reason = "a test says by its panic what went wrong")]
+
+use millwright_sim::run::{Faults, Plan, by_seed};
+use millwright_sim::strike::{Blow, Strike};
+
+/// One harm at a call, by its number, and what the story must tell of it.
+struct Regression {
+    workload: &'static str,
+    seed: u64,
+    strike: Strike,
+    words: &'static str,
+}
+
+const fn strike(fault: &'static str, blow: Blow, call: u64) -> Strike {
+    Strike { fault, call, blow }
+}
+
+#[track_caller]
+fn comes_right(all: &[Regression]) {
+    for regression in all {
+        let plan = Plan {
+            workload: Some(regression.workload.to_owned()),
+            faults: Faults::Strike(regression.strike),
+            rests: false,
+            is_told: true,
+            ..Plan::default()
+        };
+        let outcome = by_seed(&plan, regression.seed);
+        let how = format!("{} {:?}", regression.workload, regression.strike);
+        assert_eq!(outcome.violation, None, "{how}: {:#?}", outcome.story);
+        let struck = outcome.story.iter().filter(|line| line.contains("FAULT"));
+        let struck: Vec<&String> = struck.collect();
+        assert!(
+            struck.iter().any(|line| line.contains(regression.words)),
+            "{how} struck {struck:?}, and not {:?}",
+            regression.words
+        );
+    }
+}
+
+/// The answer to the deletion of a Machine arrived when the Machine was gone, and brought it back into the cache for ever.
+#[test]
+fn a_machine_that_is_gone_is_not_brought_back_by_a_late_answer() {
+    let of = |strike, words| Regression {
+        workload: "away",
+        seed: 1,
+        strike,
+        words,
+    };
+    comes_right(&[
+        of(strike("F6", Blow::Refuse(409), 27), "F6"),
+        of(strike("F9", Blow::Silence, 17), "F9"),
+        of(strike("F1", Blow::DieAfter, 0), "F1"),
+    ]);
+}
+
+/// A creation that arrived late is nobody's fault, and one machine too many is taken away again.
+#[test]
+fn a_creation_that_arrives_late_makes_no_more_than_one_machine_for_a_while() {
+    comes_right(&[Regression {
+        workload: "node",
+        seed: 1,
+        strike: strike("F10", Blow::Late, 24),
+        words: "Create machines",
+    }]);
+}
