@@ -23,30 +23,23 @@ fn of_epoch<T>(message: T, epoch: &str) -> Request<T> {
 
 #[tokio::test]
 async fn callers_that_give_up_join_the_running_creation_and_one_vm_is_made() {
-    let served = Served::start(Script::Take(Duration::from_millis(900))).await;
+    // Long enough for every caller's second try to come while it runs, on a busy machine too.
+    let served = Served::start(Script::Take(Duration::from_secs(4))).await;
     let callers = (0..10).map(|_| async {
         let mut client = served.client().await;
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match client
-                .create_machine(with_timeout(create(1), Duration::from_millis(250)))
-                .await
-            {
-                Ok(answer) => return (tries, answer.into_inner().machine.unwrap().provider_id),
-                // tonic tells its client of a passed deadline as CANCELLED.
-                Err(error) => assert!(
-                    matches!(error.code(), Code::Cancelled | Code::DeadlineExceeded),
-                    "{error:?}"
-                ),
-            }
-        }
+        let hasty = with_timeout(create(1), Duration::from_millis(250));
+        let error = client.create_machine(hasty).await.unwrap_err();
+        // tonic tells its client of a passed deadline as CANCELLED.
+        assert!(
+            matches!(error.code(), Code::Cancelled | Code::DeadlineExceeded),
+            "{error:?}"
+        );
+        let patient = with_timeout(create(1), Duration::from_secs(60));
+        let answer = client.create_machine(patient).await.unwrap();
+        answer.into_inner().machine.unwrap().provider_id
     });
-    let answers = futures::future::join_all(callers).await;
-    assert!(
-        answers.iter().all(|(tries, id)| *tries > 1 && id == "scripted:///0"),
-        "{answers:?}"
-    );
+    let ids = futures::future::join_all(callers).await;
+    assert!(ids.iter().all(|id| id == "scripted:///0"), "{ids:?}");
     assert_eq!(served.cloud.creates.load(Ordering::SeqCst), 1);
 }
 
