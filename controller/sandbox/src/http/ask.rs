@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, header};
 use axum::response::Response;
+use http_body_util::BodyExt as _;
 use serde_json::json;
 
 use super::reply;
@@ -23,6 +24,8 @@ use crate::request::Http;
 
 /// What the server reads of a body: 3 MiB.
 const LIMIT: usize = 3 * 1024 * 1024;
+/// What the server takes in and throws away of a body that is too large, so that its sender hears why and not of a broken pipe.
+const SWALLOWED: usize = 32 * 1024 * 1024;
 
 pub(super) async fn answer(State(room): State<Arc<Room>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
@@ -114,16 +117,22 @@ fn text(head: &Parts, name: HeaderName) -> &str {
         .unwrap_or_default()
 }
 
-async fn read(body: Body) -> Result<Vec<u8>, Failure> {
-    match to_bytes(body, LIMIT).await {
-        Ok(bytes) => Ok(bytes.into()),
-        Err(error) => {
-            let reason = std::error::Error::source(&error);
-            if reason.is_some_and(|reason| reason.is::<http_body_util::LengthLimitError>()) {
-                return Err(Failure::TooLarge { limit: LIMIT });
-            }
-            Err(Failure::BadRequest(error.to_string()))
+async fn read(mut body: Body) -> Result<Vec<u8>, Failure> {
+    let (mut bytes, mut length) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Failure::BadRequest(error.to_string()))?;
+        let Ok(chunk) = frame.into_data() else { continue };
+        length += chunk.len();
+        if length <= LIMIT {
+            bytes.extend_from_slice(&chunk);
         }
+        if length > SWALLOWED {
+            break;
+        }
+    }
+    match length <= LIMIT {
+        true => Ok(bytes),
+        false => Err(Failure::TooLarge { limit: LIMIT }),
     }
 }
 
