@@ -20,7 +20,6 @@ use crate::api::{Answer, Api};
 use crate::builtin;
 use crate::failure::{Cause, Failure, Subject};
 use crate::kinds::Kind;
-use crate::managers::packed;
 use crate::request::{Query, Request};
 use crate::select::{Labels, Selection};
 use crate::store::{Key, Object};
@@ -47,19 +46,11 @@ impl Shape {
     /// The object in this shape.
     pub fn of_object(self, kind: &Kind, object: &Value) -> Value {
         match self {
-            Self::Metadata => {
-                let mut shown = json!({
-                    "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-                    "metadata": object.get("metadata").cloned().unwrap_or_default(),
-                });
-                packed::unpack(&mut shown);
-                shown
-            }
-            Self::Whole => {
-                let mut shown = builtin::seen_as(kind, object);
-                packed::unpack(&mut shown);
-                shown
-            }
+            Self::Metadata => json!({
+                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+                "metadata": object.get("metadata").cloned().unwrap_or_default(),
+            }),
+            Self::Whole => builtin::seen_as(kind, object),
         }
     }
 }

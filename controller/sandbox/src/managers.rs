@@ -5,7 +5,6 @@
 
 pub mod blank;
 mod entries;
-pub(crate) mod packed;
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -7,7 +7,6 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use super::packed;
 use crate::fields::{self, FieldSet};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,13 +146,9 @@ fn read_entry(entry: &Value) -> Result<(Manager, Entry), Unreadable> {
     if text("fieldsType") != "FieldsV1" {
         return Err(Unreadable::FieldsType);
     }
-    let fields = match entry.get("fieldsV1") {
-        None => FieldSet::default(),
-        Some(fields) => match packed::tree_of(fields) {
-            Some(tree) => FieldSet::from_value(&tree)?,
-            None => FieldSet::from_value(fields)?,
-        },
-    };
+    let fields = entry
+        .get("fieldsV1")
+        .map_or_else(|| Ok(FieldSet::default()), FieldSet::from_value)?;
     let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
     let manager = Manager {
         name: text("manager"),

@@ -5,10 +5,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::ser::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::list::write_json;
-use crate::managers::packed;
 use crate::object;
 
 /// A stored object. Clones share it.
@@ -56,8 +56,7 @@ struct Text {
 }
 
 impl Object {
-    pub(crate) fn new(mut value: Value) -> Self {
-        packed::pack(&mut value);
+    pub(crate) fn new(value: Value) -> Self {
         Self(Arc::new(Inner {
             facts: Facts::of(&value),
             form: Mutex::new(Form::Warm(Arc::new(value))),
@@ -72,15 +71,13 @@ impl Object {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The object as a tree, whose sets of owned fields are packed. A cold one is read anew each time.
+    /// The object as a tree. A cold one is read anew each time.
     pub fn value(&self) -> Arc<Value> {
         self.look(|form| match form {
             Form::Warm(value) => Arc::clone(value),
             Form::Cold(text) => {
-                let mut value =
-                    serde_json::from_str(&text.json).expect("the text was written from a tree, and is JSON therefore");
-                packed::pack(&mut value);
-                Arc::new(value)
+                let value = serde_json::from_str(&text.json);
+                Arc::new(value.expect("the text was written from a tree, and is JSON therefore"))
             }
         })
     }
@@ -93,7 +90,8 @@ impl Object {
                 to.extend_from_slice(text.json.get(text.rest..).unwrap_or_default().as_bytes());
             }
             Form::Cold(text) => to.extend_from_slice(text.json.as_bytes()),
-            Form::Warm(value) => write_json(to, &packed::Shown { object: value, is_bare }),
+            Form::Warm(value) if is_bare => write_json(to, &Bare(value)),
+            Form::Warm(value) => write_json(to, value.as_ref()),
         });
     }
 
@@ -111,6 +109,16 @@ impl Object {
     }
 }
 
+/// A tree without the `apiVersion` and `kind` at its top, written without being copied.
+struct Bare<'a>(&'a Value);
+
+impl Serialize for Bare<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let fields = self.0.as_object().into_iter().flatten();
+        to.collect_map(fields.filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind")))
+    }
+}
+
 impl Text {
     fn of(value: &Value) -> Self {
         let mut head = Vec::from(b"{");
@@ -123,11 +131,7 @@ impl Text {
             }
         }
         let mut rest = Vec::new();
-        let bare = packed::Shown {
-            object: value,
-            is_bare: true,
-        };
-        write_json(&mut rest, &bare);
+        write_json(&mut rest, &Bare(value));
         if rest == b"{}" && head.ends_with(b",") {
             head.pop();
         }

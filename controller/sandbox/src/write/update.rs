@@ -9,7 +9,7 @@ use crate::builtin;
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
 use crate::list::Shape;
-use crate::managers::{differ_only_in_times, packed};
+use crate::managers::differ_only_in_times;
 use crate::object;
 use crate::request::Request;
 use crate::store::Key;
@@ -155,7 +155,6 @@ pub(crate) fn store(
             Value::String(object::version(old).to_string()),
         );
     }
-    packed::pack(&mut new); // as the old one is
     if new == **old || differ_only_in_times(old, &new) {
         return Ok(old.clone());
     }
