@@ -10,6 +10,7 @@ pub mod deployment;
 pub mod driver;
 pub mod fence;
 pub mod ids;
+pub mod kin;
 pub mod kinds;
 pub mod lease;
 pub mod machine;

@@ -7,8 +7,8 @@ use millwright_core::api::{Machine, Phase, keys, meta};
 use millwright_core::class::Readiness;
 use millwright_core::driver::DriverInfo;
 use millwright_core::ids::{Name, NodeName, ProviderId, Uid};
+use millwright_core::kin;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Why};
-use millwright_core::wake;
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -70,7 +70,7 @@ fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<Machine>,
         machine,
         class: class_view,
         driver: driver_view,
-        node: wake::node_of(world, machine),
+        node: kin::node_of(world, machine),
         calls: world.calls.get(&uid).unwrap_or(&nothing),
         settings: &shared.settings,
     };
@@ -211,7 +211,7 @@ async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Res
             Err(error) => return Err(error.into()),
         },
     };
-    if !shared.look(|world| wake::goes_with(world, machine, &node)) {
+    if !shared.look(|world| kin::goes_with(world, machine, &node)) {
         return Ok(());
     }
     let uid = Uid::new(node.metadata.uid.clone().unwrap_or_default());

@@ -1,7 +1,8 @@
 //! Which set a deployment has, how large it is, and what is passed on to it.
 //!
 //! Source: `spec/machinedeployment.md` §4, §5, §10 (one active set), §14. Without rollouts the rule of size is simple:
-//! the set whose template the deployment has is scaled to `spec.replicas`; while none has it, the newest set in use is.
+//! the set whose template the deployment has is scaled to `spec.replicas`; while none has it, the newest set in use is. Others in
+//! use are emptied once that one has all.
 
 use std::sync::Arc;
 

@@ -5,7 +5,8 @@ use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet,
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness, Recipe};
 use millwright_core::ids::{Name, Uid};
-use millwright_core::wake::{self, Key};
+use millwright_core::kin;
+use millwright_core::wake::Key;
 use millwright_core::{deployment, machine, set};
 use serde_json::{Value, json};
 
@@ -121,7 +122,7 @@ impl Stage {
         let Some(node) = self
             .etcd
             .get::<Node>(name)
-            .filter(|node| wake::goes_with(&self.world, machine, node))
+            .filter(|node| kin::goes_with(&self.world, machine, node))
         else {
             return true;
         };

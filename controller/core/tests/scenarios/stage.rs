@@ -10,12 +10,13 @@ use millwright_core::api::{Machine, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness};
 use millwright_core::ids::{Name, Uid};
+use millwright_core::kin;
 use millwright_core::kinds::OwnedBy;
 use millwright_core::machine::outcome::Pacing;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView};
 use millwright_core::queue::Urgency;
 use millwright_core::settings::Settings;
-use millwright_core::wake::{self, Key};
+use millwright_core::wake::Key;
 use millwright_core::world::World;
 use millwright_core::{check, deployment, narrate, set};
 
@@ -188,7 +189,7 @@ impl Stage {
             machine,
             class: class_view,
             driver,
-            node: wake::node_of(&self.world, machine),
+            node: kin::node_of(&self.world, machine),
             calls: self.world.calls.get(&uid).unwrap_or(&nothing),
             settings: &self.settings,
         })
