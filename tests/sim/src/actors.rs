@@ -12,12 +12,13 @@ use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
 use crate::account::Account;
+use crate::clock::after;
 use crate::event::{Actor, What, core};
 use crate::life::Lives;
 use crate::meddle::{self, Debts};
 use crate::provider::Port;
 use crate::workload::ZONE;
-use crate::world::{World, after};
+use crate::world::World;
 
 /// After this long without a heartbeat the node lifecycle controller says Unknown.
 const NODE_GRACE: Duration = Duration::from_secs(40);

@@ -3,14 +3,15 @@
 //! Not made here is what this version leaves to people by its own word, and what only an attacker writes: VMs of no Machine,
 //! phases that are not built, the id of a VM on a Machine of another.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 use millwright_core::api::keys;
 use millwright_provider_virtual::cloud::{Delays, Launch, Owner};
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::event::{Actor, What};
 use crate::life::{CLUSTER, NAMESPACE};
@@ -60,10 +61,8 @@ fn owner(kind: &str, made: &Value) -> Value {
 
 /// An owner that is no more.
 fn gone(kind: &str) -> Value {
-    json!([{
-        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "name": "gone", "controller": true,
-        "uid": "00000000-0000-4000-a000-000000000000",
-    }])
+    let uid = "00000000-0000-4000-a000-000000000000";
+    owner(kind, &json!({ "metadata": { "name": "gone", "uid": uid } }))
 }
 
 fn one_of(world: &World, point: &'static str, all: &[Value]) -> Value {
@@ -125,7 +124,7 @@ async fn machine(world: &Arc<World>, number: u32, sets: &[Value], delays: Delays
     // A VM without a finalizer on its Machine nobody answers for.
     let (has_vm, guards) = (world.choose("any-vm", 2) == 1, finalizers(world));
     let has_vm = has_vm && !guards.is_null();
-    put(&mut body, "/metadata", "finalizers", guards.clone());
+    put(&mut body, "/metadata", "finalizers", guards);
     put(&mut body, "/metadata", "labels", json!({ "name": "workers" }));
     put(
         &mut body,

@@ -58,44 +58,40 @@ pub struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, seed: u64, how: String, outcome: Outcome) {
-        self.runs += 1;
-        self.passed += outcome.passed;
-        self.requests += outcome.requests;
-        self.writes += outcome.writes;
-        self.digests.insert(seed, outcome.digest);
-        for (point, count) in outcome.points {
-            let all = self.points.entry(point).or_default();
-            all.asked += count.asked;
-            all.taken += count.taken;
-        }
-        for (name, count) in outcome.struck {
-            *self.struck.entry(name).or_default() += count;
-        }
-        for (name, count) in outcome.antecedents {
-            *self.antecedents.entry(name).or_default() += count;
-        }
-        if let Some(violation) = outcome.violation {
-            self.failures.push(Failure {
-                how,
-                seed,
-                violation,
-                workload: outcome.workload,
-                faults: outcome.faults,
-                tape: outcome.tape,
-            });
+    /// What one run came to.
+    fn of(seed: u64, how: String, outcome: Outcome) -> Self {
+        let failure = outcome.violation.map(|violation| Failure {
+            how,
+            seed,
+            violation,
+            workload: outcome.workload,
+            faults: outcome.faults,
+            tape: outcome.tape,
+        });
+        Self {
+            runs: 1,
+            passed: outcome.passed,
+            requests: outcome.requests,
+            writes: outcome.writes,
+            failures: failure.into_iter().collect(),
+            points: outcome.points,
+            struck: outcome.struck,
+            antecedents: outcome.antecedents.into_iter().collect(),
+            digests: [(seed, outcome.digest)].into(),
+            ..Self::default()
         }
     }
 
-    /// Takes in what another campaign came to; its runs are not told apart any more.
+    /// Takes in what others came to. Of runs with the same seed the last one's digest is kept.
     pub fn take(&mut self, other: Self) {
         self.runs += other.runs;
         self.passed += other.passed;
         self.requests += other.requests;
         self.writes += other.writes;
         self.took += other.took;
-        self.threads = other.threads;
+        self.threads = self.threads.max(other.threads);
         self.failures.extend(other.failures);
+        self.digests.extend(other.digests);
         for (point, count) in other.points {
             let all = self.points.entry(point).or_default();
             all.asked += count.asked;
@@ -142,7 +138,7 @@ pub fn all(jobs: &[Job], threads: usize, progress: &(dyn Fn(u64, usize) + Sync))
                 while let Some((plan, seed, how)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = by_seed(plan, *seed);
                     let mut sum = sum.lock().expect("nothing panics under this lock");
-                    sum.add(*seed, how.clone(), outcome);
+                    sum.take(Sum::of(*seed, how.clone(), outcome));
                     let (runs, failures) = (sum.runs, sum.failures.len());
                     drop(sum);
                     progress(runs, failures);
@@ -157,6 +153,26 @@ pub fn all(jobs: &[Job], threads: usize, progress: &(dyn Fn(u64, usize) + Sync))
     sum
 }
 
+/// What `sim replay` needs to be told for this run. Of faults, only those by choice need no word.
+fn arguments(plan: &Plan, seed: u64) -> String {
+    let mut all = format!("--seed {seed}");
+    if let Some(name) = &plan.workload {
+        all += &format!(" --workload {name}");
+    }
+    match &plan.faults {
+        Faults::None => all += " --faults none",
+        Faults::These(names) => all += &format!(" --faults {}", names.join(",")),
+        Faults::Swarm | Faults::Strike(_) => {}
+    }
+    let flags = [
+        (plan.transport == Transport::Grpc, " --transport grpc"),
+        (plan.is_pair, " --pair"),
+        (!plan.rests, " --no-rest"),
+    ];
+    all.extend(flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag));
+    all
+}
+
 /// The exhaustive campaign of one workload: each kind of blow that fits, at each call of the run without faults. It is about that one
 /// call, so nobody rests in it.
 pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
@@ -168,13 +184,11 @@ pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
         faults: Faults::None,
         ..plan.clone()
     };
-    let workload = plan.workload.clone().unwrap_or_default();
-    let pair = if plan.is_pair { " --pair" } else { "" };
     let of_call = |(call, kinds): (u64, &'static [(&'static str, Blow)])| {
-        let (plan, workload) = (plan.clone(), workload.clone());
+        let plan = plan.clone();
         kinds.iter().map(move |&(fault, blow)| {
             let faults = Faults::Strike(Strike { fault, call, blow });
-            let how = format!("--workload {workload} --seed {seed}{pair} --strike {fault}:{blow:?}@{call}");
+            let how = format!("{} --strike {fault}:{blow:?}@{call}", arguments(&plan, seed));
             (Plan { faults, ..plan.clone() }, seed, how)
         })
     };
@@ -211,16 +225,9 @@ const RESTS: u64 = 4;
 pub fn seeds(plan: &Plan, from: u64, to: u64) -> Vec<Job> {
     let job = |seed: u64| {
         let rests = plan.rests && seed.is_multiple_of(RESTS);
-        let named = plan.workload.as_ref().map(|name| format!(" --workload {name}"));
-        let grpc = (plan.transport == Transport::Grpc).then_some(" --transport grpc");
-        let restless = (!rests).then_some(" --no-rest");
-        let how = format!(
-            "--seed {seed}{}{}{}",
-            named.unwrap_or_default(),
-            grpc.unwrap_or_default(),
-            restless.unwrap_or_default()
-        );
-        (Plan { rests, ..plan.clone() }, seed, how)
+        let plan = Plan { rests, ..plan.clone() };
+        let how = arguments(&plan, seed);
+        (plan, seed, how)
     };
     (from..to).map(job).collect()
 }

@@ -13,9 +13,9 @@ use millwright_provider_virtual::cloud::{Event as CloudEvent, Vm};
 use millwright_sandbox::request::Verb;
 use serde_json::Value;
 
+use crate::clock::{DAWN, after};
 use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, Violation, What, core, ours};
 use crate::workload::{CANARY, FORSAKEN};
-use crate::world::{DAWN, after};
 
 /// A panel of all oracles, as one oracle of the simulator's.
 #[derive(Default)]

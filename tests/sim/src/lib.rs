@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`choices`] | how decisions are drawn, recorded and read back |
 //! | [`fault`], [`strike`] | which harm there is, and where it may strike |
+//! | [`clock`] | virtual time |
 //! | [`world`] | the state that outlives every process; who hears of what |
 //! | [`door`], [`flow`], [`provider`] | what a request, a watch, a call meets on its way to the API or the driver |
 //! | [`gate`] | what death is, and standing still |
@@ -30,6 +31,7 @@ pub mod bell;
 pub mod bound;
 pub mod campaign;
 pub mod choices;
+pub mod clock;
 pub mod desk;
 pub mod door;
 pub mod event;

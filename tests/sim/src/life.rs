@@ -18,11 +18,12 @@ use millwright_core::settings::Settings;
 use tokio_util::sync::CancellationToken;
 
 use crate::choices::mix;
+use crate::clock::Time;
 use crate::door::Door;
 use crate::event::What;
 use crate::gate::Gate;
 use crate::provider::Port;
-use crate::world::{Time, World};
+use crate::world::World;
 
 /// The cluster's id at the cloud.
 pub const CLUSTER: &str = "sim";

@@ -1,9 +1,10 @@
 //! The command line of the simulator. Decides only what is run.
 
 mod report;
+mod whole;
 
 use std::path::PathBuf;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand};
@@ -64,9 +65,6 @@ enum Command {
         /// Seeds that are run in two fresh processes, to compare
         #[arg(long, default_value_t = 200)]
         twice: u64,
-        /// Leave out each fault at each call
-        #[arg(long)]
-        no_exhaust: bool,
         /// Threads
         #[arg(long, default_value_t = 2)]
         threads: usize,
@@ -226,23 +224,20 @@ fn main() -> anyhow::Result<ExitCode> {
             any,
             grpc,
             twice,
-            no_exhaust,
             threads,
         } => {
-            let mut parts = Vec::new();
-            if !no_exhaust {
-                parts.push(("each fault at each call", campaign::exhaustive(&Plan::default())));
-            }
             let of = |plan: Plan, count| campaign::seeds(&plan, from, from + count);
             let default = Plan::default;
-            parts.push(("faults by choice", of(default(), seeds)));
-            let workload = Some(workload::ANY.to_owned());
-            parts.push(("any start", of(Plan { workload, ..default() }, any)));
-            let transport = Transport::Grpc;
-            parts.push(("gRPC over pipes", of(Plan { transport, ..default() }, grpc)));
-            campaign(parts, (from, from + twice), threads)
+            let (workload, transport) = (Some(workload::ANY.to_owned()), Transport::Grpc);
+            let parts = [
+                ("each fault at each call", campaign::exhaustive(&default())),
+                ("faults by choice", of(default(), seeds)),
+                ("any start", of(Plan { workload, ..default() }, any)),
+                ("gRPC over pipes", of(Plan { transport, ..default() }, grpc)),
+            ];
+            whole::run(parts, (from, from + twice), threads)
         }
-        Command::Exhaust { what } => Ok(exhaust(&what)),
+        Command::Exhaust { what } => exhaust(&what),
         Command::Replay {
             seed,
             tape,
@@ -308,90 +303,6 @@ fn show_log(level: String) {
         .init();
 }
 
-/// How often each fault must have struck, and each property must have been judged, in a whole campaign.
-const LEAST: u64 = 100;
-
-/// Runs all parts, one after the other, and judges what they reached together.
-fn campaign(parts: Vec<(&str, Vec<Job>)>, twice: (u64, u64), threads: usize) -> anyhow::Result<ExitCode> {
-    pace()?;
-    let (mut whole, mut is_right) = (Sum::default(), true);
-    for (title, jobs) in parts {
-        println!("== {title}: {} runs", jobs.len());
-        let sum = campaign::all(&jobs, threads, &progress(jobs.len()));
-        is_right &= tell(&sum, true) == ExitCode::SUCCESS;
-        whole.take(sum);
-    }
-    println!("== seeds {}..{} in two fresh processes", twice.0, twice.1);
-    is_right &= is_same_elsewhere(twice)?;
-    println!("== all");
-    let rare = whole.rare(LEAST);
-    for (name, count) in &rare {
-        println!("TOO RARE {name}: {count} times, {LEAST} are wanted");
-    }
-    is_right &= rare.is_empty();
-    let struck: Vec<String> = whole
-        .struck
-        .iter()
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
-    println!("struck: {}", struck.join(", "));
-    is_right &= tell(&whole, true) == ExitCode::SUCCESS;
-    Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// How fast plain runs are, on one core.
-fn pace() -> anyhow::Result<()> {
-    for name in ["create", "scale"] {
-        let plan = Plan {
-            workload: Some(name.to_owned()),
-            faults: Faults::None,
-            rests: false,
-            ..Plan::default()
-        };
-        let sum = campaign::all(&campaign::seeds(&plan, 0, 100), 1, &|_, _| ());
-        println!(
-            "{name} without faults: {:.0} runs/s on one core, {:.1} simulated hours/s",
-            sum.pace(),
-            sum.speed()
-        );
-        anyhow::ensure!(sum.failures.is_empty(), "{name} fails without any fault");
-    }
-    Ok(())
-}
-
-/// Runs seeds in two processes of their own and compares the digests of the runs.
-fn is_same_elsewhere((from, to): (u64, u64)) -> anyhow::Result<bool> {
-    let program = std::env::current_exe().context("the path of this program")?;
-    let start = || {
-        std::process::Command::new(&program)
-            .args(["run", "--digests", "--seeds", &format!("{from}..{to}")])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("a second process of this program")
-    };
-    let (one, other) = (start()?, start()?);
-    let digests = |process: std::process::Child| -> anyhow::Result<Vec<String>> {
-        let text = String::from_utf8(process.wait_with_output()?.stdout)?;
-        let lines = text
-            .lines()
-            .filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
-        let is_digest = |line: &&str| line.split(' ').count() == 2;
-        Ok(lines.filter(is_digest).map(str::to_owned).collect())
-    };
-    let (one, other) = (digests(one)?, digests(other)?);
-    let wanted = usize::try_from(to - from)?;
-    anyhow::ensure!(one.len() == wanted, "{} of {wanted} digests were printed", one.len());
-    let differ: Vec<&String> = one
-        .iter()
-        .zip(&other)
-        .filter(|(one, other)| one != other)
-        .map(|(one, _)| one)
-        .collect();
-    println!("{} runs, {} of them differ {differ:?}", one.len(), differ.len());
-    Ok(one.len() == other.len() && differ.is_empty())
-}
-
 fn mutant(name: &str) -> anyhow::Result<Mutant> {
     zoo::named(name).with_context(|| {
         let names: Vec<&str> = zoo::all().iter().map(|mutant| mutant.name).collect();
@@ -427,24 +338,14 @@ fn hunt(name: Option<&str>, starts: usize, most: u64, threads: usize) -> anyhow:
     })
 }
 
-/// Each kind of fault at each call.
-fn exhaust(what: &What) -> ExitCode {
-    let named: Vec<String> = what.workload.iter().cloned().collect();
-    let all = || workload::ALL.map(str::to_owned).to_vec();
-    let names = if named.is_empty() { all() } else { named };
-    let jobs: Vec<Job> = names
-        .into_iter()
-        .flat_map(|name| {
-            let plan = Plan {
-                workload: Some(name),
-                transport: what.transport.into(),
-                is_pair: what.pair,
-                ..Plan::default()
-            };
-            campaign::strikes(&plan, 0)
-        })
-        .collect();
-    tell(&campaign::all(&jobs, what.threads, &progress(jobs.len())), true)
+/// Each kind of fault at each call of a workload, or of all.
+fn exhaust(what: &What) -> anyhow::Result<ExitCode> {
+    let plan = what.plan()?;
+    let jobs = match plan.workload {
+        Some(_) => campaign::strikes(&plan, 0),
+        None => campaign::exhaustive(&plan),
+    };
+    Ok(tell(&campaign::all(&jobs, what.threads, &progress(jobs.len())), true))
 }
 
 fn make_small(plan: &Plan, seed: u64, budget: usize) -> anyhow::Result<ExitCode> {

@@ -17,10 +17,6 @@ use crate::event::{Actor, What, core, ours};
 use crate::workload;
 use crate::world::World;
 
-/// Where our kinds are.
-const OURS: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default";
-/// Where Secrets are.
-const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 /// How often he tries to make again what is still going.
 const RETRY: Duration = Duration::from_millis(250);
 /// Milliseconds between two of his deeds that belong together.
@@ -66,7 +62,7 @@ impl Debts {
         for name in nodes {
             let text = format!("removes node {name} of a Machine that he made go by force");
             world.tell(What::Deed { text });
-            let path = path("nodes", &name);
+            let path = workload::path("nodes", &name);
             world.order(Actor::Human, "DELETE", &path, &Value::Null);
             // The Machine that would let it go is no more.
             world.order(Actor::Human, "PATCH", &path, &without_finalizers());
@@ -120,7 +116,7 @@ pub fn replace(world: &Arc<World>) {
     let policy = world.pick("replace-policy", &["Background", "Orphan", "Foreground"]);
     let Some(name) = one(world, plural) else { return };
     let Some(body) = copy(world, plural, &name) else { return };
-    let path = path(plural, &name);
+    let path = workload::path(plural, &name);
     let about = format!("{plural} {name} is deleted ({policy}) and made again");
     world.tell(What::Fault { name: "F51", about });
     world.order(Actor::Human, "DELETE", &path, &json!({ "propagationPolicy": policy }));
@@ -142,31 +138,14 @@ fn replicas(world: &World) -> Value {
 
 /// One object of a kind, if there is any.
 fn one(world: &World, plural: &'static str) -> Option<String> {
-    let place = match plural {
-        "nodes" => core(plural),
-        _ => ours(plural),
-    };
-    let names: Vec<String> = world.look(|truth| truth.api.all(&place).map(|(key, _)| key.name.clone()).collect());
-    if names.is_empty() {
-        return None;
-    }
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Some(world.pick("meddle-with", &names).to_owned())
-}
-
-fn path(plural: &str, name: &str) -> String {
-    match plural {
-        "nodes" => format!("/api/v1/nodes/{name}"),
-        "secrets" => format!("{SECRETS}/{name}"),
-        _ => format!("{OURS}/{plural}/{name}"),
-    }
+    workload::one(world, "meddle-with", plural)
 }
 
 /// Does one thing to one object of a kind.
 fn of(world: &World, plural: &'static str, method: &str, body: Value) {
     if let Some(name) = one(world, plural) {
         tell(world, format!("{method} {plural} {name} {body}"));
-        world.order(Actor::Human, method, &path(plural, &name), &body);
+        world.order(Actor::Human, method, &workload::path(plural, &name), &body);
     }
 }
 
@@ -179,7 +158,7 @@ fn there_and_back(world: &Arc<World>) {
     let Some(name) = one(world, "machinedeployments") else {
         return;
     };
-    let path = path("machinedeployments", &name);
+    let path = workload::path("machinedeployments", &name);
     let now = world.look(|truth| {
         let stored = truth
             .api
@@ -208,7 +187,7 @@ fn again(world: &Arc<World>, plural: &'static str, by_force: bool) {
     let Some(body) = workload::furniture().into_iter().find(|it| object::name(it) == name) else {
         return;
     };
-    let path = path(plural, &name);
+    let path = workload::path(plural, &name);
     let how = if by_force { "by force, " } else { "" };
     tell(world, format!("{plural} {name} is deleted {how}and made again"));
     world.order(Actor::Human, "DELETE", &path, &Value::Null);
@@ -232,7 +211,12 @@ fn force(world: &World, debts: &Debts) {
         debts.owe(world, &machine);
     }
     tell(world, format!("takes the finalizers from {plural} {name}"));
-    world.order(Actor::Human, "PATCH", &path(plural, &name), &without_finalizers());
+    world.order(
+        Actor::Human,
+        "PATCH",
+        &workload::path(plural, &name),
+        &without_finalizers(),
+    );
 }
 
 /// An object as its owner would write it down again.
@@ -256,10 +240,7 @@ fn copy(world: &World, plural: &'static str, name: &str) -> Option<Value> {
 
 /// Makes an object as soon as its name is free, unless somebody else did.
 async fn make(world: &World, plural: &'static str, name: &str, body: &Value) {
-    let collection = match plural {
-        "secrets" => SECRETS.to_owned(),
-        _ => format!("{OURS}/{plural}"),
-    };
+    let collection = workload::collection(plural);
     while is_going(world, plural, name) {
         tokio::time::sleep(RETRY).await;
     }

@@ -10,6 +10,7 @@ use millwright_sandbox::api::{Api, Moment};
 use serde_json::Value;
 
 use crate::choices::{Choices, Count};
+use crate::clock::{CloudSky, DAWN, Time};
 use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::Enabled;
 use crate::hooks::Hooks;
@@ -19,7 +20,7 @@ use crate::meddle::Debts;
 use crate::provider::{Port, Transport};
 use crate::strike::{Blow, Strike};
 use crate::workload;
-use crate::world::{CloudSky, DAWN, Parts, Time, World};
+use crate::world::{Parts, World};
 use crate::{actors, any};
 
 /// L1: all is as wanted this long after faults ended. A quarter of an hour, and what machines may take to be given up: the

@@ -85,8 +85,8 @@ pub struct Strike {
     pub blow: Blow,
 }
 
-/// What may become of a request to the API that reads one object.
-pub const OF_READS: [Kind; 9] = [
+/// What may become of any request to the API that reads, besides a manager that is cut off.
+const OF_ALL_READS: [Kind; 8] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieAfter),
     ("F2", Blow::Freeze),
@@ -95,44 +95,33 @@ pub const OF_READS: [Kind; 9] = [
     ("F9", Blow::LoseAnswer),
     ("F9", Blow::Silence),
     ("F13", Blow::Slow),
-    ("F16p", Blow::Cut),
 ];
+
+fn of_reads(besides: &[Kind]) -> Vec<Kind> {
+    OF_ALL_READS.iter().chain(besides).copied().collect()
+}
+
+/// What may become of a request to the API that reads one object.
+pub static OF_READS: LazyLock<Vec<Kind>> = LazyLock::new(|| of_reads(&[("F16p", Blow::Cut)]));
 
 /// What may become of a list.
-pub const OF_LISTS: [Kind; 11] = [
-    ("F1", Blow::DieBefore),
-    ("F1", Blow::DieAfter),
-    ("F2", Blow::Freeze),
-    ("F7", Blow::Refuse(429)),
-    ("F8", Blow::Refuse(500)),
-    ("F9", Blow::LoseAnswer),
-    ("F9", Blow::Silence),
-    ("F13", Blow::Slow),
-    ("F14", Blow::PagesLost),
-    ("F14", Blow::Pages),
-    ("F16p", Blow::Cut),
-];
+pub static OF_LISTS: LazyLock<Vec<Kind>> =
+    LazyLock::new(|| of_reads(&[("F14", Blow::PagesLost), ("F14", Blow::Pages), ("F16p", Blow::Cut)]));
 
 /// What may become of a watch that is opened.
-pub const OF_WATCHES: [Kind; 17] = [
-    ("F1", Blow::DieBefore),
-    ("F1", Blow::DieAfter),
-    ("F2", Blow::Freeze),
-    ("F7", Blow::Refuse(429)),
-    ("F8", Blow::Refuse(500)),
-    ("F9", Blow::LoseAnswer),
-    ("F9", Blow::Silence),
-    ("F13", Blow::Slow),
-    ("F16p", Blow::Cut),
-    ("F17", Blow::Behind),
-    ("F18", Blow::Lag),
-    ("F19", Blow::Hold),
-    ("F20", Blow::LostPlace),
-    ("F20", Blow::Expire),
-    ("F21", Blow::Stall),
-    ("F22", Blow::Replay),
-    ("F23", Blow::Gap),
-];
+pub static OF_WATCHES: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+    of_reads(&[
+        ("F16p", Blow::Cut),
+        ("F17", Blow::Behind),
+        ("F18", Blow::Lag),
+        ("F19", Blow::Hold),
+        ("F20", Blow::LostPlace),
+        ("F20", Blow::Expire),
+        ("F21", Blow::Stall),
+        ("F22", Blow::Replay),
+        ("F23", Blow::Gap),
+    ])
+});
 
 /// What may become of a request to the API that writes.
 pub const OF_WRITES: [Kind; 14] = [
@@ -202,7 +191,7 @@ pub fn of_call(method: &str) -> &'static [Kind] {
 
 /// All that may become of a call.
 pub fn all() -> impl Iterator<Item = &'static Kind> {
-    let reads = OF_READS.iter().chain(&OF_LISTS).chain(&OF_WATCHES);
+    let reads = OF_READS.iter().chain(OF_LISTS.iter()).chain(OF_WATCHES.iter());
     let calls = BY_METHOD.iter().flat_map(|(_, kinds)| kinds);
     reads.chain(&OF_WRITES).chain(&OF_CALLS).chain(calls)
 }

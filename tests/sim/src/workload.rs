@@ -115,7 +115,7 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
             ),
             make("creates the set", "machinesets", set_of("workers", 2, "later")),
             moment(),
-            make("creates the secret", "secrets/", user_data("later")),
+            make("creates the secret", "secrets", user_data("later")),
         ],
         "beside" => vec![
             make("creates a class that nobody serves", "machineclasses", forsaken()),
@@ -226,10 +226,9 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
                 body,
             } => {
                 world.tell(What::Deed { text });
-                let path = if path.starts_with("secrets/") {
-                    format!("/api/v1/namespaces/default/{}", path.trim_end_matches('/'))
-                } else {
-                    format!("{OURS}/{path}")
+                let path = match path.split_once('/') {
+                    Some((plural, name)) => self::path(plural, name),
+                    None => collection(&path),
                 };
                 ask(world, method, &path, &body).await;
             }
@@ -237,36 +236,50 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
     }
 }
 
-/// One of a kind and its path, if there is one.
-fn one(world: &World, plural: &'static str) -> Option<(String, String)> {
-    let (place, path) = match plural {
-        "nodes" => (core(plural), "/api/v1/nodes".to_owned()),
-        _ => (ours(plural), format!("{OURS}/{plural}")),
+/// Where objects of a kind are made.
+pub fn collection(plural: &str) -> String {
+    match plural {
+        "nodes" => "/api/v1/nodes".to_owned(),
+        "secrets" => "/api/v1/namespaces/default/secrets".to_owned(),
+        _ => format!("{OURS}/{plural}"),
+    }
+}
+
+/// Where one object of a kind is.
+pub fn path(plural: &str, name: &str) -> String {
+    format!("{}/{name}", collection(plural))
+}
+
+/// The name of one object of a kind, by choice, if there is any.
+pub fn one(world: &World, point: &'static str, plural: &'static str) -> Option<String> {
+    let place = match plural {
+        "nodes" => core(plural),
+        _ => ours(plural),
     };
     let names: Vec<String> = world.look(|truth| truth.api.all(&place).map(|(key, _)| key.name.clone()).collect());
     if names.is_empty() {
         return None;
     }
-    let name = world.pick("one", &names.iter().map(String::as_str).collect::<Vec<_>>());
-    Some((name.to_owned(), format!("{path}/{name}")))
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Some(world.pick(point, &names).to_owned())
 }
 
 /// Deletes one of a kind, if there is one.
 fn delete_one(world: &World, plural: &'static str) {
-    if let Some((name, path)) = one(world, plural) {
+    if let Some(name) = one(world, "one", plural) {
         let text = format!("deletes {plural} {name}");
         world.tell(What::Deed { text });
-        world.order(Actor::Human, "DELETE", &path, &Value::Null);
+        world.order(Actor::Human, "DELETE", &path(plural, &name), &Value::Null);
     }
 }
 
 /// Takes the label that selects it from a machine, if there is one.
 fn drift(world: &World) {
-    if let Some((name, path)) = one(world, "machines") {
+    if let Some(name) = one(world, "one", "machines") {
         let text = format!("takes the label of machine {name}");
         world.tell(What::Deed { text });
         let body = json!({ "metadata": { "labels": { "name": null } } });
-        world.order(Actor::Human, "PATCH", &path, &body);
+        world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
     }
 }
 
