@@ -10,7 +10,6 @@ use millwright_sandbox::api::Api;
 use millwright_sandbox::http::outside::{Outside as _, System};
 use millwright_sandbox::http::users::Users;
 use millwright_sandbox::http::{Options, Server};
-use serde_json::json;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -19,11 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let port = words.next().map_or(Ok(0), |port| port.parse())?;
     let mut api = Api::new(System.moment().now);
     for definition in millwright_core::api::crds::all() {
-        let mut definition = serde_json::to_value(definition)?;
-        if let Some(fields) = definition.as_object_mut() {
-            fields.insert("apiVersion".to_owned(), json!("apiextensions.k8s.io/v1"));
-            fields.insert("kind".to_owned(), json!("CustomResourceDefinition"));
-        }
+        let definition = serde_json::to_value(definition)?;
         api.install(&definition, &System.moment())?;
     }
     // The id of a moment is as good a token as any: random, and never given twice.

@@ -29,9 +29,7 @@ impl Asker {
             asked: 0,
         };
         for definition in millwright_core::api::crds::all() {
-            let mut definition = serde_json::to_value(definition).unwrap();
-            definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
-            definition["kind"] = json!("CustomResourceDefinition");
+            let definition = serde_json::to_value(definition).unwrap();
             asker.create(&definition);
         }
         let objects: Vec<Value> = serde_json::from_str(include_str!("face/objects.json")).unwrap();

@@ -181,9 +181,7 @@ fn body_of(text: &str) -> Vec<u8> {
 async fn server() -> (Running, Api) {
     let mut api = Api::new(System.moment().now);
     for definition in millwright_core::api::crds::all() {
-        let mut definition = serde_json::to_value(definition).unwrap();
-        definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
-        definition["kind"] = json!("CustomResourceDefinition");
+        let definition = serde_json::to_value(definition).unwrap();
         api.install(&definition, &System.moment()).unwrap();
     }
     for object in [

@@ -33,9 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn options() -> Options {
     let mut api = Value::new(System.moment().now);
     for definition in millwright_core::api::crds::all() {
-        let mut definition = serde_json::to_value(definition).unwrap();
-        definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
-        definition["kind"] = json!("CustomResourceDefinition");
+        let definition = serde_json::to_value(definition).unwrap();
         api.install(&definition, &System.moment()).unwrap();
     }
     Options::new(api, Users::default().with("admin", TOKEN))

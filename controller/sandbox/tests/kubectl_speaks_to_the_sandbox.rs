@@ -148,9 +148,7 @@ fn is_there() -> bool {
 async fn server() -> Running {
     let mut api = Api::new(System.moment().now);
     for definition in millwright_core::api::crds::all() {
-        let mut definition = serde_json::to_value(definition).unwrap();
-        definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
-        definition["kind"] = json!("CustomResourceDefinition");
+        let definition = serde_json::to_value(definition).unwrap();
         api.install(&definition, &System.moment()).unwrap();
     }
     // kubectl sends no token to a server without TLS.

@@ -36,9 +36,7 @@ impl Writer {
             written: 0,
         };
         for definition in millwright_core::api::crds::all() {
-            let mut definition = serde_json::to_value(definition).unwrap();
-            definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
-            definition["kind"] = json!("CustomResourceDefinition");
+            let definition = serde_json::to_value(definition).unwrap();
             let moment = writer.moment();
             writer.api.install(&definition, &moment).unwrap();
         }

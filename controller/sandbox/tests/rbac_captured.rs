@@ -41,9 +41,7 @@ impl Asker {
             made: 0,
         };
         for definition in millwright_core::api::crds::all() {
-            let mut definition = serde_json::to_value(definition).unwrap();
-            definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
-            definition["kind"] = json!("CustomResourceDefinition");
+            let definition = serde_json::to_value(definition).unwrap();
             let moment = asker.moment();
             asker.api.install(&definition, &moment).unwrap();
         }

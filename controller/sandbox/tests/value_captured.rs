@@ -42,9 +42,7 @@ impl Asker {
                 uid,
                 suffix: "zzzzz".to_owned(),
             };
-            let mut definition = serde_json::to_value(definition).unwrap();
-            definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
-            definition["kind"] = json!("CustomResourceDefinition");
+            let definition = serde_json::to_value(definition).unwrap();
             api.install(&definition, &moment).unwrap();
         }
         Self {

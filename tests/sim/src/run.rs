@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
-use serde_json::Value;
 
 use crate::choices::{Choices, Count};
 use crate::clock::{CloudSky, DAWN, Time};
@@ -136,14 +135,6 @@ fn base() -> Api {
         .map(|crd| serde_json::to_value(crd).expect("a definition is JSON"));
     let furniture = workload::furniture().into_iter();
     for (number, object) in definitions.chain(furniture).enumerate() {
-        let mut object: Value = object;
-        // A definition's name of kind and version is left out by its type.
-        if object.get("kind").is_none()
-            && let Some(fields) = object.as_object_mut()
-        {
-            fields.insert("kind".to_owned(), "CustomResourceDefinition".into());
-            fields.insert("apiVersion".to_owned(), "apiextensions.k8s.io/v1".into());
-        }
         api.install(&object, &moment(number))
             .expect("what every run has is admitted");
     }

@@ -53,9 +53,7 @@ impl Base {
     pub fn new() -> Self {
         let mut api = Api::new(now());
         for (number, definition) in (0..).zip(millwright_core::api::crds::all()) {
-            let mut definition = serde_json::to_value(definition).expect("our definitions are JSON");
-            definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
-            definition["kind"] = json!("CustomResourceDefinition");
+            let definition = serde_json::to_value(definition).expect("our definitions are JSON");
             api.install(&definition, &moment(1, number))
                 .expect("the sandbox admits our definitions");
         }
