@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -35,6 +36,10 @@ const WRITERS: usize = 16;
 const KILLS: usize = 6;
 /// Answers after which a server is killed, with all writers in the middle of something.
 const ANSWERS: usize = 60;
+
+/// How long a writer waits for one answer. hyper's client can lose a request that is sent at the very moment at which its
+/// connection ends (hyperium/hyper#4122): it is never answered then, nor refused.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a writer knows of one object: its version when it was answered last, and what its data said. None for one that is gone.
 type Known = BTreeMap<String, Option<(u64, String)>>;
@@ -94,31 +99,31 @@ fn seen(map: &ConfigMap) -> (u64, String) {
     (version, map.data.clone().unwrap_or_default()["step"].clone())
 }
 
+/// An answer, if there was one in time.
+async fn heard<T>(call: impl Future<Output = kube::Result<T>>) -> Option<T> {
+    tokio::time::timeout(PATIENCE, call).await.ok()?.ok()
+}
+
 /// Makes, changes and deletes objects of its own until nobody answers. The last step may have been done or not.
 async fn write(maps: Api<ConfigMap>, writer: usize, round: usize, answered: Arc<AtomicUsize>) -> (Known, String) {
     let mut known = Known::new();
     for number in 0.. {
         let name = format!("r{round}-w{writer}-{number}");
         let made = json!({ "metadata": { "name": name }, "data": { "step": "made" } });
-        let changed = json!({ "data": { "step": "changed" } });
-        let Ok(map) = maps
-            .create(&PostParams::default(), &serde_json::from_value(made).unwrap())
-            .await
-        else {
+        let made = serde_json::from_value(made).unwrap();
+        let Some(map) = heard(maps.create(&PostParams::default(), &made)).await else {
             return (known, name);
         };
         known.insert(name.clone(), Some(seen(&map)));
         answered.fetch_add(1, Ordering::Relaxed);
-        let Ok(map) = maps
-            .patch(&name, &PatchParams::default(), &Patch::Merge(&changed))
-            .await
-        else {
+        let changed = Patch::Merge(json!({ "data": { "step": "changed" } }));
+        let Some(map) = heard(maps.patch(&name, &PatchParams::default(), &changed)).await else {
             return (known, name);
         };
         known.insert(name.clone(), Some(seen(&map)));
         answered.fetch_add(1, Ordering::Relaxed);
         if number % 3 == 0 {
-            if maps.delete(&name, &DeleteParams::default()).await.is_err() {
+            if heard(maps.delete(&name, &DeleteParams::default())).await.is_none() {
                 return (known, name);
             }
             known.insert(name, None);
@@ -142,6 +147,10 @@ async fn a_kill_in_the_middle_of_many_writes_loses_nothing_that_was_answered() {
             writers.spawn(write(served.maps.clone(), writer, round, answered.clone()));
         }
         while answered.load(Ordering::Relaxed) < ANSWERS {
+            assert!(
+                writers.try_join_next().is_none(),
+                "a writer was refused before the server was killed"
+            );
             tokio::task::yield_now().await;
         }
         served.process.kill().await.unwrap();
