@@ -30,9 +30,10 @@ async fn a_driver_that_comes_late_is_found_and_its_machines_are_woken() {
         desk.health(&endpoint(&socket)).contains("No such file").then_some(())
     })
     .await;
-    let DriverState::Missing { why } = desk.pool.get(&DriverName::new("x")) else {
+    let DriverState::Missing { why, is_certain } = desk.pool.get(&DriverName::new("x")) else {
         panic!("nobody has shown himself")
     };
+    assert!(!is_certain, "the endpoint may turn out to be it");
     assert!(
         why.contains("no driver calls itself x") && why.contains(&socket.display().to_string()),
         "{why}"
@@ -48,6 +49,11 @@ async fn a_driver_that_comes_late_is_found_and_its_machines_are_woken() {
         ("millwright", 1)
     );
     assert_eq!(desk.pool.all().len(), 1);
+    let other = desk.pool.get(&DriverName::new("y"));
+    assert!(
+        matches!(other, DriverState::Missing { is_certain: true, .. }),
+        "{other:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

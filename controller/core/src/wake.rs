@@ -143,6 +143,7 @@ impl Kind for Machine {
         };
         if let Some(gone) = old.uid().filter(|gone| Some(gone) != uid.as_ref()) {
             world.calls.remove(&gone);
+            world.condemned.remove(&gone);
         }
     }
 }
@@ -372,14 +373,14 @@ pub fn driver_changed(world: &mut World, driver: &DriverName, uptime: Duration) 
         wakes.push(Wake::prompt(Key::Class(class)));
         world.wake(wakes, uptime);
     }
-    // Machines whose class is gone can be asked of any driver.
+    // Machines whose class is gone can be asked of any driver, and one that nobody began may go once all drivers are known.
     let lost: Vec<Wake> = world
         .machines
         .iter()
         .filter(|machine| {
-            machine
-                .class_name()
-                .is_none_or(|class| world.classes.get(&Name::new(class)).is_none())
+            let class = machine.class_name().map(Name::new);
+            let is_classless = class.is_none_or(|class| world.classes.get(&class).is_none());
+            is_classless || (meta::is_deleting(&machine.metadata) && machine.phase().is_new())
         })
         .map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0)))
         .collect();

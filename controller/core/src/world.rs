@@ -3,7 +3,7 @@
 //! One owner per fact (`architecture.md` §2). Takes changes and answers, and keeps the queue of what must be looked at;
 //! decides nothing about objects: `wake` says who must look, planners what then happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub struct World {
     pub calls: BTreeMap<Uid, Calls>,
     /// What is known of each class, with the uid of the class it was found out about.
     pub readiness: BTreeMap<Name, Readiness>,
+    /// Machines whose deletion a set sent and heard no answer of, until they are gone.
+    pub condemned: BTreeSet<Uid>,
     /// When a set's or deployment's status was last written.
     pub status_written: BTreeMap<Key, Timestamp>,
     /// The last creation of a set's Machine that the API server refused.

@@ -49,6 +49,8 @@ pub enum DriverState {
     Missing {
         /// For people.
         why: String,
+        /// Every endpoint has told its driver's name, so none of them will turn out to be this one.
+        is_certain: bool,
     },
     /// It was there and does not answer now.
     Away {
@@ -116,6 +118,7 @@ impl Pool {
                     format!("; {}", others.join("; "))
                 };
                 DriverState::Missing {
+                    is_certain: unheard.is_empty(),
                     why: format!("no driver calls itself {name}{others}"),
                 }
             }
@@ -255,7 +258,7 @@ impl Upkeep {
 impl fmt::Display for DriverState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing { why } | Self::Away { why } => f.write_str(why),
+            Self::Missing { why, .. } | Self::Away { why } => f.write_str(why),
             Self::Ready(driver) => write!(f, "driver {} is ready", driver.info().name),
         }
     }

@@ -58,7 +58,10 @@ fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<Machine>,
         None => DriverView::Unnamed {
             all_ready: all_ready(shared),
         },
-        Some(DriverState::Missing { .. }) => DriverView::Missing(driver_name),
+        Some(DriverState::Missing { is_certain, .. }) => DriverView::Missing {
+            name: driver_name,
+            is_certain: *is_certain,
+        },
         Some(DriverState::Away { why }) => DriverView::Away { name: driver_name, why },
         Some(DriverState::Ready(driver)) => {
             info = driver.info().clone();

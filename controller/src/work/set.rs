@@ -63,6 +63,7 @@ fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<MachineSe
         refusal: refusal.as_deref(),
         class_unchecked: checkable && readiness == Some(&Readiness::Unchecked),
         refused: world.refused.get(name),
+        condemned: &world.condemned,
         status_written: world.status_written.get(&Key::Set(name.clone())).copied(),
     };
     let plan = (shared.env.planners.set)(&seen, shared.env.now());
@@ -159,7 +160,12 @@ async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<(Name, Uid)>) ->
             Ok(Some(left)) => drop(shared.wrote(left)),
             Ok(None) => shared.change(|world, uptime| world.ended::<Machine>(&name, &uid, uptime)),
             Err(WriteError::Gone) => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                if matches!(error, WriteError::Unreachable { .. }) {
+                    shared.quietly(|world| world.condemned.insert(uid));
+                }
+                return Err(error);
+            }
         }
         Ok(())
     };

@@ -202,6 +202,17 @@ pub fn settled(truth: &Truth<'_>) -> Result<(), String> {
     oracles::wanted::settled(&Seen(truth), &broken_classes())
 }
 
+/// Whether a Machine's phase began in the future.
+pub fn is_ahead(truth: &Truth<'_>) -> bool {
+    let now = after(DAWN, truth.now);
+    let since = |machine: &Value| -> Option<Timestamp> {
+        let since = machine.pointer("/status/currentStatus/lastUpdateTime")?;
+        since.as_str()?.parse().ok()
+    };
+    let mut machines = truth.api.all(&ours("machines"));
+    machines.any(|(_, machine)| since(&machine).is_some_and(|since| since > now))
+}
+
 /// The truth, as oracles ask for it.
 struct Seen<'a, 'b>(&'a Truth<'b>);
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use millwright_provider_virtual::cloud::{Cloud, Happening};
+use millwright_provider_virtual::cloud::{Cloud, Event as CloudEvent, Happening};
 use millwright_sandbox::api::{Answer, Api, Moment};
 use millwright_sandbox::request::{Http, Request, Verb};
 use millwright_sandbox::store::{Key, Object, Place};
@@ -433,6 +433,15 @@ impl World {
 
     fn hear_cloud(&self, state: &mut State) {
         while let Ok(Happening { event, vm }) = state.happenings.try_recv() {
+            // The two faults that nobody deals out: they are the cloud's way for a whole run, and strike with each VM.
+            let way = match event {
+                CloudEvent::Accepted => Some("F35"),
+                CloudEvent::Deleting => Some("F40"),
+                CloudEvent::Booted | CloudEvent::Joined | CloudEvent::Stopped | CloudEvent::Removed => None,
+            };
+            if let Some(name) = way.filter(|name| state.enabled.has(name)) {
+                *state.struck.entry(name).or_default() += 1;
+            }
             self.witness(state, What::Cloud { event, vm });
         }
     }

@@ -92,11 +92,12 @@ fn machine_step(
 }
 
 /// S2. Nothing is left at the provider: the driver said so, and said so after its propagation delay where a create may
-/// have been under way; or no driver was ever asked.
+/// have been under way; or no driver was ever asked, and there is none that an older controller could have asked.
 fn is_proven(seen: &machine::Observed<'_>) -> bool {
     let machine = seen.machine;
     let unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
-    if machine.phase().is_new() && unnamed && seen.calls.vm.is_none() {
+    let nobody_to_ask = matches!(seen.driver, DriverView::Missing { is_certain: true, .. });
+    if machine.phase().is_new() && unnamed && seen.calls.vm.is_none() && nobody_to_ask {
         return true;
     }
     let Some(gone_since) = seen.calls.gone_since else {
@@ -112,14 +113,15 @@ fn is_proven(seen: &machine::Observed<'_>) -> bool {
             .is_some_and(|at| at >= gone_since + info.propagation_delay),
         // Nobody knows the delay of a driver that nobody knows; all of them have said that nothing is left.
         DriverView::Unnamed { all_ready } => all_ready,
-        DriverView::Missing(_) | DriverView::Away { .. } => false,
+        DriverView::Missing { .. } | DriverView::Away { .. } => false,
     }
 }
 
-/// The table of `spec/machine.md` §1.2. Staying is always allowed, and deletion leads to `Terminating` and nowhere else.
+/// The table of `spec/machine.md` §1.2. Staying is always allowed, and deletion leads to `Terminating` and nowhere else, but
+/// for a Machine that nobody began, which may stay so.
 fn is_edge(from: &Phase, to: &Phase, deleting: bool) -> bool {
     if deleting || *to == Phase::Terminating {
-        return deleting && *to == Phase::Terminating;
+        return deleting && (*to == Phase::Terminating || (from.is_new() && to.is_new()));
     }
     let reachable: &[Phase] = match from {
         Phase::New | Phase::CrashLoopBackOff => &[
@@ -153,7 +155,7 @@ fn skips_initialization(seen: &machine::Observed<'_>, from: &Phase, to: &Phase) 
         .is_some_and(|vm| vm.initialization == Initialization::Pending);
     let can = match seen.driver {
         DriverView::Ready(info) => info.capabilities.contains(&Capability::InitializeMachine),
-        DriverView::Unnamed { .. } | DriverView::Missing(_) | DriverView::Away { .. } => true,
+        DriverView::Unnamed { .. } | DriverView::Missing { .. } | DriverView::Away { .. } => true,
     };
     (usable && creating && pending && can).then_some(Broken::InitializationSkipped)
 }

@@ -168,7 +168,7 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
     let policy = seen.set.spec.delete_policy.as_ref().and_then(|policy| policy.known());
     let ordinary = present().filter(|own| !spared(own) && !is_replaceable(own));
     let mut one_stays = false;
-    for machine in rank::rank(ordinary, policy, now) {
+    for machine in rank::rank(ordinary, seen.condemned, policy, now) {
         one_stays |= !is_victim(machine);
         if one_stays && is_victim(machine) {
             broken.push(Broken::VictimOrder(meta::name(&machine.metadata).to_owned()));

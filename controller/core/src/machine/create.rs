@@ -73,7 +73,7 @@ fn prerequisites<'a>(seen: &Observed<'a>, now: Timestamp) -> Result<&'a Recipe, 
     };
     match seen.driver {
         DriverView::Ready(_) => Ok(recipe),
-        DriverView::Missing(name) => Err(blocked(seen, Why::DriverMissing(name.to_owned()), now)),
+        DriverView::Missing { name, .. } => Err(blocked(seen, Why::DriverMissing(name.to_owned()), now)),
         DriverView::Away { name, why } => Err(blocked(seen, Why::DriverAway(format!("{name}: {why}")), now)),
         DriverView::Unnamed { .. } => Err(blocked(seen, Why::DriverUnnamed, now)),
     }

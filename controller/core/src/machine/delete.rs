@@ -26,8 +26,13 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(call) = seen.calls.running {
         return Plan::rest(Why::CallRunning(call));
     }
-    if never_asked(seen) {
-        return Plan::act(vec![Step::RemoveFinalizer], Why::NeverAsked);
+    if is_untouched(seen) {
+        if matches!(seen.driver, DriverView::Missing { is_certain: true, .. }) {
+            return Plan::act(vec![Step::RemoveFinalizer], Why::NeverAsked);
+        }
+        if let Some(plan) = unaskable(seen, now) {
+            return plan;
+        }
     }
     if *seen.machine.phase() != Phase::Terminating {
         let text = format!(
@@ -66,22 +71,18 @@ fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp
 }
 
 /// The intent is always written before a driver is asked, so a Machine in phase "" never had a VM of ours. One that an
-/// older controller left in that phase may have: while its driver is there, that is asked all the same.
-fn never_asked(seen: &Observed<'_>) -> bool {
+/// older controller left in that phase may have: its driver is asked all the same, or waited for, unless there is none.
+fn is_untouched(seen: &Observed<'_>) -> bool {
     let machine = seen.machine;
-    let untouched = *machine.phase() == Phase::New && machine.provider_id().is_none() && machine.node_label().is_none();
-    let unaskable = match seen.driver {
-        DriverView::Missing(_) | DriverView::Unnamed { all_ready: false } => true,
-        DriverView::Unnamed { all_ready: true } | DriverView::Away { .. } | DriverView::Ready(_) => false,
-    };
-    untouched && seen.calls.vm.is_none() && unaskable
+    let is_new = *machine.phase() == Phase::New && machine.provider_id().is_none() && machine.node_label().is_none();
+    is_new && seen.calls.vm.is_none()
 }
 
 /// Nobody can be asked now.
 fn unaskable(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     match seen.driver {
         DriverView::Ready(_) | DriverView::Unnamed { all_ready: true } => None,
-        DriverView::Missing(name) => Some(blocked(seen, Why::DriverMissing(name.to_owned()), now)),
+        DriverView::Missing { name, .. } => Some(blocked(seen, Why::DriverMissing(name.to_owned()), now)),
         DriverView::Away { name, why } => Some(blocked(seen, Why::DriverAway(format!("{name}: {why}")), now)),
         DriverView::Unnamed { all_ready: false } => Some(blocked(seen, Why::DriverUnnamed, now)),
     }
@@ -156,7 +157,11 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
     let text = format!("Waiting to remove the VM: {why}. {}", keys::MARK_VM_DELETION);
-    let change = told(seen, OperationState::Failed, text, now);
+    // Phase "" stays, which lets the Machine go as soon as it is certain that there is nobody to ask.
+    let change = match is_untouched(seen) {
+        true => StatusChange::told(seen.machine, OperationType::Delete, OperationState::Failed, text, now),
+        false => told(seen, OperationState::Failed, text, now),
+    };
     if change.is_told(seen.machine) {
         return Plan::rest(why);
     }

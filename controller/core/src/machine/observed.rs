@@ -52,7 +52,12 @@ pub enum DriverView<'a> {
         all_ready: bool,
     },
     /// No driver of that name is known to this manager.
-    Missing(&'a str),
+    Missing {
+        /// Its name.
+        name: &'a str,
+        /// Every driver that this manager was given has told its name, so none will turn out to be this one.
+        is_certain: bool,
+    },
     /// The driver cannot be reached or used now.
     Away {
         /// Its name.

@@ -1,5 +1,6 @@
 //! All that a decision about one MachineSet may read, and the vocabulary of its plan.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub struct Observed<'a> {
     pub class_unchecked: bool,
     /// The last creation that the API server refused, and when.
     pub refused: Option<&'a (String, Timestamp)>,
+    /// Machines whose deletion was sent and not answered.
+    pub condemned: &'a BTreeSet<Uid>,
     /// When the status was last written: small changes wait a moment so that many become one write.
     pub status_written: Option<Timestamp>,
 }

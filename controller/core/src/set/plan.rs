@@ -155,6 +155,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         let movable = kept.iter().copied().filter(|machine| !is_exempt(machine));
         let mut leaving = rank::rank(
             movable,
+            seen.condemned,
             set.spec.delete_policy.as_ref().and_then(|policy| policy.known()),
             now,
         );

@@ -1,22 +1,29 @@
 //! Whom to delete first. Source: `spec/machineset.md` §7.3, every key in its order, with two deliberate changes: equal
 //! Machines are told apart by name, so that two passes choose the same victims, and the in-place phases rank where
-//! their work would be lost (§12.12 there). `deletePolicy` (seed 002) stands between the marks and the phases.
+//! their work would be lost (§12.12 there). `deletePolicy` (seed 002) stands between the marks and the phases. Before all that stand
+//! Machines whose deletion was sent and never answered: it may still arrive, and must not find another one gone instead.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
 use crate::api::machine_set::DeletePolicy;
 use crate::api::{Machine, Phase, keys, meta};
+use crate::ids::Uid;
 
 /// The machines in the order of leaving.
 pub fn rank<'a>(
     machines: impl Iterator<Item = &'a Machine>,
+    condemned: &BTreeSet<Uid>,
     policy: Option<DeletePolicy>,
     now: Timestamp,
 ) -> Vec<&'a Machine> {
     let mut ranked: Vec<&Machine> = machines.collect();
-    ranked.sort_by_cached_key(|machine| order(machine, policy, now));
+    ranked.sort_by_cached_key(|machine| {
+        let is_condemned = machine.uid().is_some_and(|uid| condemned.contains(&uid));
+        (!is_condemned, order(machine, policy, now))
+    });
     ranked
 }
 

@@ -51,7 +51,7 @@ impl Scene {
             class: dice.number(6),
             guarded: !dice.rarely(),
             readiness,
-            driver: dice.number(8),
+            driver: dice.number(9),
             info: DriverInfo {
                 name: DriverName::new("virtual"),
                 vendor_version: "1".to_owned(),
@@ -87,7 +87,10 @@ impl Scene {
             },
         };
         let driver = match self.driver {
-            4 => DriverView::Missing("virtual"),
+            4 | 8 => DriverView::Missing {
+                name: "virtual",
+                is_certain: self.driver == 8,
+            },
             5 => DriverView::Away {
                 name: "virtual",
                 why: "it restarts",

@@ -1,5 +1,6 @@
 //! Laws of sets' plans, from any state that a set and the Machines around it can be in.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -22,6 +23,7 @@ struct Scene {
     refusal: Option<String>,
     class_unchecked: bool,
     refused: Option<(String, Timestamp)>,
+    condemned: BTreeSet<Uid>,
     status_written: Option<Timestamp>,
     uids: u32,
 }
@@ -31,8 +33,13 @@ impl Scene {
         let count = dice.number(8);
         let mut machines: Vec<Arc<Machine>> = (0..count).map(|number| Arc::new(machine(dice, number))).collect();
         machines.sort_by_key(|machine| machine.metadata.name.clone());
+        let condemned = machines
+            .iter()
+            .filter_map(|machine| machine.uid().filter(|_| dice.rarely()));
+        let condemned = condemned.collect();
         Self {
             set: set(dice),
+            condemned,
             machines,
             refusal: if dice.rarely() {
                 Some("it is faulty".to_owned())
@@ -62,6 +69,7 @@ impl Scene {
             refusal: self.refusal.as_deref(),
             class_unchecked: self.class_unchecked,
             refused: self.refused.as_ref(),
+            condemned: &self.condemned,
             status_written: self.status_written,
         })
     }
@@ -290,7 +298,7 @@ proptest! {
         let mut scene = Scene::throw(&mut Dice::new(tape));
         let policy = [None, Some(DeletePolicy::Random), Some(DeletePolicy::Newest), Some(DeletePolicy::Oldest)][by];
         let names = |scene: &Scene| -> Vec<String> {
-            let ranked = rank::rank(scene.machines.iter().map(Arc::as_ref), policy, now());
+            let ranked = rank::rank(scene.machines.iter().map(Arc::as_ref), &scene.condemned, policy, now());
             ranked.iter().map(|machine| meta::name(&machine.metadata).to_owned()).collect()
         };
         let before = names(&scene);

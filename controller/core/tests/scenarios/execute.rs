@@ -166,6 +166,10 @@ impl Stage {
             Step::Delete(victims) => {
                 for (victim, victim_uid) in victims {
                     self.chance()?;
+                    if self.loses_deletions {
+                        self.world.condemned.insert(victim_uid);
+                        continue;
+                    }
                     let left = self.etcd.delete::<Machine>(&victim, Some(&victim_uid), now);
                     self.left(&victim, &victim_uid, left);
                 }

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! create KIND NAME [of CLASS | of COUNT] [JSON]     edit|status KIND NAME JSON     delete KIND NAME
-//! check CLASS ready | token | faulty TEXT           driver ready | away TEXT | missing | silent | speaks
+//! check CLASS ready | token | faulty TEXT           driver ready | away TEXT | missing | unheard | silent | speaks
 //! driver can initialise                             driver shows VMs after SECONDS
 //! driver fails CALL with REASON                     driver answers CALL unnamed | broken | going
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
+//! deletions are lost | answered
 //! after SECONDS        restart        no target cluster        show
 //! ```
 
@@ -99,6 +100,8 @@ impl Stage {
                 self.world.doubt(&Name::new(*class), self.uptime);
             }
             ["driver", rest @ ..] => self.direct(line, rest)?,
+            ["deletions", "are", "lost"] => self.loses_deletions = true,
+            ["deletions", "are", "answered"] => self.loses_deletions = false,
             ["node", "of", machine, "joins", rest @ ..] => self.join(machine, rest),
             ["vm", "of", machine, "vanishes"] => self.cloud.vms.retain(|_, vm| vm.machine.as_str() != *machine),
             ["after", seconds] => {
@@ -204,7 +207,8 @@ impl Stage {
     fn direct(&mut self, line: &str, words: &[&str]) -> Option<()> {
         match words {
             ["ready"] => self.driver = DriverNow::Ready,
-            ["missing"] => self.driver = DriverNow::Missing,
+            ["missing"] => self.driver = DriverNow::Missing { is_certain: true },
+            ["unheard"] => self.driver = DriverNow::Missing { is_certain: false },
             ["away", ..] => self.driver = DriverNow::Away(line.split_once("away ")?.1.to_owned()),
             ["silent"] => self.silent = true,
             ["speaks"] => self.silent = false,
@@ -232,7 +236,7 @@ impl Stage {
             }
             _ => return None,
         }
-        if matches!(words, ["ready" | "missing" | "away", ..]) {
+        if matches!(words, ["ready" | "missing" | "unheard" | "away", ..]) {
             let driver = self.cloud.info.name.clone();
             millwright_core::wake::driver_changed(&mut self.world, &driver, self.uptime);
         }

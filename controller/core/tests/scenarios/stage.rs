@@ -28,7 +28,10 @@ use crate::etcd::{Etcd, Resource};
 pub enum DriverNow {
     Ready,
     Away(String),
-    Missing,
+    /// No driver of that name; certain: no endpoint can turn out to be it any more.
+    Missing {
+        is_certain: bool,
+    },
 }
 
 /// A call that the driver has not answered.
@@ -48,6 +51,8 @@ pub struct Flight {
 /// See the module's text.
 pub struct Stage {
     pub etcd: Etcd,
+    /// The API server does not get, or does not answer, what sets delete.
+    pub loses_deletions: bool,
     pub cloud: Cloud,
     pub world: World,
     pub settings: Settings,
@@ -76,6 +81,7 @@ impl Default for Stage {
             cloud: Cloud::default(),
             world: World::default(),
             settings: Settings::new("test"),
+            loses_deletions: false,
             driver: DriverNow::Ready,
             checks: BTreeMap::new(),
             tokens: BTreeSet::new(),
@@ -181,7 +187,10 @@ impl Stage {
             },
             (Some(_), DriverNow::Ready) => DriverView::Ready(&self.cloud.info),
             (Some(_), DriverNow::Away(why)) => DriverView::Away { name: "virtual", why },
-            (Some(_), DriverNow::Missing) => DriverView::Missing("virtual"),
+            (Some(_), DriverNow::Missing { is_certain }) => DriverView::Missing {
+                name: "virtual",
+                is_certain: *is_certain,
+            },
         };
         let nothing = Calls::default();
         let uid = meta::identity(&machine.metadata).1;
@@ -215,6 +224,7 @@ impl Stage {
             refusal: refusal.as_deref(),
             class_unchecked: self.driver == DriverNow::Ready && readiness == Some(Readiness::Unchecked),
             refused: self.world.refused.get(name),
+            condemned: &self.world.condemned,
             status_written: self.world.status_written.get(key).copied(),
         };
         let plan = set::plan(&seen, now);
