@@ -292,6 +292,28 @@ fn s4_a_creation_answers_for_those_sent_before_it_and_not_for_those_sent_after()
 }
 
 #[test]
+fn s4_a_machine_that_somebody_else_made_counts_once_it_could_be_seen() {
+    let last = |sent| {
+        let mut panel = Panel::new(&settings());
+        let sized = write(Verb::Patch, "machinesets", None, Some(set("set", 1)));
+        panel.see(&event(0, Act::Write(sized)), &Hand::default()).unwrap();
+        let truth = Hand {
+            objects: [("machines", vec![machine("theirs", ""), machine("ours", "")])].into(),
+            ..Hand::default()
+        };
+        let mut theirs = write(Verb::Create, "machines", None, Some(machine("theirs", "")));
+        theirs.by = By::Human;
+        panel.see(&event(10, Act::Write(theirs)), &truth).unwrap();
+        let mut ours = write(Verb::Create, "machines", None, Some(machine("ours", "")));
+        ours.sent = at(sent);
+        panel.see(&event(1000, Act::Write(ours)), &truth)
+    };
+    assert_eq!(last(900).unwrap_err().property, "S4");
+    last(11).unwrap();
+    last(1).unwrap();
+}
+
+#[test]
 fn s8_fields_of_others_are_flagged() {
     let before = deployment(3);
     let cases = [

@@ -14,8 +14,9 @@ pub(crate) struct SetBudget {
     max_lag: SignedDuration,
     /// Of each set's uid: since when it was to have how many.
     sizes: BTreeMap<String, Vec<(Timestamp, i64)>>,
-    /// When the creation of each Machine was sent, by its uid.
-    sent: BTreeMap<String, Timestamp>,
+    /// Since when a manager has had to count each Machine, by its uid: since its creation was sent, and since it could have been
+    /// seen where somebody else made it.
+    known: BTreeMap<String, Timestamp>,
     hits: u64,
 }
 
@@ -24,12 +25,19 @@ impl SetBudget {
         Self {
             max_lag,
             sizes: BTreeMap::new(),
-            sent: BTreeMap::new(),
+            known: BTreeMap::new(),
             hits: 0,
         }
     }
 
     fn note(&mut self, at: Timestamp, write: &Write) {
+        if let (Verb::Create, "machines", Some(made)) = (write.verb, write.resource.as_str(), &write.after) {
+            let known = match write.by {
+                By::Manager(_) => write.sent,
+                By::Human | By::Kubelet | By::Cluster | By::Cloud => at + self.max_lag,
+            };
+            self.known.insert(uid(made).to_owned(), known);
+        }
         if let ("machinesets", Some(set)) = (write.resource.as_str(), &write.after) {
             let sizes = self.sizes.entry(uid(set).to_owned()).or_default();
             let size = number(set, "/spec/replicas");
@@ -65,11 +73,10 @@ impl Oracle for SetBudget {
             return Ok(());
         }
         self.hits += 1;
-        self.sent.insert(uid(made).to_owned(), write.sent);
         let machines = truth.objects("machines");
         // A creation that arrives long after it was sent rested on what was there then: nothing can take it back, and it
         // answers for no creation that was sent after it. Those answer for it.
-        let is_earlier = |machine: &str| self.sent.get(machine).is_none_or(|sent| *sent <= write.sent);
+        let is_earlier = |machine: &str| self.known.get(machine).is_none_or(|known| *known <= write.sent);
         let own = machines
             .iter()
             .filter(|machine| controller(machine) == owner && !is_deleting(machine) && is_earlier(uid(machine)));

@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use millwright::env::Planners;
 use millwright_core::api::{Machine, OperationState, OperationType, Phase, keys, meta};
 use millwright_core::ids::ProviderId;
-use millwright_core::machine::{self, Call, Observed, Plan, StatusChange, Step, Why};
+use millwright_core::machine::{self, Call, DriverView, Observed, Plan, StatusChange, Step, Why};
 
 use super::Mutant;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 12] = [
+pub(super) const ALL: [Mutant; 13] = [
     Mutant {
         name: "finalizer-late",
         rows: "12, 13",
@@ -97,6 +97,16 @@ pub(super) const ALL: [Mutant; 12] = [
             },
             ..deciding(waits_in_line)
         },
+    },
+    Mutant {
+        name: "unbegun-is-unmade",
+        rows: "10, 27",
+        what: "a machine in no phase goes without a word to a driver that has not told its name, for it cannot have a VM",
+        property: "S2",
+        workload: "any",
+        faults: &["F34x5", "F1x3"],
+        rests: false,
+        hooks: || deciding(unbegun_is_unmade),
     },
     Mutant {
         name: "id-by-guess",
@@ -186,6 +196,14 @@ fn finalizer_early(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return Plan::act(vec![Step::RemoveFinalizer], Why::VmGone);
     }
     machine::plan(seen, now)
+}
+
+fn unbegun_is_unmade(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let driver = match seen.driver {
+        DriverView::Missing { name, .. } => DriverView::Missing { name, is_certain: true },
+        known @ (DriverView::Unnamed { .. } | DriverView::Away { .. } | DriverView::Ready(_)) => known,
+    };
+    machine::plan(&Observed { driver, ..*seen }, now)
 }
 
 fn absent_is_gone(seen: &Observed<'_>, now: Timestamp) -> Plan {

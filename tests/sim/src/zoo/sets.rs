@@ -1,5 +1,6 @@
 //! Mistakes in what is decided about one MachineSet.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +14,7 @@ use super::Mutant;
 use crate::choices::mix;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 5] = [
+pub(super) const ALL: [Mutant; 6] = [
     Mutant {
         name: "counts-blind",
         rows: "73, 74",
@@ -63,6 +64,16 @@ pub(super) const ALL: [Mutant; 5] = [
         faults: &[],
         rests: false,
         hooks: || deciding(second_victim),
+    },
+    Mutant {
+        name: "victim-anew",
+        rows: "45, 46",
+        what: "a deletion that was not answered is forgotten, and a victim chosen anew",
+        property: "S3",
+        workload: "scale",
+        faults: &["F10x5"],
+        rests: false,
+        hooks: || deciding(victim_anew),
     },
 ];
 
@@ -154,4 +165,9 @@ fn makes_up_twice(seen: &Observed<'_>, now: Timestamp) -> Plan {
 
 fn second_victim(seen: &Observed<'_>, now: Timestamp) -> Plan {
     wanting(seen, seen.set.spec.replicas.saturating_sub(going(seen)).max(0), now)
+}
+
+fn victim_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let condemned = &BTreeSet::new();
+    set::plan(&Observed { condemned, ..*seen }, now)
 }
