@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millwright_core::api::keys;
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
 use millwright_sandbox::store::Key;
@@ -36,6 +37,8 @@ pub enum Deed {
     },
     /// Takes the labels of a machine, by choice.
     Drift,
+    /// Makes a machine the first to go, by choice, as the autoscaler does before it takes one off the count.
+    Prefer,
     /// Deletes an object of a kind, by choice.
     DeleteOne(&'static str),
     /// The driver's process ends, and comes back after so long.
@@ -56,8 +59,9 @@ pub const ZONE: &str = "local-a";
 pub const FORSAKEN: &str = "forsaken";
 
 /// The names of all workloads.
-pub const ALL: [&str; 12] = [
+pub const ALL: [&str; 13] = [
     "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
+    "prefer",
 ];
 
 /// The workload that begins in any state; it has campaigns of its own.
@@ -124,6 +128,15 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
             moment(),
             scale(3),
         ],
+        "prefer" => vec![
+            begin(3),
+            Deed::Settle,
+            Deed::Prefer,
+            scale(2),
+            moment(),
+            Deed::Prefer,
+            scale(1),
+        ],
         // What is there is not known; where there is no deployment, this changes nothing.
         ANY => vec![moment(), scale(2), moment()],
         // Not drawn by any campaign: bugs of the zoo show best in what is short.
@@ -139,6 +152,12 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
             Deed::DeleteOne("machines"),
         ],
         "shrink" => vec![begin(3), Deed::Settle, scale(2)],
+        "shrink-by-ones" => {
+            let by_one = |size| [scale(size), moment(), Deed::Prefer];
+            let mut deeds = vec![begin(6), Deed::Settle];
+            deeds.extend((1..6).rev().flat_map(by_one));
+            deeds
+        }
         "roll-once" => vec![begin(2), moment(), of_class("large")],
         "rotate" => vec![begin(1), moment(), size("large"), moment(), secret(), scale(2)],
         _ => return None,
@@ -211,6 +230,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
             }
             Deed::Settle => settle(world, PATIENCE).await,
             Deed::Drift => drift(world),
+            Deed::Prefer => prefer(world),
             Deed::Moment => {
                 let pause = world.pick("moment", &[0, 20, 100, 400, 1000, 1500, 2500, 5000, 12_000, 40_000]);
                 if pause == 0 {
@@ -279,6 +299,15 @@ fn drift(world: &World) {
         let text = format!("takes the label of machine {name}");
         world.tell(What::Deed { text });
         let body = json!({ "metadata": { "labels": { "name": null } } });
+        world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
+    }
+}
+
+fn prefer(world: &World) {
+    if let Some(name) = one(world, "one", "machines") {
+        let text = format!("wants machine {name} to go first");
+        world.tell(What::Deed { text });
+        let body = json!({ "metadata": { "annotations": { keys::PRIORITY: keys::PRIORITY_TRIGGERED } } });
         world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
     }
 }

@@ -104,7 +104,7 @@ pub(super) const ALL: [Mutant; 13] = [
         what: "a machine in no phase goes without a word to a driver that has not told its name, for it cannot have a VM",
         property: "S2",
         workload: "any",
-        faults: &["F34x5", "F1x3"],
+        faults: &["F34x10"],
         rests: false,
         hooks: || deciding(unbegun_is_unmade),
     },
