@@ -8,6 +8,8 @@
     reason = "a Value read by a key gives null; what is written to is an object"
 )]
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -342,11 +344,11 @@ pub(crate) fn is_new_event(kind: &Kind) -> bool {
 }
 
 /// A stored object as its kind shows it: an Event is stored under its core names.
-pub fn seen_as(kind: &Kind, object: &Value) -> Value {
-    let mut out = object.clone();
+pub fn seen_as<'a>(kind: &Kind, object: &'a Value) -> Cow<'a, Value> {
     if !is_new_event(kind) {
-        return out;
+        return Cow::Borrowed(object);
     }
+    let mut out = object.clone();
     if let Some(fields) = out.as_object_mut() {
         for (core, new) in EVENT_NAMES {
             if let Some(value) = fields.remove(core) {
@@ -356,16 +358,15 @@ pub fn seen_as(kind: &Kind, object: &Value) -> Value {
         fields.retain(|key, value| *value != json!("") || !key.starts_with("reporting"));
         fields.insert("apiVersion".to_owned(), json!(kind.api_version()));
     }
-    out
+    Cow::Owned(out)
 }
 
 /// The inverse of [`seen_as`].
-pub fn stored_as(kind: &Kind, object: &Value) -> Value {
-    let mut out = object.clone();
+pub fn stored_as(kind: &Kind, mut object: Value) -> Value {
     if !is_new_event(kind) {
-        return out;
+        return object;
     }
-    if let Some(fields) = out.as_object_mut() {
+    if let Some(fields) = object.as_object_mut() {
         for (core, new) in EVENT_NAMES {
             if let Some(value) = fields.remove(new) {
                 fields.insert(core.to_owned(), value);
@@ -373,5 +374,5 @@ pub fn stored_as(kind: &Kind, object: &Value) -> Value {
         }
         fields.insert("apiVersion".to_owned(), json!("v1"));
     }
-    out
+    object
 }

@@ -84,16 +84,16 @@ impl FieldSet {
         self.children.get(step)
     }
 
+    pub fn add(&mut self, other: Self) {
+        self.members.extend(other.members);
+        for (step, theirs) in other.children {
+            self.children.entry(step).or_default().add(theirs);
+        }
+    }
+
     pub fn union(&self, other: &Self) -> Self {
         let mut both = self.clone();
-        both.members.extend(other.members.iter().cloned());
-        for (step, below) in &other.children {
-            let joined = both
-                .children
-                .get(step)
-                .map_or_else(|| below.clone(), |mine| mine.union(below));
-            both.children.insert(step.clone(), joined);
-        }
+        both.add(other.clone());
         both
     }
 
@@ -109,39 +109,44 @@ impl FieldSet {
         }
     }
 
-    /// Without the other's paths; what lies below them stays.
-    pub fn difference(&self, other: &Self) -> Self {
-        let members = self.members.difference(&other.members).cloned().collect();
-        let left = self.children.iter().filter_map(|(step, below)| {
-            let left = other
-                .children
-                .get(step)
-                .map_or_else(|| below.clone(), |theirs| below.difference(theirs));
-            (!left.is_empty()).then(|| (step.clone(), left))
-        });
-        Self {
-            members,
-            children: left.collect(),
+    /// Takes the other's paths away; what lies below them stays.
+    pub fn subtract(&mut self, other: &Self) {
+        for step in &other.members {
+            self.members.remove(step);
         }
+        self.descend(other, Self::subtract);
+    }
+
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut left = self.clone();
+        left.subtract(other);
+        left
     }
 
     /// Without the other's paths and all that lies below them.
-    pub fn without(&self, other: &Self) -> Self {
-        let members = self.members.difference(&other.members).cloned().collect();
-        let left = self
-            .children
-            .iter()
-            .filter(|(step, _)| !other.members.contains(step))
-            .filter_map(|(step, below)| {
-                let left = other
-                    .children
-                    .get(step)
-                    .map_or_else(|| below.clone(), |theirs| below.without(theirs));
-                (!left.is_empty()).then(|| (step.clone(), left))
-            });
-        Self {
-            members,
-            children: left.collect(),
+    pub fn without(mut self, other: &Self) -> Self {
+        self.cut(other);
+        self
+    }
+
+    fn cut(&mut self, other: &Self) {
+        for step in &other.members {
+            self.members.remove(step);
+            self.children.remove(step);
+        }
+        self.descend(other, Self::cut);
+    }
+
+    /// Takes away what the other has below each place that both have.
+    fn descend(&mut self, other: &Self, take: impl Fn(&mut Self, &Self)) {
+        for (step, theirs) in &other.children {
+            let Some(mine) = self.children.get_mut(step) else {
+                continue;
+            };
+            take(mine, theirs);
+            if mine.is_empty() {
+                self.children.remove(step);
+            }
         }
     }
 
@@ -215,7 +220,7 @@ impl FieldSet {
 impl Step {
     fn to_key(&self) -> String {
         match self {
-            Self::Field(name) => format!("f:{name}"),
+            Self::Field(name) => ["f:", name].concat(),
             Self::Key(keys) => {
                 let keys: Map<String, Value> = keys.iter().map(|(name, key)| (name.clone(), key.0.clone())).collect();
                 format!("k:{}", Value::Object(keys))

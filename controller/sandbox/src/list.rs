@@ -50,7 +50,7 @@ impl Shape {
                 "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
                 "metadata": object.get("metadata").cloned().unwrap_or_default(),
             }),
-            Self::Whole => builtin::seen_as(kind, object),
+            Self::Whole => builtin::seen_as(kind, object).into_owned(),
         }
     }
 }

@@ -6,6 +6,9 @@
 pub mod blank;
 mod entries;
 
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -63,16 +66,21 @@ impl Write<'_> {
 
 /// The new object with its owners, after a create (`live` is `None`), an update or a patch that is no apply. `new` is what
 /// would be stored but for the bookkeeping; a `managedFields` in it is what the request asked for, and is heeded.
-pub fn updated(live: Option<&Value>, new: &Value, write: &Write<'_>) -> Value {
-    let managers = starting(live, new, write);
-    let object = without_owners(new);
+pub fn updated(live: Option<&Value>, mut new: Value, write: &Write<'_>) -> Value {
+    let managers = starting(live, &new, write);
+    if let Some(Value::Object(metadata)) = new.get_mut("metadata") {
+        metadata.remove("managedFields");
+    }
     // Owners that were wiped stay away until somebody applies.
     if managers.is_empty() && live.is_some() {
-        return object;
+        return new;
     }
-    let before = live.map_or_else(|| blank::blank(write.api_version, write.kind), without_owners);
-    let managers = after_update(managers, &before, &object, write);
-    managers.write_into(object)
+    let before = live.map_or_else(
+        || Cow::Owned(blank::blank(write.api_version, write.kind)),
+        Cow::Borrowed,
+    );
+    let managers = after_update(managers, &before, &new, write);
+    managers.write_into(new)
 }
 
 /// Whom to start from: those that the request names, unless it comes through a subresource or names nobody, else those of
@@ -95,19 +103,22 @@ fn starting(live: Option<&Value>, new: &Value, write: &Write<'_>) -> Managers {
     }
 }
 
-/// Takes what changed from everybody and gives it to the writer.
+/// Takes what changed from everybody and gives it to the writer. Whether the objects list their owners makes no difference.
 pub(crate) fn after_update(mut managers: Managers, before: &Value, after: &Value, write: &Write<'_>) -> Managers {
-    let comparison = Comparison::of(write.topology.root(), before, after).without(write.reset);
-    let touched = comparison.touched();
+    static OWNERS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_names(&[&["metadata", "managedFields"]]));
+    let comparison = Comparison::of(write.topology.root(), before, after)
+        .without(write.reset)
+        .without(&OWNERS);
+    let mut mine = comparison.touched();
     for entry in managers.entries_mut() {
-        entry.fields = entry.fields.difference(&touched).difference(&comparison.removed);
+        entry.fields.subtract(&mine);
+        entry.fields.subtract(&comparison.removed);
     }
-    let mine = touched.difference(&never_owned());
+    mine.subtract(never_owned());
     if !mine.is_empty() {
         let me = write.as_manager(Operation::Update);
-        let fields = managers
-            .get(&me)
-            .map_or_else(|| mine.clone(), |entry| entry.fields.union(&mine));
+        let mut fields = managers.take(&me).map(|entry| entry.fields).unwrap_or_default();
+        fields.add(mine);
         managers.put(
             me,
             Entry {
@@ -123,21 +134,24 @@ pub(crate) fn after_update(mut managers: Managers, before: &Value, after: &Value
 }
 
 /// Fields that are the server's own business.
-pub(crate) fn never_owned() -> FieldSet {
-    FieldSet::of_names(&[
-        &["apiVersion"],
-        &["kind"],
-        &["metadata"],
-        &["metadata", "name"],
-        &["metadata", "namespace"],
-        &["metadata", "creationTimestamp"],
-        &["metadata", "selfLink"],
-        &["metadata", "uid"],
-        &["metadata", "clusterName"],
-        &["metadata", "generation"],
-        &["metadata", "managedFields"],
-        &["metadata", "resourceVersion"],
-    ])
+pub(crate) fn never_owned() -> &'static FieldSet {
+    static FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
+        FieldSet::of_names(&[
+            &["apiVersion"],
+            &["kind"],
+            &["metadata"],
+            &["metadata", "name"],
+            &["metadata", "namespace"],
+            &["metadata", "creationTimestamp"],
+            &["metadata", "selfLink"],
+            &["metadata", "uid"],
+            &["metadata", "clusterName"],
+            &["metadata", "generation"],
+            &["metadata", "managedFields"],
+            &["metadata", "resourceVersion"],
+        ])
+    });
+    &FIELDS
 }
 
 pub(crate) fn without_owners(object: &Value) -> Value {
@@ -150,13 +164,18 @@ pub(crate) fn without_owners(object: &Value) -> Value {
 
 /// Merges the oldest updaters into one as long as there are too many.
 fn cap(mut managers: Managers) -> Managers {
-    let updaters = managers
-        .iter()
-        .filter(|(manager, _)| manager.operation == Operation::Update);
-    let mut oldest: Vec<(Manager, Entry)> = updaters
+    let updaters = || {
+        managers
+            .iter()
+            .filter(|(manager, _)| manager.operation == Operation::Update)
+    };
+    let mut count = updaters().count();
+    if count <= MOST_UPDATERS {
+        return managers;
+    }
+    let mut oldest: Vec<(Manager, Entry)> = updaters()
         .map(|(manager, entry)| (manager.clone(), entry.clone()))
         .collect();
-    let mut count = oldest.len();
     oldest.sort_by(|(one, first), (other, second)| (&first.time, one).cmp(&(&second.time, other)));
     // The first of a version only becomes part of the bucket when a second one follows.
     let mut firsts: Vec<(String, Manager)> = Vec::new();
@@ -183,16 +202,30 @@ fn cap(mut managers: Managers) -> Managers {
     managers
 }
 
-/// Whether two objects differ in the times of their owners and in nothing else: then nothing happened, and nothing is stored.
-pub fn differ_only_in_times(one: &Value, other: &Value) -> bool {
-    let timeless = |object: &Value| {
-        let mut object = object.clone();
-        if let Some(Value::Array(entries)) = object.pointer_mut("/metadata/managedFields") {
-            entries.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| {
-                entry.remove("time");
-            });
-        }
-        object
+/// Whether two objects are the same but for the times of their owners: then nothing happened, and nothing is stored.
+pub fn same_but_for_times(one: &Value, other: &Value) -> bool {
+    same_but("metadata", one, other, |one, other| {
+        same_but("managedFields", one, other, |one, other| {
+            let (Value::Array(one), Value::Array(other)) = (one, other) else {
+                return one == other;
+            };
+            let mut pairs = one.iter().zip(other);
+            one.len() == other.len() && pairs.all(|(one, other)| others(one, "time").eq(others(other, "time")))
+        })
+    })
+}
+
+/// Whether two objects are the same, if a field that both have is compared in a way of its own.
+fn same_but(field: &str, one: &Value, other: &Value, same: impl Fn(&Value, &Value) -> bool) -> bool {
+    let is_same = match (one.get(field), other.get(field)) {
+        (Some(one), Some(other)) => same(one, other),
+        (one, other) => one.is_none() && other.is_none(),
     };
-    one != other && timeless(one) == timeless(other)
+    is_same && others(one, field).eq(others(other, field))
+}
+
+/// All fields of an object but one.
+fn others<'v>(object: &'v Value, field: &str) -> impl Iterator<Item = (&'v String, &'v Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    fields.filter(move |(name, _)| *name != field)
 }

@@ -7,6 +7,8 @@
     reason = "a Value read by a key gives null; what is written to is an object"
 )]
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::api::Moment;
@@ -18,35 +20,45 @@ pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// A field of the metadata. A JSON pointer would copy its names on each of very many calls.
+fn of_metadata<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
+    object.get("metadata")?.get(field)
+}
+
+/// A text of the metadata, empty if there is none.
+fn said<'a>(object: &'a Value, field: &str) -> &'a str {
+    of_metadata(object, field).and_then(Value::as_str).unwrap_or_default()
+}
+
 /// `metadata.name`.
 pub fn name(object: &Value) -> &str {
-    text(object, "/metadata/name")
+    said(object, "name")
 }
 
 /// `metadata.uid`.
 pub fn uid(object: &Value) -> &str {
-    text(object, "/metadata/uid")
+    said(object, "uid")
 }
 
 /// `metadata.resourceVersion` as a number; 0 if there is none.
 pub fn version(object: &Value) -> u64 {
-    text(object, "/metadata/resourceVersion").parse().unwrap_or(0)
+    said(object, "resourceVersion").parse().unwrap_or(0)
 }
 
 /// Whether the object is to go.
 pub fn is_deleting(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some()
+    of_metadata(object, "deletionTimestamp").is_some()
 }
 
 /// `metadata.finalizers`.
 pub fn finalizers(object: &Value) -> Vec<&str> {
-    let all = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let all = of_metadata(object, "finalizers").and_then(Value::as_array);
     all.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// `metadata.ownerReferences`.
 pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
-    let all = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let all = of_metadata(object, "ownerReferences").and_then(Value::as_array);
     all.into_iter().flatten()
 }
 
@@ -141,8 +153,7 @@ pub fn born(kind: &Kind, object: &mut Value, moment: &Moment) {
 
 /// Carries over what an update may leave out, and counts a generation where the kind counts one.
 pub fn succeed(kind: &Kind, old: &Value, new: &mut Value) {
-    let before = old.pointer("/metadata").cloned().unwrap_or_default();
-    let keep = |metadata: &mut Map<String, Value>, key: &str| match before.get(key) {
+    let keep = |metadata: &mut Map<String, Value>, key: &str| match of_metadata(old, key) {
         Some(value) => metadata.insert(key.to_owned(), value.clone()),
         None => metadata.remove(key),
     };
@@ -153,7 +164,7 @@ pub fn succeed(kind: &Kind, old: &Value, new: &mut Value) {
         }
     }
     keep(metadata, "generation");
-    if before.get("deletionTimestamp").is_some() {
+    if is_deleting(old) {
         keep(metadata, "deletionTimestamp");
         if !metadata.contains_key("deletionGracePeriodSeconds") {
             keep(metadata, "deletionGracePeriodSeconds");
@@ -177,13 +188,12 @@ pub fn count(object: &mut Value) {
 }
 
 /// What a custom object's generation counts: all but metadata, and status where that is apart.
-fn essence(kind: &Kind, object: &Value) -> Map<String, Value> {
-    let mut out = object.as_object().cloned().unwrap_or_default();
-    out.remove("metadata");
-    if kind.status {
-        out.remove("status");
-    }
-    out
+fn essence<'a>(kind: &Kind, object: &'a Value) -> BTreeMap<&'a str, &'a Value> {
+    let fields = object.as_object().into_iter().flatten();
+    fields
+        .map(|(name, value)| (name.as_str(), value))
+        .filter(|(name, _)| *name != "metadata" && !(kind.status && *name == "status"))
+        .collect()
 }
 
 const LABEL_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
@@ -381,11 +391,9 @@ pub fn update_complaints(old: &Value, new: &Value) -> Vec<Cause> {
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
     ] {
-        let pointer = format!("/metadata/{key}");
-        if old.pointer(&pointer) != new.pointer(&pointer) {
-            let shown = new
-                .pointer(&pointer)
-                .map_or_else(|| "null".to_owned(), Value::to_string);
+        let after = of_metadata(new, key);
+        if of_metadata(old, key) != after {
+            let shown = after.map_or_else(|| "null".to_owned(), Value::to_string);
             out.push(Cause::invalid(&format!("metadata.{key}"), shown, "field is immutable"));
         }
     }

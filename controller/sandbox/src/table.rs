@@ -149,7 +149,7 @@ impl Form {
             custom_cells(kind, object, now)
         } else {
             // An Event has one set of columns, under whichever names it is seen.
-            cells::of(kind, &builtin::stored_as(kind, object), now)
+            cells::of(kind, &builtin::stored_as(kind, object.clone()), now)
         };
         json!({ "cells": cells, "object": self.of_object(Some(kind), object) })
     }

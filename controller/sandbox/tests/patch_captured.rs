@@ -235,7 +235,7 @@ fn fields_have_the_owners_that_the_server_gives_them() {
                 now: latest(answer),
                 reset: &reset(answer, subresource),
             };
-            let recorded = managers::updated(step.live.as_ref(), &new, &write);
+            let recorded = managers::updated(step.live.as_ref(), new, &write);
             assert_eq!(owners(&recorded), owners(answer), "{}", step.name);
             compared += 1;
         }

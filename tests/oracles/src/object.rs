@@ -8,12 +8,17 @@ pub const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
 
 /// `metadata.uid`.
 pub fn uid(object: &Value) -> &str {
-    text(object, "/metadata/uid")
+    metadata(object, "uid").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// `metadata.name`.
 pub fn name(object: &Value) -> &str {
-    text(object, "/metadata/name")
+    metadata(object, "name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A field of the metadata. A JSON pointer would copy its names on each of very many calls.
+fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
+    object.get("metadata")?.get(field)
 }
 
 /// The text at a JSON pointer, or "".
@@ -33,20 +38,18 @@ pub fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
 
 /// Whether deletion was asked for.
 pub fn is_deleting(object: &Value) -> bool {
-    object
-        .pointer("/metadata/deletionTimestamp")
-        .is_some_and(|at| !at.is_null())
+    metadata(object, "deletionTimestamp").is_some_and(|at| !at.is_null())
 }
 
 /// Whether it is held by this finalizer.
 pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
-    let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let held = metadata(object, "finalizers").and_then(Value::as_array);
     held.into_iter().flatten().any(|item| item == finalizer)
 }
 
 /// The uid of the controller that owns it, or "".
 pub fn controller(object: &Value) -> &str {
-    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let owners = metadata(object, "ownerReferences").and_then(Value::as_array);
     let mut controllers = owners
         .into_iter()
         .flatten()

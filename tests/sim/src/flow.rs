@@ -309,9 +309,11 @@ impl Flow {
 }
 
 fn version_of(event: &Event) -> Option<u64> {
-    let event = event.to_value();
-    let version = event.pointer("/object/metadata/resourceVersion")?;
-    version.as_str()?.parse().ok()
+    let of = |object: &Value| object.get("metadata")?.get("resourceVersion")?.as_str()?.parse().ok();
+    match event {
+        Event::Seen { object, .. } => of(&object.value()),
+        Event::Said(event) => of(event.get("object")?),
+    }
 }
 
 /// What is said to a watch that has lost its place.

@@ -93,9 +93,13 @@ impl Comparison {
         let new = new.and_then(Value::as_object);
         let names: BTreeSet<&String> = old.into_iter().chain(new).flat_map(|fields| fields.keys()).collect();
         for name in names {
-            path.push(Step::Field(name.clone()));
             let old = old.and_then(|fields| fields.get(name));
             let new = new.and_then(|fields| fields.get(name));
+            // What is the same has no difference inside, and most of an object is.
+            if old == new {
+                continue;
+            }
+            path.push(Step::Field(name.clone()));
             self.walk(place.field(name), old, new, path);
             path.pop();
         }

@@ -133,13 +133,13 @@ impl Managers {
 }
 
 fn read_entry(entry: &Value) -> Result<(Manager, Entry), Unreadable> {
-    let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let operation = match text("operation").as_str() {
+    let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+    let operation = match text("operation") {
         "Apply" => Operation::Apply,
         "Update" => Operation::Update,
         _ => return Err(Unreadable::Operation),
     };
-    let api_version = text("apiVersion");
+    let api_version = text("apiVersion").to_owned();
     if api_version.is_empty() {
         return Err(Unreadable::Version);
     }
@@ -151,13 +151,13 @@ fn read_entry(entry: &Value) -> Result<(Manager, Entry), Unreadable> {
         .map_or_else(|| Ok(FieldSet::default()), FieldSet::from_value)?;
     let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
     let manager = Manager {
-        name: text("manager"),
+        name: text("manager").to_owned(),
         operation,
         api_version: match operation {
             Operation::Apply => String::new(),
             Operation::Update => api_version.clone(),
         },
-        subresource: text("subresource"),
+        subresource: text("subresource").to_owned(),
     };
     Ok((
         manager,

@@ -97,13 +97,14 @@ fn settle_owners(
     }
     for (manager, entry) in owners.iter_mut() {
         if manager == me {
-            entry.fields = entry.fields.difference(&managers::never_owned());
+            entry.fields.subtract(managers::never_owned());
             // The time is that of the last change, not of the last apply.
             if after != before {
                 entry.time = Some(write.stamp());
             }
         } else {
-            entry.fields = entry.fields.difference(&touched).difference(&comparison.removed);
+            entry.fields.subtract(&touched);
+            entry.fields.subtract(&comparison.removed);
         }
     }
     owners.drop_empty();

@@ -206,7 +206,8 @@ fn walk(at: &Asked<'_>, is_root: bool, verdict: &mut Verdict) {
 }
 
 fn ask_all(at: &Asked<'_>, is_root: bool, verdict: &mut Verdict) {
-    let old = at.old.filter(|old| !old.is_null());
+    let looks_back = at.schema.rules.iter().any(|rule| rule.is_of_change);
+    let old = at.old.filter(|old| looks_back && !old.is_null());
     let myself = view::of(at.schema, at.value, is_root);
     let before = old.map(|old| view::of(at.schema, &view::aligned(at.schema, old, at.value), is_root));
     for rule in &at.schema.rules {

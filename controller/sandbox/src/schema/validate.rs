@@ -43,9 +43,10 @@ pub fn validate_status(schema: &Schema, new: &Value, old: &Value) -> Verdict {
 }
 
 fn conclude(schema: &Schema, new: &Value, old: Option<&Value>, mut causes: Vec<Cause>) -> Verdict {
+    let duplicates = lists::duplicates(schema, new);
     // Duplicates from before the list's type was declared would make every update fail, so they excuse all later ones.
-    if old.is_none_or(|old| lists::duplicates(schema, old).is_empty()) {
-        causes.extend(lists::duplicates(schema, new));
+    if !duplicates.is_empty() && old.is_none_or(|old| lists::duplicates(schema, old).is_empty()) {
+        causes.extend(duplicates);
     }
     let mut verdict = Verdict {
         causes,

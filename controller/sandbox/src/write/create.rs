@@ -45,7 +45,7 @@ pub(crate) fn insert(
     if kind.custom && kind.status {
         object.as_object_mut().and_then(|fields| fields.remove("status"));
     }
-    let mut object = builtin::stored_as(kind, &object);
+    let mut object = builtin::stored_as(kind, object);
     builtin::fill_defaults(kind, &mut object);
     object = owners::record(kind, None, object, Part::Whole, options);
     builtin::fill(kind, &mut object, moment);

@@ -47,13 +47,12 @@ pub(crate) fn record(kind: &Kind, live: Option<&Value>, new: Value, part: Part, 
         now: options.now,
         reset: &reset(kind, part),
     };
-    let stated = builtin::seen_as(kind, &new);
-    if stated == new {
-        return managers::updated(live, &new, &write);
+    if !builtin::is_new_event(kind) {
+        return managers::updated(live, new, &write);
     }
     // Owners speak of the names of their own version.
     let live = live.map(|live| builtin::seen_as(kind, live));
-    let owned = managers::updated(live.as_ref(), &stated, &write);
+    let owned = managers::updated(live.as_deref(), builtin::seen_as(kind, &new).into_owned(), &write);
     let mut new = new;
     let metadata = object::metadata(&mut new);
     match owned.pointer("/metadata/managedFields") {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::api::{Answer, Api, Moment};
+use crate::builtin;
 use crate::failure::{Cause, Failure, Subject};
 use crate::json;
 use crate::kinds::Kind;
@@ -44,7 +45,7 @@ pub fn answer(
         return answer_apply(api, kind, request, part, options, moment);
     }
     let old = api.find(kind, &key)?;
-    let mut new = applied(kind, format, &Shape::Whole.of_object(kind, &old), &request.body)?;
+    let mut new = applied(kind, format, &builtin::seen_as(kind, &old), &request.body)?;
     if !new.is_object() {
         return Err(Failure::BadRequest("the patch leaves no object".to_owned()));
     }

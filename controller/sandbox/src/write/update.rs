@@ -9,7 +9,7 @@ use crate::builtin;
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
 use crate::list::Shape;
-use crate::managers::differ_only_in_times;
+use crate::managers::same_but_for_times;
 use crate::object;
 use crate::request::Request;
 use crate::store::Key;
@@ -128,9 +128,12 @@ pub(crate) fn store(
     object::tidy(&mut new);
     admit::settle(kind, &mut new, options)?;
     same_version(kind, key, old, &new)?;
-    let owners = new.pointer("/metadata/managedFields").cloned();
-    let mut new = confined(kind, old, builtin::stored_as(kind, &new), part);
-    if let (true, Some(owners)) = (options.recorded, owners) {
+    let owners = new
+        .pointer("/metadata/managedFields")
+        .filter(|_| options.recorded)
+        .cloned();
+    let mut new = confined(kind, old, builtin::stored_as(kind, new), part);
+    if let Some(owners) = owners {
         object::metadata(&mut new).insert("managedFields".to_owned(), owners);
     }
     object::succeed(kind, old, &mut new);
@@ -155,7 +158,7 @@ pub(crate) fn store(
             Value::String(object::version(old).to_string()),
         );
     }
-    if new == **old || differ_only_in_times(old, &new) {
+    if same_but_for_times(old, &new) {
         return Ok(old.clone());
     }
     if options.dry_run {
@@ -204,25 +207,27 @@ fn same_version(kind: &Kind, key: &Key, old: &Value, new: &Value) -> Result<(), 
 }
 
 /// Takes back what this kind of write may not change.
-fn confined(kind: &Kind, old: &Value, new: Value, part: Part) -> Value {
+fn confined(kind: &Kind, old: &Value, mut new: Value, part: Part) -> Value {
+    let before = |key| old.get(key).cloned();
     match part {
-        Part::Whole | Part::Scale if kind.status => with(new, "status", old.get("status")),
+        Part::Whole | Part::Scale if kind.status => with(new, "status", before("status")),
         Part::Whole | Part::Scale => new,
         Part::Status if kind.custom || kind.is("VolumeAttachment") => {
-            let mut out = with(old.clone(), "status", new.get("status"));
+            let mut stated = |key| new.as_object_mut().and_then(|fields| fields.remove(key));
+            let mut out = with(old.clone(), "status", stated("status"));
             if kind.custom {
-                out = with(out, "kind", new.get("kind"));
+                out = with(out, "kind", stated("kind"));
             }
             out
         }
-        Part::Status => with(new, "spec", old.get("spec")),
+        Part::Status => with(new, "spec", before("spec")),
     }
 }
 
-fn with(mut object: Value, key: &str, value: Option<&Value>) -> Value {
+fn with(mut object: Value, key: &str, value: Option<Value>) -> Value {
     if let Some(fields) = object.as_object_mut() {
         match value {
-            Some(value) => fields.insert(key.to_owned(), value.clone()),
+            Some(value) => fields.insert(key.to_owned(), value),
             None => fields.remove(key),
         };
     }

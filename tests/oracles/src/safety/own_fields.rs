@@ -140,6 +140,8 @@ fn is_own(write: &Write, path: &[String]) -> bool {
 
 /// `~` in a step stands for `/`, as in names of annotations.
 fn is_under(path: &[String], own: &str) -> bool {
-    let own: Vec<String> = own.split('/').map(|step| step.replace('~', "/")).collect();
-    path.len() >= own.len() && path.iter().zip(&own).all(|(step, own)| step == own)
+    let mut steps = path.iter();
+    let is_step = |step: &String, own: &str| step.split('/').eq(own.split('~'));
+    own.split('/')
+        .all(|own| steps.next().is_some_and(|step| is_step(step, own)))
 }
