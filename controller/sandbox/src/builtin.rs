@@ -81,6 +81,7 @@ pub fn fill(kind: &Kind, object: &mut Value, moment: &Moment) {
             object["status"] = json!({ "phase": "Pending" });
         }
         "VolumeAttachment" => set(part(object, "status"), "attached", json!(false)),
+        "Role" | "ClusterRole" => set(object, "rules", Value::Null),
         "Event" => event(object),
         "CustomResourceDefinition" => definition(object, moment),
         _ => {}
@@ -105,6 +106,7 @@ pub fn refill(kind: &Kind, old: &Value, new: &mut Value) {
             }
             pod_conditions(new);
         }
+        "Role" | "ClusterRole" => set(new, "rules", Value::Null),
         "Event" => event(new),
         "PersistentVolume" => {
             if let Some(since) = old.pointer("/status/lastPhaseTransitionTime") {

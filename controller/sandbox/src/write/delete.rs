@@ -16,6 +16,7 @@ use crate::json;
 use crate::kinds::Kind;
 use crate::list::{self, Shape, options_invalid};
 use crate::object::{self, FOREGROUND, ORPHAN};
+use crate::protobuf::{self, Envelope};
 use crate::request::Request;
 use crate::store::{Key, Object, set_version};
 use crate::write::update::path_in_storage;
@@ -52,12 +53,7 @@ impl DeleteOptions {
                 "dryRun": query.all("dryRun").collect::<Vec<_>>(),
             })
         } else {
-            speaks_json(request)?;
-            let bad = |why: String| Failure::BadRequest(format!("couldn't get version/kind; json parse error: {why}"));
-            let said = json::read(&request.body).map_err(bad)?;
-            if let Some(why) = kind_unreadable(&said) {
-                return Err(bad(why));
-            }
+            let said = Self::stated(request)?;
             let kind = object::text(&said, "/kind");
             if !matches!(kind, "" | "DeleteOptions") {
                 let version = object::text(&said, "/apiVersion");
@@ -71,6 +67,19 @@ impl DeleteOptions {
             said
         };
         Self::of(&said)
+    }
+
+    /// What the body of a DELETE says.
+    fn stated(request: &Request) -> Result<Value, Failure> {
+        if request.content_type == protobuf::MEDIA {
+            return Envelope::open(&request.body, "v1", "DeleteOptions")
+                .and_then(|envelope| envelope.object())
+                .map_err(Failure::BadRequest);
+        }
+        speaks_json(request)?;
+        let bad = |why: String| Failure::BadRequest(format!("couldn't get version/kind; json parse error: {why}"));
+        let said = json::read(&request.body).map_err(bad)?;
+        kind_unreadable(&said).map_or(Ok(said), |why| Err(bad(why)))
     }
 
     /// Reads a `DeleteOptions` value.
