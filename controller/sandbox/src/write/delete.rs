@@ -227,6 +227,9 @@ pub(crate) fn delete(
 ) -> Result<Outcome, Failure> {
     let old = api.find(kind, key)?;
     options.check(kind, &old)?;
+    if is_ending(kind, &old, options) {
+        return Ok(Outcome::Going(old));
+    }
     let mut new = Value::clone(&old);
     if !kind.is("Event") {
         mark_propagation(&mut new, options.propagation); // events have no dependents
@@ -281,26 +284,38 @@ fn lost(kind: &Kind, key: &Key, now: &Value) -> Failure {
     }
 }
 
-/// How long an object may take to end. Only pods that run on a node get time.
-fn grace(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
-    let ended = matches!(object::text(old, "/status/phase"), "Succeeded" | "Failed");
-    if !kind.is("Pod") || ended || object::text(old, "/spec/nodeName").is_empty() {
-        return 0;
-    }
-    let own = old
-        .pointer("/spec/terminationGracePeriodSeconds")
-        .and_then(Value::as_i64)
-        .unwrap_or(30);
-    // What is negative means one second, as the server has it since 1.27.
-    let asked = options.grace.map(|grace| if grace < 0 { 1 } else { grace });
+/// What is negative means one second, as the server has it since 1.27.
+fn asked_grace(options: &DeleteOptions) -> Option<i64> {
+    options.grace.map(|grace| if grace < 0 { 1 } else { grace })
+}
+
+/// Whether a pod has time to end in that this deletion does not shorten. Then it changes nothing, not even the finalizers.
+fn is_ending(kind: &Kind, old: &Value, options: &DeleteOptions) -> bool {
     let given = old
         .pointer("/metadata/deletionGracePeriodSeconds")
-        .and_then(Value::as_i64);
-    match (given, asked) {
-        (None, asked) => asked.unwrap_or(own),
-        // It is ending already; the time can only become shorter.
-        (Some(given), asked) => asked.unwrap_or(given).min(given),
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let is_shorter = asked_grace(options).is_some_and(|asked| asked < given);
+    kind.is("Pod") && object::is_deleting(old) && given > 0 && !is_shorter
+}
+
+/// How long an object may take to end. Only pods that run on a node get time.
+fn grace(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
+    if !kind.is("Pod") {
+        return 0;
     }
+    let asked = asked_grace(options);
+    let given = old.pointer("/metadata/deletionGracePeriodSeconds");
+    if let Some(given) = given.and_then(Value::as_i64) {
+        // It is ending already; the time can only become shorter.
+        return asked.unwrap_or(given).min(given);
+    }
+    let ended = matches!(object::text(old, "/status/phase"), "Succeeded" | "Failed");
+    if ended || object::text(old, "/spec/nodeName").is_empty() {
+        return 0;
+    }
+    let own = old.pointer("/spec/terminationGracePeriodSeconds");
+    asked.or_else(|| own.and_then(Value::as_i64)).unwrap_or(30)
 }
 
 fn mark_propagation(object: &mut Value, propagation: Option<Propagation>) {
