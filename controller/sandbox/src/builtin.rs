@@ -361,9 +361,12 @@ pub fn seen_as(kind: &Kind, object: &Value) -> Value {
     out
 }
 
-/// The inverse of [`seen_as`].
+/// The inverse of [`seen_as`], without the nulls that Go does not read.
 pub fn stored_as(kind: &Kind, object: &Value) -> Value {
     let mut out = object.clone();
+    if !kind.custom {
+        drop_nulls(kind, &mut out);
+    }
     if !is_new_event(kind) {
         return out;
     }
@@ -376,4 +379,15 @@ pub fn stored_as(kind: &Kind, object: &Value) -> Value {
         fields.insert("apiVersion".to_owned(), json!("v1"));
     }
     out
+}
+
+/// Go reads null as nothing, and in a map as the zero of what the map holds.
+fn drop_nulls(kind: &Kind, object: &mut Value) {
+    let Some(fields) = object.as_object_mut() else { return };
+    fields.retain(|_, value| !value.is_null());
+    if kind.is("ConfigMap") || kind.is("Secret") {
+        for key in ["data", "binaryData", "stringData"] {
+            fields.get_mut(key).into_iter().for_each(object::nulls_to_texts);
+        }
+    }
 }
