@@ -183,16 +183,16 @@ fn node_defaults(object: &mut Value) {
             .as_object_mut()
             .and_then(|spec| spec.remove("unschedulable"));
     }
+    if let Some(range) = object.pointer("/spec/podCIDR").cloned() {
+        set(part(object, "spec"), "podCIDRs", json!([range]));
+    }
     if let Some(capacity) = object.pointer("/status/capacity").cloned() {
         set(part(object, "status"), "allocatable", capacity);
     }
 }
 
 fn node(object: &mut Value) {
-    let spec = part(object, "spec");
-    if let Some(range) = spec.get("podCIDR").cloned() {
-        set(spec, "podCIDRs", json!([range]));
-    }
+    part(object, "spec");
     let status = part(object, "status");
     set(status, "daemonEndpoints", json!({ "kubeletEndpoint": { "Port": 0 } }));
     if let Some(capacity) = status.get("capacity").cloned() {

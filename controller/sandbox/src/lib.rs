@@ -12,6 +12,10 @@
 //!   pod's or a claim's update may not change can be changed.
 //! - Bad input: `tests/http_bad_input.rs` lists what is answered otherwise, each with its reason. Of built-in kinds, the types of
 //!   metadata are judged, and those of the texts of configmaps and secrets.
+//! - Nulls in the server's own kinds go where they stand for a field of the object or a text of its maps; deeper ones stay.
+//! - The server panics over a strategic patch with `$setElementOrder` of a list that is not merged, as a node's taints; here it is
+//!   answered 500. What such a list's items say beside the API's fields stays, `$patch` too.
+//! - An empty name part of a key or a finalizer is told by one cause; the server also tells the pattern.
 //! - JSON that is nested deeper than 127 is refused; the server reads 10,000 levels.
 //! - Bodies in YAML, and answers in YAML and protobuf: clients that ask for protobuf also take JSON, which they get.
 //! - Bodies in protobuf are read of the server's own kinds, but not definitions. The server panics over one of a custom kind; here it
