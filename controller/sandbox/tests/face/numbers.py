@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Writes src/protobuf/numbers.txt: the numbers by which protobuf calls the fields that src/openapi/builtins.json names.
 
-    cargo info k8s-pb@0.9.0    # and have it fetched by any scratch crate that depends on it
     tests/face/numbers.py ~/.cargo/registry/src/*/k8s-pb-0.9.0/src > src/protobuf/numbers.txt
 
-One message a line. `2.1` is field 1 of what is embedded as field 2; a question mark follows the scalars whose zero is not the
-same as none, which are pointers in Go: no schema says so. Left out: definitions of custom kinds, lists, and what that crate, which
-is a version behind, does not know yet.
+k8s-pb is made from the .proto files of Kubernetes; `cargo fetch` in any crate that depends on it brings its source. It is not
+depended on here: it is much to compile, and none of its messages can be told in JSON.
+
+One message a line. `2.1` is field 1 of what is embedded as field 2; a question mark follows the scalars whose zero is not the same
+as none, which are pointers in Go: no schema says so. Left out: definitions of custom kinds, lists, and what that crate, which is a
+version behind, does not know yet.
 """
 import json, pathlib, re, sys
 
