@@ -247,8 +247,11 @@ pub(crate) fn delete(
     if stays {
         return Ok(Outcome::Going(Arc::new(new)));
     }
+    let grace_of = |object: &Value| object.pointer("/metadata/deletionGracePeriodSeconds").cloned();
+    // The end of a pod is announced, however short; anything else goes as it was.
+    let is_announced = kind.is("Pod") && grace_of(&new) != grace_of(&old);
     if options.dry_run {
-        return Ok(Outcome::Gone(Arc::new(new)));
+        return Ok(Outcome::Gone(if is_announced { Arc::new(new) } else { old }));
     }
     if object::finalizers(&new) != object::finalizers(&old) {
         // A write of its own on the server, which a precondition on the version then does not survive.
@@ -256,9 +259,7 @@ pub(crate) fn delete(
             return Err(lost(kind, key, &old));
         }
     }
-    let grace_of = |object: &Value| object.pointer("/metadata/deletionGracePeriodSeconds").cloned();
-    if kind.is("Pod") && grace_of(&new) != grace_of(&old) {
-        // Its end is announced, however short.
+    if is_announced {
         api.put(kind, key.clone(), new.clone());
     } else {
         new = Value::clone(&old);
