@@ -3,6 +3,7 @@
 //! Decides which room answers a request. It holds the objects and the kinds; what time it is and which ids are fresh comes in
 //! with each request, so that the same requests at the same moments give the same answers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -97,6 +98,9 @@ pub struct Api {
     pub(crate) kinds: Kinds,
     /// When it was asked last: the time by which events tell ages, as whatever causes one brings its moment.
     now: Timestamp,
+    /// The versions of objects that hold nulls where they lie, though nobody sees them. The server compares what lies with what it
+    /// would write, so that the next write of such an object takes place even if it changes nothing.
+    pub(crate) nulls: BTreeSet<u64>,
 }
 
 /// The namespaces that are there from the start, as on the server.
@@ -109,6 +113,7 @@ impl Api {
             store: Store::default(),
             kinds: Kinds::default(),
             now,
+            nulls: BTreeSet::new(),
         };
         for (number, name) in NAMESPACES.iter().enumerate() {
             // Uids that no caller makes: version 0 of a uuid is not in use.
@@ -130,6 +135,7 @@ impl Api {
             store: Store::restored(version, objects),
             kinds: Kinds::default(),
             now,
+            nulls: BTreeSet::new(),
         };
         let definitions = Place {
             group: "apiextensions.k8s.io".to_owned(),

@@ -83,6 +83,7 @@ pub fn fill(kind: &Kind, object: &mut Value, moment: &Moment) {
             object["status"] = json!({ "phase": "Pending" });
         }
         "VolumeAttachment" => set(part(object, "status"), "attached", json!(false)),
+        "Role" | "ClusterRole" => set(object, "rules", Value::Null),
         "Event" => event(object),
         "CustomResourceDefinition" => definition(object, moment),
         _ => {}
@@ -107,6 +108,7 @@ pub fn refill(kind: &Kind, old: &Value, new: &mut Value) {
             }
             pod_conditions(new);
         }
+        "Role" | "ClusterRole" => set(new, "rules", Value::Null),
         "Event" => event(new),
         "PersistentVolume" => {
             if let Some(since) = old.pointer("/status/lastPhaseTransitionTime") {
@@ -183,16 +185,16 @@ fn node_defaults(object: &mut Value) {
             .as_object_mut()
             .and_then(|spec| spec.remove("unschedulable"));
     }
+    if let Some(range) = object.pointer("/spec/podCIDR").cloned() {
+        set(part(object, "spec"), "podCIDRs", json!([range]));
+    }
     if let Some(capacity) = object.pointer("/status/capacity").cloned() {
         set(part(object, "status"), "allocatable", capacity);
     }
 }
 
 fn node(object: &mut Value) {
-    let spec = part(object, "spec");
-    if let Some(range) = spec.get("podCIDR").cloned() {
-        set(spec, "podCIDRs", json!([range]));
-    }
+    part(object, "spec");
     let status = part(object, "status");
     set(status, "daemonEndpoints", json!({ "kubeletEndpoint": { "Port": 0 } }));
     if let Some(capacity) = status.get("capacity").cloned() {
@@ -361,8 +363,11 @@ pub fn seen_as<'a>(kind: &Kind, object: &'a Value) -> Cow<'a, Value> {
     Cow::Owned(out)
 }
 
-/// The inverse of [`seen_as`].
+/// The inverse of [`seen_as`], without the nulls that Go does not read.
 pub fn stored_as(kind: &Kind, mut object: Value) -> Value {
+    if !kind.custom {
+        drop_nulls(kind, &mut object);
+    }
     if !is_new_event(kind) {
         return object;
     }
@@ -375,4 +380,15 @@ pub fn stored_as(kind: &Kind, mut object: Value) -> Value {
         fields.insert("apiVersion".to_owned(), json!("v1"));
     }
     object
+}
+
+/// Go reads null as nothing, and in a map as the zero of what the map holds.
+fn drop_nulls(kind: &Kind, object: &mut Value) {
+    let Some(fields) = object.as_object_mut() else { return };
+    fields.retain(|_, value| !value.is_null());
+    if kind.is("ConfigMap") || kind.is("Secret") {
+        for key in ["data", "binaryData", "stringData"] {
+            fields.get_mut(key).into_iter().for_each(object::nulls_to_texts);
+        }
+    }
 }

@@ -268,7 +268,12 @@ enum Version {
 
 /// Answers GET of a collection.
 pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Failure> {
-    let asked = asked(api, kind, &request.query)?;
+    let mut asked = asked(api, kind, &request.query)?;
+    let is_one = is_one(kind, request, &asked);
+    if is_one && request.query.first("resourceVersionMatch").is_empty() {
+        // Pages are of the past, but one object has no pages.
+        asked.version = Version::Newest;
+    }
     let (version, objects) = state(api, kind, &asked)?;
     let namespace = &request.target.namespace;
     let place = |key: &Key| {
@@ -298,10 +303,7 @@ pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fa
     let within = |key: &Key| namespace.is_empty() || key.namespace == *namespace;
     // Whether there is another page is not asked of the selectors: it may be empty.
     let has_more = found.get(taken.wrapping_sub(1)).is_some_and(|(last, _)| {
-        asked.limit > 0
-            && asked.selection.fields.only_name().is_none()
-            && taken == asked.limit
-            && objects.keys().any(|key| within(key) && key > *last)
+        asked.limit > 0 && !is_one && taken == asked.limit && objects.keys().any(|key| within(key) && key > *last)
     });
     if let (true, Some((key, _))) = (has_more, taken.checked_sub(1).and_then(|last| found.get(last))) {
         metadata["continue"] = json!(
@@ -325,6 +327,12 @@ pub fn list(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fa
             .map(|(_, object)| object.clone())
             .collect(),
     })))
+}
+
+/// Whether a list can hold only the one object at a path, which the server then reads instead of all.
+fn is_one(kind: &Kind, request: &Request, asked: &Asked) -> bool {
+    let has_path = !kind.namespaced || !request.target.namespace.is_empty();
+    has_path && request.query.first("continue").is_empty() && asked.selection.fields.only_name().is_some()
 }
 
 fn state(api: &Api, kind: &Kind, asked: &Asked) -> Result<(u64, BTreeMap<Key, Object>), Failure> {

@@ -117,6 +117,9 @@ const KNOWN: [&str; 14] = [
 pub fn tidy(object: &mut Value) {
     let metadata = metadata(object);
     metadata.retain(|key, value| {
+        if matches!(key.as_str(), "annotations" | "labels" | "finalizers") {
+            nulls_to_texts(value);
+        }
         let empty = match value {
             Value::Null => true,
             Value::Array(items) => items.is_empty(),
@@ -129,6 +132,28 @@ pub fn tidy(object: &mut Value) {
     if metadata.get("generation") == Some(&json!(0)) {
         metadata.remove("generation");
     }
+}
+
+/// Go reads null for a text as one that is empty.
+pub(crate) fn nulls_to_texts(texts: &mut Value) {
+    let nulls = |value: &mut Value| {
+        if value.is_null() {
+            *value = json!("");
+        }
+    };
+    match texts {
+        Value::Object(fields) => fields.values_mut().for_each(nulls),
+        Value::Array(items) => items.iter_mut().for_each(nulls),
+        _ => {}
+    }
+}
+
+/// Whether an apply took the last of a list or map of metadata that somebody else owns too: the server stores a null for it,
+/// which nobody who reads ever sees.
+pub(crate) fn leaves_null(applied: &Value) -> bool {
+    ["annotations", "labels", "finalizers", "ownerReferences"]
+        .iter()
+        .any(|key| applied["metadata"].get(key).is_some_and(Value::is_null))
 }
 
 /// Gives a new object what only the server may give.

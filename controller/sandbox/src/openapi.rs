@@ -176,8 +176,24 @@ fn name_of(group: &str, version: &str, kind: &str, custom: bool) -> String {
         parts.reverse();
         return format!("{}.{version}.{kind}", parts.join("."));
     }
+    built_in(group, version, kind).unwrap_or_default().to_owned()
+}
+
+/// The schema that stands under a name, if it is of the server's own.
+pub(crate) fn schema(name: &str) -> Option<&'static Value> {
+    BUILT_IN.get(name)
+}
+
+/// The name under which the schema of a kind stands that is of the server's own.
+pub(crate) fn built_in(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     let key = (group.to_owned(), version.to_owned(), kind.to_owned());
-    NAMES.get(&key).cloned().unwrap_or_default()
+    NAMES.get(&key).map(String::as_str)
+}
+
+/// The name of the schema that another one is, or only adds a default to.
+pub(crate) fn referred(schema: &Value) -> Option<&str> {
+    let own = schema.get("$ref").or_else(|| schema.pointer("/allOf/0/$ref"))?;
+    own.as_str()?.strip_prefix(PREFIX)
 }
 
 #[cfg(test)]

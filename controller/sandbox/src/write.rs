@@ -27,6 +27,7 @@ use crate::json;
 use crate::kinds::{Kind, Kinds};
 use crate::list::options_invalid;
 use crate::object;
+use crate::protobuf::{self, Envelope};
 use crate::request::{Request, Verb};
 use crate::store::Key;
 
@@ -110,14 +111,11 @@ pub(crate) fn key_of(request: &Request) -> Key {
 
 /// Reads the body as an object of its kind.
 pub(crate) fn body(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<Value, Failure> {
+    if request.content_type == protobuf::MEDIA && protobuf::speaks_of(kind) {
+        return body_in_protobuf(kinds, kind, request);
+    }
     speaks_json(request)?;
-    let unrecognized = |why: String| {
-        let summary = summary(&request.body);
-        Failure::BadRequest(format!(
-            "the object provided is unrecognized (must be of type {}): {why} ({summary})",
-            kind.kind
-        ))
-    };
+    let unrecognized = |why: String| unrecognized(&kind.kind, request, &why);
     let no_parse = |why: &str| unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
     let mut object = json::read(&request.body).map_err(|why| no_parse(&why))?;
     if object.is_null() && !kind.custom {
@@ -137,11 +135,41 @@ pub(crate) fn body(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<Valu
     of_kind(kinds, kind, &mut object)?;
     match typed::complaint(kind, &object) {
         None => Ok(object),
-        Some(why) => Err(Failure::BadRequest(format!(
-            "{} in version \"{}\" cannot be handled as a {}: {why}",
-            kind.kind, kind.version, kind.kind
-        ))),
+        Some(why) => Err(unhandled(&kind.kind, &kind.version, kind, &why)),
     }
+}
+
+/// Reads the body as an object of its kind, where it is in protobuf.
+fn body_in_protobuf(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<Value, Failure> {
+    let envelope = Envelope::open(&request.body, &kind.api_version(), &kind.kind)
+        .map_err(|why| unrecognized(&kind.kind, request, &why))?;
+    let (said_kind, said_version) = (&envelope.kind, last(&envelope.api_version));
+    let mut object = envelope
+        .object()
+        .map_err(|why| unhandled(said_kind, said_version, kind, &why))?;
+    of_kind(kinds, kind, &mut object)?;
+    Ok(object)
+}
+
+/// The refusal of a body that says not even its kind.
+pub(crate) fn unrecognized(wanted: &str, request: &Request, why: &str) -> Failure {
+    let summary = summary(&request.body);
+    Failure::BadRequest(format!(
+        "the object provided is unrecognized (must be of type {wanted}): {why} ({summary})"
+    ))
+}
+
+/// The refusal of a body that says to be of some kind.
+fn unhandled(said_kind: &str, said_version: &str, kind: &Kind, why: &str) -> Failure {
+    Failure::BadRequest(format!(
+        "{said_kind} in version \"{said_version}\" cannot be handled as a {}: {why}",
+        kind.kind
+    ))
+}
+
+/// The version alone, of what may name a group before it.
+fn last(api_version: &str) -> &str {
+    api_version.rsplit('/').next().unwrap_or_default()
 }
 
 /// Why Go cannot read from a value what it is; nothing at all can be read.
@@ -204,16 +232,13 @@ fn of_kind(kinds: &Kinds, kind: &Kind, object: &mut Value) -> Result<(), Failure
     }
     let said_version = if said_version.is_empty() { &wanted } else { said_version };
     let said_kind = if said_kind.is_empty() { &kind.kind } else { said_kind };
-    let short = |text: &str| text.rsplit('/').next().unwrap_or_default().to_owned();
     // Of the kinds of a version only those that are served here are known.
     let is_known = said_kind == kind.kind || kinds.named(said_version, said_kind).is_some();
     if *said_version != wanted || !is_known {
-        return Err(Failure::BadRequest(format!(
-            "{said_kind} in version \"{}\" cannot be handled as a {}: no kind \"{said_kind}\" is registered for version \
-             \"{said_version}\" in scheme \"pkg/runtime/scheme.go:111\"",
-            short(said_version),
-            kind.kind
-        )));
+        let why = format!(
+            "no kind \"{said_kind}\" is registered for version \"{said_version}\" in scheme \"pkg/runtime/scheme.go:111\""
+        );
+        return Err(unhandled(said_kind, last(said_version), kind, &why));
     }
     if said_kind != kind.kind {
         let package = kind
@@ -222,13 +247,11 @@ fn of_kind(kinds: &Kinds, kind: &Kind, object: &mut Value) -> Result<(), Failure
             .next()
             .filter(|group| !group.is_empty())
             .unwrap_or("core");
-        return Err(Failure::BadRequest(format!(
-            "{said_kind} in version \"{}\" cannot be handled as a {}: converting (v1.{said_kind}) to ({package}.{}): unknown \
-             conversion",
-            short(said_version),
-            kind.kind,
+        let why = format!(
+            "converting (v1.{said_kind}) to ({package}.{}): unknown conversion",
             kind.kind
-        )));
+        );
+        return Err(unhandled(said_kind, last(said_version), kind, &why));
     }
     object["apiVersion"] = json!(wanted);
     object["kind"] = json!(kind.kind);

@@ -205,6 +205,12 @@ async fn kubectl_gets_objects_in_columns_and_whole() {
     play("get").await;
 }
 
+/// Which is where kubectl speaks protobuf.
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_creates_objects_from_words() {
+    play("create").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_watches_objects_change() {
     play("watch").await;

@@ -10,13 +10,14 @@
 use serde_json::{Value, json};
 
 use super::deed::{Deed, Thing};
-use super::wire::{self, PROTOBUF};
+use super::wire;
 use super::{AUTHENTICATED, User, allows};
 use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure, Subject};
 use crate::kinds::{Counts, Kind};
+use crate::protobuf::{self, Envelope};
 use crate::request::{Request, Verb};
-use crate::write::body;
+use crate::write::{body, unrecognized};
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -72,10 +73,13 @@ fn kind(request: &Request, kind: &str) -> Kind {
 
 /// Reads the question, in either of the forms in which it is asked.
 fn read(api: &Api, request: &Request, called: &str) -> Result<Value, Failure> {
-    if request.content_type == PROTOBUF {
-        return wire::read(&request.body);
+    let kind = kind(request, called);
+    if request.content_type != protobuf::MEDIA {
+        return body(api.kinds(), &kind, request);
     }
-    body(api.kinds(), &kind(request, called), request)
+    Envelope::open(&request.body, &kind.api_version(), called)
+        .and_then(|envelope| wire::read(&envelope))
+        .map_err(|why| unrecognized(called, request, &why))
 }
 
 fn who_am_i(api: &Api, user: &User, request: &Request, moment: &Moment) -> Result<Value, Failure> {

@@ -1,33 +1,12 @@
 //! Reviews in protobuf, which is how kubectl asks: it speaks JSON only where the kind may be one that it does not know.
 //!
-//! Decides what such a body says, as the JSON that it stands for. Numbers of fields are those of the published API.
+//! Decides what such a body says, as the JSON that it stands for. Numbers of fields are those of the published API; reviews are no
+//! kinds that are stored, so that the table of `protobuf` does not have them.
 
 use prost::Message;
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-
-/// The media type of such a body.
-pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-/// What comes before the envelope.
-const MAGIC: &[u8] = b"k8s\0";
-
-/// Around every object.
-#[derive(Message)]
-struct Envelope {
-    #[prost(message, optional, tag = "1")]
-    kind: Option<TypeMeta>,
-    #[prost(bytes = "vec", tag = "2")]
-    raw: Vec<u8>,
-}
-
-#[derive(Message)]
-struct TypeMeta {
-    #[prost(string, tag = "1")]
-    api_version: String,
-    #[prost(string, tag = "2")]
-    kind: String,
-}
+use crate::protobuf::Envelope;
 
 #[derive(Message)]
 struct Review {
@@ -68,16 +47,10 @@ struct NoResource {
 }
 
 /// Reads an access review, or another object of which nothing but the kind matters.
-pub(super) fn read(body: &[u8]) -> Result<Value, Failure> {
-    let unreadable = |why: String| Failure::BadRequest(format!("the body is no protobuf object: {why}"));
-    let Some(envelope) = body.strip_prefix(MAGIC) else {
-        return Err(unreadable("it does not begin as one".to_owned()));
-    };
-    let envelope = Envelope::decode(envelope).map_err(|error| unreadable(error.to_string()))?;
-    let kind = envelope.kind.unwrap_or_default();
-    let mut out = json!({ "apiVersion": kind.api_version, "kind": kind.kind });
-    if kind.kind == "SelfSubjectAccessReview" {
-        let review = Review::decode(envelope.raw.as_slice()).map_err(|error| unreadable(error.to_string()))?;
+pub(super) fn read(envelope: &Envelope) -> Result<Value, String> {
+    let mut out = envelope.object()?;
+    if envelope.kind == "SelfSubjectAccessReview" {
+        let review = Review::decode(envelope.raw.as_slice()).map_err(|error| error.to_string())?;
         if let Some(fields) = out.as_object_mut() {
             fields.insert("spec".to_owned(), spec(review.spec.unwrap_or_default()));
         }
@@ -122,19 +95,17 @@ mod tests {
                 path: None,
             }),
         };
-        let envelope = Envelope {
-            kind: Some(TypeMeta {
-                api_version: "authorization.k8s.io/v1".to_owned(),
-                kind: "SelfSubjectAccessReview".to_owned(),
-            }),
+        let mut envelope = Envelope {
+            api_version: "authorization.k8s.io/v1".to_owned(),
+            kind: "SelfSubjectAccessReview".to_owned(),
             raw: review.encode_to_vec(),
         };
-        let body = [MAGIC, &envelope.encode_to_vec()].concat();
         let expected = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": { "resourceAttributes": { "namespace": "a", "verb": "list", "resource": "pods" } },
         });
-        assert_eq!(read(&body), Ok(expected));
-        assert!(read(b"{}").is_err() && read(b"k8s\0\xff").is_err());
+        assert_eq!(read(&envelope), Ok(expected));
+        envelope.raw = b"\xff".to_vec();
+        assert!(read(&envelope).is_err());
     }
 }

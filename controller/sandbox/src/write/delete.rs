@@ -16,6 +16,7 @@ use crate::json;
 use crate::kinds::Kind;
 use crate::list::{self, Shape, options_invalid};
 use crate::object::{self, FOREGROUND, ORPHAN};
+use crate::protobuf::{self, Envelope};
 use crate::request::Request;
 use crate::store::{Key, Object, set_version};
 use crate::write::update::path_in_storage;
@@ -52,12 +53,7 @@ impl DeleteOptions {
                 "dryRun": query.all("dryRun").collect::<Vec<_>>(),
             })
         } else {
-            speaks_json(request)?;
-            let bad = |why: String| Failure::BadRequest(format!("couldn't get version/kind; json parse error: {why}"));
-            let said = json::read(&request.body).map_err(bad)?;
-            if let Some(why) = kind_unreadable(&said) {
-                return Err(bad(why));
-            }
+            let said = Self::stated(request)?;
             let kind = object::text(&said, "/kind");
             if !matches!(kind, "" | "DeleteOptions") {
                 let version = object::text(&said, "/apiVersion");
@@ -71,6 +67,19 @@ impl DeleteOptions {
             said
         };
         Self::of(&said)
+    }
+
+    /// What the body of a DELETE says.
+    fn stated(request: &Request) -> Result<Value, Failure> {
+        if request.content_type == protobuf::MEDIA {
+            return Envelope::open(&request.body, "v1", "DeleteOptions")
+                .and_then(|envelope| envelope.object())
+                .map_err(Failure::BadRequest);
+        }
+        speaks_json(request)?;
+        let bad = |why: String| Failure::BadRequest(format!("couldn't get version/kind; json parse error: {why}"));
+        let said = json::read(&request.body).map_err(bad)?;
+        kind_unreadable(&said).map_or(Ok(said), |why| Err(bad(why)))
     }
 
     /// Reads a `DeleteOptions` value.
@@ -218,6 +227,9 @@ pub(crate) fn delete(
 ) -> Result<Outcome, Failure> {
     let old = api.find(kind, key)?;
     options.check(kind, &old)?;
+    if is_ending(kind, &old, options) {
+        return Ok(Outcome::Going(old));
+    }
     let mut new = Value::clone(&old);
     if !kind.is("Event") {
         mark_propagation(&mut new, options.propagation); // events have no dependents
@@ -235,8 +247,11 @@ pub(crate) fn delete(
     if stays {
         return Ok(Outcome::Going(Arc::new(new)));
     }
+    let grace_of = |object: &Value| object.pointer("/metadata/deletionGracePeriodSeconds").cloned();
+    // The end of a pod is announced, however short; anything else goes as it was.
+    let is_announced = kind.is("Pod") && grace_of(&new) != grace_of(&old);
     if options.dry_run {
-        return Ok(Outcome::Gone(Arc::new(new)));
+        return Ok(Outcome::Gone(if is_announced { Arc::new(new) } else { old }));
     }
     if object::finalizers(&new) != object::finalizers(&old) {
         // A write of its own on the server, which a precondition on the version then does not survive.
@@ -244,9 +259,7 @@ pub(crate) fn delete(
             return Err(lost(kind, key, &old));
         }
     }
-    let grace_of = |object: &Value| object.pointer("/metadata/deletionGracePeriodSeconds").cloned();
-    if kind.is("Pod") && grace_of(&new) != grace_of(&old) {
-        // Its end is announced, however short.
+    if is_announced {
         api.put(kind, key.clone(), new.clone());
     } else {
         new = Value::clone(&old);
@@ -272,26 +285,38 @@ fn lost(kind: &Kind, key: &Key, now: &Value) -> Failure {
     }
 }
 
-/// How long an object may take to end. Only pods that run on a node get time.
-fn grace(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
-    let ended = matches!(object::text(old, "/status/phase"), "Succeeded" | "Failed");
-    if !kind.is("Pod") || ended || object::text(old, "/spec/nodeName").is_empty() {
-        return 0;
-    }
-    let own = old
-        .pointer("/spec/terminationGracePeriodSeconds")
-        .and_then(Value::as_i64)
-        .unwrap_or(30);
-    // What is negative means one second, as the server has it since 1.27.
-    let asked = options.grace.map(|grace| if grace < 0 { 1 } else { grace });
+/// What is negative means one second, as the server has it since 1.27.
+fn asked_grace(options: &DeleteOptions) -> Option<i64> {
+    options.grace.map(|grace| if grace < 0 { 1 } else { grace })
+}
+
+/// Whether a pod has time to end in that this deletion does not shorten. Then it changes nothing, not even the finalizers.
+fn is_ending(kind: &Kind, old: &Value, options: &DeleteOptions) -> bool {
     let given = old
         .pointer("/metadata/deletionGracePeriodSeconds")
-        .and_then(Value::as_i64);
-    match (given, asked) {
-        (None, asked) => asked.unwrap_or(own),
-        // It is ending already; the time can only become shorter.
-        (Some(given), asked) => asked.unwrap_or(given).min(given),
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let is_shorter = asked_grace(options).is_some_and(|asked| asked < given);
+    kind.is("Pod") && object::is_deleting(old) && given > 0 && !is_shorter
+}
+
+/// How long an object may take to end. Only pods that run on a node get time.
+fn grace(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
+    if !kind.is("Pod") {
+        return 0;
     }
+    let asked = asked_grace(options);
+    let given = old.pointer("/metadata/deletionGracePeriodSeconds");
+    if let Some(given) = given.and_then(Value::as_i64) {
+        // It is ending already; the time can only become shorter.
+        return asked.unwrap_or(given).min(given);
+    }
+    let ended = matches!(object::text(old, "/status/phase"), "Succeeded" | "Failed");
+    if ended || object::text(old, "/spec/nodeName").is_empty() {
+        return 0;
+    }
+    let own = old.pointer("/spec/terminationGracePeriodSeconds");
+    asked.or_else(|| own.and_then(Value::as_i64)).unwrap_or(30)
 }
 
 fn mark_propagation(object: &mut Value, propagation: Option<Propagation>) {

@@ -14,17 +14,18 @@ use crate::failure::Failure;
 use crate::json;
 use crate::kinds::Kind;
 use crate::object;
+use crate::protobuf::{self, Envelope};
 use crate::request::Request;
 use crate::select::Labels;
 use crate::store::Key;
 use crate::write::delete::{DeleteOptions, delete};
 use crate::write::update::Part;
-use crate::write::{Options, key_of, owners};
+use crate::write::{Options, key_of, owners, speaks_json, unrecognized};
 
 /// Answers POST to a pod's eviction.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
     let dry_run = Options::read(request, "CreateOptions", moment)?.dry_run;
-    let eviction: Value = json::read(&request.body).map_err(Failure::BadRequest)?;
+    let eviction = eviction(request)?;
     if object::name(&eviction) != request.target.name {
         return Err(Failure::BadRequest(
             "name in URL does not match name in Eviction object".to_owned(),
@@ -48,6 +49,16 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     delete(api, kind, &key, &options, moment)?;
     let done = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 });
     Ok(Answer::with(201, done))
+}
+
+fn eviction(request: &Request) -> Result<Value, Failure> {
+    if request.content_type != protobuf::MEDIA {
+        speaks_json(request)?;
+        return json::read(&request.body).map_err(Failure::BadRequest);
+    }
+    Envelope::open(&request.body, "policy/v1", "Eviction")
+        .and_then(|envelope| envelope.object())
+        .map_err(|why| unrecognized("Eviction", request, &why))
 }
 
 /// The pod with the mark of what happens to it.

@@ -125,6 +125,8 @@ pub(crate) fn store(
     part: Part,
     options: &Options,
 ) -> Result<Arc<Value>, Failure> {
+    // Only an apply takes out what is then null, and only custom objects are stored in the form in which it is seen.
+    let leaves_null = options.recorded && kind.custom && object::leaves_null(&new);
     object::tidy(&mut new);
     admit::settle(kind, &mut new, options)?;
     same_version(kind, key, old, &new)?;
@@ -158,8 +160,12 @@ pub(crate) fn store(
             Value::String(object::version(old).to_string()),
         );
     }
-    if same_but_for_times(old, &new) {
+    let is_same = same_but_for_times(old, &new);
+    if is_same && !api.nulls.contains(&object::version(old)) {
         return Ok(old.clone());
+    }
+    if is_same {
+        new = Value::clone(old); // stored anew without its nulls
     }
     if options.dry_run {
         return Ok(Arc::new(new));
@@ -170,7 +176,12 @@ pub(crate) fn store(
         api.remove(kind, key);
         return Ok(Arc::new(new));
     }
-    Ok(api.put(kind, key.clone(), new))
+    api.nulls.remove(&object::version(old));
+    let stored = api.put(kind, key.clone(), new);
+    if leaves_null {
+        api.nulls.insert(object::version(&stored));
+    }
+    Ok(stored)
 }
 
 /// Whether something still keeps an object that is to go: finalizers, time to end in, or a namespace's content.
