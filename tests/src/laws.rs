@@ -1,8 +1,11 @@
 //! What must be true of a scene, judged from what can be seen from outside: the cloud's own journal, the API server's
-//! objects and their managed fields. Pure, and written apart from the code under test; it shares no rule with it.
+//! objects and their managed fields. Pure, and written apart from the code under test; it shares no rule with it. What should be
+//! in the end is the oracles' affair, who judge the simulator's runs as well.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cloud::Entry;
@@ -39,58 +42,21 @@ pub fn vms_made(journal: &[Entry]) -> usize {
     journal.iter().filter(|entry| entry.event == "accepted").count()
 }
 
-/// Exactly `wanted` machines, each Running with its own VM and Node, no other VM or Node, no bootstrap token, and a
-/// deployment that says so.
+/// All is as the specs say, by the oracles' own reference; there are exactly `wanted` machines, VMs and Nodes, and the
+/// deployments count that many.
 ///
 /// # Errors
 /// What is otherwise.
 pub fn settled(sight: &Sight, wanted: usize) -> Result<(), String> {
-    let machines: Vec<&Value> = sight.machines.iter().collect();
-    if machines.len() != wanted {
-        let phases: Vec<String> = machines.iter().map(|machine| phase(machine).to_owned()).collect();
-        return Err(format!("{} machines {phases:?}", machines.len()));
+    let counts = [
+        ("machines", sight.machines.len()),
+        ("VMs", sight.vms.len()),
+        ("nodes", sight.nodes.len()),
+    ];
+    if counts.iter().any(|(_, count)| *count != wanted) {
+        return Err(format!("there are {counts:?}"));
     }
-    for machine in &machines {
-        if !machine["metadata"]["deletionTimestamp"].is_null() || phase(machine) != "Running" {
-            return Err(format!(
-                "{} is {:?}: {}",
-                name(machine),
-                phase(machine),
-                machine["status"]["lastOperation"]
-            ));
-        }
-    }
-    let ids = |values: Vec<String>| values.into_iter().collect::<BTreeSet<String>>();
-    let of_machines = ids(machines
-        .iter()
-        .map(|machine| format!("{} {}", uid(machine), text(&machine["spec"]["providerID"])))
-        .collect());
-    let of_vms = ids(sight
-        .vms
-        .iter()
-        .map(|vm| format!("{} {}", vm.uid, vm.provider_id))
-        .collect());
-    if of_machines != of_vms || sight.vms.len() != wanted {
-        return Err(format!("machines {of_machines:?}, VMs {of_vms:?}"));
-    }
-    let by_machines = ids(machines
-        .iter()
-        .map(|machine| text(&machine["spec"]["providerID"]))
-        .collect());
-    let by_nodes = ids(sight
-        .nodes
-        .iter()
-        .map(|node| text(&node["spec"]["providerID"]))
-        .collect());
-    if by_machines != by_nodes || sight.nodes.len() != wanted {
-        return Err(format!("machines {by_machines:?}, nodes {by_nodes:?}"));
-    }
-    if !sight.tokens.is_empty() {
-        return Err(format!("{} bootstrap tokens are left", sight.tokens.len()));
-    }
-    for object in sight.sets.iter().chain(&sight.deployments) {
-        carried_out(object)?;
-    }
+    millwright_oracles::wanted::settled(sight, &BTreeSet::new())?;
     for deployment in &sight.deployments {
         let counts = ["replicas", "readyReplicas", "availableReplicas"].map(|field| &deployment["status"][field]);
         if counts.iter().any(|count| count.as_u64().unwrap_or(0) != wanted as u64) {
@@ -100,20 +66,37 @@ pub fn settled(sight: &Sight, wanted: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The set or deployment has been looked at since its last change and is as large as it should be. Without this, the
-/// moment before a manager begins is taken for rest.
-fn carried_out(object: &Value) -> Result<(), String> {
-    let (wanted, seen) = (
-        &object["metadata"]["generation"],
-        &object["status"]["observedGeneration"],
-    );
-    let [wish, is] = [&object["spec"], &object["status"]].map(|part| part["replicas"].as_u64().unwrap_or(0));
-    match wanted == seen && wish == is {
-        true => Ok(()),
-        false => Err(format!(
-            "{} is at generation {seen} of {wanted}, {is} of {wish}",
-            name(object)
-        )),
+impl millwright_oracles::Truth for Sight {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
+        let objects = match resource {
+            "machines" => &self.machines,
+            "machinesets" => &self.sets,
+            "machinedeployments" => &self.deployments,
+            "nodes" => &self.nodes,
+            "secrets" => &self.tokens,
+            other => unreachable!("no law of a scene asks for {other}"),
+        };
+        objects.iter().cloned().map(Arc::new).collect()
+    }
+
+    fn vms(&self) -> Vec<millwright_oracles::Vm> {
+        let vms = self.vms.iter();
+        vms.map(|vm| millwright_oracles::Vm {
+            uid: vm.uid.clone(),
+            id: vm.name.clone(),
+            provider_id: vm.provider_id.clone(),
+            // Whoever waits for an end waits until it is gone.
+            leaving: false,
+        })
+        .collect()
+    }
+
+    fn may_appear(&self, _: &str) -> bool {
+        false
     }
 }
 
@@ -210,10 +193,6 @@ pub fn condition<'a>(conditions: &'a Value, kind: &str) -> Option<&'a Value> {
         .find(|condition| condition["type"] == kind)
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -250,6 +229,10 @@ mod tests {
 
     type Wrong = fn(&mut Sight);
 
+    fn owned_by(uid: &str) -> Value {
+        json!([{ "uid": uid, "controller": true }])
+    }
+
     /// One machine at rest.
     fn rest() -> Sight {
         let vm = Vm {
@@ -260,22 +243,25 @@ mod tests {
         };
         Sight {
             machines: vec![json!({
-                "metadata": { "name": "m", "uid": "u" },
+                "metadata": { "name": "m", "uid": "u", "ownerReferences": owned_by("s") },
                 "spec": { "providerID": "p" },
                 "status": { "currentStatus": { "phase": "Running" } },
             })],
             sets: vec![json!({
-                "metadata": { "generation": 3 },
+                "metadata": { "uid": "s", "generation": 3, "ownerReferences": owned_by("d") },
                 "spec": { "replicas": 1 },
-                "status": { "observedGeneration": 3, "replicas": 1 },
+                "status": { "observedGeneration": 3, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1 },
             })],
             deployments: vec![json!({
-                "metadata": { "generation": 2 },
+                "metadata": { "uid": "d", "generation": 2 },
                 "spec": { "replicas": 1 },
                 "status": { "observedGeneration": 2, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1 },
             })],
             vms: vec![vm],
-            nodes: vec![json!({ "metadata": { "name": "m" }, "spec": { "providerID": "p" } })],
+            nodes: vec![json!({
+                "metadata": { "name": "m", "labels": { "node.gardener.cloud/machine-name": "m" } },
+                "spec": { "providerID": "p" },
+            })],
             tokens: Vec::new(),
         }
     }
@@ -307,7 +293,9 @@ mod tests {
             ("a node of nobody", |sight| {
                 sight.nodes.push(json!({ "spec": { "providerID": "other" } }))
             }),
-            ("a token", |sight| sight.tokens.push(json!({}))),
+            ("a token", |sight| {
+                sight.tokens.push(json!({ "type": "bootstrap.kubernetes.io/token" }))
+            }),
             ("a set that nobody has looked at since", |sight| {
                 sight.sets[0]["metadata"]["generation"] = json!(4)
             }),

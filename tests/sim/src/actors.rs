@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use millwright_provider_virtual::cloud::{Event as CloudEvent, Phase, Vm, VmId};
 use millwright_sandbox::api::Answer;
@@ -240,11 +242,7 @@ pub async fn operator(world: Arc<World>, debts: Arc<Debts>) {
 
 fn expired_tokens(world: &World) -> Vec<String> {
     let now = world.time.wall();
-    let is_expired = |secret: &Value| {
-        let expiration = object::text(secret, "/data/expiration");
-        let expiration = base64(expiration).and_then(|text| text.parse::<Timestamp>().ok());
-        expiration.is_some_and(|expiration| expiration < now)
-    };
+    let is_expired = |secret: &Value| expiration(secret).is_some_and(|expiration| expiration < now);
     world.look(|truth| {
         let tokens = truth
             .core("secrets")
@@ -256,26 +254,10 @@ fn expired_tokens(world: &World) -> Vec<String> {
     })
 }
 
-/// Reads base64, as far as a time needs it.
-fn base64(text: &str) -> Option<String> {
-    let digit = |letter: u8| match letter {
-        b'A'..=b'Z' => Some(letter - b'A'),
-        b'a'..=b'z' => Some(letter - b'a' + 26),
-        b'0'..=b'9' => Some(letter - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let (mut bits, mut held, mut bytes) = (0_u32, 0_u32, Vec::new());
-    for value in text.trim_end_matches('=').bytes().map(digit) {
-        bits = (bits << 6 | u32::from(value?)) & 0xffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push(u8::try_from((bits >> held) & 0xff).ok()?);
-        }
-    }
-    String::from_utf8(bytes).ok()
+/// When a bootstrap token expires, as its Secret says.
+fn expiration(secret: &Value) -> Option<Timestamp> {
+    let text = STANDARD.decode(object::text(secret, "/data/expiration")).ok()?;
+    String::from_utf8(text).ok()?.parse().ok()
 }
 
 fn lost_machines(world: &World) -> Vec<String> {
