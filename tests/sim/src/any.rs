@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::SignedDuration;
 use millwright_core::api::keys;
@@ -167,6 +168,22 @@ fn status(world: &World, phase: &str) -> Value {
         "currentStatus": { "phase": phase, "lastUpdateTime": format!("{since:.0}") },
         "lastOperation": { "type": operation, "state": state, "description": "as it was", "lastUpdateTime": format!("{since:.0}") },
     })
+}
+
+/// Makes a Machine in no phase, and its VM, of which it says nothing yet.
+pub async fn leave(world: &Arc<World>, name: &str) {
+    let text = format!("another controller has left machine {name} with a VM that nobody wrote down");
+    world.tell(What::Deed { text });
+    let mut body = workload::machine(name);
+    put(&mut body, "/metadata", "finalizers", json!([keys::FINALIZER]));
+    let delays = Delays {
+        create: Duration::ZERO,
+        join: Duration::from_secs(1),
+        delete: Duration::ZERO,
+    };
+    if let Some(made) = make(world, "machines", body) {
+        launch(world, object::uid(&made), name, delays).await;
+    }
 }
 
 /// Runs a VM as an earlier manager did. Its id.

@@ -9,6 +9,7 @@ use millwright_sandbox::object;
 use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
+use crate::any;
 use crate::event::{Actor, Regime, What, core, ours};
 use crate::judge::settled;
 use crate::provider::Port;
@@ -39,6 +40,8 @@ pub enum Deed {
     Drift,
     /// Makes a machine the first to go, by choice, as the autoscaler does before it takes one off the count.
     Prefer,
+    /// Leaves a machine as another controller does that ends between a VM's creation and its first word about it.
+    Leave(&'static str),
     /// Deletes an object of a kind, by choice.
     DeleteOne(&'static str),
     /// The driver's process ends, and comes back after so long.
@@ -59,9 +62,9 @@ pub const ZONE: &str = "local-a";
 pub const FORSAKEN: &str = "forsaken";
 
 /// The names of all workloads.
-pub const ALL: [&str; 13] = [
+pub const ALL: [&str; 14] = [
     "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
-    "prefer",
+    "prefer", "takeover",
 ];
 
 /// The workload that begins in any state; it has campaigns of its own.
@@ -135,6 +138,12 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
             moment(),
             Deed::Prefer,
             scale(1),
+        ],
+        "takeover" => vec![
+            Deed::DriverAway(Duration::from_secs(20)),
+            Deed::Leave("left"),
+            moment(),
+            delete("machines/left"),
         ],
         // What is there is not known; where there is no deployment, this changes nothing.
         ANY => vec![moment(), scale(2), moment()],
@@ -243,6 +252,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
             Deed::Settle => settle(world, PATIENCE).await,
             Deed::Drift => drift(world),
             Deed::Prefer => prefer(world),
+            Deed::Leave(name) => any::leave(world, name).await,
             Deed::Moment => {
                 let pause = world.pick("moment", &[0, 20, 100, 400, 1000, 1500, 2500, 5000, 12_000, 40_000]);
                 if pause == 0 {
