@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use millwright_provider_virtual::cloud::{Event as CloudEvent, Phase, Vm, VmId};
 use millwright_sandbox::api::Answer;
@@ -16,6 +14,7 @@ use serde_json::{Value, json};
 use crate::account::Account;
 use crate::clock::after;
 use crate::event::{Actor, What, core};
+use crate::judge::expiration;
 use crate::life::Lives;
 use crate::meddle::{self, Debts};
 use crate::provider::Port;
@@ -252,12 +251,6 @@ fn expired_tokens(world: &World) -> Vec<String> {
             .map(|secret| object::name(&secret).to_owned())
             .collect()
     })
-}
-
-/// When a bootstrap token expires, as its Secret says.
-fn expiration(secret: &Value) -> Option<Timestamp> {
-    let text = STANDARD.decode(object::text(secret, "/data/expiration")).ok()?;
-    String::from_utf8(text).ok()?.parse().ok()
 }
 
 fn lost_machines(world: &World) -> Vec<String> {

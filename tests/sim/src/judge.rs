@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use millwright_oracles as oracles;
 use millwright_oracles::panel::Settings;
@@ -211,6 +214,19 @@ pub fn is_ahead(truth: &Truth<'_>) -> bool {
     };
     let mut machines = truth.api.all(&ours("machines"));
     machines.any(|(_, machine)| since(&machine).is_some_and(|since| since > now))
+}
+
+/// When the last bootstrap token will have expired; the beginning where there is none.
+pub fn last_expiry(truth: &Truth<'_>) -> Duration {
+    let tokens = truth.core("secrets");
+    let expiry = tokens.filter_map(|secret| expiration(&secret)).max().unwrap_or(DAWN);
+    Duration::try_from(expiry.duration_since(DAWN)).unwrap_or_default()
+}
+
+/// When a bootstrap token expires, as its Secret says. Other Secrets say nothing of the kind.
+pub fn expiration(secret: &Value) -> Option<Timestamp> {
+    let text = secret.pointer("/data/expiration")?.as_str()?;
+    String::from_utf8(STANDARD.decode(text).ok()?).ok()?.parse().ok()
 }
 
 /// The truth, as oracles ask for it.

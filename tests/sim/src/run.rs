@@ -13,7 +13,7 @@ use crate::clock::{CloudSky, DAWN, Time};
 use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::Enabled;
 use crate::hooks::Hooks;
-use crate::judge::{Judge, is_ahead, settled};
+use crate::judge::{Judge, is_ahead, last_expiry, settled};
 use crate::life::Lives;
 use crate::meddle::Debts;
 use crate::provider::{Port, Transport};
@@ -335,7 +335,8 @@ async fn converge(world: &Arc<World>) {
             }
             Err(_) => since = None,
         }
-        if since.is_none() && now > until {
+        // A token that arrived late, when its machine had joined, goes by its own time, which a wrong clock may have put far off.
+        if since.is_none() && now > until.max(world.look(last_expiry) + MINUTE) {
             // A deletion that never ends has a name of its own.
             world.judge();
             let why = last.err().unwrap_or_default();
