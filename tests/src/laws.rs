@@ -3,9 +3,7 @@
 //! in the end is the oracles' affair, who judge the simulator's runs as well.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cloud::Entry;
@@ -64,40 +62,6 @@ pub fn settled(sight: &Sight, wanted: usize) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-impl millwright_oracles::Truth for Sight {
-    fn now(&self) -> Timestamp {
-        Timestamp::now()
-    }
-
-    fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
-        let objects = match resource {
-            "machines" => &self.machines,
-            "machinesets" => &self.sets,
-            "machinedeployments" => &self.deployments,
-            "nodes" => &self.nodes,
-            "secrets" => &self.tokens,
-            other => unreachable!("no law of a scene asks for {other}"),
-        };
-        objects.iter().cloned().map(Arc::new).collect()
-    }
-
-    fn vms(&self) -> Vec<millwright_oracles::Vm> {
-        let vms = self.vms.iter();
-        vms.map(|vm| millwright_oracles::Vm {
-            uid: vm.uid.clone(),
-            id: vm.name.clone(),
-            provider_id: vm.provider_id.clone(),
-            // Whoever waits for an end waits until it is gone.
-            leaving: false,
-        })
-        .collect()
-    }
-
-    fn may_appear(&self, _: &str) -> bool {
-        false
-    }
 }
 
 /// Nothing at all is left in the cloud and the target cluster, and no machine or set in the control cluster.
@@ -195,6 +159,7 @@ pub fn condition<'a>(conditions: &'a Value, kind: &str) -> Option<&'a Value> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Secret;
     use serde_json::json;
 
     use super::*;
@@ -294,7 +259,10 @@ mod tests {
                 sight.nodes.push(json!({ "spec": { "providerID": "other" } }))
             }),
             ("a token", |sight| {
-                sight.tokens.push(json!({ "type": "bootstrap.kubernetes.io/token" }))
+                sight.tokens.push(Sight::token(&Secret {
+                    type_: Some("bootstrap.kubernetes.io/token".to_owned()),
+                    ..Secret::default()
+                }));
             }),
             ("a set that nobody has looked at since", |sight| {
                 sight.sets[0]["metadata"]["generation"] = json!(4)

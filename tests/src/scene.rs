@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Secret};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -87,6 +88,47 @@ pub struct Sight {
     pub nodes: Vec<Value>,
     /// Bootstrap tokens of the namespace's machines.
     pub tokens: Vec<Value>,
+}
+
+impl Sight {
+    /// A bootstrap token as it may be looked at: without its data.
+    pub(crate) fn token(token: &Secret) -> Value {
+        json!({ "metadata": token.metadata, "type": token.type_ })
+    }
+}
+
+impl millwright_oracles::Truth for Sight {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
+        let objects = match resource {
+            "machines" => &self.machines,
+            "machinesets" => &self.sets,
+            "machinedeployments" => &self.deployments,
+            "nodes" => &self.nodes,
+            "secrets" => &self.tokens,
+            other => unreachable!("no law of a scene asks for {other}"),
+        };
+        objects.iter().cloned().map(Arc::new).collect()
+    }
+
+    fn vms(&self) -> Vec<millwright_oracles::Vm> {
+        let vms = self.vms.iter();
+        vms.map(|vm| millwright_oracles::Vm {
+            uid: vm.uid.clone(),
+            id: vm.name.clone(),
+            provider_id: vm.provider_id.clone(),
+            // Whoever waits for an end waits until it is gone.
+            leaving: false,
+        })
+        .collect()
+    }
+
+    fn may_appear(&self, _: &str) -> bool {
+        false
+    }
 }
 
 impl Scene {
@@ -265,7 +307,7 @@ impl Scene {
                 .items
                 .iter()
                 .filter(|token| description(token).contains(&place))
-                .map(|token| json!(token.metadata))
+                .map(Sight::token)
                 .collect(),
         })
     }
