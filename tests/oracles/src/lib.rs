@@ -8,6 +8,7 @@
 //! What an oracle never met it cannot have judged: each counts how often its antecedent came about ([`Panel::hits`]).
 
 pub mod diff;
+pub mod ending;
 pub mod event;
 pub mod liveness;
 pub mod object;
@@ -16,6 +17,7 @@ pub mod safety;
 pub mod truth;
 pub mod wanted;
 
+pub use ending::Ending;
 pub use event::{Act, By, Call, Event, Method, Verb, VmChange, Write};
 pub use panel::{Panel, Violation};
 pub use truth::{Truth, Vm};

@@ -1,8 +1,8 @@
 //! What must hold at the end: the world is as the specs say, and every deletion has ended.
 //!
 //! One judgement serves several properties, which differ in how the run came there: L1 from an ordinary start, L3 from any state,
-//! L4 beside something broken for good, L7 after something outside was repaired. L6 compares two runs and is the campaign's
-//! to ask ([`crate::wanted::normal_form`]).
+//! L4 beside something broken for good, L7 after something outside was repaired. L6 compares two runs and is asked by
+//! whoever has both ([`crate::ending`]).
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::object::{controller, is_deleting, name, number, phase, text, uid};
 use crate::truth::{Truth, Vm};
@@ -192,28 +192,4 @@ fn no_token_left(truth: &dyn Truth, machines: &[Arc<Value>], broken: &BTreeSet<S
             "{tokens} bootstrap tokens are left for {joining} machines that have not joined"
         )),
     }
-}
-
-/// A world without names, ids and times: two histories that end in the same specs end in the same normal form (L6).
-pub fn normal_form(truth: &dyn Truth) -> Value {
-    let sets: Vec<Value> = {
-        let mut sets: Vec<(String, Value)> = truth
-            .objects("machinesets")
-            .iter()
-            .map(|set| {
-                let held = json!({
-                    "replicas": set.pointer("/spec/replicas"), "ready": set.pointer("/status/readyReplicas"),
-                    "template": set.pointer("/spec/template/spec"),
-                });
-                (held.to_string(), held)
-            })
-            .collect();
-        sets.sort_by(|one, other| one.0.cmp(&other.0));
-        sets.into_iter().map(|(_, held)| held).collect()
-    };
-    let mut phases: BTreeMap<String, i64> = BTreeMap::new();
-    for machine in truth.objects("machines") {
-        *phases.entry(phase(&machine).to_owned()).or_default() += 1;
-    }
-    json!({ "sets": sets, "phases": phases, "vms": truth.vms().len(), "nodes": truth.objects("nodes").len() })
 }

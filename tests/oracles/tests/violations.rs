@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_oracles::panel::Settings;
-use millwright_oracles::wanted::{normal_form, settled as is_settled};
-use millwright_oracles::{Act, By, Call, Event, Method, Panel, Truth, Verb, Vm, VmChange, Write};
+use millwright_oracles::wanted::settled as is_settled;
+use millwright_oracles::{Act, By, Call, Ending, Event, Method, Panel, Truth, Verb, Vm, VmChange, Write};
 use serde_json::{Value, json};
 
 const MANAGER: By = By::Manager(1);
@@ -767,14 +767,72 @@ fn l4_machines_of_a_broken_class_need_not_be_up_but_all_others_do() {
     assert_eq!(end(&broken("large"), &world).unwrap_err().0, "L4");
 }
 
+/// A world as it ended.
+fn ending(world: &Hand) -> Ending {
+    Ending::of(world, &BTreeSet::new())
+}
+
 #[test]
-fn l6_two_ways_to_the_same_specs_end_in_the_same_form_and_others_do_not() {
+fn l6_two_ways_to_the_same_wishes_that_end_otherwise_are_flagged() {
     let mut renamed = settled();
     renamed.objects.get_mut("machines").unwrap()[0] = machine("other", "Running");
     renamed.vms = vec![vm("other", "vm-other")];
-    assert_eq!(normal_form(&settled()), normal_form(&renamed));
-    renamed.vms.push(vm("more", "x"));
-    assert_ne!(normal_form(&settled()), normal_form(&renamed));
+    assert_eq!(ending(&renamed).is_the_same(&ending(&settled())), Ok(()));
+
+    let mut more = renamed.clone();
+    more.vms.push(vm("more", "x"));
+    let mut held = renamed.clone();
+    let secret = json!({ "metadata": { "name": "s", "finalizers": ["a"] } });
+    held.objects.insert("secrets", vec![secret.clone()]);
+    let mut free = renamed.clone();
+    free.objects
+        .insert("secrets", vec![with(secret, "metadata/finalizers", json!([]))]);
+    let mut elsewhere = renamed.clone();
+    elsewhere.objects.get_mut("machinesets").unwrap()[0] =
+        with(set("set", 1), "spec/template/spec/class/name", json!("x"));
+    for (one, other, what) in [
+        (&more, &renamed, "vms"),
+        (&held, &free, "secrets"),
+        (&elsewhere, &renamed, "sets"),
+    ] {
+        let (one, other) = (ending(one), ending(other));
+        assert!(one.is_of_the_same_wishes(&other), "{what}");
+        let told = one.is_the_same(&other).unwrap_err();
+        assert!(told.contains(what), "{told}");
+    }
+}
+
+#[test]
+fn l6_says_nothing_of_worlds_in_which_something_else_is_wanted_or_a_class_is_broken() {
+    let mut larger = settled();
+    larger.objects.insert("machinedeployments", vec![deployment(2)]);
+    assert!(!ending(&larger).is_of_the_same_wishes(&ending(&settled())));
+
+    let mut changed = settled();
+    let template = with(deployment(1), "spec/template/spec/class/name", json!("large"));
+    changed.objects.insert("machinedeployments", vec![template]);
+    let owned = with(
+        set("set", 1),
+        "metadata/ownerReferences",
+        json!([{"uid": "deployment", "controller": true}]),
+    );
+    changed.objects.insert("machinesets", vec![owned.clone()]);
+    assert!(
+        !ending(&changed).is_of_the_same_wishes(&ending(&changed)),
+        "not rolled out"
+    );
+    changed.objects.insert(
+        "machinesets",
+        vec![with(owned, "spec/template/spec/class/name", json!("large"))],
+    );
+    assert!(ending(&changed).is_of_the_same_wishes(&ending(&changed)));
+
+    let mut crashed = settled();
+    crashed.objects.get_mut("machines").unwrap()[0] = machine("m", "CrashLoopBackOff");
+    assert!(ending(&crashed).is_the_same(&ending(&settled())).is_err());
+    let broken = ["small".to_owned()].into();
+    let of = |world: &Hand| Ending::of(world, &broken);
+    assert_eq!(of(&crashed).is_the_same(&of(&settled())), Ok(()));
 }
 
 #[test]

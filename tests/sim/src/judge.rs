@@ -139,10 +139,7 @@ impl Oracle for Judge {
 fn settings(elects: bool, regime: Regime) -> Settings {
     Settings {
         elects,
-        broken_classes: match regime {
-            Regime::Beside => broken_classes(),
-            Regime::Ordinary | Regime::Repaired | Regime::AnyState => BTreeSet::new(),
-        },
+        broken_classes: broken_in(regime),
         any_state: regime == Regime::AnyState,
         repaired: regime == Regime::Repaired,
         canaries: vec![CANARY.to_owned()],
@@ -198,6 +195,19 @@ fn by(actor: Actor) -> By {
 
 fn broken_classes() -> BTreeSet<String> {
     [FORSAKEN.to_owned()].into()
+}
+
+/// Classes whose machines come to nothing in such a run.
+fn broken_in(regime: Regime) -> BTreeSet<String> {
+    match regime {
+        Regime::Beside => broken_classes(),
+        Regime::Ordinary | Regime::Repaired | Regime::AnyState => BTreeSet::new(),
+    }
+}
+
+/// What a run came to, to be compared with others.
+pub fn ending(truth: &Truth<'_>, regime: Regime) -> oracles::Ending {
+    oracles::Ending::of(&Seen(truth), &broken_in(regime))
 }
 
 /// Whether all is as the human wants it and nothing is going; what is otherwise is told.

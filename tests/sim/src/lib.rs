@@ -45,6 +45,7 @@ pub mod life;
 pub mod meddle;
 pub mod pipes;
 pub mod provider;
+pub mod reference;
 pub mod run;
 pub mod shrink;
 pub mod strike;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use millwright_oracles::Ending;
 use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
 
@@ -13,14 +14,14 @@ use crate::clock::{CloudSky, DAWN, Time};
 use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::Enabled;
 use crate::hooks::Hooks;
-use crate::judge::{Judge, is_ahead, last_expiry, settled};
+use crate::judge::{Judge, ending, is_ahead, last_expiry, settled};
 use crate::life::Lives;
 use crate::meddle::Debts;
 use crate::provider::{Port, Transport};
 use crate::strike::{Blow, Strike};
 use crate::workload;
 use crate::world::{Parts, World};
-use crate::{actors, any};
+use crate::{actors, any, reference};
 
 /// L1: all is as wanted this long after faults ended. A quarter of an hour, and what machines may take to be given up: the
 /// creation timeout, the health timeout, and the pause after an exhausted resource.
@@ -99,6 +100,8 @@ pub struct Outcome {
     pub antecedents: Vec<(&'static str, u64)>,
     /// The workload.
     pub workload: String,
+    /// What it came to, if it came to rest from an ordinary start.
+    pub ending: Option<Ending>,
     /// How often each fault struck.
     pub struck: BTreeMap<&'static str, u64>,
     /// Faults that were enabled.
@@ -151,7 +154,18 @@ pub fn by_tape(plan: &Plan, tape: Vec<u32>) -> Outcome {
     run(plan, Choices::read(tape))
 }
 
+/// Runs a plan by a tape and compares it with no other run.
+pub fn alone(plan: &Plan, tape: Vec<u32>) -> Outcome {
+    simulate(plan, Choices::read(tape))
+}
+
 fn run(plan: &Plan, choices: Choices) -> Outcome {
+    let mut outcome = simulate(plan, choices);
+    reference::judge(&mut outcome);
+    outcome
+}
+
+fn simulate(plan: &Plan, choices: Choices) -> Outcome {
     watch_panics();
     PANICKED.set(false);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -236,7 +250,12 @@ async fn play(plan: &Plan, mut choices: Choices) -> Outcome {
         world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
     }
     world.judge();
-    verdict(&world, name)
+    let is_whole = regime != Regime::AnyState && world.enter().violation.is_none();
+    let ending = is_whole.then(|| world.look(|truth| ending(truth, regime)));
+    Outcome {
+        ending,
+        ..verdict(&world, name)
+    }
 }
 
 /// How far lookups at the cloud lag behind, and how long what it does takes.
@@ -270,7 +289,7 @@ async fn course(plan: &Plan, name: &str, world: &Arc<World>, port: &Arc<Port>, l
         world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
     }
     world.calm();
-    converge(world).await;
+    converge(world, lives).await;
     if plan.rests {
         rest(world, lives).await;
     }
@@ -280,7 +299,7 @@ async fn course(plan: &Plan, name: &str, world: &Arc<World>, port: &Arc<Port>, l
 async fn rest(world: &Arc<World>, lives: &Lives) {
     // All that was sent, answered or shown late has come to its end, and was answered in its turn.
     tokio::time::sleep(SOAK).await;
-    converge(world).await;
+    converge(world, lives).await;
     // A time that a wrong clock has written is put right by whoever looks next with a right one, which is no unrest.
     if world.enter().violation.is_some() || world.look(is_ahead) {
         return;
@@ -315,8 +334,8 @@ async fn pass(world: &Arc<World>, time: Duration) {
     }
 }
 
-/// L1: within the bound all is as wanted, and stays so.
-async fn converge(world: &Arc<World>) {
+/// L1: within the bound all is as wanted, and stays so before the eyes of a manager.
+async fn converge(world: &Arc<World>, lives: &Lives) {
     let until = world.time.passed() + BOUND;
     let (mut since, mut version, mut last) = (None, None, Err("not looked at".to_owned()));
     while world.enter().violation.is_none() {
@@ -327,6 +346,7 @@ async fn converge(world: &Arc<World>) {
             version = Some(current);
         }
         match &last {
+            Ok(()) if !lives.is_anybody_up() => since = None,
             Ok(()) => {
                 let since = *since.get_or_insert(now);
                 if now - since >= STAYS {
@@ -362,6 +382,7 @@ fn verdict(world: &Arc<World>, workload: String) -> Outcome {
         tape: choices.into_tape(),
         antecedents,
         workload,
+        ending: None,
         struck: std::mem::take(&mut state.struck),
         faults: state.enabled.names(),
         passed: world.time.passed(),

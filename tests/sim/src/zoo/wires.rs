@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millwright_core::api::keys;
 use millwright_core::lease::Terms;
 use millwright_sandbox::request::{Request, Verb};
 use millwright_sandbox::watch::Event;
@@ -12,7 +13,7 @@ use crate::event::Truth;
 use crate::hooks::Hooks;
 use crate::workload::CANARY;
 
-pub(super) const ALL: [Mutant; 7] = [
+pub(super) const ALL: [Mutant; 8] = [
     Mutant {
         name: "deletes-by-name",
         rows: "99",
@@ -42,6 +43,16 @@ pub(super) const ALL: [Mutant; 7] = [
         faults: &[],
         rests: false,
         hooks: || sending(tells_secrets),
+    },
+    Mutant {
+        name: "keeps-class",
+        rows: "61",
+        what: "the finalizer of a class stays when its last machine has gone",
+        property: "L6",
+        workload: "delete",
+        faults: &[],
+        rests: false,
+        hooks: || sending(keeps_class),
     },
     Mutant {
         name: "misses-deletions",
@@ -110,6 +121,16 @@ fn sending(request: fn(&mut Request, &Truth<'_>)) -> Hooks {
 }
 
 /// Puts a value into a body of JSON; what is none is left for the server to refuse.
+fn keeps_class(request: &mut Request, _: &Truth<'_>) {
+    let is_release = |body: Value| body.pointer("/metadata/finalizers") == Some(&json!([]));
+    if request.verb == Verb::Patch
+        && request.target.resource == "machineclasses"
+        && serde_json::from_slice(&request.body).is_ok_and(is_release)
+    {
+        put(request, &["metadata", "finalizers"], json!([keys::FINALIZER]));
+    }
+}
+
 pub(super) fn put(request: &mut Request, path: &[&str], value: Value) {
     let Ok(mut body) = serde_json::from_slice::<Map<String, Value>>(&request.body) else {
         return;
