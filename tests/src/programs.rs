@@ -14,12 +14,17 @@ use tokio::sync::OnceCell;
 
 const MANAGER: &str = "millwright";
 const VIRTUAL_PROVIDER: &str = "millwright-provider-virtual";
+const QUICK_START: &str = "millwright-dev";
+/// The SDK's example, as an author of a provider would write one.
+const HELLO: &str = "hello";
 
 /// Where the programs of a build are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
     pub manager: PathBuf,
     pub virtual_provider: PathBuf,
+    pub quick_start: PathBuf,
+    pub hello_provider: PathBuf,
 }
 
 /// The programs as they are shipped, in the profile of this test.
@@ -101,6 +106,8 @@ fn build(variant: Variant) -> Result<Programs, String> {
     Ok(Programs {
         manager: keep(MANAGER, &from, &to)?,
         virtual_provider: keep(VIRTUAL_PROVIDER, &from, &to)?,
+        quick_start: keep(QUICK_START, &from, &to)?,
+        hello_provider: keep(HELLO, &from.join("examples"), &to)?,
     })
 }
 
@@ -115,6 +122,7 @@ fn cargo_build(profile: &str, variant: Variant) -> Command {
             "build",
             "--workspace",
             "--bins",
+            "--examples",
             "--locked",
             "--profile",
             profile,

@@ -1,47 +1,56 @@
 //! Which fields differ between two objects. Decides nothing.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value};
 
 /// The paths (`spec.replicas`, `metadata.labels.node`) of all that differs: of leaves, and of what came or went whole.
 /// Lists are leaves.
 pub fn paths(before: &Value, after: &Value) -> Vec<Vec<String>> {
     let mut found = Vec::new();
-    walk(&mut Vec::new(), before, after, &mut found);
+    each(before, after, &mut |path| {
+        found.push(path.iter().map(|step| (*step).to_owned()).collect())
+    });
     found
 }
 
-fn walk(at: &mut Vec<String>, before: &Value, after: &Value, found: &mut Vec<Vec<String>>) {
+/// Shows the same paths, of which very few are ever kept.
+pub fn each(before: &Value, after: &Value, show: &mut dyn FnMut(&[&str])) {
+    walk(&mut Vec::new(), before, after, show);
+}
+
+fn walk<'a>(at: &mut Vec<&'a str>, before: &'a Value, after: &'a Value, show: &mut dyn FnMut(&[&str])) {
     if before == after {
         return;
     }
-    let nothing = Map::new();
-    let (Some(old), Some(new)) = (fields(before, &nothing), fields(after, &nothing)) else {
-        found.push(at.clone());
+    let (Some(old), Some(new)) = (fields(before), fields(after)) else {
+        show(at);
         return;
     };
     if old.is_empty() && new.is_empty() {
-        found.push(at.clone());
+        show(at);
         return;
     }
-    let absent = Value::Null;
     let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
     for key in keys {
-        at.push(key.clone());
+        at.push(key);
         walk(
             at,
-            old.get(key).unwrap_or(&absent),
-            new.get(key).unwrap_or(&absent),
-            found,
+            old.get(key).unwrap_or(&Value::Null),
+            new.get(key).unwrap_or(&Value::Null),
+            show,
         );
         at.pop();
     }
 }
 
+static NOTHING: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+
 /// The fields of an object; what is absent has none.
-fn fields<'a>(value: &'a Value, nothing: &'a Map<String, Value>) -> Option<&'a Map<String, Value>> {
+fn fields(value: &Value) -> Option<&Map<String, Value>> {
     match value {
         Value::Object(fields) => Some(fields),
-        Value::Null => Some(nothing),
+        Value::Null => Some(&NOTHING),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
     }
 }

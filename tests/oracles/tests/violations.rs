@@ -788,8 +788,7 @@ fn l6_two_ways_to_the_same_wishes_that_end_otherwise_are_flagged() {
     free.objects
         .insert("secrets", vec![with(secret, "metadata/finalizers", json!([]))]);
     let mut elsewhere = renamed.clone();
-    elsewhere.objects.get_mut("machinesets").unwrap()[0] =
-        with(set("set", 1), "spec/template/spec/class/name", json!("x"));
+    elsewhere.objects.get_mut("machinesets").unwrap()[0] = with(set("set", 1), "spec/minReadySeconds", json!(5));
     for (one, other, what) in [
         (&more, &renamed, "vms"),
         (&held, &free, "secrets"),

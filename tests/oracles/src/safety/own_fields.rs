@@ -105,11 +105,13 @@ impl Oracle for OwnFields {
             return Ok(());
         }
         self.hits += 1;
-        let foreign: Vec<String> = diff::paths(before, after)
-            .into_iter()
-            .filter(|path| !SERVER.iter().any(|own| is_under(path, own)) && !is_own(write, path))
-            .map(|path| path.join("."))
-            .collect();
+        let own: Vec<&str> = SERVER.iter().copied().chain(own(write)).collect();
+        let mut foreign = Vec::new();
+        diff::each(before, after, &mut |path| {
+            if !own.iter().any(|own| is_under(path, own)) {
+                foreign.push(path.join("."));
+            }
+        });
         match foreign.is_empty() {
             true => Ok(()),
             false => Err(format!(
@@ -126,7 +128,8 @@ impl Oracle for OwnFields {
     }
 }
 
-fn is_own(write: &Write, path: &[String]) -> bool {
+/// What the manager may change by such a write.
+fn own(write: &Write) -> impl Iterator<Item = &'static str> {
     // A set of no deployment has its user's size and template.
     let is_free =
         write.resource == "machinesets" && write.before.as_ref().is_some_and(|set| controller(set).is_empty());
@@ -134,14 +137,14 @@ fn is_own(write: &Write, path: &[String]) -> bool {
         .iter()
         .filter(|(resource, subresource, _)| *resource == write.resource && *subresource == write.subresource);
     rows.flat_map(|(_, _, paths)| paths.iter())
-        .filter(|own| !is_free || FREE_SETS.contains(own))
-        .any(|own| is_under(path, own))
+        .copied()
+        .filter(move |own| !is_free || FREE_SETS.contains(own))
 }
 
 /// `~` in a step stands for `/`, as in names of annotations.
-fn is_under(path: &[String], own: &str) -> bool {
+fn is_under(path: &[&str], own: &str) -> bool {
     let mut steps = path.iter();
-    let is_step = |step: &String, own: &str| step.split('/').eq(own.split('~'));
+    let is_step = |step: &str, own: &str| step.split('/').eq(own.split('~'));
     own.split('/')
         .all(|own| steps.next().is_some_and(|step| is_step(step, own)))
 }

@@ -1,5 +1,7 @@
 //! S11: bytes of secrets, user data and tokens stand nowhere but in secrets.
 
+use serde_json::Value;
+
 use crate::event::{Act, By, Event};
 use crate::panel::Oracle;
 use crate::truth::Truth;
@@ -14,13 +16,25 @@ impl Secrecy {
         Self { canaries, hits: 0 }
     }
 
-    fn judge(&mut self, place: &str, text: &str) -> Result<(), String> {
+    fn judge(&mut self, place: &str, stands_in: impl Fn(&str) -> bool) -> Result<(), String> {
         self.hits += 1;
-        match self.canaries.iter().position(|canary| text.contains(canary.as_str())) {
+        match self.canaries.iter().position(|canary| stands_in(canary)) {
             // Not the text: the report of a leak must not be one.
             Some(index) => Err(format!("secret number {index} stands in {place}")),
             None => Ok(()),
         }
+    }
+}
+
+/// Whether one of the texts or names within holds it.
+fn holds(value: &Value, canary: &str) -> bool {
+    match value {
+        Value::String(text) => text.contains(canary),
+        Value::Array(items) => items.iter().any(|item| holds(item, canary)),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, field)| name.contains(canary) || holds(field, canary)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -38,10 +52,10 @@ impl Oracle for Secrecy {
                 by: By::Manager(_),
                 place,
                 text,
-            } => self.judge(place, text),
+            } => self.judge(place, |canary| text.contains(canary)),
             Act::Write(write) if matches!(write.by, By::Manager(_)) && write.resource != "secrets" => {
                 match &write.after {
-                    Some(after) => self.judge(&write.resource, &after.to_string()),
+                    Some(after) => self.judge(&write.resource, |canary| holds(after, canary)),
                     None => Ok(()),
                 }
             }
