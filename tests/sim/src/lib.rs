@@ -22,6 +22,7 @@
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
+//! | [`tape`] | how a run is written down, to be had again by others |
 //! | [`hooks`], [`zoo`] | where mistakes can be put, and those that are; how soon each is caught |
 
 pub mod account;
@@ -48,6 +49,7 @@ pub mod provider;
 pub mod run;
 pub mod shrink;
 pub mod strike;
+pub mod tape;
 pub mod trace;
 pub mod workload;
 pub mod world;
