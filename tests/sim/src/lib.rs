@@ -19,6 +19,7 @@
 //! | [`meddle`] | the human's accidents, and what he then owes |
 //! | [`workload`], [`any`] | what is wanted; a start in any state that the API admits |
 //! | [`bell`] | in which order waiters are woken |
+//! | [`spin`] | how much may happen while no time passes |
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
@@ -48,6 +49,7 @@ pub mod pipes;
 pub mod provider;
 pub mod run;
 pub mod shrink;
+pub mod spin;
 pub mod strike;
 pub mod tape;
 pub mod trace;

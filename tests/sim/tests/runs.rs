@@ -5,12 +5,14 @@
     reason = "a test says by its panic what went wrong"
 )]
 
+use millwright_core::machine::{self, Why};
 use millwright_sim::campaign;
-use millwright_sim::event::{Event, Oracle, Truth, Violation, What};
+use millwright_sim::event::{Actor, Event, Oracle, Truth, Violation, What};
 use millwright_sim::run::{Faults, Outcome, Plan, by_names, by_seed};
 use millwright_sim::shrink::shrink;
 use millwright_sim::strike::Blow;
-use millwright_sim::workload;
+use millwright_sim::workload::{self, OURS};
+use serde_json::json;
 
 fn plan(workload: &str, faults: Faults) -> Plan {
     Plan {
@@ -101,4 +103,34 @@ fn a_failing_run_shrinks_to_little_more_than_its_fault() {
         outcome.wild
     );
     assert_eq!(by_names(&plan, &outcome.wild).digest, outcome.digest);
+}
+
+#[test]
+fn a_manager_that_plans_without_end_while_no_time_passes_is_stopped_and_told_of() {
+    let mut plan = plan("create", Faults::None);
+    plan.hooks.planners.machine = |_, now| machine::Plan::wait(now, Why::Joining);
+    let broken = by_seed(&plan, 0).violation.unwrap();
+    assert_eq!(broken.property, "L1");
+    let told = "a manager looked at its clock 2000 times while no time passes; last came: ";
+    assert!(broken.text.starts_with(told), "{broken}");
+    assert!(broken.text.contains("machines"), "{broken}");
+}
+
+#[test]
+fn whoever_changes_the_api_without_end_while_no_time_passes_is_stopped_and_told_of() {
+    let mut plan = plan("create", Faults::None);
+    plan.hooks.beside = |world, _| {
+        Box::pin(async move {
+            for size in (0..2).cycle() {
+                let body = json!({ "spec": { "replicas": size } });
+                world.order(Actor::Human, "PATCH", &format!("{OURS}/machinesets/workers"), &body);
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    let broken = by_seed(&plan, 0).violation.unwrap();
+    assert_eq!(broken.property, "L1");
+    let told = "event follows event while no time passes; last came: ";
+    assert!(broken.text.starts_with(told), "{broken}");
+    assert!(broken.text.contains("Human"), "{broken}");
 }
