@@ -12,7 +12,7 @@ use crate::event::Truth;
 use crate::hooks::Hooks;
 use crate::workload::CANARY;
 
-pub(super) const ALL: [Mutant; 7] = [
+pub(super) const ALL: [Mutant; 8] = [
     Mutant {
         name: "deletes-by-name",
         rows: "99",
@@ -80,6 +80,23 @@ pub(super) const ALL: [Mutant; 7] = [
         hooks: || Hooks {
             terms: Terms {
                 renew_deadline: Duration::from_mins(10),
+                ..Terms::default()
+            },
+            elects: Some(true),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "margin-spent",
+        rows: "2, 34",
+        what: "a leader that cannot renew its lease works until it runs out, and what it sent last goes on beyond that",
+        property: "S14",
+        workload: "again",
+        faults: &["F16", "F40"],
+        rests: false,
+        hooks: || Hooks {
+            terms: Terms {
+                renew_deadline: Duration::from_millis(14_900),
                 ..Terms::default()
             },
             elects: Some(true),
