@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 /// Events in one instant. The busiest instant of 1,500 runs by choice held 21.
-const EVENTS: u64 = 2_000;
+const EVENTS: u64 = 1_000;
 /// How often one manager may look at its clock in one instant, which it does for each plan. The most in those runs was 23.
 pub const LOOKS: u64 = 2_000;
 

@@ -132,5 +132,5 @@ fn whoever_changes_the_api_without_end_while_no_time_passes_is_stopped_and_told_
     assert_eq!(broken.property, "L1");
     let told = "event follows event while no time passes; last came: ";
     assert!(broken.text.starts_with(told), "{broken}");
-    assert!(broken.text.contains("Human"), "{broken}");
+    assert!(broken.text.contains("human: Patch machinesets workers"), "{broken}");
 }
