@@ -221,9 +221,8 @@ impl fmt::Display for Tape {
         if self.rests {
             writeln!(f, "rests")?;
         }
-        let each = self.choices.iter();
-        each.map(|Wild { point, nth, value }| writeln!(f, "choice    {point} {nth} {value}"))
-            .collect()
+        let mut each = self.choices.iter();
+        each.try_for_each(|Wild { point, nth, value }| writeln!(f, "choice    {point} {nth} {value}"))
     }
 }
 

@@ -24,7 +24,7 @@ mod wires;
 pub struct Mutant {
     /// Its name, as `sim run --mutant` takes it.
     pub name: &'static str,
-    /// Rows of the list of complaints that it stands for.
+    /// Rows of the list of complaints that it stands for; `-` for a bug that was ours alone.
     pub rows: &'static str,
     /// What is put back.
     pub what: &'static str,
