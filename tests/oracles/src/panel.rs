@@ -16,6 +16,8 @@ pub struct Settings {
     pub max_lag: SignedDuration,
     /// Whether managers elect a leader.
     pub elects: bool,
+    /// How long before its lease runs out a leader ends its work, so that what is under way then has an end, too.
+    pub margin: SignedDuration,
     /// Bytes of secrets, user data and tokens, which no text may hold.
     pub canaries: Vec<String>,
     /// How often a watch may be listed again at rest.
@@ -35,6 +37,7 @@ impl Default for Settings {
         Self {
             max_lag: SignedDuration::from_mins(5),
             elects: true,
+            margin: SignedDuration::from_secs(5),
             canaries: Vec::new(),
             resync: SignedDuration::from_hours(1),
             deletion: SignedDuration::from_mins(15),

@@ -26,7 +26,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
         Box::new(guarded::Guarded::default()),
         Box::new(secrecy::Secrecy::new(settings.canaries.clone())),
         Box::new(calm::Calm::new(settings.resync)),
-        Box::new(fenced::Fenced::new(settings.elects)),
+        Box::new(fenced::Fenced::new(settings.elects, settings.margin)),
         Box::new(restart::Restart::default()),
     ]
 }

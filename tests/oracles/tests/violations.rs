@@ -491,7 +491,7 @@ fn s12_writes_and_lists_at_rest_are_flagged() {
 }
 
 #[test]
-fn s14_a_write_without_the_lease_or_after_it_ran_out_is_flagged() {
+fn s14_a_write_without_the_lease_or_when_it_has_run_out_or_is_about_to_is_flagged() {
     let electing = Settings {
         elects: true,
         ..settings()
@@ -520,7 +520,12 @@ fn s14_a_write_without_the_lease_or_after_it_ran_out_is_flagged() {
     };
     let judged = |trace: &[Event]| broken_by(&electing, "S14", trace, &world);
     assert_eq!(judged(&[act(1)]), Some("S14"), "never held");
-    assert_eq!(judged(&[lease(3), act(15)]), None);
+    assert_eq!(judged(&[lease(3), act(10)]), None);
+    assert_eq!(
+        judged(&[lease(3), act(11)]),
+        Some("S14"),
+        "within the margin of its end"
+    );
     assert_eq!(judged(&[lease(3), act(16)]), Some("S14"), "ran out");
     let gives_back = || {
         let lease = json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 3}});
@@ -535,7 +540,7 @@ fn s14_a_write_without_the_lease_or_after_it_ran_out_is_flagged() {
         made.sent = at(sent);
         event(200, Act::Write(made))
     };
-    assert_eq!(judged(&[lease(3), late(15)]), None, "sent in time, late on its way");
+    assert_eq!(judged(&[lease(3), late(10)]), None, "sent in time, late on its way");
     assert_eq!(
         judged(&[lease(3), gives_back(), late(4)]),
         None,

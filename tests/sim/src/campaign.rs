@@ -26,8 +26,6 @@ pub struct Failure {
     pub workload: String,
     /// Its faults.
     pub faults: Vec<&'static str>,
-    /// Its choices.
-    pub tape: Vec<u32>,
 }
 
 /// What many runs came to.
@@ -66,7 +64,6 @@ impl Sum {
             violation,
             workload: outcome.workload,
             faults: outcome.faults,
-            tape: outcome.tape,
         });
         Self {
             runs: 1,

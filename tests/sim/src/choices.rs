@@ -1,8 +1,9 @@
-//! Every decision of the simulator: drawn from a seed or read from a tape, and always recorded.
+//! Every decision of the simulator: drawn from a seed or told by name, and recorded where it is not the tame one.
 //!
-//! Zero is the tame choice everywhere (no fault, no delay), so that a tape shrinks by zeros and by being cut off: what lies
-//! beyond its end is zero.
+//! Zero is the tame choice everywhere (no fault, no delay). Only the others are told, each by its point and its number there,
+//! so that a run shrinks by leaving some out, and a new point elsewhere moves none of them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// How often a point was reached, and how often it did not choose the tame way.
@@ -14,18 +15,29 @@ pub struct Count {
     pub taken: u64,
 }
 
+/// A decision that was not the tame one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wild {
+    /// Where.
+    pub point: Cow<'static, str>,
+    /// The how manieth decision at that point, from zero.
+    pub nth: u64,
+    /// Which.
+    pub value: u32,
+}
+
 /// Where decisions come from.
 #[derive(Debug, Clone)]
 enum Source {
     Seed(u64),
-    Tape { tape: Vec<u32>, at: usize },
+    Names(BTreeMap<Cow<'static, str>, BTreeMap<u64, u32>>),
 }
 
 /// The decisions of one run.
 #[derive(Debug, Clone)]
 pub struct Choices {
     source: Source,
-    tape: Vec<u32>,
+    wild: Vec<Wild>,
     points: BTreeMap<&'static str, Count>,
 }
 
@@ -36,22 +48,26 @@ impl Choices {
         Self::of(Source::Seed(mix(seed)))
     }
 
-    /// Read from a tape.
-    pub fn read(tape: Vec<u32>) -> Self {
-        Self::of(Source::Tape { tape, at: 0 })
+    /// These, and the tame one everywhere else.
+    pub fn told(wild: &[Wild]) -> Self {
+        let mut names: BTreeMap<_, BTreeMap<u64, u32>> = BTreeMap::new();
+        for Wild { point, nth, value } in wild {
+            names.entry(point.clone()).or_default().insert(*nth, *value);
+        }
+        Self::of(Source::Names(names))
     }
 
     fn of(source: Source) -> Self {
         Self {
             source,
-            tape: Vec::new(),
+            wild: Vec::new(),
             points: BTreeMap::new(),
         }
     }
 
     /// One of `0..n`, each as likely as the others.
     pub fn choose(&mut self, point: &'static str, n: u32) -> u32 {
-        let chosen = match self.told() {
+        let chosen = match self.given(point) {
             Some(told) => told.min(n.saturating_sub(1)),
             None => below(self.draw(), n),
         };
@@ -60,24 +76,16 @@ impl Choices {
 
     /// Whether what has this chance in a thousand happens.
     pub fn happens(&mut self, point: &'static str, per_mille: u32) -> bool {
-        let chosen = match self.told() {
+        let chosen = match self.given(point) {
             Some(told) => told.min(1),
             None => u32::from(below(self.draw(), 1000) < per_mille),
         };
         self.note(point, chosen) == 1
     }
 
-    /// What was chosen so far.
-    pub fn tape(&self) -> &[u32] {
-        &self.tape
-    }
-
-    /// What was chosen, without the tame end.
-    pub fn into_tape(mut self) -> Vec<u32> {
-        while self.tape.last() == Some(&0) {
-            self.tape.pop();
-        }
-        self.tape
+    /// What was not tame, in the order in which it was chosen.
+    pub fn into_wild(self) -> Vec<Wild> {
+        self.wild
     }
 
     /// How often each point was reached.
@@ -85,14 +93,14 @@ impl Choices {
         &self.points
     }
 
-    fn told(&mut self) -> Option<u32> {
-        match &mut self.source {
-            Source::Seed(_) => None,
-            Source::Tape { tape, at } => {
-                *at += 1;
-                Some(tape.get(*at - 1).copied().unwrap_or(0))
-            }
-        }
+    /// What is chosen here, unless it is drawn.
+    fn given(&self, point: &'static str) -> Option<u32> {
+        let Source::Names(names) = &self.source else {
+            return None;
+        };
+        let nth = self.points.get(point).map_or(0, |count| count.asked);
+        let told = names.get(point).and_then(|of_it| of_it.get(&nth));
+        Some(told.copied().unwrap_or(0))
     }
 
     fn draw(&mut self) -> u64 {
@@ -101,15 +109,21 @@ impl Choices {
                 *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
                 mix(*state)
             }
-            Source::Tape { .. } => 0,
+            Source::Names(_) => 0,
         }
     }
 
     fn note(&mut self, point: &'static str, chosen: u32) -> u32 {
         let count = self.points.entry(point).or_default();
+        if chosen != 0 {
+            self.wild.push(Wild {
+                point: Cow::Borrowed(point),
+                nth: count.asked,
+                value: chosen,
+            });
+            count.taken += 1;
+        }
         count.asked += 1;
-        count.taken += u64::from(chosen != 0);
-        self.tape.push(chosen);
         chosen
     }
 }
@@ -131,24 +145,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_seed_drew_is_read_back_from_its_tape() {
+    fn what_a_seed_drew_is_had_again_by_its_names() {
         let mut drawn = Choices::drawn(7);
         let first: Vec<u32> = (1..50).map(|n| drawn.choose("a", n)).collect();
         let flips: Vec<bool> = (0..50).map(|_| drawn.happens("b", 500)).collect();
-        let mut read = Choices::read(drawn.tape().to_vec());
-        assert_eq!(first, (1..50).map(|n| read.choose("a", n)).collect::<Vec<u32>>());
-        assert_eq!(flips, (0..50).map(|_| read.happens("b", 1)).collect::<Vec<bool>>());
-        assert_eq!(drawn.points(), read.points());
+        let mut told = Choices::told(&drawn.clone().into_wild());
+        assert_eq!(first, (1..50).map(|n| told.choose("a", n)).collect::<Vec<u32>>());
+        assert_eq!(flips, (0..50).map(|_| told.happens("b", 1)).collect::<Vec<bool>>());
+        assert_eq!(drawn.points(), told.points());
+        assert_eq!(drawn.into_wild(), told.into_wild());
         assert!(flips.contains(&true) && flips.contains(&false));
     }
 
     #[test]
-    fn beyond_the_end_of_a_tape_everything_is_tame_and_what_does_not_fit_is_cut_down() {
-        let mut read = Choices::read(vec![9]);
-        assert_eq!(read.choose("a", 4), 3);
-        assert_eq!(read.choose("a", 4), 0);
-        assert!(!read.happens("b", 1000));
-        assert_eq!(read.into_tape(), [3]);
+    fn what_is_not_told_is_tame_and_what_does_not_fit_is_cut_down() {
+        let wild = |value| Wild {
+            point: "a".into(),
+            nth: 1,
+            value,
+        };
+        let mut told = Choices::told(&[wild(9)]);
+        assert_eq!(
+            [told.choose("a", 4), told.choose("a", 4), told.choose("a", 4)],
+            [0, 3, 0]
+        );
+        assert!(!told.happens("b", 1000));
+        assert_eq!(told.into_wild(), [wild(3)]);
+    }
+
+    #[test]
+    fn choices_told_by_name_stay_where_they_are_when_a_new_point_comes_before_them() {
+        let mut drawn = Choices::drawn(3);
+        let first: Vec<u32> = (0..40).map(|_| drawn.choose("a", 3)).collect();
+        let flips: Vec<bool> = (0..40).map(|_| drawn.happens("b", 200)).collect();
+        let wild = drawn.into_wild();
+        assert!(wild.iter().all(|wild| wild.value != 0));
+        let mut told = Choices::told(&wild);
+        for nth in 0..40 {
+            assert_eq!(told.choose("new", 9), 0);
+            assert_eq!(told.choose("a", 3), first[nth]);
+            assert_eq!(told.happens("b", 1), flips[nth]);
+        }
+        let by_point = |wild: Vec<Wild>, point| wild.into_iter().filter(move |wild| wild.point == point);
+        let again = told.into_wild();
+        for point in ["a", "b"] {
+            assert!(by_point(again.clone(), point).eq(by_point(wild.clone(), point)));
+        }
+        assert_eq!(again.len(), wild.len());
     }
 
     #[test]

@@ -19,9 +19,11 @@
 //! | [`meddle`] | the human's accidents, and what he then owes |
 //! | [`workload`], [`any`] | what is wanted; a start in any state that the API admits |
 //! | [`bell`] | in which order waiters are woken |
+//! | [`spin`] | how much may happen while no time passes |
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
+//! | [`tape`] | how a run is written down, to be had again by others |
 //! | [`hooks`], [`zoo`] | where mistakes can be put, and those that are; how soon each is caught |
 
 pub mod account;
@@ -48,7 +50,9 @@ pub mod provider;
 pub mod reference;
 pub mod run;
 pub mod shrink;
+pub mod spin;
 pub mod strike;
+pub mod tape;
 pub mod trace;
 pub mod workload;
 pub mod world;

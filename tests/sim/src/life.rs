@@ -18,11 +18,11 @@ use millwright_core::settings::Settings;
 use tokio_util::sync::CancellationToken;
 
 use crate::choices::mix;
-use crate::clock::Time;
 use crate::door::Door;
 use crate::event::What;
 use crate::gate::Gate;
 use crate::provider::Port;
+use crate::spin::{LOOKS, stop};
 use crate::world::World;
 
 /// The cluster's id at the cloud.
@@ -44,7 +44,7 @@ const LAST_WORD: Duration = Duration::from_millis(20);
 
 /// What a manager gets from outside of itself.
 struct Sky {
-    time: Time,
+    world: Arc<World>,
     skew: Mutex<SignedDuration>,
     last: Mutex<Timestamp>,
     chances: Mutex<u64>,
@@ -54,7 +54,7 @@ impl Outside for Sky {
     /// Never the same time twice, as a real clock.
     fn now(&self) -> Timestamp {
         let skew = *self.skew.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = self.time.wall().checked_add(skew).unwrap_or(Timestamp::MAX);
+        let told = self.world.time.wall().checked_add(skew).unwrap_or(Timestamp::MAX);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let step = SignedDuration::from_nanos(1);
         *last = if told.as_millisecond() == last.as_millisecond() {
@@ -62,7 +62,14 @@ impl Outside for Sky {
         } else {
             told
         };
-        *last
+        let now = *last;
+        drop(last);
+        let looks = u64::try_from(now.duration_since(told).as_nanos()).unwrap_or(0);
+        if stop(looks, LOOKS) {
+            self.world
+                .spins(&format!("a manager looked at its clock {looks} times"));
+        }
+        now
     }
 
     fn chance(&self) -> u64 {
@@ -81,14 +88,14 @@ struct Seat {
 }
 
 impl Seat {
-    fn new(world: &World) -> Self {
+    fn new(world: &Arc<World>) -> Self {
         let mut drift = SignedDuration::ZERO;
         let chance = world.choose("chance", 1 << 16);
         if world.strikes("F27") {
             drift = SignedDuration::from_secs(world.pick("drift", &OFF));
         }
         let sky = Arc::new(Sky {
-            time: world.time,
+            world: Arc::clone(world),
             skew: Mutex::new(drift),
             last: Mutex::new(Timestamp::MIN),
             chances: Mutex::new(u64::from(chance)),

@@ -3,17 +3,19 @@
 mod report;
 mod whole;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand};
 use millwright_sim::campaign::{self, Job, Sum};
 use millwright_sim::fault;
 use millwright_sim::provider::Transport;
-use millwright_sim::run::{Faults, Plan, by_seed, by_tape};
+use millwright_sim::run::{Faults, Plan, by_names, by_seed};
 use millwright_sim::shrink::shrink;
 use millwright_sim::strike::{self, Strike};
+use millwright_sim::tape::{self, Tape};
 use millwright_sim::workload;
 use millwright_sim::zoo::{self, Catch, Mutant};
 use report::{print_coverage, progress, story, tell};
@@ -83,9 +85,12 @@ enum Command {
         /// The seed
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// A file with a tape instead: numbers, separated by blanks or commas
-        #[arg(long)]
+        /// A file with a tape instead, which says all else, as `shrink --out` writes it
+        #[arg(long, conflicts_with_all = ["seed", "strike", "workload", "faults", "mutant", "transport", "pair", "no_rest"])]
         tape: Option<PathBuf>,
+        /// Without the bug that the tape names
+        #[arg(long, requires = "tape")]
+        mended: bool,
         /// One fault at one call, as printed by `exhaust`: NAME:BLOW@CALL
         #[arg(long)]
         strike: Option<String>,
@@ -103,14 +108,17 @@ enum Command {
         /// Most runs that are tried
         #[arg(long, default_value_t = 2000)]
         budget: usize,
+        /// A file to write the tape to
+        #[arg(long)]
+        out: Option<PathBuf>,
         #[command(flatten)]
         what: What,
     },
     /// Name all faults
     Faults,
-    /// Hunt the bugs of the zoo and write their table
+    /// Hunt the bugs of the zoo and write their table, or their tapes
     Zoo {
-        /// One of them; nothing is written then
+        /// One of them; no table is written then
         #[arg(long)]
         mutant: Option<String>,
         /// Starting points
@@ -119,6 +127,12 @@ enum Command {
         /// Most seeds from each
         #[arg(long, default_value_t = 200)]
         most: u64,
+        /// Write a small run of each to `tests/sim/tapes` instead
+        #[arg(long)]
+        tapes: bool,
+        /// Most runs by which each tape is made small
+        #[arg(long, default_value_t = 600, requires = "tapes")]
+        budget: usize,
         /// Threads
         #[arg(long, default_value_t = 1)]
         threads: usize,
@@ -245,32 +259,46 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Replay {
             seed,
             tape,
+            mended,
             strike,
             log,
             what,
-        } => replay(&what, seed, tape.as_ref(), strike.as_deref(), log),
-        Command::Shrink { seed, budget, what } => make_small(&what.plan()?, seed, budget),
+        } => {
+            if let Some(log) = log {
+                show_log(log);
+            }
+            match tape {
+                Some(path) => replay_tape(&path, !mended),
+                None => replay(&what, seed, strike.as_deref()),
+            }
+        }
+        Command::Shrink {
+            seed,
+            budget,
+            out,
+            what,
+        } => make_small(&what, seed, budget, out.as_deref()),
+        Command::Zoo {
+            mutant,
+            most,
+            tapes: true,
+            budget,
+            threads,
+            ..
+        } => record(&mutants(mutant.as_deref())?, most, budget, threads),
         Command::Zoo {
             mutant,
             starts,
             most,
             threads,
+            ..
         } => hunt(mutant.as_deref(), starts, most, threads),
         Command::Faults => Ok(name_faults()),
     }
 }
 
 /// Tells the story of one run.
-fn replay(
-    what: &What,
-    seed: u64,
-    tape: Option<&PathBuf>,
-    strike: Option<&str>,
-    log: Option<String>,
-) -> anyhow::Result<ExitCode> {
-    if let Some(log) = log {
-        show_log(log);
-    }
+fn replay(what: &What, seed: u64, strike: Option<&str>) -> anyhow::Result<ExitCode> {
     let mut plan = Plan {
         is_told: true,
         ..what.plan()?
@@ -278,11 +306,24 @@ fn replay(
     if let Some(strike) = strike {
         plan.faults = Faults::Strike(parse(strike)?);
     }
-    let outcome = match tape {
-        Some(path) => by_tape(&plan, read(path)?),
-        None => by_seed(&plan, seed),
+    Ok(story(&by_seed(&plan, seed)))
+}
+
+/// Tells the story of the run on a tape.
+fn replay_tape(path: &Path, has_bug: bool) -> anyhow::Result<ExitCode> {
+    let tape = Tape::load(path)?;
+    let plan = Plan {
+        is_told: true,
+        ..tape.plan(has_bug)
     };
-    Ok(story(&outcome))
+    let outcome = by_names(&plan, &tape.choices);
+    let code = story(&outcome);
+    let unmet = tape.unmet(&outcome);
+    unmet.iter().for_each(|unmet| println!("{unmet}"));
+    match unmet.is_empty() {
+        true => Ok(code),
+        false => bail!("{}: the run is not what it was; record it anew", path.display()),
+    }
 }
 
 fn name_faults() -> ExitCode {
@@ -314,12 +355,40 @@ fn mutant(name: &str) -> anyhow::Result<Mutant> {
     })
 }
 
+/// All bugs of the zoo, or one.
+fn mutants(name: Option<&str>) -> anyhow::Result<Vec<Mutant>> {
+    match name {
+        Some(name) => Ok(vec![mutant(name)?]),
+        None => Ok(zoo::all()),
+    }
+}
+
+/// Writes a tape of each of these bugs.
+fn record(mutants: &[Mutant], most: u64, budget: usize, threads: usize) -> anyhow::Result<ExitCode> {
+    let failed = AtomicUsize::new(0);
+    zoo::record(mutants, most, budget, threads, |mutant, tape| {
+        let path = tape::path(mutant.name);
+        let written = match &tape {
+            Some(tape) => std::fs::write(&path, tape.to_string()).map_err(|error| error.to_string()),
+            None => Err(format!("not caught by {most} seeds")),
+        };
+        match (tape, written) {
+            (Some(tape), Ok(())) => println!("{:22} {:3} choices", mutant.name, tape.choices.len()),
+            (_, written) => {
+                failed.fetch_add(1, Ordering::Relaxed);
+                println!("{:22} {}", mutant.name, written.err().unwrap_or_default());
+            }
+        }
+    });
+    Ok(match failed.into_inner() {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
 /// Hunts all bugs and writes the table, or hunts one.
 fn hunt(name: Option<&str>, starts: usize, most: u64, threads: usize) -> anyhow::Result<ExitCode> {
-    let mutants = match name {
-        Some(name) => vec![mutant(name)?],
-        None => zoo::all(),
-    };
+    let mutants = mutants(name)?;
     let tell = |mutant: &Mutant, caught: &Catch| {
         let median = caught.median().map_or_else(|| "-".to_owned(), |runs| runs.to_string());
         println!(
@@ -352,28 +421,37 @@ fn exhaust(what: &What) -> anyhow::Result<ExitCode> {
     Ok(tell(&campaign::all(&jobs, what.threads, &progress(jobs.len())), true))
 }
 
-fn make_small(plan: &Plan, seed: u64, budget: usize) -> anyhow::Result<ExitCode> {
-    let failed = by_seed(plan, seed);
-    let Some((tape, _)) = shrink(plan, failed.tape, budget) else {
+fn make_small(what: &What, seed: u64, budget: usize, out: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let plan = what.plan()?;
+    let failed = by_seed(&plan, seed);
+    let Some(smallest) = shrink(&plan, &failed.wild, budget) else {
         println!("seed {seed} breaks nothing");
         return Ok(ExitCode::SUCCESS);
     };
+    let tape = Tape {
+        bug: what.mutant.clone(),
+        ..Tape::of(&plan, &smallest).context("a strike has no tape; its own words have it again")?
+    };
     let told = Plan {
         is_told: true,
-        ..plan.clone()
+        ..tape.plan(true)
     };
-    let code = story(&by_tape(&told, tape.clone()));
-    let tape: Vec<String> = tape.iter().map(u32::to_string).collect();
-    println!("tape: {}", tape.join(" "));
+    let again = by_names(&told, &tape.choices);
+    let code = story(&again);
+    if again.digest != smallest.digest {
+        bail!("the tape does not have the run again: a point of choice is missing on it");
+    }
+    match out {
+        Some(path) => {
+            std::fs::write(path, tape.to_string()).with_context(|| path.display().to_string())?;
+            println!(
+                "written: {}; its first line is to tell in words what it was",
+                path.display()
+            );
+        }
+        None => print!("--- the tape\n{tape}"),
+    }
     Ok(code)
-}
-
-fn read(path: &PathBuf) -> anyhow::Result<Vec<u32>> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let numbers = text.split([' ', ',', '\n']).filter(|number| !number.is_empty());
-    numbers
-        .map(|number| number.parse().context("a tape is made of numbers"))
-        .collect()
 }
 
 fn parse(text: &str) -> anyhow::Result<Strike> {

@@ -89,14 +89,15 @@ pub fn tell(sum: &Sum, is_same: bool) -> ExitCode {
 /// One run from its beginning to its end.
 pub fn story(outcome: &Outcome) -> ExitCode {
     outcome.story.iter().for_each(|line| println!("{line}"));
+    let choices: u64 = outcome.points.values().map(|count| count.asked).sum();
     println!(
-        "workload {}, faults {:?}: {} events, {} requests, {} writes, {} choices, {:.1} s of virtual time, digest {:016x}",
+        "workload {}, faults {:?}: {} events, {} requests, {} writes, {choices} choices ({} not tame), {:.1} s of virtual time, digest {:016x}",
         outcome.workload,
         outcome.faults,
         outcome.events,
         outcome.requests,
         outcome.writes,
-        outcome.tape.len(),
+        outcome.wild.len(),
         outcome.passed.as_secs_f64(),
         outcome.digest
     );

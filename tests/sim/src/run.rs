@@ -9,7 +9,7 @@ use millwright_oracles::Ending;
 use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
 
-use crate::choices::{Choices, Count};
+use crate::choices::{Choices, Count, Wild};
 use crate::clock::{CloudSky, DAWN, Time};
 use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::Enabled;
@@ -92,8 +92,8 @@ pub struct Outcome {
     pub digest: u64,
     /// The first broken property.
     pub violation: Option<Violation>,
-    /// All decisions.
-    pub tape: Vec<u32>,
+    /// The decisions that were not tame.
+    pub wild: Vec<Wild>,
     /// How often each point was reached.
     pub points: BTreeMap<&'static str, Count>,
     /// How often each oracle could judge.
@@ -149,9 +149,9 @@ pub fn by_seed(plan: &Plan, seed: u64) -> Outcome {
     run(plan, Choices::drawn(seed))
 }
 
-/// Runs a plan by a tape.
-pub fn by_tape(plan: &Plan, tape: Vec<u32>) -> Outcome {
-    run(plan, Choices::read(tape))
+/// Runs a plan by these choices, and the tame one everywhere else.
+pub fn by_names(plan: &Plan, wild: &[Wild]) -> Outcome {
+    run(plan, Choices::told(wild))
 }
 
 /// Runs a plan by a tape and compares it with no other run.
@@ -373,13 +373,14 @@ async fn converge(world: &Arc<World>, lives: &Lives) {
 fn verdict(world: &Arc<World>, workload: String) -> Outcome {
     let antecedents = world.antecedents();
     let mut state = world.enter();
-    let choices = std::mem::replace(&mut state.choices, Choices::read(Vec::new()));
+    let choices = std::mem::replace(&mut state.choices, Choices::told(&[]));
     let trace = std::mem::take(&mut state.trace);
+    let points = choices.points().clone();
     Outcome {
         digest: trace.digest(),
         violation: state.violation.clone(),
-        points: choices.points().clone(),
-        tape: choices.into_tape(),
+        points,
+        wild: choices.into_wild(),
         antecedents,
         workload,
         ending: None,

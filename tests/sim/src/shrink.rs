@@ -1,27 +1,27 @@
-//! Makes a failing run small: cuts the tape, puts zeros for faults and delays, lowers numbers, as long as the same property
-//! breaks.
+//! Makes a failing run small: makes choices tame, and lowers the others, as long as the same property breaks.
 
-use crate::run::{Outcome, Plan, by_tape};
+use std::collections::BTreeSet;
 
-/// The smallest tape found within so many runs that breaks the same property, and what came of it. `None`: the tape breaks
-/// nothing.
-pub fn shrink(plan: &Plan, tape: Vec<u32>, budget: usize) -> Option<(Vec<u32>, Outcome)> {
-    let first = by_tape(plan, tape);
-    let property = first.violation.as_ref()?.property;
+use crate::choices::Wild;
+use crate::run::{Outcome, Plan, by_names};
+
+/// What came of the smallest run found within so many that breaks the same property. `None`: these choices break nothing.
+pub fn shrink(plan: &Plan, wild: &[Wild], budget: usize) -> Option<Outcome> {
+    let best = by_names(plan, wild);
+    let property = best.violation.as_ref()?.property;
     let mut search = Search {
         plan,
         property,
         left: budget,
-        tape: first.tape.clone(),
-        best: first,
+        best,
     };
     loop {
-        let before = search.tape.clone();
-        search.cut();
-        search.zero();
+        let before = weight(&search.best.wild);
+        search.tame_points();
+        search.tame_stretches();
         search.lower();
-        if search.tape == before || search.left == 0 {
-            return Some((search.tape, search.best));
+        if weight(&search.best.wild) == before || search.left == 0 {
+            return Some(search.best);
         }
     }
 }
@@ -30,58 +30,47 @@ struct Search<'a> {
     plan: &'a Plan,
     property: &'static str,
     left: usize,
-    tape: Vec<u32>,
     best: Outcome,
 }
 
 impl Search<'_> {
-    /// Whether this tape is as bad; then it is the best.
-    fn is_as_bad(&mut self, tape: Vec<u32>) -> bool {
-        if self.left == 0 || tape == self.tape {
+    /// Whether these choices are as bad, and fewer or lower; then they are the best.
+    fn is_as_bad(&mut self, wild: &[Wild]) -> bool {
+        if self.left == 0 || wild == self.best.wild {
             return false;
         }
         self.left -= 1;
-        let outcome = by_tape(self.plan, tape);
-        let same = outcome
-            .violation
-            .as_ref()
-            .is_some_and(|broken| broken.property == self.property);
-        if same && weight(&outcome.tape) < weight(&self.tape) {
-            self.tape.clone_from(&outcome.tape);
+        let outcome = by_names(self.plan, wild);
+        let broken = outcome.violation.as_ref();
+        let is_same = broken.is_some_and(|broken| broken.property == self.property);
+        let is_better = is_same && weight(&outcome.wild) < weight(&self.best.wild);
+        if is_better {
             self.best = outcome;
-            return true;
         }
-        false
+        is_better
     }
 
-    /// Takes chunks away, from the end, ever smaller ones.
-    fn cut(&mut self) {
-        let mut size = self.tape.len() / 2;
+    /// Makes all that points chose tame, a point at a time.
+    fn tame_points(&mut self) {
+        let points: BTreeSet<_> = self.best.wild.iter().map(|wild| wild.point.clone()).collect();
+        for point in points {
+            let others = self.best.wild.iter().filter(|wild| wild.point != point);
+            let others: Vec<Wild> = others.cloned().collect();
+            self.is_as_bad(&others);
+        }
+    }
+
+    /// Makes stretches tame, from the end, ever shorter ones.
+    fn tame_stretches(&mut self) {
+        let mut size = self.best.wild.len();
         while size > 0 {
-            let mut end = self.tape.len();
+            let mut end = self.best.wild.len();
             while end > 0 {
                 let start = end.saturating_sub(size);
-                let mut shorter = self.tape.clone();
-                shorter.drain(start..end.min(shorter.len()));
-                self.is_as_bad(shorter);
-                end = start.min(self.tape.len());
-            }
-            size /= if size > 64 { 4 } else { 2 };
-        }
-    }
-
-    /// Makes stretches tame.
-    fn zero(&mut self) {
-        let mut size = self.tape.len().next_power_of_two();
-        while size > 0 {
-            let mut start = 0;
-            while start < self.tape.len() {
-                let mut tamer = self.tape.clone();
-                tamer.iter_mut().skip(start).take(size).for_each(|value| *value = 0);
-                if tamer != self.tape {
-                    self.is_as_bad(tamer);
-                }
-                start += size;
+                let mut fewer = self.best.wild.clone();
+                fewer.drain(start..end);
+                self.is_as_bad(&fewer);
+                end = start.min(self.best.wild.len());
             }
             size /= 2;
         }
@@ -89,13 +78,13 @@ impl Search<'_> {
 
     /// Lowers single numbers.
     fn lower(&mut self) {
-        for at in 0..self.tape.len() {
-            while let Some(value) = self.tape.get(at).copied().filter(|value| *value > 1) {
-                let mut lower = self.tape.clone();
-                if let Some(number) = lower.get_mut(at) {
-                    *number = value / 2;
+        for at in 0..self.best.wild.len() {
+            while let Some(value) = self.best.wild.get(at).map(|wild| wild.value).filter(|value| *value > 1) {
+                let mut lower = self.best.wild.clone();
+                if let Some(wild) = lower.get_mut(at) {
+                    wild.value = value / 2;
                 }
-                if !self.is_as_bad(lower) {
+                if !self.is_as_bad(&lower) {
                     break;
                 }
             }
@@ -103,8 +92,7 @@ impl Search<'_> {
     }
 }
 
-/// What is smaller: fewer choices that are not tame, then a shorter tape, then smaller numbers.
-fn weight(tape: &[u32]) -> (usize, usize, u64) {
-    let wild = tape.iter().filter(|value| **value != 0).count();
-    (wild, tape.len(), tape.iter().copied().map(u64::from).sum())
+/// What is smaller: fewer choices, then smaller numbers.
+fn weight(wild: &[Wild]) -> (usize, u64) {
+    (wild.len(), wild.iter().map(|wild| u64::from(wild.value)).sum())
 }

@@ -1,14 +1,18 @@
 //! The identity of a run: a rolling digest of all that happened, and on demand the lines themselves.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use crate::event::Event;
+
+/// How many of the last events are kept for whoever wants to know what was going on.
+const RECENT: usize = 6;
 
 /// All that happened, digested.
 #[derive(Debug, Default)]
 pub struct Trace {
     digest: u64,
-    line: String,
+    recent: VecDeque<String>,
     told: Option<Vec<String>>,
     events: u64,
 }
@@ -24,13 +28,25 @@ impl Trace {
 
     /// Takes one event.
     pub fn add(&mut self, event: &Event) {
-        self.line.clear();
-        write!(self.line, "{event}").expect("a String takes all that is written");
-        self.digest = digest(self.digest, self.line.as_bytes());
+        // The oldest line's room is used again.
+        let mut line = match self.recent.len() < RECENT {
+            true => String::new(),
+            false => self.recent.pop_front().unwrap_or_default(),
+        };
+        line.clear();
+        write!(line, "{event}").expect("a String takes all that is written");
+        self.digest = digest(self.digest, line.as_bytes());
         self.events += 1;
         if let Some(told) = &mut self.told {
-            told.push(self.line.clone());
+            told.push(line.clone());
         }
+        self.recent.push_back(line);
+    }
+
+    /// The last events.
+    pub fn recent(&self) -> String {
+        let lines: Vec<&str> = self.recent.iter().map(|line| line.trim()).collect();
+        lines.join(" | ")
     }
 
     /// The digest so far.

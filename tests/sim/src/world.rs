@@ -21,6 +21,7 @@ use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
 use crate::gate::{Cut, Gate};
 use crate::hooks::Hooks;
+use crate::spin::Instant;
 use crate::strike::{Blow, Strike};
 use crate::trace::{Trace, digest};
 
@@ -61,6 +62,7 @@ pub struct State {
     pub violation: Option<Violation>,
     oracles: Vec<Box<dyn Oracle>>,
     happenings: mpsc::UnboundedReceiver<Happening>,
+    instant: Instant,
     ids: u64,
 }
 
@@ -129,6 +131,7 @@ impl World {
                 violation: None,
                 oracles: parts.oracles,
                 happenings,
+                instant: Instant::default(),
                 ids: 0,
             }),
         })
@@ -405,6 +408,12 @@ impl World {
         self.doom.ring();
     }
 
+    /// Something goes round while no time passes, as this says: L1 is out of reach.
+    pub fn spins(&self, how: &str) {
+        self.enter().spins(how);
+        self.doom.ring();
+    }
+
     /// What is true now.
     pub fn look<T>(&self, look: impl FnOnce(&Truth<'_>) -> T) -> T {
         let state = self.enter();
@@ -453,6 +462,10 @@ impl World {
         }
         let event = Event { at, what };
         state.trace.add(&event);
+        if state.instant.is_overfull(at) {
+            state.spins("event follows event");
+            self.doom.ring();
+        }
         let truth = Truth::new(&state.api, &self.cloud, &state.creations, at);
         for oracle in &mut state.oracles {
             if let Err(broken) = oracle.see(&event, &truth) {
@@ -472,6 +485,12 @@ impl State {
             self.past.push((time.passed(), version));
         }
         is_new
+    }
+
+    fn spins(&mut self, how: &str) {
+        let text = format!("{how} while no time passes; last came: {}", self.trace.recent());
+        let property = "L1";
+        self.violation.get_or_insert(Violation { property, text });
     }
 
     /// Whether a fault strikes here.

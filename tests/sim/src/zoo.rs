@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::hooks::Hooks;
-use crate::run::{Faults, Plan, by_seed};
+use crate::run::{Faults, Outcome, Plan, by_seed};
+use crate::shrink::shrink;
+use crate::tape::Tape;
 
 mod clouds;
 mod deployments;
@@ -22,7 +24,7 @@ mod wires;
 pub struct Mutant {
     /// Its name, as `sim run --mutant` takes it.
     pub name: &'static str,
-    /// Rows of the list of complaints that it stands for.
+    /// Rows of the list of complaints that it stands for; `-` for a bug that was ours alone.
     pub rows: &'static str,
     /// What is put back.
     pub what: &'static str,
@@ -82,12 +84,26 @@ impl Mutant {
     /// How many runs, from this seed on, until its property is broken; nothing if so many are not enough.
     pub fn hunt(&self, from: u64, most: u64) -> Option<u64> {
         let plan = self.plan();
-        let caught = |seed| {
-            by_seed(&plan, seed)
-                .violation
-                .is_some_and(|it| it.property == self.property)
-        };
-        (0..most).find(|nth| caught(from + nth)).map(|nth| nth + 1)
+        let caught = |nth: &u64| self.is_caught(&by_seed(&plan, from + nth));
+        (0..most).find(caught).map(|nth| nth + 1)
+    }
+
+    /// Its run by the first of so many seeds that shows it, made small by so many runs. Nothing where no seed shows it.
+    pub fn record(&self, most: u64, budget: usize) -> Option<Tape> {
+        let plan = self.plan();
+        let mut runs = (0..most).map(|seed| by_seed(&plan, seed));
+        let shown = runs.find(|outcome| self.is_caught(outcome))?;
+        let smallest = shrink(&plan, &shown.wild, budget)?;
+        Some(Tape {
+            what: self.what.to_owned(),
+            bug: Some(self.name.to_owned()),
+            ..Tape::of(&plan, &smallest)?
+        })
+    }
+
+    fn is_caught(&self, outcome: &Outcome) -> bool {
+        let broken = outcome.violation.as_ref();
+        broken.is_some_and(|broken| broken.property == self.property)
     }
 }
 
@@ -150,6 +166,26 @@ pub fn hunt(
     });
     let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.into_iter().map(catch).collect()
+}
+
+/// Records each of these, on so many threads, and hands `keep` each tape that is done.
+pub fn record(
+    mutants: &[Mutant],
+    most: u64,
+    budget: usize,
+    threads: usize,
+    keep: impl Fn(&Mutant, Option<Tape>) + Sync,
+) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    keep(mutant, mutant.record(most, budget));
+                }
+            });
+        }
+    });
 }
 
 /// Sorted, those that came to nothing last, so that the order of threads makes no difference.

@@ -5,12 +5,14 @@
     reason = "a test says by its panic what went wrong"
 )]
 
+use millwright_core::machine::{self, Why};
 use millwright_sim::campaign;
-use millwright_sim::event::{Event, Oracle, Truth, Violation, What};
-use millwright_sim::run::{Faults, Outcome, Plan, by_seed, by_tape};
+use millwright_sim::event::{Actor, Event, Oracle, Truth, Violation, What};
+use millwright_sim::run::{Faults, Outcome, Plan, by_names, by_seed};
 use millwright_sim::shrink::shrink;
 use millwright_sim::strike::Blow;
-use millwright_sim::workload;
+use millwright_sim::workload::{self, OURS};
+use serde_json::json;
 
 fn plan(workload: &str, faults: Faults) -> Plan {
     Plan {
@@ -40,16 +42,13 @@ fn every_workload_comes_right_where_nothing_goes_wrong() {
 }
 
 #[test]
-fn a_run_is_what_its_seed_says_and_what_its_tape_says() {
+fn a_run_is_what_its_seed_says_and_what_its_choices_say() {
     let mut digests = std::collections::BTreeSet::new();
     for seed in 0..12 {
         let (first, second) = (by_seed(&Plan::default(), seed), by_seed(&Plan::default(), seed));
         assert_eq!(first.digest, second.digest, "seed {seed}");
-        assert_eq!(
-            first.digest,
-            by_tape(&Plan::default(), first.tape).digest,
-            "tape of seed {seed}"
-        );
+        let again = by_names(&Plan::default(), &first.wild);
+        assert_eq!(first.digest, again.digest, "choices of seed {seed}");
         digests.insert(first.digest);
     }
     assert_eq!(digests.len(), 12, "different seeds are different runs");
@@ -95,14 +94,43 @@ fn a_failing_run_shrinks_to_little_more_than_its_fault() {
         .map(|seed| by_seed(&plan, seed))
         .find(|outcome| outcome.violation.is_some())
         .unwrap();
-    let (tape, outcome) = shrink(&plan, failed.tape.clone(), 150).unwrap();
+    let outcome = shrink(&plan, &failed.wild, 150).unwrap();
     assert_eq!(outcome.violation.unwrap().property, "immortal");
-    let wild = |tape: &[u32]| tape.iter().filter(|value| **value != 0).count();
     assert!(
-        wild(&tape) <= 3,
-        "{} of {} choices are left: {tape:?}",
-        wild(&tape),
-        wild(&failed.tape)
+        outcome.wild.len() <= 3,
+        "of {} choices are left: {:?}",
+        failed.wild.len(),
+        outcome.wild
     );
-    assert_eq!(by_tape(&plan, tape).digest, outcome.digest);
+    assert_eq!(by_names(&plan, &outcome.wild).digest, outcome.digest);
+}
+
+#[test]
+fn a_manager_that_plans_without_end_while_no_time_passes_is_stopped_and_told_of() {
+    let mut plan = plan("create", Faults::None);
+    plan.hooks.planners.machine = |_, now| machine::Plan::wait(now, Why::Joining);
+    let broken = by_seed(&plan, 0).violation.unwrap();
+    assert_eq!(broken.property, "L1");
+    let told = "a manager looked at its clock 2000 times while no time passes; last came: ";
+    assert!(broken.text.starts_with(told), "{broken}");
+    assert!(broken.text.contains("machines"), "{broken}");
+}
+
+#[test]
+fn whoever_changes_the_api_without_end_while_no_time_passes_is_stopped_and_told_of() {
+    let mut plan = plan("create", Faults::None);
+    plan.hooks.beside = |world, _| {
+        Box::pin(async move {
+            for size in (0..2).cycle() {
+                let body = json!({ "spec": { "replicas": size } });
+                world.order(Actor::Human, "PATCH", &format!("{OURS}/machinesets/workers"), &body);
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    let broken = by_seed(&plan, 0).violation.unwrap();
+    assert_eq!(broken.property, "L1");
+    let told = "event follows event while no time passes; last came: ";
+    assert!(broken.text.starts_with(told), "{broken}");
+    assert!(broken.text.contains("human: Patch machinesets workers"), "{broken}");
 }

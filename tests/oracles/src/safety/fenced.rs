@@ -1,4 +1,5 @@
-//! S14: nothing is written and no driver is called by a manager whose lease has run out, nor in an epoch that is over.
+//! S14: nothing is written and no driver is called by a manager whose lease has run out or is about to, nor in an epoch that is
+//! over.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +15,24 @@ use crate::truth::Truth;
 struct Claim {
     /// When it was accepted.
     since: Timestamp,
+    /// When it ends, less the margin in which nothing is begun.
     until: Timestamp,
     epoch: i64,
 }
 
 pub(crate) struct Fenced {
     elects: bool,
+    margin: SignedDuration,
     /// All of each manager, the newest last: a write that comes late was sent under an earlier one.
     claims: BTreeMap<By, Vec<Claim>>,
     hits: u64,
 }
 
 impl Fenced {
-    pub(crate) fn new(elects: bool) -> Self {
+    pub(crate) fn new(elects: bool, margin: SignedDuration) -> Self {
         Self {
             elects,
+            margin,
             claims: BTreeMap::new(),
             hits: 0,
         }
@@ -50,7 +54,7 @@ impl Fenced {
         let claim = Claim {
             since: at,
             // By the holder's own clock the lease runs from the moment at which it asked for it.
-            until: write.sent + lasts,
+            until: write.sent + lasts - self.margin,
             epoch: number(lease, "/spec/leaseTransitions"),
         };
         claims.push(claim);
@@ -63,7 +67,8 @@ impl Fenced {
         match (claims.iter().rev().find(held), claims.last()) {
             (Some(claim), _) => Ok(claim.epoch),
             (None, Some(claim)) => Err(format!(
-                "{by:?}, whose lease ran out at {}, sent {what} at {sent}",
+                "{by:?}, who had to end {} s before its lease, at {}, sent {what} at {sent}",
+                self.margin.as_secs(),
                 claim.until
             )),
             (None, None) => Err(format!("{by:?}, who never held the lease, sent {what} at {sent}")),

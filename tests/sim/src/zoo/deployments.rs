@@ -13,7 +13,7 @@ use super::wires::put;
 use crate::event::Truth;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 3] = [
+pub(super) const ALL: [Mutant; 4] = [
     Mutant {
         name: "second-set",
         rows: "89, 97",
@@ -24,6 +24,19 @@ pub(super) const ALL: [Mutant; 3] = [
         rests: false,
         hooks: || Hooks {
             planners: deciding(second_set),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "surplus-stays",
+        rows: "89, 97",
+        what: "a set in use beside the one that serves is left as it is",
+        property: "L1",
+        workload: "roll-once",
+        faults: &["F10x16"],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(surplus_stays),
             ..Hooks::default()
         },
     },
@@ -74,6 +87,14 @@ fn second_set(seen: &Observed<'_>, now: Timestamp) -> Plan {
         if let Step::Create(body) = step {
             super::sets::rename(body, now, 0);
         }
+    }
+    plan
+}
+
+fn surplus_stays(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = deployment::plan(seen, now);
+    if matches!(plan.why, Why::Scaling { to: 0, .. }) && seen.deployment.spec.replicas > 0 {
+        plan.steps.retain(|step| !matches!(step, Step::Change(..)));
     }
     plan
 }

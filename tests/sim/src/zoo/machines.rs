@@ -11,7 +11,7 @@ use millwright_core::machine::{self, Call, DriverView, Observed, Plan, StatusCha
 use super::Mutant;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 13] = [
+pub(super) const ALL: [Mutant; 15] = [
     Mutant {
         name: "finalizer-late",
         rows: "12, 13",
@@ -61,6 +61,26 @@ pub(super) const ALL: [Mutant; 13] = [
         faults: &[],
         rests: false,
         hooks: || deciding(node_stays),
+    },
+    Mutant {
+        name: "node-never-named",
+        rows: "22, 23",
+        what: "where every answer about a VM was lost, nobody looks for its Node",
+        property: "L1",
+        workload: "machine",
+        faults: &["F31x6", "F30x5", "F50"],
+        rests: false,
+        hooks: || deciding(node_never_named),
+    },
+    Mutant {
+        name: "asks-the-absent",
+        rows: "-",
+        what: "what a driver that is away should be asked is planned again and again",
+        property: "L1",
+        workload: "drift",
+        faults: &["F28x2", "F38x6", "F30x4"],
+        rests: false,
+        hooks: || deciding(asks_the_absent),
     },
     Mutant {
         name: "timer-lost",
@@ -231,6 +251,29 @@ fn absent_is_dead(seen: &Observed<'_>, now: Timestamp) -> Plan {
 fn node_stays(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let mut plan = machine::plan(seen, now);
     plan.steps.retain(|step| !matches!(step, Step::RemoveNode(_)));
+    plan
+}
+
+fn node_never_named(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = machine::plan(seen, now);
+    let knows_nothing = seen.machine.provider_id().is_none() && seen.machine.node_label().is_none();
+    plan.steps
+        .retain(|step| !(knows_nothing && matches!(step, Step::RemoveNode(_))));
+    plan
+}
+
+/// Once it is time to try a failed lookup again, it is time for ever.
+fn asks_the_absent(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = machine::plan(seen, now);
+    let failed = seen
+        .calls
+        .trouble
+        .as_ref()
+        .filter(|trouble| trouble.call == Call::Status);
+    let is_due = failed.is_some_and(|trouble| trouble.retry_at <= now);
+    if plan.why == Why::VmBooting && is_due && matches!(seen.driver, DriverView::Away { .. }) {
+        plan.steps.push(Step::Call(Call::Status));
+    }
     plan
 }
 

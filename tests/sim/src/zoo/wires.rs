@@ -98,6 +98,23 @@ pub(super) const ALL: [Mutant; 8] = [
         },
     },
     Mutant {
+        name: "margin-spent",
+        rows: "2, 34",
+        what: "a leader that cannot renew its lease works until it runs out, and what it sent last goes on beyond that",
+        property: "S14",
+        workload: "again",
+        faults: &["F16", "F40"],
+        rests: false,
+        hooks: || Hooks {
+            terms: Terms {
+                renew_deadline: Duration::from_millis(14_900),
+                ..Terms::default()
+            },
+            elects: Some(true),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
         name: "first-epoch",
         rows: "34",
         what: "driver calls carry the epoch of the first leader",
