@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin;
 use crate::config::{Config, Election, TargetCluster};
 use crate::driver::{
-    CallObserver, CallRecord, Connect, Endpoint, LeaderEpoch, ManagerIdentity, Pauses, Pool, PoolSettings, SecretStore,
+    CallObserver, CallRecord, Connect, Endpoint, Lead, ManagerIdentity, Pauses, Pool, PoolSettings, SecretStore,
 };
 use crate::env::Env;
 use crate::kube::client::{Cluster, Policy, Role};
@@ -110,8 +110,8 @@ pub fn manage(config: &Config, given: Given) -> BoxFuture<'_, anyhow::Result<End
 
 async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
     let mut tasks = JoinSet::new();
-    let epoch = Arc::new(LeaderEpoch::unknown());
-    let shared = build(config, &given, &epoch, &mut tasks);
+    let lead = Arc::new(Lead::new(given.leadership.clone()));
+    let shared = build(config, &given, &lead, &mut tasks);
     let Given {
         env,
         control,
@@ -149,7 +149,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
     let end = tokio::select! {
         biased;
         failed = watch_over(&mut tasks) => Err(failed),
-        end = work(config, &shared, &watches, leadership, &epoch) => end,
+        end = work(config, &shared, &watches, leadership, &lead) => end,
     };
     close(&shared, &mut tasks).await;
     held.cancel();
@@ -185,7 +185,7 @@ pub fn policy(config: &Config, role: Role, metrics: &Metrics, leadership: &watch
 }
 
 /// What all workers share, and the tasks behind it.
-fn build(config: &Config, given: &Given, epoch: &Arc<LeaderEpoch>, tasks: &mut JoinSet<()>) -> Arc<Shared> {
+fn build(config: &Config, given: &Given, lead: &Arc<Lead>, tasks: &mut JoinSet<()>) -> Arc<Shared> {
     let Given {
         env,
         control,
@@ -196,7 +196,7 @@ fn build(config: &Config, given: &Given, epoch: &Arc<LeaderEpoch>, tasks: &mut J
     } = given;
     // The pool tells of changes to what is built with the pool: it gets to know it afterwards.
     let known: Arc<OnceLock<Weak<Shared>>> = Arc::default();
-    let (drivers, upkeep) = Pool::new(pool_settings(config, given, epoch, &known));
+    let (drivers, upkeep) = Pool::new(pool_settings(config, given, lead, &known));
     let secrets = SecretStore::new(control.client.clone());
     let identity = config
         .election
@@ -255,7 +255,7 @@ async fn close(shared: &Shared, tasks: &mut JoinSet<()>) {
 fn pool_settings(
     config: &Config,
     given: &Given,
-    epoch: &Arc<LeaderEpoch>,
+    lead: &Arc<Lead>,
     shared: &Arc<OnceLock<Weak<Shared>>>,
 ) -> PoolSettings {
     let shared = Arc::clone(shared);
@@ -268,7 +268,7 @@ fn pool_settings(
         deadlines: crate::driver::Deadlines::new(),
         pauses: Pauses::default(),
         connect: Arc::clone(&given.connect),
-        epoch: Arc::clone(epoch),
+        lead: Arc::clone(lead),
         observer: Arc::new(Observer(given.metrics.clone())),
         on_change: Arc::new(move |driver: &DriverName| {
             if let Some(shared) = shared.get().and_then(Weak::upgrade) {
@@ -364,7 +364,7 @@ async fn work(
     shared: &Arc<Shared>,
     watches: &[Arc<WatchHealth>],
     mut leadership: watch::Receiver<Leadership>,
-    epoch: &LeaderEpoch,
+    term: &Lead,
 ) -> anyhow::Result<End> {
     let ready = async {
         synced(watches).await;
@@ -375,7 +375,7 @@ async fn work(
         return Ok(End::Asked);
     };
     if let Some(number) = leading.context("the election ended")? {
-        epoch.set(number);
+        term.begin(number);
     }
     tracing::info!("this process leads");
     // An error means that the election has ended, and then nobody renews either.

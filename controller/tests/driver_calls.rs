@@ -73,9 +73,31 @@ fn advice(method: &str, seconds: i64, max_in_flight: Option<i32>) -> Vec<v1::Cal
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_time_is_over_changes_nothing_any_more_and_may_still_look() {
+    let line = line(|_| {}).await;
+    line.desk.leads(7, Some(tokio::time::Instant::now()));
+    let created = line.driver.create_machine(&target(), &creation()).await;
+    let deleted = line.driver.delete_machine(&target(), permit()).await;
+    for failure in [created.expect_err("not sent"), deleted.expect_err("not sent")] {
+        assert_eq!(failure.effect, Effect::None, "{failure:?}");
+        assert!(failure.message.contains("not sent"), "{failure:?}");
+    }
+    assert!(line.stub.heard.lock().unwrap().creates.is_empty());
+    // The stub has no such call: its answer shows that a look was sent.
+    let looked = line.driver.get_machine_status(&target()).await;
+    assert_eq!(looked.expect_err("the stub cannot").code, Code::Unimplemented);
+
+    line.desk.leads(7, None);
+    line.driver
+        .create_machine(&target(), &creation())
+        .await
+        .expect("renewed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_create_request_carries_all_that_the_contract_asks_for() {
     let line = line(|_| {}).await;
-    line.desk.epoch.set(7);
+    line.desk.leads(7, None);
     let vm = line
         .driver
         .create_machine(&target(), &creation())

@@ -210,12 +210,12 @@ async fn an_author_s_error_arrives_with_its_reason_and_outcome() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_leader_s_call_is_refused() {
     let (desk, driver, _running, _directory) = shelf().await;
-    desk.epoch.set(5);
+    desk.leads(5, None);
     driver
         .create_machine(&numbered(1), &creation())
         .await
         .expect("the leader may");
-    desk.epoch.set(4);
+    desk.leads(4, None);
     let failure = driver
         .create_machine(&numbered(2), &creation())
         .await

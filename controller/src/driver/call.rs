@@ -21,8 +21,9 @@ use tracing::Instrument as _;
 use super::answer::{self, Page, ValidationReport};
 use super::endpoint::Wire;
 use super::lanes::{Lanes, Method};
+use super::lead::Lead;
 use super::status;
-use super::target::{Creation, LeaderEpoch, Scope, Target};
+use super::target::{Creation, Scope, Target};
 
 /// One finished call, for metrics.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +51,7 @@ pub struct Driver {
     pub(super) info: DriverInfo,
     pub(super) client: DriverServiceClient<Wire>,
     pub(super) lanes: Lanes,
-    pub(super) epoch: Arc<LeaderEpoch>,
+    pub(super) lead: Arc<Lead>,
     pub(super) observer: Arc<dyn CallObserver>,
     /// Wakes the connection's handshake after a failure that the driver did not make.
     pub(super) doubted: Arc<Notify>,
@@ -198,6 +199,9 @@ impl Driver {
                 return Err(no_place(lane.timeout(), lane.size()));
             };
             let _place = place.expect("the semaphore of a lane is never closed");
+            if method.changes() && !self.lead.may_change(Instant::now()) {
+                return Err(no_lead());
+            }
             let begun = Instant::now();
             let sent = send(self.client.clone(), self.wrap(request, lane.timeout()));
             let result = match tokio::time::timeout(lane.timeout(), sent).await {
@@ -216,7 +220,7 @@ impl Driver {
     fn wrap<Req>(&self, request: Req, timeout: Duration) -> Request<Req> {
         let mut request = Request::new(request);
         request.set_timeout(timeout);
-        if let Some(epoch) = self.epoch.get() {
+        if let Some(epoch) = self.lead.epoch() {
             request.metadata_mut().insert(LEADER_EPOCH_KEY, epoch.into());
         }
         request
@@ -258,6 +262,14 @@ fn no_place(waited: Duration, places: usize) -> Failure {
     Failure {
         effect: Effect::None,
         ..Failure::transport(Code::Unavailable, message)
+    }
+}
+
+/// The lease is another's by now, or nearly. Nothing was sent, so nothing is left behind.
+fn no_lead() -> Failure {
+    Failure {
+        effect: Effect::None,
+        ..Failure::transport(Code::Aborted, "not sent: the time in which this process leads is over")
     }
 }
 

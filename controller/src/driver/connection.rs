@@ -17,9 +17,9 @@ use super::answer;
 use super::call::{CallObserver, Driver};
 use super::endpoint::{Connect, Endpoint, Wire};
 use super::lanes::{Deadlines, Lanes};
+use super::lead::Lead;
 use super::roster::{Health, News, Roster};
 use super::status;
-use super::target::LeaderEpoch;
 
 /// Who the manager is, told to every driver for its logs.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub(super) struct Shared {
     pub(super) deadlines: Deadlines,
     pub(super) pauses: Pauses,
     pub(super) connect: Connect,
-    pub(super) epoch: Arc<LeaderEpoch>,
+    pub(super) lead: Arc<Lead>,
     pub(super) observer: Arc<dyn CallObserver>,
     pub(super) on_change: Arc<dyn Fn(&DriverName) + Send + Sync>,
 }
@@ -229,7 +229,7 @@ impl Connection {
             info,
             client: self.client.clone(),
             lanes,
-            epoch: Arc::clone(&self.shared.epoch),
+            lead: Arc::clone(&self.shared.lead),
             observer: Arc::clone(&self.shared.observer),
             doubted: Arc::clone(&self.doubted),
         }

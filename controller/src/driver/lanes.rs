@@ -52,6 +52,14 @@ impl Method {
         }
     }
 
+    /// Whether it changes something at the provider, which only the leader may do.
+    pub(super) fn changes(self) -> bool {
+        match self {
+            Self::CreateMachine | Self::InitializeMachine | Self::DeleteMachine => true,
+            Self::GetMachineStatus | Self::ListMachines | Self::ValidateMachineClass => false,
+        }
+    }
+
     /// The contract's default (`CallAdvice.timeout`).
     fn default_timeout(self) -> Duration {
         match self {

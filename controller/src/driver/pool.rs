@@ -16,8 +16,8 @@ use super::call::{CallObserver, Driver};
 use super::connection::{Connection, ManagerIdentity, Pauses, Shared};
 use super::endpoint::{Connect, Endpoint, Endpoints, sockets_of};
 use super::lanes::Deadlines;
+use super::lead::Lead;
 use super::roster::{EndpointState, Found, Health, Roster};
-use super::target::LeaderEpoch;
 
 /// Told the name of a driver that came, went or was replaced.
 pub type OnChange = Arc<dyn Fn(&DriverName) + Send + Sync>;
@@ -35,7 +35,7 @@ pub struct PoolSettings {
     /// How an endpoint is reached.
     pub connect: Connect,
     /// This leadership's epoch, set once the lease is held.
-    pub epoch: Arc<LeaderEpoch>,
+    pub lead: Arc<Lead>,
     /// Hears of every call.
     pub observer: Arc<dyn CallObserver>,
     /// Wakes those who wait for a driver.
@@ -74,7 +74,7 @@ impl Pool {
             deadlines,
             pauses,
             connect,
-            epoch,
+            lead,
             observer,
             on_change,
         } = settings;
@@ -85,7 +85,7 @@ impl Pool {
             deadlines,
             pauses,
             connect,
-            epoch,
+            lead,
             observer,
             on_change,
         });

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use millwright_core::ids::{DriverName, Name, ProviderId, Uid};
 use millwright_core::provider_spec::SpecError;
@@ -88,28 +87,6 @@ pub struct Creation {
     pub spec_digest: String,
 }
 
-/// The epoch of this manager's leadership, sent with every call so that a driver can refuse an older leader's. One for
-/// the process: a manager that loses the lease exits.
-#[derive(Debug, Default)]
-pub struct LeaderEpoch(AtomicU64);
-
-impl LeaderEpoch {
-    /// Not known: the header is left out, and drivers serve the call.
-    pub const fn unknown() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    /// Sets the epoch, `Lease.spec.leaseTransitions`.
-    pub fn set(&self, epoch: u32) {
-        // Kept one higher, so that zero can mean "not known".
-        self.0.store(u64::from(epoch) + 1, Ordering::Release);
-    }
-
-    pub(super) fn get(&self) -> Option<u64> {
-        self.0.load(Ordering::Acquire).checked_sub(1)
-    }
-}
-
 impl MachineKey {
     pub(super) fn to_wire(&self) -> Option<v1::MachineKey> {
         Some(v1::MachineKey {
@@ -127,20 +104,5 @@ impl Target {
             .as_ref()
             .map(|id| id.as_str().to_owned())
             .unwrap_or_default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_leader_has_an_epoch_too() {
-        let epoch = LeaderEpoch::unknown();
-        assert_eq!(epoch.get(), None);
-        epoch.set(0);
-        assert_eq!(epoch.get(), Some(0));
-        epoch.set(7);
-        assert_eq!(epoch.get(), Some(7));
     }
 }

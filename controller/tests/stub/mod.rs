@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millwright::driver::{
-    CallObserver, CallRecord, Deadlines, Driver, DriverClass, DriverState, Endpoint, Endpoints, LeaderEpoch,
-    MachineKey, ManagerIdentity, Pauses, Pool, PoolSettings, SecretData, Target,
+    CallObserver, CallRecord, Deadlines, Driver, DriverClass, DriverState, Endpoint, Endpoints, Lead, MachineKey,
+    ManagerIdentity, Pauses, Pool, PoolSettings, SecretData, Target,
 };
+use millwright::kube::leadership::Leadership;
 use millwright_core::ids::{DriverName, Name, Uid};
 use millwright_proto::v1;
 use millwright_proto::v1::driver_service_server::{DriverService, DriverServiceServer};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 /// What the stub does with a call.
@@ -235,7 +237,8 @@ pub struct Desk {
     pub pool: Pool,
     pub changes: mpsc::UnboundedReceiver<DriverName>,
     pub recorder: Arc<Recorder>,
-    pub epoch: Arc<LeaderEpoch>,
+    lead: Arc<Lead>,
+    leads: watch::Sender<Leadership>,
     upkeep: tokio::task::JoinHandle<()>,
 }
 
@@ -262,7 +265,8 @@ impl Desk {
     pub fn new(endpoints: Endpoints, pauses: Pauses) -> Self {
         let (sender, changes) = mpsc::unbounded_channel();
         let recorder = Arc::new(Recorder::default());
-        let epoch = Arc::new(LeaderEpoch::unknown());
+        let (leads, leadership) = watch::channel(Leadership::ALONE);
+        let lead = Arc::new(Lead::new(leadership));
         let (pool, upkeep) = Pool::new(PoolSettings {
             endpoints,
             manager: ManagerIdentity {
@@ -272,7 +276,7 @@ impl Desk {
             deadlines: Deadlines::new(),
             pauses,
             connect: Arc::new(Endpoint::wire),
-            epoch: Arc::clone(&epoch),
+            lead: Arc::clone(&lead),
             observer: Arc::clone(&recorder) as Arc<dyn CallObserver>,
             on_change: Arc::new(move |name: &DriverName| drop(sender.send(name.clone()))),
         });
@@ -280,9 +284,19 @@ impl Desk {
             pool,
             changes,
             recorder,
-            epoch,
+            lead,
+            leads,
             upkeep: tokio::spawn(upkeep),
         }
+    }
+
+    /// This process leads under an epoch, until then if there is an end.
+    pub fn leads(&self, epoch: u32, valid_until: Option<Instant>) {
+        self.lead.begin(epoch);
+        self.leads.send_replace(Leadership::Leader {
+            epoch: Some(epoch),
+            valid_until,
+        });
     }
 
     pub fn at(sockets: &[&Path]) -> Self {

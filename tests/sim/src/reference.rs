@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millwright_oracles::Ending;
 
 use crate::event::Violation;
-use crate::run::{Faults, Outcome, Plan, alone};
+use crate::run::{Faults, Outcome, Plan, tame};
 
 /// The property's name.
 pub const PROPERTY: &str = "L6";
@@ -28,7 +28,7 @@ fn of(workload: &str) -> Option<Arc<Ending>> {
         rests: false,
         ..Plan::default()
     };
-    let ending = alone(&plan, Vec::new()).ending.map(Arc::new);
+    let ending = tame(&plan).ending.map(Arc::new);
     made.insert(workload.to_owned(), ending.clone());
     ending
 }

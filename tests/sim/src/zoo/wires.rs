@@ -13,7 +13,7 @@ use crate::event::Truth;
 use crate::hooks::Hooks;
 use crate::workload::CANARY;
 
-pub(super) const ALL: [Mutant; 8] = [
+pub(super) const ALL: [Mutant; 9] = [
     Mutant {
         name: "deletes-by-name",
         rows: "99",
