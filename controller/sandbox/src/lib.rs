@@ -20,7 +20,7 @@
 //! - Bodies in YAML, and answers in YAML and protobuf: clients that ask for protobuf also take JSON, which they get.
 //! - Bodies in protobuf are read of the server's own kinds, but not definitions. The server panics over one of a custom kind; here it
 //!   is answered 415. Fields that came with 1.36 are passed over, and a value in the form of a group is refused in other words.
-//! - A PUT or PATCH to a collection of custom objects is answered 405 where the server says 400. What is no GET of discovery and OpenAPI is not told apart.
+//! - Paths with empty parts are refused; the server takes those of custom objects.
 //! - Tables: readiness gates, init containers and restart times of pods are not told, nor what the server says to describe columns.
 //! - OpenAPI: descriptions of built-in kinds are cut after one sentence, those of parameters are left out; `DeleteOptions` and
 //!   `Status` name no groups; no documents of `/api`, `/apis` and groups; v2 names no kinds; embedded resources get no head.

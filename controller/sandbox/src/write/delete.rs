@@ -45,11 +45,11 @@ impl DeleteOptions {
     fn read(request: &Request) -> Result<Self, Failure> {
         let query = &request.query;
         let said: Value = if request.body.is_empty() {
-            let text = |key: &str| Some(query.first(key)).filter(|text| !text.is_empty());
             json!({
-                "propagationPolicy": text("propagationPolicy"),
+                "propagationPolicy": query.said("propagationPolicy"),
                 "gracePeriodSeconds": query.number("gracePeriodSeconds")?,
-                "orphanDependents": text("orphanDependents").map(|text| text == "true"),
+                "orphanDependents": query.switch("orphanDependents"),
+                "preconditions": { "uid": query.said("uid"), "resourceVersion": query.said("resourceVersion") },
                 "dryRun": query.all("dryRun").collect::<Vec<_>>(),
             })
         } else {

@@ -39,6 +39,12 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
             let old = api.find(kind, &key)?;
             patch::applied(kind, format, &shown(scale, &old), &request.body)?
         }
+        Verb::Other => {
+            return Err(Failure::NotSupported {
+                verb: "",
+                subject: kind.resource(),
+            });
+        }
         Verb::List | Verb::Watch | Verb::Create | Verb::Delete | Verb::DeleteCollection => {
             return Err(Failure::NoMethod);
         }
