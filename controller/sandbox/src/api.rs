@@ -101,6 +101,8 @@ pub struct Api {
     /// The versions of objects that hold nulls where they lie, though nobody sees them. The server compares what lies with what it
     /// would write, so that the next write of such an object takes place even if it changes nothing.
     pub(crate) nulls: BTreeSet<u64>,
+    /// What the caller of the request under way is to be warned of.
+    warnings: Vec<String>,
 }
 
 /// The namespaces that are there from the start, as on the server.
@@ -114,6 +116,7 @@ impl Api {
             kinds: Kinds::default(),
             now,
             nulls: BTreeSet::new(),
+            warnings: Vec::new(),
         };
         for (number, name) in NAMESPACES.iter().enumerate() {
             // Uids that no caller makes: version 0 of a uuid is not in use.
@@ -136,6 +139,7 @@ impl Api {
             kinds: Kinds::default(),
             now,
             nulls: BTreeSet::new(),
+            warnings: Vec::new(),
         };
         let definitions = Place {
             group: "apiextensions.k8s.io".to_owned(),
@@ -167,7 +171,17 @@ impl Api {
     /// Answers one request.
     pub fn handle(&mut self, request: &Request, moment: &Moment) -> Answer {
         self.now = moment.now;
-        self.answer(request, moment).unwrap_or_else(Answer::from)
+        self.warnings.clear();
+        let mut answer = self.answer(request, moment).unwrap_or_else(Answer::from);
+        if let Answer::Object { warnings, .. } = &mut answer {
+            warnings.append(&mut self.warnings);
+        }
+        answer
+    }
+
+    /// Tells the caller something that does not hinder his request.
+    pub(crate) fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings.extend(warnings);
     }
 
     /// What happened after a version that a watch looks at.

@@ -11,6 +11,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::strange;
+
 /// As deep as Go's decoder goes.
 const DEEPEST: usize = 10_000;
 
@@ -24,6 +26,11 @@ pub(crate) fn read(text: &[u8]) -> Result<Value, String> {
     // Go puts a mark in place of what is no text.
     let text = without_lone_surrogates(&String::from_utf8_lossy(text));
     serde_json::from_str(&text).map_err(|_| error.to_string())
+}
+
+/// [`read`], and whether a field is named twice.
+pub(crate) fn read_noting(text: &[u8]) -> Result<(Value, bool), String> {
+    strange::read(text).or_else(|_| read(text).map(|value| (value, false)))
 }
 
 /// Replaces `\ud800` and its like by the mark for what cannot be read, unless two of them make a letter.

@@ -26,37 +26,37 @@ const GAPS: &[(&str, &str)] = &[
         "the server's handler panics and cuts the line",
     ),
     (
-        r#"PATCH CM application/merge-patch+json | {"kind":"Secret"}"#,
-        "the server reads the patched object as what it says it is",
+        r"PATCH CM?fieldManager=x application/apply-patch+yaml | LINES:\tapiVersion: v1\n",
+        "the parser lets tabs stand where they do no harm",
     ),
     (
-        r#"PATCH CM application/strategic-merge-patch+json | {"data":7}"#,
-        "the server's merge fails in words of its own",
-    ),
-    ("PATCH CM?fieldManager=x application/apply-patch+yaml | {", YAML),
-    ("PATCH CM?fieldManager=x application/apply-patch+yaml | a: [", YAML),
-    (
-        r#"PATCH CM?fieldManager=x application/apply-patch+yaml | {"apiVersion":"v1","kind":"ConfigMap","data":{"x":1}}"#,
-        "an apply does not judge the types of scalars",
+        r#"PATCH CM?fieldManager=x application/apply-patch+yaml | {"apiVersion":"v1","kind":"ConfigMap","data":{"x":"\/"}}"#,
+        "what is JSON is read as such, which has more escapes",
     ),
     (
-        "POST CMS | OBJECT:2000000",
-        "built-in objects may be of any size that a body may have",
+        r#"PATCH CM application/strategic-merge-patch+json | {"metadata":{"deletionTimestamp":7}}"#,
+        TIMES,
+    ),
+    (
+        r#"PATCH CM?fieldManager=x application/apply-patch+yaml | {"apiVersion":"v1","kind":"ConfigMap","metadata":{"creationTimestamp":7}}"#,
+        TIMES,
+    ),
+    (
+        r#"PATCH M?fieldManager=x application/apply-patch+yaml | {"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine","metadata":{"name":"m","creationTimestamp":7}}"#,
+        TIMES,
+    ),
+    (
+        r#"PATCH CM application/merge-patch+json | {"apiVersion":"apps/v1","kind":"Deployment"}"#,
+        "the server knows more kinds, which these become before they are refused",
     ),
     ("POST CMS | DEEP:9000", "what is nested deeper than 127 is not read"),
-    (
-        r#"POST CMS | {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"dd","name":"d"}}"#,
-        WARNINGS,
-    ),
-    ("POST CMS | HEX:7b2261ff223a317d", WARNINGS),
     (
         "POST CMS | CHUNKED:_{}_0__",
         "hyper does not tell an empty length from one that is no number",
     ),
 ];
 
-const YAML: &str = "YAML is not read";
-const WARNINGS: &str = "nobody is warned";
+const TIMES: &str = "times are not read, so that their types are not told as the server tells them";
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -255,9 +255,35 @@ fn hidden(text: &str) -> String {
         (r#"patch: Invalid value: "\{.*\}": "#, "patch: Invalid value: *: "),
         (r#"^Invalid value: "\{.*\}": "#, "Invalid value: *: "),
     ];
-    rules.iter().fold(text.to_owned(), |text, (rule, shown)| {
-        Regex::new(rule).unwrap().replace_all(&text, *shown).into_owned()
-    })
+    rules
+        .iter()
+        .fold(without_parsers_words(&in_order(text)), |text, (rule, shown)| {
+            Regex::new(rule).unwrap().replace_all(&text, *shown).into_owned()
+        })
+}
+
+/// Complaints about several fields come in the order of Go's maps, which is none.
+fn in_order(text: &str) -> String {
+    match text.split_once("errors:\n") {
+        Some((before, lines)) if !before.ends_with("unmarshal ") => {
+            let mut lines: Vec<&str> = lines.split('\n').collect();
+            lines.sort_unstable();
+            format!("{before}errors:\n{}", lines.join("\n"))
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Two parsers of YAML do not stop in the same words. What both read and do not like is ours to say as the server does.
+fn without_parsers_words(text: &str) -> String {
+    let Some((before, after)) = text.split_once("yaml: ") else {
+        return text.to_owned();
+    };
+    if after.starts_with("unmarshal errors") || after.starts_with("invalid map key") {
+        return text.to_owned();
+    }
+    let body = after.rfind(" (").map_or("", |at| &after[at..]);
+    format!("{before}yaml: *{body}")
 }
 
 fn all_hidden(value: &Value) -> Value {

@@ -49,7 +49,7 @@ def ask(method, path, kind=None, body=None):
         except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
             pass  # who knows enough need not read on
         answer = line.getresponse()
-        warnings = answer.msg.get_all("Warning") or []
+        warnings = [text.encode("latin-1").decode() for text in answer.msg.get_all("Warning") or []]
         return answer.status, answer.getheader("Content-Type"), answer.read(), warnings
     except Exception as error:
         return 0, type(error).__name__, b"", []
