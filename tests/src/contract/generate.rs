@@ -16,7 +16,7 @@
 //! - `$retainKeys` where a kind's fields are no objects.
 //! - Reads of any version (`resourceVersion=0`): a server may answer with an old state. Versions from the future: a server waits
 //!   three seconds for them. `tests/contract/*.cases` and the sandbox's own cases ask these by hand.
-//! - YAML and protobuf bodies, tables: the sandbox says that it lacks them, or another suite compares them.
+//! - YAML and protobuf bodies, fields that are named twice, tables: other suites compare them.
 
 use std::collections::BTreeMap;
 
