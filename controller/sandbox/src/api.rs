@@ -101,6 +101,8 @@ pub struct Api {
     /// The versions of objects that hold nulls where they lie, though nobody sees them. The server compares what lies with what it
     /// would write, so that the next write of such an object takes place even if it changes nothing.
     pub(crate) nulls: BTreeSet<u64>,
+    /// What the caller of the request under way is to be warned of.
+    warnings: Vec<String>,
 }
 
 /// The namespaces that are there from the start, as on the server.
@@ -114,6 +116,7 @@ impl Api {
             kinds: Kinds::default(),
             now,
             nulls: BTreeSet::new(),
+            warnings: Vec::new(),
         };
         for (number, name) in NAMESPACES.iter().enumerate() {
             // Uids that no caller makes: version 0 of a uuid is not in use.
@@ -136,6 +139,7 @@ impl Api {
             kinds: Kinds::default(),
             now,
             nulls: BTreeSet::new(),
+            warnings: Vec::new(),
         };
         let definitions = Place {
             group: "apiextensions.k8s.io".to_owned(),
@@ -167,7 +171,17 @@ impl Api {
     /// Answers one request.
     pub fn handle(&mut self, request: &Request, moment: &Moment) -> Answer {
         self.now = moment.now;
-        self.answer(request, moment).unwrap_or_else(Answer::from)
+        self.warnings.clear();
+        let mut answer = self.answer(request, moment).unwrap_or_else(Answer::from);
+        if let Answer::Object { warnings, .. } = &mut answer {
+            warnings.append(&mut self.warnings);
+        }
+        answer
+    }
+
+    /// Tells the caller something that does not hinder his request.
+    pub(crate) fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings.extend(warnings);
     }
 
     /// What happened after a version that a watch looks at.
@@ -239,6 +253,9 @@ impl Api {
         if request.verb == Verb::Create && !target.name.is_empty() && target.subresource.is_empty() && !kind.custom {
             return Err(Failure::NoMethod); // those of ours are created at any path, by the name that they say
         }
+        if !kind.custom && kind.serves(&target.subresource) && is_no_method(request) {
+            return Err(Failure::NoMethod);
+        }
         let form = match accept::of_kind(&kind, request)? {
             Wanted::Table(version) => Some(table::Form::of(version, &request.query)?),
             Wanted::Plain | Wanted::Metadata => None,
@@ -252,21 +269,31 @@ impl Api {
 
     fn answer_plain(&mut self, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
         let target = &request.target;
-        match target.subresource.as_str() {
+        let part = match target.subresource.split_once('/') {
+            Some((part, _)) if kind.custom => part,
+            _ => &target.subresource,
+        };
+        if !kind.serves(part) {
+            return Err(match kind.custom {
+                true => Failure::NotFound {
+                    subject: kind.resource(),
+                    name: target.name.clone(),
+                },
+                false => Failure::NoResource,
+            });
+        }
+        match part {
             "" => self.answer_whole(kind, request, moment),
-            "status" if kind.status => self.answer_status(kind, request, moment),
-            "scale" if kind.scale.is_some() => scale::answer(self, kind, request, moment),
-            "eviction" if kind.is("Pod") && request.verb == Verb::Create => evict::answer(self, kind, request, moment),
-            _ if kind.custom => Err(Failure::NotFound {
-                subject: kind.resource(),
-                name: target.name.clone(),
-            }),
-            _ => Err(Failure::NoResource),
+            "status" => self.answer_status(kind, request, moment),
+            "scale" => scale::answer(self, kind, request, moment),
+            _ if request.verb == Verb::Create => evict::answer(self, kind, request, moment),
+            _ => Err(Failure::NoMethod),
         }
     }
 
     fn answer_whole(&mut self, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
         match request.verb {
+            Verb::Update | Verb::Patch if request.target.name.is_empty() => Err(nameless(kind, request)),
             Verb::Get => list::get(self, kind, request),
             Verb::List => list::list(self, kind, request),
             Verb::Watch => watch::start(self, kind, request, moment),
@@ -275,6 +302,7 @@ impl Api {
             Verb::Patch => patch::answer(self, kind, request, update::Part::Whole, moment),
             Verb::Delete => delete::answer(self, kind, request, moment),
             Verb::DeleteCollection => delete::answer_collection(self, kind, request, moment),
+            Verb::Other => Err(not_supported(kind, "")),
         }
     }
 
@@ -283,15 +311,12 @@ impl Api {
             Verb::Get => list::get(self, kind, request),
             Verb::Update => update::answer(self, kind, request, update::Part::Status, moment),
             Verb::Patch => patch::answer(self, kind, request, update::Part::Status, moment),
-            Verb::Delete | Verb::Create if kind.custom => Err(Failure::NotSupported {
-                verb: if request.verb == Verb::Delete {
-                    "delete"
-                } else {
-                    "create"
-                },
-                subject: kind.resource(),
-            }),
-            Verb::List | Verb::Watch | Verb::Create | Verb::Delete | Verb::DeleteCollection => Err(Failure::NoMethod),
+            Verb::Delete if kind.custom => Err(not_supported(kind, "delete")),
+            Verb::Create if kind.custom => Err(not_supported(kind, "create")),
+            Verb::Other if kind.custom => Err(not_supported(kind, "")),
+            Verb::List | Verb::Watch | Verb::Create | Verb::Delete | Verb::DeleteCollection | Verb::Other => {
+                Err(Failure::NoMethod)
+            }
         }
     }
 
@@ -330,6 +355,30 @@ impl Api {
             self.kinds.forget(&gone);
         }
         Some(gone)
+    }
+}
+
+/// Whether the router of the server's own kinds knows no such method.
+fn is_no_method(request: &Request) -> bool {
+    let is_collection = request.target.name.is_empty();
+    request.is_head
+        || request.verb == Verb::Other
+        || (is_collection && matches!(request.verb, Verb::Update | Verb::Patch))
+}
+
+/// The refusal of a PUT or PATCH to a collection of custom objects.
+fn nameless(kind: &Kind, request: &Request) -> Failure {
+    let format = (request.verb == Verb::Patch).then(|| patch::format_of(kind, request));
+    match format {
+        Some(Err(failure)) => failure,
+        Some(Ok(_)) | None => Failure::BadRequest("name must be provided".to_owned()),
+    }
+}
+
+fn not_supported(kind: &Kind, verb: &'static str) -> Failure {
+    Failure::NotSupported {
+        verb,
+        subject: kind.resource(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! What the server adds to objects of its own kinds: defaults, the marks of its admission plugins, the two faces of an Event.
 //!
-//! Decides about the built-in kinds that Millwright and kubectl meet, and only what they can see there. Unknown fields of
-//! built-in kinds are kept, where the server drops them.
+//! Decides about the built-in kinds that Millwright and kubectl meet, and only what they can see there.
 
 #![allow(
     clippy::indexing_slicing,
@@ -123,6 +122,29 @@ pub fn refill(kind: &Kind, old: &Value, new: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// What is wrong with an object of a kind of the server's own, whatever it was before: data of more than a mebibyte.
+pub(crate) fn complaints(kind: &Kind, object: &Value) -> Option<Cause> {
+    const MOST: usize = 1024 * 1024;
+    let texts = |field: &str| {
+        let fields = object.get(field).and_then(Value::as_object);
+        fields.into_iter().flat_map(Map::values).filter_map(Value::as_str)
+    };
+    let plain = |field: &str| texts(field).map(str::len).sum::<usize>();
+    let bytes = |field: &str| {
+        texts(field)
+            .map(|text| text.trim_end_matches('=').len() * 3 / 4)
+            .sum::<usize>()
+    };
+    let (size, field) = if kind.is("ConfigMap") {
+        (plain("data") + bytes("binaryData"), "[]") // Go's text for no field
+    } else if kind.is("Secret") {
+        (bytes("data"), "data")
+    } else {
+        return None;
+    };
+    (size > MOST).then(|| Cause::too_long(field, MOST))
 }
 
 /// What an update of a built-in kind may not change.

@@ -10,7 +10,7 @@ use crate::api::Answer;
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
 use crate::openapi;
-use crate::request::Request;
+use crate::request::{Request, Verb};
 
 /// The media type of aggregated discovery, as it is asked for and answered.
 pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -18,17 +18,16 @@ pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=API
 /// Answers a path that names no object.
 pub fn answer(kinds: &Kinds, request: &Request) -> Result<Answer, Failure> {
     let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
+    if is_routed(kinds, &parts) && (request.is_head || !matches!(request.verb, Verb::List | Verb::Watch)) {
+        return Err(Failure::NoMethod);
+    }
     let aggregated_by = is_aggregated(&request.accept) && matches!(parts.as_slice(), ["api" | "apis"]);
     if let (false, ["api" | "apis", rest @ ..]) = (aggregated_by, parts.as_slice()) {
-        let own = |group: &str| kinds.all().any(|kind| kind.group == group && !kind.custom);
-        let routed = match rest {
-            [_] => parts.first() == Some(&"api"),
-            [group, _] => own(group),
-            _ => false,
-        };
+        let routed = !rest.is_empty() && is_routed(kinds, &parts);
         accept::of_discovery(&request.accept, routed)?;
     }
     let body = match parts.as_slice() {
+        [] => json!({ "paths": paths(kinds) }),
         ["api"] if aggregated_by => aggregated(kinds, true),
         ["apis"] if aggregated_by => aggregated(kinds, false),
         ["api"] => json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] }),
@@ -40,6 +39,53 @@ pub fn answer(kinds: &Kinds, request: &Request) -> Result<Answer, Failure> {
         _ => return Err(Failure::NoPath),
     };
     Ok(Answer::ok(body))
+}
+
+/// Whether the server's router asks before discovery does, which knows no methods: of what its own kinds lie below.
+fn is_routed(kinds: &Kinds, parts: &[&str]) -> bool {
+    let is_own = |group: &str, version: &str| {
+        kinds
+            .all()
+            .any(|kind| !kind.custom && kind.group == group && kind.version == version)
+    };
+    match parts {
+        ["api"] => true,
+        ["api", version] => is_own("", version),
+        ["apis", group, version] => is_own(group, version),
+        _ => false,
+    }
+}
+
+/// All paths that name no resource, in their order.
+fn paths(kinds: &Kinds) -> Vec<String> {
+    let mut out: Vec<String> = [
+        "/api",
+        "/apis",
+        "/apis/",
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/readyz",
+        "/version",
+    ]
+    .map(str::to_owned)
+    .into();
+    for check in ["healthz", "livez", "readyz"] {
+        out.extend(["etcd", "log", "ping"].map(|part| format!("/{check}/{part}")));
+    }
+    out.extend(versions(kinds, "").iter().map(|version| format!("/api/{version}")));
+    for group in groups(kinds) {
+        out.push(format!("/apis/{group}"));
+        out.extend(
+            versions(kinds, group)
+                .iter()
+                .map(|version| format!("/apis/{group}/{version}")),
+        );
+    }
+    out.sort();
+    out
 }
 
 /// Whether a caller wants all groups with all their kinds in one answer. The server looks for this form before any other,

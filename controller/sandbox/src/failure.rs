@@ -10,7 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::json::go_quoted;
+use crate::json::{go_quoted, without_odd_bytes};
 use crate::patch::PatchError;
 
 /// One entry of `details.causes`.
@@ -247,7 +247,7 @@ impl Failure {
     pub fn status(&self) -> Value {
         let mut body = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.to_string(), "code": self.code(),
+            "message": without_odd_bytes(self.to_string()), "code": self.code(),
         });
         if let Self::PageExpired { token } = self {
             body["metadata"]["continue"] = json!(token);
@@ -307,7 +307,7 @@ fn details(subject: &Subject, name: &str, causes: &[Cause]) -> Value {
     let mut out = Map::new();
     for (key, text) in [("name", name), ("group", &subject.group), ("kind", &subject.what)] {
         if !text.is_empty() {
-            out.insert(key.to_owned(), json!(text));
+            out.insert(key.to_owned(), json!(without_odd_bytes(text.to_owned())));
         }
     }
     if !causes.is_empty() {

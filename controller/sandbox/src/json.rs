@@ -6,7 +6,12 @@
 //! # Not yet
 //! - What is nested deeper than 127 is refused; the server reads 10,000 levels.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::Value;
+
+use crate::strange;
 
 /// As deep as Go's decoder goes.
 const DEEPEST: usize = 10_000;
@@ -21,6 +26,11 @@ pub(crate) fn read(text: &[u8]) -> Result<Value, String> {
     // Go puts a mark in place of what is no text.
     let text = without_lone_surrogates(&String::from_utf8_lossy(text));
     serde_json::from_str(&text).map_err(|_| error.to_string())
+}
+
+/// [`read`], and whether a field is named twice.
+pub(crate) fn read_noting(text: &[u8]) -> Result<(Value, bool), String> {
+    strange::read(text).or_else(|_| read(text).map(|value| (value, false)))
 }
 
 /// Replaces `\ud800` and its like by the mark for what cannot be read, unless two of them make a letter.
@@ -260,9 +270,45 @@ pub(crate) fn go_escaped(letter: char) -> String {
         '\t' => "\\t".to_owned(),
         '\u{b}' => "\\v".to_owned(),
         control if u32::from(control) < 0x20 || control == '\u{7f}' => format!("\\x{:02x}", u32::from(control)),
-        hidden @ ('\u{80}'..='\u{a0}' | '\u{ad}') => format!("\\u{:04x}", u32::from(hidden)),
-        shown => shown.to_string(),
+        ascii if ascii.is_ascii() => ascii.to_string(),
+        odd if odd_byte(odd).is_some() => odd_byte(odd).map_or(String::new(), |byte| format!("\\x{byte:02x}")),
+        shown if PRINTED.is_match(shown.encode_utf8(&mut [0; 4])) => shown.to_string(),
+        hidden if u32::from(hidden) < 0x10000 => format!("\\u{:04x}", u32::from(hidden)),
+        hidden => format!("\\U{:08x}", u32::from(hidden)),
     }
+}
+
+/// The letters that Go prints as they are: those that leave ink.
+static PRINTED: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^[\p{L}\p{M}\p{N}\p{P}\p{S}]$").expect("the classes are those of Unicode"));
+
+/// The first of the letters that stand for bytes which are none. They are nobody's: the last ones for private use.
+const ODD: u32 = 0x0010_ff00;
+
+/// A text in which bytes that make no letter are kept apart from those that do, so that they can be told.
+pub(crate) fn with_odd_bytes(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        let odd = chunk.invalid().iter();
+        out.extend(odd.filter_map(|byte| char::from_u32(ODD + u32::from(*byte))));
+    }
+    out
+}
+
+/// The byte for which a letter of [`with_odd_bytes`] stands.
+fn odd_byte(letter: char) -> Option<u8> {
+    u32::from(letter)
+        .checked_sub(ODD)
+        .and_then(|byte| u8::try_from(byte).ok())
+}
+
+/// The same with the mark for what cannot be read, as it goes out.
+pub(crate) fn without_odd_bytes(text: String) -> String {
+    if !text.contains(|letter| odd_byte(letter).is_some()) {
+        return text;
+    }
+    text.replace(|letter| odd_byte(letter).is_some(), "\u{fffd}")
 }
 
 /// A text as Go quotes it.

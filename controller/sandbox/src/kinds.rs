@@ -119,6 +119,17 @@ impl Kind {
         }
     }
 
+    /// Whether its objects have this part that is spoken to apart; the whole is one.
+    pub fn serves(&self, subresource: &str) -> bool {
+        match subresource {
+            "" => true,
+            "status" => self.status,
+            "scale" => self.scale.is_some(),
+            "eviction" => self.is("Pod"),
+            _ => false,
+        }
+    }
+
     /// Whether this is the built-in kind of that name.
     pub fn is(&self, kind: &str) -> bool {
         !self.custom && self.kind == kind

@@ -179,7 +179,8 @@ pub fn get(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fai
 /// A version in a query.
 pub(crate) fn version_of(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
-        format!("resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax")
+        let text = crate::json::go_quoted(text);
+        format!("resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: invalid syntax")
     })
 }
 

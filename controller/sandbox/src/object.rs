@@ -7,7 +7,7 @@
     reason = "a Value read by a key gives null; what is written to is an object"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -396,7 +396,8 @@ fn owner_complaints(owner: &Value) -> Vec<Cause> {
 /// What an update may not do to metadata. The server looks twice, at the object and again at its kind, and says so twice.
 pub fn update_complaints(old: &Value, new: &Value) -> Vec<Cause> {
     let mut out = Vec::new();
-    let added: Vec<&str> = finalizers(new)
+    // A set: sorted, and each once.
+    let added: BTreeSet<&str> = finalizers(new)
         .into_iter()
         .filter(|one| !finalizers(old).contains(one))
         .collect();

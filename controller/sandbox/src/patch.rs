@@ -7,8 +7,8 @@
 //! the new parts of a merge patch; the crate keeps to the RFCs in all four.
 //!
 //! # Not yet
-//! - Apply does not judge the types of scalars (the server answers 500 for a number where a text belongs), nor does it carry
-//!   owners over from other versions of a kind or through a list that became atomic in a later schema.
+//! - Apply does not carry owners over from other versions of a kind or through a list that became atomic in a later schema, nor does
+//!   it read what it makes as the server's own type: bytes that are no base64 and times that are none are not refused in its words.
 //! - Times that a built-in type writes as null, such as a condition's `lastHeartbeatTime`, are left out by `Topology::settled`,
 //!   so that nobody owns them either.
 //! - A `$patch` directive that is no text is refused in slightly other words.
@@ -83,7 +83,63 @@ pub(crate) fn go_text(value: &Value) -> String {
             format!("[{}]", items.join(" "))
         }
         Value::Object(fields) => go_map(fields),
-        scalar @ (Value::Bool(_) | Value::Number(_)) => scalar.to_string(),
+        Value::Bool(_) => value.to_string(),
+        Value::Number(number) => go_number(number),
+    }
+}
+
+/// A number as Go prints it. Whole ones are read as such, however they are written; floats of some length have an exponent.
+fn go_number(number: &serde_json::Number) -> String {
+    const LARGEST: f64 = 9.2e18;
+    if number.is_i64() {
+        return number.to_string();
+    }
+    let float = number.as_f64().unwrap_or_default();
+    if float.fract() == 0.0 && float.abs() < LARGEST {
+        return format!("{float:.0}");
+    }
+    let shortest = format!("{float:e}");
+    let (digits, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
+    match exponent.parse::<i32>() {
+        Ok(-4..6) => float.to_string(),
+        Ok(exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+        }
+        Err(_) => shortest,
+    }
+}
+
+/// What Go calls the type of a value that may be any.
+pub(crate) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nil",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// A value as Go's `%#v` prints it, which is how it looks in Go's own text.
+pub(crate) fn go_syntax(value: &Value) -> String {
+    let all = |texts: Vec<String>| texts.join(", ");
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => crate::json::go_quoted(text),
+        Value::Array(items) => format!("[]interface {{}}{{{}}}", all(items.iter().map(go_syntax).collect())),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let mut texts: Vec<String> = fields
+                .map(|(name, value)| format!("{}:{}", crate::json::go_quoted(name), go_syntax(value)))
+                .collect();
+            texts.sort();
+            format!("map[string]interface {{}}{{{}}}", all(texts))
+        }
+        Value::Bool(_) => value.to_string(),
+        Value::Number(number) => go_number(number),
     }
 }
 

@@ -254,7 +254,13 @@ impl Api {
         let can_create = match request.verb {
             Verb::Update => kind.put_creates,
             Verb::Patch => request.content_type == "application/apply-patch+yaml",
-            Verb::Get | Verb::List | Verb::Watch | Verb::Create | Verb::Delete | Verb::DeleteCollection => false,
+            Verb::Get
+            | Verb::List
+            | Verb::Watch
+            | Verb::Create
+            | Verb::Delete
+            | Verb::DeleteCollection
+            | Verb::Other => false,
         };
         can_create && self.store.get(&kind.place(), &key_of(request)).is_none()
     }

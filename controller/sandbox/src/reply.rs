@@ -76,6 +76,15 @@ impl Reply {
                 let code = 200;
                 Self { code, headers, body }
             }
+            // What says nothing is of no type.
+            Answer::Text { code, body } if body.is_empty() => {
+                headers.retain(|(name, _)| *name != "content-type");
+                Self {
+                    code,
+                    headers,
+                    body: Vec::new(),
+                }
+            }
             Answer::Text { code, body } => {
                 headers.push(("x-content-type-options", "nosniff".to_owned()));
                 let body = body.into_bytes();

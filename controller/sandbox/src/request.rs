@@ -2,12 +2,13 @@
 //!
 //! Decides how a path and a method name a verb and a resource; knows neither which resources exist nor what is stored.
 
+use std::borrow::Cow;
 use std::num::{IntErrorKind, ParseIntError};
 
 use percent_encoding::percent_decode_str;
 
 use crate::failure::Failure;
-use crate::json::go_quoted;
+use crate::json::{go_quoted, with_odd_bytes};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum Verb {
     Patch,
     Delete,
     DeleteCollection,
+    /// A method that stands for none of these.
+    Other,
 }
 
 /// On what.
@@ -35,7 +38,7 @@ pub struct Target {
     pub namespace: String,
     /// Empty for collections.
     pub name: String,
-    /// Empty for the object itself.
+    /// Empty for the object itself. With all that follows it: only custom kinds look no further than its first part.
     pub subresource: String,
 }
 
@@ -85,15 +88,34 @@ impl Query {
 
     /// Whether a switch is set: `1`, `true`, but also a key without a value.
     pub fn is_set(&self, key: &str) -> bool {
-        self.0
-            .iter()
-            .any(|(name, value)| name == key && value != "false" && value != "0")
+        self.0.iter().any(|(name, value)| name == key && is_switch_on(value))
     }
+
+    /// Whether a switch is set, or off, or not spoken of.
+    pub(crate) fn switch(&self, key: &str) -> Option<bool> {
+        let (_, value) = self.0.iter().find(|(name, _)| name == key)?;
+        Some(is_switch_on(value))
+    }
+
+    /// The first value of a key, also where it is empty.
+    pub(crate) fn said(&self, key: &str) -> Option<&str> {
+        let (_, value) = self.0.iter().find(|(name, _)| name == key)?;
+        Some(value)
+    }
+}
+
+/// What does not say no says yes.
+fn is_switch_on(value: &str) -> bool {
+    value != "0" && !value.eq_ignore_ascii_case("false")
 }
 
 /// Replaces `%XX` by the byte it stands for; what is no valid escape stays as it is.
 pub(crate) fn decode(text: &str) -> String {
-    percent_decode_str(text).decode_utf8_lossy().into_owned()
+    let bytes: Cow<'_, [u8]> = percent_decode_str(text).into();
+    match bytes {
+        Cow::Borrowed(_) => text.to_owned(),
+        Cow::Owned(bytes) => String::from_utf8(bytes).unwrap_or_else(|odd| with_odd_bytes(odd.as_bytes())),
+    }
 }
 
 /// The parts of a path, decoded before it is taken apart. Roles are asked about these very parts.
@@ -108,6 +130,8 @@ pub(crate) fn parts(path: &str) -> Vec<String> {
 #[derive(Debug, Clone)]
 pub struct Request {
     pub verb: Verb,
+    /// Whether only the head of the answer is wanted: custom kinds take that for the verb, the server's own take it for none.
+    pub is_head: bool,
     /// As it was asked, for what the API says of itself.
     pub path: String,
     /// Empty if the path names no object and no collection.
@@ -142,9 +166,9 @@ impl Request {
     pub fn parse(http: &Http<'_>) -> Result<Self, Failure> {
         let target = Target::parse(http.path)?;
         let query = Query::parse(http.query);
-        let verb = verb(http.method, &target, &query)?;
         Ok(Self {
-            verb,
+            verb: verb(http.method, &target, &query),
+            is_head: http.method == "HEAD",
             path: http.path.to_owned(),
             target,
             query,
@@ -193,11 +217,13 @@ impl Target {
         }
         let (resource, name, subresource) = match rest {
             [] => return Ok(Self::default()),
-            [resource] => (*resource, "", ""),
-            [resource, name] => (*resource, *name, ""),
-            [resource, name, subresource] => (*resource, *name, *subresource),
-            _ => return Err(Failure::NoResource),
+            [resource] => (*resource, "", String::new()),
+            [resource, name] => (*resource, *name, String::new()),
+            [resource, name, subresource @ ..] => (*resource, *name, subresource.join("/")),
         };
+        if matches!(name, "." | "..") && rest.len() > 3 {
+            return Err(Failure::NoResource);
+        }
         if matches!(name, "." | "..") {
             let why = format!("Name parameter invalid: \"{name}\": may not be '{name}'");
             return Err(Failure::BadRequest(why));
@@ -208,23 +234,23 @@ impl Target {
             resource: resource.to_owned(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            subresource: subresource.to_owned(),
+            subresource,
         })
     }
 }
 
-fn verb(method: &str, target: &Target, query: &Query) -> Result<Verb, Failure> {
+fn verb(method: &str, target: &Target, query: &Query) -> Verb {
     let named = !target.name.is_empty();
     match (method, named) {
         // Asking to watch one object by its path gives the object: the server ignores the switch there.
-        ("GET", true) => Ok(Verb::Get),
-        ("GET", false) if query.is_set("watch") => Ok(Verb::Watch),
-        ("GET", false) => Ok(Verb::List),
-        ("POST", _) => Ok(Verb::Create),
-        ("PUT", true) => Ok(Verb::Update),
-        ("PATCH", true) => Ok(Verb::Patch),
-        ("DELETE", true) => Ok(Verb::Delete),
-        ("DELETE", false) => Ok(Verb::DeleteCollection),
-        _ => Err(Failure::NoMethod),
+        ("GET" | "HEAD", true) => Verb::Get,
+        ("GET" | "HEAD", false) if query.is_set("watch") => Verb::Watch,
+        ("GET" | "HEAD", false) => Verb::List,
+        ("POST", _) => Verb::Create,
+        ("PUT", _) => Verb::Update,
+        ("PATCH", _) => Verb::Patch,
+        ("DELETE", true) => Verb::Delete,
+        ("DELETE", false) => Verb::DeleteCollection,
+        _ => Verb::Other,
     }
 }

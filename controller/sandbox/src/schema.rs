@@ -3,7 +3,7 @@
 //! Everything is a pure function of a schema and of values. Nothing here knows of requests, versions or stores, and nothing looks at
 //! `metadata` beyond its field names. The judge of every rule and word is the real server: `tests/schema` holds what it answered.
 //!
-//! The order for an object that comes in: [`duplicates`] of its bytes, [`fill_defaults`], [`prune`], [`validate`] (and
+//! The order for an object that comes in: [`fill_defaults`], [`prune`], [`validate`] (and
 //! [`validate_scale`] where there is a scale subresource), and [`settle_numbers`] before it is stored.
 //!
 //! # Not yet
@@ -24,7 +24,6 @@ use self::rules::Rule;
 pub use self::{
     cause::{Cause, Reason},
     defaults::fill_defaults,
-    duplicates::duplicates,
     numbers::settle_numbers,
     prune::prune,
     read::ReadError,
@@ -33,7 +32,6 @@ pub use self::{
 
 mod cause;
 mod defaults;
-mod duplicates;
 mod formats;
 mod numbers;
 mod place;
@@ -41,6 +39,8 @@ mod prune;
 mod read;
 mod rules;
 mod validate;
+
+pub(crate) use self::place::Place;
 
 /// A node of a structural schema, made by [`Schema::read`] from a version's `openAPIV3Schema`.
 #[derive(Debug, Default)]

@@ -13,6 +13,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::Value;
 
 use crate::fields::{Scalar, Step};
+use crate::patch::{go_syntax, go_text, go_type};
 
 /// The shape of one kind's objects.
 #[derive(Debug, Clone)]
@@ -27,11 +28,20 @@ pub struct Topology {
 enum Shape {
     /// Nothing is known: objects go field by field, lists are one piece.
     Open,
-    Scalar,
+    Scalar(Scalars),
     Object(ObjectShape),
     List(ListShape),
     /// Described among the definitions; this is how shapes may contain themselves.
     Named(String),
+}
+
+/// Which scalars a place takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scalars {
+    Any,
+    Texts,
+    Numbers,
+    Switches,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -156,7 +166,7 @@ impl<'t> Place<'t> {
                 (None, Some(others)) => self.at(others),
                 (None, None) => self.at(&OPEN),
             },
-            Shape::Open | Shape::Scalar | Shape::List(_) | Shape::Named(_) => self.at(&OPEN),
+            Shape::Open | Shape::Scalar(_) | Shape::List(_) | Shape::Named(_) => self.at(&OPEN),
         }
     }
 
@@ -164,7 +174,7 @@ impl<'t> Place<'t> {
     pub fn names(self, field: &str) -> bool {
         match self.shape {
             Shape::Object(object) => object.fields.contains_key(field),
-            Shape::Open | Shape::Scalar | Shape::List(_) | Shape::Named(_) => false,
+            Shape::Open | Shape::Scalar(_) | Shape::List(_) | Shape::Named(_) => false,
         }
     }
 
@@ -172,7 +182,7 @@ impl<'t> Place<'t> {
     pub fn admits(self, field: &str) -> bool {
         match self.shape {
             Shape::Object(object) => object.others.is_some() || object.fields.contains_key(field),
-            Shape::Open | Shape::Scalar | Shape::List(_) | Shape::Named(_) => true,
+            Shape::Open | Shape::Scalar(_) | Shape::List(_) | Shape::Named(_) => true,
         }
     }
 
@@ -180,7 +190,7 @@ impl<'t> Place<'t> {
     pub fn items(self) -> Self {
         match self.shape {
             Shape::List(list) => self.at(&list.items),
-            Shape::Open | Shape::Scalar | Shape::Object(_) | Shape::Named(_) => self.at(&OPEN),
+            Shape::Open | Shape::Scalar(_) | Shape::Object(_) | Shape::Named(_) => self.at(&OPEN),
         }
     }
 
@@ -194,14 +204,25 @@ impl<'t> Place<'t> {
         }
     }
 
-    /// What the schema wants here if it is not what the value is: objects and lists only.
-    pub fn misfit(self, value: &Value) -> Option<&'static str> {
-        match (self.shape, value) {
-            (_, Value::Null) | (Shape::Object(_), Value::Object(_)) | (Shape::List(_), Value::Array(_)) => None,
-            (Shape::Object(_), _) => Some("map"),
-            (Shape::List(_), _) => Some("list"),
-            (Shape::Open | Shape::Scalar | Shape::Named(_), _) => None,
-        }
+    /// What is said of a value that is not what the schema wants here.
+    pub fn misfit(self, value: &Value) -> Option<String> {
+        let (wanted, found) = match (self.shape, value) {
+            (Shape::Open | Shape::Named(_) | Shape::Scalar(Scalars::Any), _) | (_, Value::Null) => return None,
+            (Shape::Object(_), Value::Object(_))
+            | (Shape::List(_), Value::Array(_))
+            | (Shape::Scalar(Scalars::Texts), Value::String(_))
+            | (Shape::Scalar(Scalars::Numbers), Value::Number(_))
+            | (Shape::Scalar(Scalars::Switches), Value::Bool(_)) => return None,
+            (Shape::Object(_), _) => ("map", format!("&{{{}}}", go_text(value))),
+            (Shape::List(_), _) => ("list", format!("&{{{}}}", go_text(value))),
+            (Shape::Scalar(Scalars::Switches), _) => ("boolean", format!("&{{{}}}", go_text(value))),
+            (Shape::Scalar(Scalars::Texts), _) => {
+                let found = format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value));
+                ("string", found)
+            }
+            (Shape::Scalar(Scalars::Numbers), _) => ("numeric (int or float)", go_type(value).to_owned()),
+        };
+        Some(format!("expected {wanted}, got {found}"))
     }
 
     /// Whether this is a list whose items have an identity.
@@ -250,7 +271,7 @@ impl<'t> Place<'t> {
     fn default(self, field: &str) -> Option<&'t Value> {
         match self.shape {
             Shape::Object(object) => object.fields.get(field)?.default.as_ref(),
-            Shape::Open | Shape::Scalar | Shape::List(_) | Shape::Named(_) => None,
+            Shape::Open | Shape::Scalar(_) | Shape::List(_) | Shape::Named(_) => None,
         }
     }
 
@@ -258,7 +279,7 @@ impl<'t> Place<'t> {
     pub fn strategy(self) -> (bool, Option<&'t str>) {
         match self.shape {
             Shape::List(list) => (list.merged, list.merge_key.as_deref()),
-            Shape::Open | Shape::Scalar | Shape::Object(_) | Shape::Named(_) => (false, None),
+            Shape::Open | Shape::Scalar(_) | Shape::Object(_) | Shape::Named(_) => (false, None),
         }
     }
 }

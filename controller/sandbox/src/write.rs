@@ -15,13 +15,14 @@ pub mod evict;
 pub(crate) mod owners;
 pub mod patch;
 pub mod scale;
+pub(crate) mod strictness;
 pub(crate) mod typed;
 pub mod update;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::Moment;
+use crate::api::{Api, Moment};
 use crate::failure::{Cause, Failure};
 use crate::json;
 use crate::kinds::{Kind, Kinds};
@@ -30,14 +31,28 @@ use crate::object;
 use crate::protobuf::{self, Envelope};
 use crate::request::{Request, Verb};
 use crate::store::Key;
+use crate::write::strictness::{Strange, Twice};
+use crate::yaml;
+
+/// What becomes of fields that a body names twice, or that nobody knows (`fieldValidation`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Validation {
+    #[default]
+    Ignore,
+    /// Which is what a caller wants who says nothing.
+    Warn,
+    Strict,
+}
 
 /// What a caller says about a write, beside the object.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Answer as if it were done, and store nothing.
     pub dry_run: bool,
-    /// Refuse what would be thrown away.
-    pub strict: bool,
+    /// What becomes of fields that would be thrown away.
+    pub(crate) validation: Validation,
+    /// Whether they have been thrown away.
+    pub(crate) is_pruned: bool,
     /// Who writes; empty for installers, who own nothing.
     pub manager: String,
     /// Whether the caller gave that name, and it was not taken from the user agent.
@@ -76,7 +91,11 @@ impl Options {
         }
         let agent = request.agent.split('/').next().unwrap_or_default();
         Ok(Self {
-            strict: validation == "Strict",
+            validation: match validation {
+                "Strict" => Validation::Strict,
+                "Ignore" => Validation::Ignore,
+                _ => Validation::Warn,
+            },
             dry_run: !said.is_empty(),
             manager: if named.is_empty() { agent } else { named }.to_owned(),
             is_manager_named: !named.is_empty(),
@@ -109,15 +128,25 @@ pub(crate) fn key_of(request: &Request) -> Key {
     Key::new(&request.target.namespace, &request.target.name)
 }
 
-/// Reads the body as an object of its kind.
-pub(crate) fn body(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<Value, Failure> {
+/// Reads the body as an object of its kind, without what nobody knows.
+pub(crate) fn body(api: &mut Api, kind: &Kind, request: &Request, options: &mut Options) -> Result<Value, Failure> {
+    let (mut object, twice) = stated(&api.kinds, kind, request)?;
+    let strange = Strange::of_body(kind, &request.body, &mut object, twice);
+    options.is_pruned = true;
+    strange.judge(api, options.validation, |why| {
+        unhandled(&kind.kind, &kind.version, kind, &why)
+    })?;
+    Ok(object)
+}
+
+/// The body as an object of its kind, and what it names twice.
+pub(crate) fn stated(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<(Value, Twice), Failure> {
     if request.content_type == protobuf::MEDIA && protobuf::speaks_of(kind) {
-        return body_in_protobuf(kinds, kind, request);
+        return Ok((body_in_protobuf(kinds, kind, request)?, Twice::No));
     }
-    speaks_json(request)?;
     let unrecognized = |why: String| unrecognized(&kind.kind, request, &why);
-    let no_parse = |why: &str| unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
-    let mut object = json::read(&request.body).map_err(|why| no_parse(&why))?;
+    let no_parse = |why: &str| unrecognized(no_kind(why));
+    let (mut object, twice) = text(request).map_err(|unread| unread.refusal(unrecognized))?;
     if object.is_null() && !kind.custom {
         object = json!({}); // which is what Go reads
     }
@@ -134,8 +163,49 @@ pub(crate) fn body(kinds: &Kinds, kind: &Kind, request: &Request) -> Result<Valu
     }
     of_kind(kinds, kind, &mut object)?;
     match typed::complaint(kind, &object) {
-        None => Ok(object),
+        None => Ok((object, twice)),
         Some(why) => Err(unhandled(&kind.kind, &kind.version, kind, &why)),
+    }
+}
+
+/// Why a body cannot be read.
+pub(crate) enum Unread {
+    /// It is in a language that nobody speaks here.
+    Language,
+    Json(String),
+    Yaml(String),
+}
+
+impl Unread {
+    /// The refusal where the server wanted to know the kind first; how it begins is the caller's.
+    pub(crate) fn refusal(self, begin: impl FnOnce(String) -> Failure) -> Failure {
+        match self {
+            Self::Language => {
+                Failure::MediaType("application/json, application/yaml, application/vnd.kubernetes.protobuf")
+            }
+            Self::Json(why) => begin(no_kind(&why)),
+            Self::Yaml(why) => begin(why),
+        }
+    }
+}
+
+/// The words for JSON that does not say its kind.
+pub(crate) fn no_kind(why: &str) -> String {
+    format!("couldn't get version/kind; json parse error: {why}")
+}
+
+/// Reads a body in JSON or YAML.
+pub(crate) fn text(request: &Request) -> Result<(Value, Twice), Unread> {
+    match request.content_type.as_str() {
+        "" | "application/json" | "*/*" => {
+            let (value, is_twofold) = json::read_noting(&request.body).map_err(Unread::Json)?;
+            Ok((value, if is_twofold { Twice::InJson } else { Twice::No }))
+        }
+        "application/yaml" => {
+            let said = yaml::read(&request.body).map_err(Unread::Yaml)?;
+            Ok((said.value, Twice::InYaml(said.twice)))
+        }
+        _ => Err(Unread::Language),
     }
 }
 
@@ -208,14 +278,30 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
-/// Refuses a body in any other language.
-pub(crate) fn speaks_json(request: &Request) -> Result<(), Failure> {
-    if matches!(request.content_type.as_str(), "" | "application/json" | "*/*") {
-        return Ok(());
+/// Why what says to be of some kind cannot become one of the server's own kinds; what says nothing can.
+pub(crate) fn other_kind(kinds: &Kinds, kind: &Kind, said_version: &str, said_kind: &str) -> Option<String> {
+    let wanted = kind.api_version();
+    let said_version = if said_version.is_empty() { &wanted } else { said_version };
+    let said_kind = if said_kind.is_empty() { &kind.kind } else { said_kind };
+    // Of the kinds of a version only those that are served here are known.
+    let is_known = said_kind == kind.kind || kinds.named(said_version, said_kind).is_some();
+    if *said_version != wanted || !is_known {
+        return Some(format!(
+            "no kind \"{said_kind}\" is registered for version \"{said_version}\" in scheme \"pkg/runtime/scheme.go:111\""
+        ));
     }
-    Err(Failure::MediaType(
-        "application/json, application/yaml, application/vnd.kubernetes.protobuf",
-    ))
+    let package = kind
+        .group
+        .split('.')
+        .next()
+        .filter(|group| !group.is_empty())
+        .unwrap_or("core");
+    (said_kind != kind.kind).then(|| {
+        format!(
+            "converting (v1.{said_kind}) to ({package}.{}): unknown conversion",
+            kind.kind
+        )
+    })
 }
 
 /// Checks that an object is of the kind that the path names; a built-in one may leave that out.
@@ -230,27 +316,9 @@ fn of_kind(kinds: &Kinds, kind: &Kind, object: &mut Value) -> Result<(), Failure
         }
         return Ok(());
     }
-    let said_version = if said_version.is_empty() { &wanted } else { said_version };
-    let said_kind = if said_kind.is_empty() { &kind.kind } else { said_kind };
-    // Of the kinds of a version only those that are served here are known.
-    let is_known = said_kind == kind.kind || kinds.named(said_version, said_kind).is_some();
-    if *said_version != wanted || !is_known {
-        let why = format!(
-            "no kind \"{said_kind}\" is registered for version \"{said_version}\" in scheme \"pkg/runtime/scheme.go:111\""
-        );
-        return Err(unhandled(said_kind, last(said_version), kind, &why));
-    }
-    if said_kind != kind.kind {
-        let package = kind
-            .group
-            .split('.')
-            .next()
-            .filter(|group| !group.is_empty())
-            .unwrap_or("core");
-        let why = format!(
-            "converting (v1.{said_kind}) to ({package}.{}): unknown conversion",
-            kind.kind
-        );
+    if let Some(why) = other_kind(kinds, kind, said_version, said_kind) {
+        let said_kind = if said_kind.is_empty() { &kind.kind } else { said_kind };
+        let said_version = if said_version.is_empty() { &wanted } else { said_version };
         return Err(unhandled(said_kind, last(said_version), kind, &why));
     }
     object["apiVersion"] = json!(wanted);

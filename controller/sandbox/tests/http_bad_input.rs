@@ -26,57 +26,37 @@ const GAPS: &[(&str, &str)] = &[
         "the server's handler panics and cuts the line",
     ),
     (
-        r#"PATCH CM application/merge-patch+json | {"kind":"Secret"}"#,
-        "the server reads the patched object as what it says it is",
+        r"PATCH CM?fieldManager=x application/apply-patch+yaml | LINES:\tapiVersion: v1\n",
+        "the parser lets tabs stand where they do no harm",
     ),
     (
-        r#"PATCH CM application/strategic-merge-patch+json | {"data":7}"#,
-        "the server's merge fails in words of its own",
-    ),
-    ("PATCH CM?fieldManager=x application/apply-patch+yaml | {", YAML),
-    ("PATCH CM?fieldManager=x application/apply-patch+yaml | a: [", YAML),
-    (
-        r#"PATCH CM?fieldManager=x application/apply-patch+yaml | {"apiVersion":"v1","kind":"ConfigMap","data":{"x":1}}"#,
-        "an apply does not judge the types of scalars",
+        r#"PATCH CM?fieldManager=x application/apply-patch+yaml | {"apiVersion":"v1","kind":"ConfigMap","data":{"x":"\/"}}"#,
+        "what is JSON is read as such, which has more escapes",
     ),
     (
-        "DELETE CM?orphanDependents=maybe",
-        "what is no switch counts as set on the server",
-    ),
-    ("GET /", "there is no list of all paths"),
-    (
-        "GET /api/v1/namespaces/default/configmaps/%C3%28",
-        "Go quotes a byte that is no letter",
+        r#"PATCH CM application/strategic-merge-patch+json | {"metadata":{"deletionTimestamp":7}}"#,
+        TIMES,
     ),
     (
-        "GET /apis/machine.sapcloud.io/v1alpha1/namespaces/default/machines/m/status/x",
-        "the server looks no further than a subresource",
+        r#"PATCH CM?fieldManager=x application/apply-patch+yaml | {"apiVersion":"v1","kind":"ConfigMap","metadata":{"creationTimestamp":7}}"#,
+        TIMES,
     ),
-    ("GET /openapi/v3/nothing", "the empty answer has a type here"),
-    ("POST /api", DISCOVERY),
-    ("PUT /apis", DISCOVERY),
     (
-        r#"PUT MS | {"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine","metadata":{"name":"a"}}"#,
-        METHODS,
+        r#"PATCH M?fieldManager=x application/apply-patch+yaml | {"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine","metadata":{"name":"m","creationTimestamp":7}}"#,
+        TIMES,
     ),
-    ("PATCH MS application/merge-patch+json | {}", METHODS),
-    ("OPTIONS MS", METHODS),
-    ("HEAD MS", METHODS),
-    ("FLY MS", METHODS),
     (
-        "POST CMS | OBJECT:2000000",
-        "built-in objects may be of any size that a body may have",
+        r#"PATCH CM application/merge-patch+json | {"apiVersion":"apps/v1","kind":"Deployment"}"#,
+        "the server knows more kinds, which these become before they are refused",
     ),
     ("POST CMS | DEEP:9000", "what is nested deeper than 127 is not read"),
-    ("POST CMS | CHUNKED:zz_{}_0__", PIECES),
-    ("POST CMS | CHUNKED:2_{}zz_0__", PIECES),
-    ("PATCH CM application/merge-patch+json | CHUNKED:-1_{}_0__", PIECES),
+    (
+        "POST CMS | CHUNKED:_{}_0__",
+        "hyper does not tell an empty length from one that is no number",
+    ),
 ];
 
-const YAML: &str = "YAML is not read";
-const DISCOVERY: &str = "what is no GET of discovery is not told apart";
-const METHODS: &str = "a method that a collection of custom objects does not have is refused as one of built-in kinds";
-const PIECES: &str = "what is wrong with a body in pieces is the caller's fault here, and the server's own there";
+const TIMES: &str = "times are not read, so that their types are not told as the server tells them";
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -162,6 +142,7 @@ fn body_of(text: &str) -> Vec<u8> {
             format!("{}{open}1{close}}}", object("deep")).into_bytes()
         }
         "CHUNKED" => rest.replace('_', "\r\n").into_bytes(),
+        "LINES" => rest.replace("\\n", "\n").replace("\\t", "\t").into_bytes(),
         "HEX" => {
             let whole = if rest.len() % 2 == 1 {
                 format!("{rest}0")
@@ -202,7 +183,25 @@ async fn server() -> (Running, Api) {
     (running, fresh)
 }
 
-async fn ask(server: &Running, question: &Question<'_>) -> (u16, String, Vec<u8>) {
+/// What came back.
+#[derive(Default)]
+struct Answer {
+    code: u16,
+    media: String,
+    warnings: Vec<String>,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn none(why: &str) -> Self {
+        Self {
+            media: why.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
+async fn ask(server: &Running, question: &Question<'_>) -> Answer {
     let mut line = TcpStream::connect(server.addr()).await.unwrap();
     // Who knows enough need not read on.
     line.write_all(&question.bytes()).await.ok();
@@ -210,23 +209,26 @@ async fn ask(server: &Running, question: &Question<'_>) -> (u16, String, Vec<u8>
     match tokio::time::timeout(PATIENCE, line.read_to_end(&mut answer)).await {
         Ok(Ok(_)) => {}
         Ok(Err(_)) if !answer.is_empty() => {}
-        Ok(Err(error)) => return (0, error.to_string(), Vec::new()),
-        Err(_) => return (0, "no end".to_owned(), Vec::new()),
+        Ok(Err(error)) => return Answer::none(&error.to_string()),
+        Err(_) => return Answer::none("no end"),
     }
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
-    let header = |name: &str| {
-        let mut lines = head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        lines
-            .find(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.to_owned())
+    let headers = |name: &str| -> Vec<String> {
+        let lines = head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        let meant = lines.filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        meant.map(|(_, value)| value.to_owned()).collect()
     };
-    let code = head.split(' ').nth(1).unwrap().parse().unwrap();
     let mut body = answer[end + 4..].to_vec();
-    if header("transfer-encoding").as_deref() == Some("chunked") {
+    if headers("transfer-encoding") == ["chunked"] && question.method != "HEAD" {
         body = joined(&body);
     }
-    (code, header("content-type").unwrap_or_else(|| "None".to_owned()), body)
+    Answer {
+        code: head.split(' ').nth(1).unwrap().parse().unwrap(),
+        media: headers("content-type").pop().unwrap_or_else(|| "None".to_owned()),
+        warnings: headers("warning"),
+        body,
+    }
 }
 
 /// The pieces of a chunked body.
@@ -253,9 +255,35 @@ fn hidden(text: &str) -> String {
         (r#"patch: Invalid value: "\{.*\}": "#, "patch: Invalid value: *: "),
         (r#"^Invalid value: "\{.*\}": "#, "Invalid value: *: "),
     ];
-    rules.iter().fold(text.to_owned(), |text, (rule, shown)| {
-        Regex::new(rule).unwrap().replace_all(&text, *shown).into_owned()
-    })
+    rules
+        .iter()
+        .fold(without_parsers_words(&in_order(text)), |text, (rule, shown)| {
+            Regex::new(rule).unwrap().replace_all(&text, *shown).into_owned()
+        })
+}
+
+/// Complaints about several fields come in the order of Go's maps, which is none.
+fn in_order(text: &str) -> String {
+    match text.split_once("errors:\n") {
+        Some((before, lines)) if !before.ends_with("unmarshal ") => {
+            let mut lines: Vec<&str> = lines.split('\n').collect();
+            lines.sort_unstable();
+            format!("{before}errors:\n{}", lines.join("\n"))
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Two parsers of YAML do not stop in the same words. What both read and do not like is ours to say as the server does.
+fn without_parsers_words(text: &str) -> String {
+    let Some((before, after)) = text.split_once("yaml: ") else {
+        return text.to_owned();
+    };
+    if after.starts_with("unmarshal errors") || after.starts_with("invalid map key") {
+        return text.to_owned();
+    }
+    let body = after.rfind(" (").map_or("", |at| &after[at..]);
+    format!("{before}yaml: *{body}")
 }
 
 fn all_hidden(value: &Value) -> Value {
@@ -271,7 +299,15 @@ fn all_hidden(value: &Value) -> Value {
 }
 
 /// Good answers are other tests' affair: what matters here is that it is one.
-fn shown(body: &[u8]) -> Value {
+fn shown(answer: &Answer) -> Value {
+    let shown = shown_body(&answer.body);
+    if answer.warnings.is_empty() {
+        return shown;
+    }
+    json!({ "answer": shown, "warnings": answer.warnings })
+}
+
+fn shown_body(body: &[u8]) -> Value {
     let text = String::from_utf8_lossy(body);
     let value: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!(text));
     if !value.is_object() || value["kind"] == "Status" {
@@ -293,18 +329,19 @@ async fn bad_input_is_answered_as_by_the_server() {
     for (question, expected) in questions.map(Question::of).zip(&answers) {
         asked += 1;
         server.with(|api| *api = fresh.clone());
-        let (code, media, body) = ask(&server, &question).await;
+        let answer = ask(&server, &question).await;
         let mut words = expected.splitn(3, ' ');
         let expected_code: u16 = words.next().unwrap().parse().unwrap();
         let rest = expected.split_once(' ').unwrap().1;
-        let at = rest
-            .find([' '])
-            .filter(|_| !rest.starts_with("text/plain; "))
-            .or_else(|| rest.find(" \""))
-            .unwrap();
+        let typed = "text/plain; charset=utf-8";
+        let at = match rest.starts_with(typed) {
+            true => typed.len(),
+            false => rest.find(' ').unwrap(),
+        };
         let (expected_media, expected_body) = (&rest[..at], &rest[at + 1..]);
         let expected_body: Value = serde_json::from_str(expected_body).unwrap();
-        let got = all_hidden(&shown(&body));
+        let got = all_hidden(&shown(&answer));
+        let (code, media) = (answer.code, &answer.media);
         let is_same = code == expected_code && media == expected_media && got == all_hidden(&expected_body);
         let is_known = GAPS.iter().any(|(known, _)| *known == question.text);
         match (is_same, is_known) {

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use millwright_sandbox::schema::{self, Scale, Schema};
+use millwright_sandbox::strange;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -106,11 +107,7 @@ fn ask(case: &Case, known: &Known) -> Answer {
         Some(raw) => raw.clone(),
         None => whole(case, known, case.new.as_ref().unwrap()).to_string(),
     };
-    let mut strange: Vec<String> = schema::duplicates(body.as_bytes())
-        .unwrap()
-        .iter()
-        .map(|path| format!("duplicate field \"{path}\""))
-        .collect();
+    let mut strange = strange::twice(body.as_bytes());
     let mut new: Value = serde_json::from_str(&body).unwrap();
     let mut old = case.old.as_ref().map(|old| whole(case, known, old));
     if let Some(old) = &mut old {

@@ -25,7 +25,7 @@ impl Bound {
         let within = match request.verb {
             Verb::Patch | Verb::Update => "/metadata",
             Verb::Delete | Verb::DeleteCollection => "/preconditions",
-            Verb::Get | Verb::List | Verb::Watch | Verb::Create => return Self::default(),
+            Verb::Get | Verb::List | Verb::Watch | Verb::Create | Verb::Other => return Self::default(),
         };
         let Ok(body) = serde_json::from_slice::<Value>(&request.body) else {
             return Self::default();

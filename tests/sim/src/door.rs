@@ -107,7 +107,8 @@ impl Door {
         };
         self.world.look(|truth| (self.world.hooks.request)(&mut request, truth));
         let kinds: &[_] = match request.verb {
-            Verb::Get => &strike::OF_READS,
+            // What no method stands for is only refused.
+            Verb::Get | Verb::Other => &strike::OF_READS,
             Verb::List => &strike::OF_LISTS,
             Verb::Watch => &strike::OF_WATCHES,
             Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => &strike::OF_WRITES,

@@ -158,7 +158,7 @@ fn of_request(request: &ApiRequest, truth: &Truth<'_>) -> Option<Act> {
     let (by, resource) = (by(request.actor), request.place.plural.clone());
     let verb = match request.verb {
         Verb::List => return Some(Act::List { by, resource }),
-        Verb::Get | Verb::Watch => return None,
+        Verb::Get | Verb::Watch | Verb::Other => return None,
         Verb::Create => oracles::Verb::Create,
         Verb::Update => oracles::Verb::Update,
         Verb::Patch => oracles::Verb::Patch,

@@ -253,7 +253,7 @@ pub fn apply(maker: &mut Maker, subject: Subject) -> Step {
         }
     }
     if maker.dice.percent(30) {
-        let (field, value) = typed_field(maker, subject, false);
+        let (field, value) = spec_field(maker, subject);
         put(&mut body, field, value);
     }
     if maker.dice.percent(6) {

@@ -8,7 +8,6 @@
 //! - Wrong bodies of built-in kinds, and replacing pods, claims, volumes, attachments and events: the sandbox does not judge those.
 //! - Several bad labels at once: the server tells them in an order of chance. Pages of kinds without namespaces: others' objects
 //!   show in them. A status of a wrong type in a create: the server then gives up recording owners.
-//! - Wrong types in applies: the server judges them before it merges, the sandbox after.
 //! - Claims of volumes: the server stores each write to them anew, also one that changes nothing. Scales set to what they are:
 //!   likewise. Strict patches with unknown fields: the server's refusal quotes the whole object.
 //! - Applies that leave out parts of what they said of our kinds before, and applies to pods, volumes and events: where nothing is
@@ -16,7 +15,7 @@
 //! - `$retainKeys` where a kind's fields are no objects.
 //! - Reads of any version (`resourceVersion=0`): a server may answer with an old state. Versions from the future: a server waits
 //!   three seconds for them. `tests/contract/*.cases` and the sandbox's own cases ask these by hand.
-//! - YAML and protobuf bodies, tables: the sandbox says that it lacks them, or another suite compares them.
+//! - YAML and protobuf bodies, fields that are named twice, tables: other suites compare them.
 
 use std::collections::BTreeMap;
 

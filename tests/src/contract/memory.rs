@@ -39,6 +39,14 @@ pub enum Said {
     Events(Vec<Value>),
 }
 
+/// An answer with what its caller is warned of, so that both are compared.
+pub(super) fn warned(mut answer: Value, warnings: &[String]) -> Value {
+    if let (Some(fields), false) = (answer.as_object_mut(), warnings.is_empty()) {
+        fields.insert("warnings".to_owned(), warnings.into());
+    }
+    answer
+}
+
 impl Memory {
     /// Nothing said yet.
     #[must_use]

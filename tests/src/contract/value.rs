@@ -7,7 +7,7 @@ use millwright_sandbox::watch::Watch;
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::memory::{Memory, Reply, Said};
+use super::memory::{Memory, Reply, Said, warned};
 use super::script::Step;
 
 /// Who asks, on both sides.
@@ -98,9 +98,9 @@ impl Sandbox {
     fn ask_filled(&mut self, step: &Step) -> Reply {
         self.asked += 1;
         match self.answer(step) {
-            Answer::Object { code, body, .. } => Reply {
+            Answer::Object { code, body, warnings } => Reply {
                 code,
-                said: Said::Object(body),
+                said: Said::Object(warned(body, &warnings)),
             },
             Answer::List(listing) => Reply {
                 code: 200,

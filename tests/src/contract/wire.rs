@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::kinds::Kind;
-use super::memory::{Memory, Reply, Said};
+use super::memory::{Memory, Reply, Said, warned};
 use super::script::Step;
 use super::value::AGENT;
 use crate::service;
@@ -116,6 +116,8 @@ impl Wire {
     pub async fn send(&self, step: &Step) -> anyhow::Result<Reply> {
         let answer = self.client.send(request(step)?).await?;
         let code = answer.status().as_u16();
+        let warnings = answer.headers().get_all("warning").iter();
+        let warnings: Vec<String> = warnings.filter_map(|header| told(header.to_str().ok()?)).collect();
         let bytes = answer.into_body().collect().await?.to_bytes();
         let text = String::from_utf8_lossy(&bytes);
         // A watch that was refused is answered by one object.
@@ -128,7 +130,7 @@ impl Wire {
             });
         }
         let said = match serde_json::from_str(&text) {
-            Ok(object @ Value::Object(_)) => Said::Object(object),
+            Ok(object @ Value::Object(_)) => Said::Object(warned(object, &warnings)),
             Ok(_) | Err(_) => Said::Text(text.into_owned()),
         };
         Ok(Reply { code, said })
@@ -289,4 +291,9 @@ async fn keep(lines: impl AsyncBufRead, stream: Arc<Stream>, mark: String) -> an
         }
     }
     Ok(())
+}
+
+/// What a header warns of, without its quotes.
+fn told(header: &str) -> Option<String> {
+    serde_json::from_str(header.strip_prefix("299 - ")?).ok()
 }

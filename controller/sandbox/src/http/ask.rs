@@ -120,7 +120,7 @@ fn text(head: &Parts, name: HeaderName) -> &str {
 async fn read(mut body: Body) -> Result<Vec<u8>, Failure> {
     let (mut bytes, mut length) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Failure::BadRequest(error.to_string()))?;
+        let frame = frame.map_err(|error| Failure::Internal(broken(&error)))?;
         let Ok(chunk) = frame.into_data() else { continue };
         length += chunk.len();
         if length <= LIMIT {
@@ -134,6 +134,22 @@ async fn read(mut body: Body) -> Result<Vec<u8>, Failure> {
         true => Ok(bytes),
         false => Err(Failure::TooLarge { limit: LIMIT }),
     }
+}
+
+/// What is wrong with a body that comes in pieces: in the server's words, as far as hyper lets us know.
+fn broken(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    let why = cause.to_string();
+    let known = [
+        ("size: overflow", "http chunk length too large"),
+        ("chunk size", "invalid byte in chunk length"),
+        ("chunk body", "malformed chunked encoding"),
+    ];
+    let words = known.iter().find(|(part, _)| why.contains(part));
+    words.map_or(why.clone(), |(_, words)| (*words).to_owned())
 }
 
 /// What the server tells anybody.

@@ -17,7 +17,7 @@ use crate::failure::{Cause, Failure, Subject};
 use crate::kinds::{Counts, Kind};
 use crate::protobuf::{self, Envelope};
 use crate::request::{Request, Verb};
-use crate::write::{body, unrecognized};
+use crate::write::{stated, unrecognized};
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -75,7 +75,7 @@ fn kind(request: &Request, kind: &str) -> Kind {
 fn read(api: &Api, request: &Request, called: &str) -> Result<Value, Failure> {
     let kind = kind(request, called);
     if request.content_type != protobuf::MEDIA {
-        return body(api.kinds(), &kind, request);
+        return stated(api.kinds(), &kind, request).map(|(said, _)| said);
     }
     Envelope::open(&request.body, &kind.api_version(), called)
         .and_then(|envelope| wire::read(&envelope))

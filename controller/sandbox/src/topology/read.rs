@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Field, Identity, ListShape, ObjectShape, Shape};
+use super::{Field, Identity, ListShape, ObjectShape, Scalars, Shape};
 
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
@@ -43,16 +43,18 @@ pub(super) fn builtins() -> Builtins {
 pub(super) fn custom(schema: &Value) -> Shape {
     let mut root = match shape(schema) {
         Shape::Object(object) => object,
-        Shape::Open | Shape::Scalar | Shape::List(_) | Shape::Named(_) => ObjectShape::default(),
+        Shape::Open | Shape::Scalar(_) | Shape::List(_) | Shape::Named(_) => ObjectShape::default(),
     };
     add_head(&mut root);
     Shape::Object(root)
 }
 
+const TEXT: Shape = Shape::Scalar(Scalars::Texts);
+
 fn add_head(object: &mut ObjectShape) {
     let named = |shape| Field { shape, default: None };
-    object.fields.insert("apiVersion".to_owned(), named(Shape::Scalar));
-    object.fields.insert("kind".to_owned(), named(Shape::Scalar));
+    object.fields.insert("apiVersion".to_owned(), named(TEXT));
+    object.fields.insert("kind".to_owned(), named(TEXT));
     object
         .fields
         .insert("metadata".to_owned(), named(Shape::Named(METADATA.to_owned())));
@@ -71,13 +73,18 @@ fn shape(schema: &Value) -> Shape {
         return Shape::Named(name.to_owned());
     }
     if is_set(schema, "x-kubernetes-int-or-string") {
-        return Shape::Scalar;
+        return Shape::Scalar(Scalars::Any);
     }
     match text(schema, "type") {
         "object" => object(schema),
         "array" => Shape::List(list(schema)),
         "" => Shape::Open,
-        _ => Shape::Scalar,
+        "boolean" => Shape::Scalar(Scalars::Switches),
+        "integer" | "number" => Shape::Scalar(Scalars::Numbers),
+        // Times too are left to those who read them.
+        _ if matches!(text(schema, "format"), "date-time" | "int-or-string") => Shape::Scalar(Scalars::Any),
+        "string" => TEXT,
+        _ => Shape::Scalar(Scalars::Any),
     }
 }
 

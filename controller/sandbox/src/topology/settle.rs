@@ -51,7 +51,7 @@ fn settle(place: Place<'_>, value: Value) -> Value {
         (Shape::List(_), Value::Array(items)) => {
             Value::Array(items.into_iter().map(|item| settle(place.items(), item)).collect())
         }
-        (Shape::Open | Shape::Scalar | Shape::Object(_) | Shape::List(_) | Shape::Named(_), value) => value,
+        (Shape::Open | Shape::Scalar(_) | Shape::Object(_) | Shape::List(_) | Shape::Named(_), value) => value,
     }
 }
 

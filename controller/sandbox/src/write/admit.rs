@@ -4,31 +4,22 @@
 
 use serde_json::Value;
 
-use crate::failure::{Cause, Failure};
+use crate::failure::Cause;
 use crate::kinds::Kind;
 use crate::schema;
 use crate::write::Options;
 use crate::write::update::Part;
 
-/// Brings an object into the shape of its definition. A strict caller is refused what would be thrown away.
-pub(crate) fn settle(kind: &Kind, object: &mut Value, options: &Options) -> Result<(), Failure> {
+/// Brings an object into the shape of its definition.
+pub(crate) fn settle(kind: &Kind, object: &mut Value, options: &Options) {
     let Some(known) = kind.schema.as_deref() else {
-        return Ok(());
+        return;
     };
     schema::fill_defaults(known, object);
-    let unknown = schema::prune(known, object);
-    schema::settle_numbers(object);
-    if !options.strict || unknown.is_empty() {
-        return Ok(());
+    if !options.is_pruned {
+        schema::prune(known, object);
     }
-    let told: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    Err(Failure::BadRequest(format!(
-        "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-        kind.kind,
-        kind.version,
-        kind.kind,
-        told.join(", ")
-    )))
+    schema::settle_numbers(object);
 }
 
 /// What the definition of a kind has against an object.

@@ -18,8 +18,8 @@ use crate::write::{Options, admit, at_path, body, invalid, kind_complaints, owne
 
 /// Answers POST to a collection.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
-    let options = Options::read(request, "CreateOptions", moment)?;
-    let mut object = body(&api.kinds, kind, request)?;
+    let mut options = Options::read(request, "CreateOptions", moment)?;
+    let mut object = body(api, kind, request, &mut options)?;
     at_path(kind, request, &mut object)?;
     let stored = insert(api, kind, object, &options, moment)?;
     Ok(Answer::with(201, Shape::of(&request.accept).of_object(kind, &stored)))
@@ -34,7 +34,7 @@ pub(crate) fn insert(
     moment: &Moment,
 ) -> Result<Arc<Value>, Failure> {
     object::tidy(&mut object);
-    admit::settle(kind, &mut object, options)?;
+    admit::settle(kind, &mut object, options);
     namespace_takes(api, kind, &object)?;
     if object.pointer("/metadata/resourceVersion").is_some() {
         return Err(Failure::Internal(
@@ -52,6 +52,7 @@ pub(crate) fn insert(
     let mut causes = kind_complaints(kind, &object);
     if causes.is_empty() {
         causes = object::complaints(kind, &object);
+        causes.extend(builtin::complaints(kind, &object));
         causes.extend(admit::complaints(kind, None, &object, Part::Whole));
     }
     if causes.iter().any(blocks_rules)

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure};
-use crate::json;
 use crate::kinds::Kind;
 use crate::list::{self, Shape, options_invalid};
 use crate::object::{self, FOREGROUND, ORPHAN};
@@ -20,7 +19,7 @@ use crate::protobuf::{self, Envelope};
 use crate::request::Request;
 use crate::store::{Key, Object, set_version};
 use crate::write::update::path_in_storage;
-use crate::write::{dry_run_complaint, key_of, kind_unreadable, speaks_json, typed};
+use crate::write::{dry_run_complaint, key_of, kind_unreadable, no_kind, text, typed};
 
 /// What becomes of an object's dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,11 +44,11 @@ impl DeleteOptions {
     fn read(request: &Request) -> Result<Self, Failure> {
         let query = &request.query;
         let said: Value = if request.body.is_empty() {
-            let text = |key: &str| Some(query.first(key)).filter(|text| !text.is_empty());
             json!({
-                "propagationPolicy": text("propagationPolicy"),
+                "propagationPolicy": query.said("propagationPolicy"),
                 "gracePeriodSeconds": query.number("gracePeriodSeconds")?,
-                "orphanDependents": text("orphanDependents").map(|text| text == "true"),
+                "orphanDependents": query.switch("orphanDependents"),
+                "preconditions": { "uid": query.said("uid"), "resourceVersion": query.said("resourceVersion") },
                 "dryRun": query.all("dryRun").collect::<Vec<_>>(),
             })
         } else {
@@ -76,10 +75,8 @@ impl DeleteOptions {
                 .and_then(|envelope| envelope.object())
                 .map_err(Failure::BadRequest);
         }
-        speaks_json(request)?;
-        let bad = |why: String| Failure::BadRequest(format!("couldn't get version/kind; json parse error: {why}"));
-        let said = json::read(&request.body).map_err(bad)?;
-        kind_unreadable(&said).map_or(Ok(said), |why| Err(bad(why)))
+        let (said, _) = text(request).map_err(|unread| unread.refusal(Failure::BadRequest))?;
+        kind_unreadable(&said).map_or(Ok(said), |why| Err(Failure::BadRequest(no_kind(&why))))
     }
 
     /// Reads a `DeleteOptions` value.

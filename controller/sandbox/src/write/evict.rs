@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Moment};
 use crate::failure::Failure;
-use crate::json;
 use crate::kinds::Kind;
 use crate::object;
 use crate::protobuf::{self, Envelope};
@@ -20,7 +19,7 @@ use crate::select::Labels;
 use crate::store::Key;
 use crate::write::delete::{DeleteOptions, delete};
 use crate::write::update::Part;
-use crate::write::{Options, key_of, owners, speaks_json, unrecognized};
+use crate::write::{Options, Unread, key_of, owners, text, unrecognized};
 
 /// Answers POST to a pod's eviction.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
@@ -53,8 +52,11 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
 
 fn eviction(request: &Request) -> Result<Value, Failure> {
     if request.content_type != protobuf::MEDIA {
-        speaks_json(request)?;
-        return json::read(&request.body).map_err(Failure::BadRequest);
+        let read = text(request).map_err(|unread| match unread {
+            Unread::Json(why) => Failure::BadRequest(why),
+            other => other.refusal(Failure::BadRequest),
+        });
+        return read.map(|(eviction, _)| eviction);
     }
     Envelope::open(&request.body, "policy/v1", "Eviction")
         .and_then(|envelope| envelope.object())

@@ -13,13 +13,16 @@ use crate::api::{Answer, Api, Moment};
 use crate::builtin;
 use crate::failure::{Cause, Failure, Subject};
 use crate::json;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Kinds};
 use crate::list::Shape;
 use crate::object;
 use crate::patch::{self as patches, go_name};
 use crate::request::Request;
+use crate::strange;
+use crate::write::strictness::{Strange, unmarshalled};
 use crate::write::update::{self, Part};
-use crate::write::{Options, at_path, create, key_of, owners, typed};
+use crate::write::{Options, Validation, at_path, create, key_of, kind_unreadable, no_kind, other_kind, owners, typed};
+use crate::yaml;
 
 /// How a patch is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,34 +42,81 @@ pub fn answer(
     moment: &Moment,
 ) -> Result<Answer, Failure> {
     let format = format_of(kind, request)?;
-    let options = Options::read(request, "PatchOptions", moment)?;
+    let mut options = Options::read(request, "PatchOptions", moment)?;
     let key = key_of(request);
     if format == Format::Apply {
         return answer_apply(api, kind, request, part, options, moment);
     }
     let old = api.find(kind, &key)?;
-    let mut new = applied(kind, format, &builtin::seen_as(kind, &old), &request.body)?;
+    let (patch, is_twofold) = read(format, &request.body)?;
+    let mut new = applied(kind, format, &builtin::seen_as(kind, &old), &patch)?;
     if !new.is_object() {
         return Err(Failure::BadRequest("the patch leaves no object".to_owned()));
+    }
+    if kind.custom && object::text(&new, "/apiVersion") != kind.api_version() {
+        return Err(other_version(kind, &new));
+    }
+    if let Some(why) = unreadable(&api.kinds, kind, format, &new) {
+        return Err(misfit(format, &patch, &new, &why));
     }
     if !kind.custom {
         // A typed object cannot say that it is something else.
         new["kind"] = Value::String(kind.kind.clone());
         new["apiVersion"] = Value::String(kind.api_version());
     }
-    if kind.custom && object::text(&new, "/apiVersion") != kind.api_version() {
-        return Err(other_version(kind, &new));
-    }
-    if let Some(why) = typed::complaint(kind, &new) {
-        return Err(misfit(&new, &why));
-    }
+    // The refusal shows what is thrown away.
+    let shown = (options.validation == Validation::Strict).then(|| new.clone());
+    let strange = Strange::of_patched(kind, strange_in(format, &patch, is_twofold, &request.body), &mut new);
+    options.is_pruned = true;
+    strange.judge(api, options.validation, |why| {
+        misfit(format, &patch, shown.as_ref().unwrap_or(&Value::Null), &why)
+    })?;
     at_path(kind, request, &mut new)?;
     let stored = update::store(api, kind, &key, &old, new, part, &options)?;
     Ok(Answer::ok(Shape::of(&request.accept).of_object(kind, &stored)))
 }
 
-/// The refusal of a patch that leaves an object which cannot be read.
-fn misfit(patched: &Value, why: &str) -> Failure {
+/// Why the server cannot read a patched object. What a strategic patch leaves is read in another way.
+fn unreadable(kinds: &Kinds, kind: &Kind, format: Format, patched: &Value) -> Option<String> {
+    if format == Format::Strategic {
+        return typed::unrestorable(kind, patched);
+    }
+    if kind.custom {
+        return typed::complaint(kind, patched);
+    }
+    if let Some(why) = kind_unreadable(patched) {
+        return Some(no_kind(&why));
+    }
+    let (version, said) = (object::text(patched, "/apiVersion"), object::text(patched, "/kind"));
+    if version.matches('/').count() > 1 {
+        return Some(format!("unexpected GroupVersion string: {version}"));
+    }
+    // It is read as what it says it is before it is found to be something else.
+    let read_as = kinds.named(version, said).map_or(kind, AsRef::as_ref);
+    typed::complaint(read_as, patched).or_else(|| other_kind(kinds, kind, version, said))
+}
+
+/// What is strange in a patch itself.
+fn strange_in(format: Format, patch: &Value, is_twofold: bool, text: &[u8]) -> Vec<String> {
+    let twice = if is_twofold { strange::twice(text) } else { Vec::new() };
+    if format != Format::Json {
+        return twice;
+    }
+    let mut all = twice;
+    for (index, operation) in patch.as_array().into_iter().flatten().enumerate() {
+        let fields = operation.as_object().into_iter().flat_map(|fields| fields.keys());
+        let unknown = fields.filter(|name| !["op", "path", "from", "value"].contains(&name.as_str()));
+        all.extend(unknown.map(|name| format!("unknown field \"[{index}].{name}\"")));
+    }
+    all.iter().map(|one| format!("json patch {one}")).collect()
+}
+
+/// The refusal of a patch that leaves an object which cannot be read. Of strategic patches the patch is shown, of others the object.
+fn misfit(format: Format, patch: &Value, patched: &Value, why: &str) -> Failure {
+    let shown = match format {
+        Format::Strategic => patches::go_text(patch),
+        Format::Json | Format::Merge | Format::Apply => patched.to_string(),
+    };
     let nobody = Subject {
         group: String::new(),
         what: String::new(),
@@ -74,7 +124,7 @@ fn misfit(patched: &Value, why: &str) -> Failure {
     Failure::Invalid {
         subject: nobody,
         name: String::new(),
-        causes: vec![Cause::invalid("patch", json::go_quoted(&patched.to_string()), why)],
+        causes: vec![Cause::invalid("patch", json::go_quoted(&shown), why)],
     }
 }
 
@@ -102,7 +152,14 @@ fn answer_apply(
     moment: &Moment,
 ) -> Result<Answer, Failure> {
     let bad = |why: &str| Failure::BadRequest(format!("error decoding YAML: {why}"));
-    let stated = json::read(&request.body).map_err(|why| bad(&why))?;
+    let (stated, twice) =
+        read_applied(&request.body).map_err(|why| bad(&format!("error converting YAML to JSON: {why}")))?;
+    if options.validation == Validation::Strict && !twice.is_empty() {
+        let why = unmarshalled(&twice);
+        return Err(Failure::BadRequest(format!(
+            "error strict decoding YAML: error converting YAML to JSON: {why}"
+        )));
+    }
     if !stated.is_object() && !stated.is_null() {
         let found = go_name(&stated);
         return Err(bad(&format!(
@@ -115,6 +172,9 @@ fn answer_apply(
     let live = api.store.get(&kind.place(), &key);
     let force = request.query.is_set("force");
     let mut new = owners::applied(kind, live.as_deref(), &stated, force, part, &options)?;
+    if options.validation == Validation::Warn {
+        api.warn(twice);
+    }
     at_path(kind, request, &mut new)?;
     options.recorded = true;
     if let Some(live) = live {
@@ -153,21 +213,34 @@ pub(crate) fn format_of(kind: &Kind, request: &Request) -> Result<Format, Failur
     }
 }
 
-/// What a patch makes of an object.
-pub(crate) fn applied(kind: &Kind, format: Format, object: &Value, body: &[u8]) -> Result<Value, Failure> {
-    let patch = json::read(body).map_err(|why| match format {
+/// What an apply states, and which of it is there twice. Programs write JSON, which is YAML too and read faster.
+fn read_applied(body: &[u8]) -> Result<(Value, Vec<String>), String> {
+    match strange::read(body) {
+        Ok((stated, false)) => Ok((stated, Vec::new())),
+        Ok((_, true)) | Err(_) => yaml::read(body).map(|said| (said.value, said.twice)),
+    }
+}
+
+/// Reads a patch, and whether it names a field twice.
+pub(crate) fn read(format: Format, body: &[u8]) -> Result<(Value, bool), Failure> {
+    let (patch, is_twofold) = json::read_noting(body).map_err(|why| match format {
         Format::Strategic => Failure::BadRequest(why),
         Format::Json | Format::Merge | Format::Apply => Failure::BadRequest(format!("error decoding patch: {why}")),
     })?;
     if format == Format::Merge && patch.is_null() {
         return Err(Failure::BadRequest("Invalid JSON Patch".to_owned()));
     }
+    Ok((patch, is_twofold))
+}
+
+/// What a patch makes of an object.
+pub(crate) fn applied(kind: &Kind, format: Format, object: &Value, patch: &Value) -> Result<Value, Failure> {
     let new = match format {
-        Format::Json => patches::json::json(object, &patch)?,
-        Format::Merge => patches::merge::merge(object, &patch)?,
+        Format::Json => patches::json::json(object, patch)?,
+        Format::Merge => patches::merge::merge(object, patch)?,
         Format::Strategic => {
             let topology = kind.topology.as_deref().ok_or(Failure::PatchType)?;
-            patches::strategic::strategic(object, &patch, topology)?
+            patches::strategic::strategic(object, patch, topology)?
         }
         Format::Apply => return Err(Failure::PatchType), // a Scale is not applied
     };

@@ -23,7 +23,7 @@ use crate::write::{Options, at_path, invalid, key_of, patch};
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
     let scale = kind.scale.as_ref().ok_or(Failure::NoResource)?;
     let key = key_of(request);
-    let said = match request.verb {
+    let (mut said, options) = match request.verb {
         Verb::Get => {
             let object = api.find(kind, &key)?;
             readable(scale, &object)?;
@@ -33,23 +33,27 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
                 shape @ Shape::Metadata => shape.of_object(kind, &scale),
             }));
         }
-        Verb::Update => read(request)?,
+        Verb::Update => {
+            let options = Options::read(request, "UpdateOptions", moment)?;
+            (read(request)?, options)
+        }
         Verb::Patch => {
             let format = patch::format_of(kind, request)?;
+            let options = Options::read(request, "PatchOptions", moment)?;
             let old = api.find(kind, &key)?;
-            patch::applied(kind, format, &shown(scale, &old), &request.body)?
+            let (said, _) = patch::read(format, &request.body)?;
+            (patch::applied(kind, format, &shown(scale, &old), &said)?, options)
+        }
+        Verb::Other => {
+            return Err(Failure::NotSupported {
+                verb: "",
+                subject: kind.resource(),
+            });
         }
         Verb::List | Verb::Watch | Verb::Create | Verb::Delete | Verb::DeleteCollection => {
             return Err(Failure::NoMethod);
         }
     };
-    let called = if request.verb == Verb::Patch {
-        "PatchOptions"
-    } else {
-        "UpdateOptions"
-    };
-    let options = Options::read(request, called, moment)?;
-    let mut said = said;
     at_path(kind, request, &mut said)?;
     let old = api.find(kind, &key)?;
     let replicas = said.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);

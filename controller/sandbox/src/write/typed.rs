@@ -2,10 +2,17 @@
 //!
 //! Decides nothing about values. The words are those of Go's decoder, which names structures and fields in its own way.
 
+use base64::alphabet::STANDARD;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::PAD;
+use base64::{DecodeError, Engine as _};
 use serde_json::Value;
 
 use crate::kinds::Kind;
 use crate::patch::go_name;
+
+/// Texts that stand for bytes are read as leniently as the server does: what is left over of the last letter is not looked at.
+const BYTES: GeneralPurpose = GeneralPurpose::new(&STANDARD, PAD.with_decode_allow_trailing_bits(true));
 
 /// The types of Go's fields.
 #[derive(Clone, Copy)]
@@ -15,6 +22,8 @@ enum Type {
     Switch,
     /// Of texts.
     Map,
+    /// Of texts that stand for bytes.
+    Bytes,
     Texts,
     Owners,
     Entries,
@@ -62,16 +71,88 @@ fn in_metadata(kind: &Kind, object: &Value) -> Option<String> {
     })
 }
 
-fn in_data(kind: &Kind, object: &Value) -> Option<String> {
-    let (name, field) = if kind.is("ConfigMap") {
-        ("ConfigMap", "data")
+/// The plain data of a kind.
+fn data(kind: &Kind) -> &'static [(&'static str, Type)] {
+    const CONFIG_MAP: [(&str, Type); 3] = [
+        ("binaryData", Type::Bytes),
+        ("data", Type::Map),
+        ("immutable", Type::Switch),
+    ];
+    const SECRET: [(&str, Type); 3] = [
+        ("data", Type::Bytes),
+        ("immutable", Type::Switch),
+        ("stringData", Type::Map),
+    ];
+    if kind.is("ConfigMap") {
+        &CONFIG_MAP
     } else if kind.is("Secret") {
-        ("Secret", "stringData")
+        &SECRET
     } else {
-        return None;
-    };
-    let (found, wanted) = Type::Map.misfit(object.get(field)?)?;
-    Some(refused(found, &format!("{name}.{field}"), wanted))
+        &[]
+    }
+}
+
+fn in_data(kind: &Kind, object: &Value) -> Option<String> {
+    data(kind).iter().find_map(|(field, wanted)| {
+        let value = object.get(*field)?;
+        match wanted.misfit(value) {
+            Some((found, wanted)) => Some(refused(found, &format!("{}.{field}", kind.kind), wanted)),
+            None if matches!(wanted, Type::Bytes) => no_base64(value),
+            None => None,
+        }
+    })
+}
+
+/// What is wrong with bytes that come as texts.
+pub(super) fn no_base64(bytes: &Value) -> Option<String> {
+    let mut texts = bytes.as_object()?.values().filter_map(Value::as_str);
+    texts.find_map(|text| {
+        let text = text.replace(['\r', '\n'], ""); // which are no letters to Go
+        let at = match BYTES.decode(&text).err()? {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+            _ if text.ends_with('=') => text.len(),
+            // Where the last four letters begin, which are not four.
+            DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len() / 4 * 4,
+        };
+        Some(format!("illegal base64 data at input byte {at}"))
+    })
+}
+
+/// What the server finds wrong with an object that a strategic patch left, which it reads in another way: without a text between.
+pub(crate) fn unrestorable(kind: &Kind, object: &Value) -> Option<String> {
+    let head = [("apiVersion", Type::Text), ("kind", Type::Text)];
+    let metadata = object.get("metadata").filter(|metadata| !metadata.is_null());
+    if let Some(metadata) = metadata.filter(|metadata| !metadata.is_object()) {
+        return Some(format!("cannot restore struct from: {}", go_kind(metadata)));
+    }
+    let in_head = head
+        .iter()
+        .chain(data(kind))
+        .map(|(name, wanted)| (object.get(*name), wanted));
+    let in_metadata = METADATA
+        .iter()
+        .map(|(name, wanted)| (metadata.and_then(|metadata| metadata.get(*name)), wanted));
+    let mut wrong = in_head
+        .chain(in_metadata)
+        .filter_map(|(value, wanted)| wanted.unrestorable(value?));
+    wrong.next().or_else(|| {
+        let bytes = data(kind).iter().filter(|(_, wanted)| matches!(wanted, Type::Bytes));
+        let mut faults = bytes.filter_map(|(name, _)| no_base64(object.get(*name)?));
+        faults.next().map(|why| format!("error decoding from json: {why}"))
+    })
+}
+
+/// What Go calls the kind of a value that lies in memory.
+fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    }
 }
 
 fn refused(found: &str, field: &str, wanted: &str) -> String {
@@ -87,18 +168,51 @@ impl Type {
         };
         let (fits, wanted) = match (self, value) {
             (_, Value::Null) => return None,
+            (Self::Bytes, Value::Object(fields)) => return inner(&mut fields.values(), "[]uint8"),
             (Self::Map, Value::Object(fields)) => return inner(&mut fields.values(), "string"),
             (Self::Texts, Value::Array(items)) => return inner(&mut items.iter(), "string"),
             (Self::Text, value) => (value.is_string(), "string"),
             (Self::Number, value) => (value.is_i64(), "int64"),
             (Self::Switch, value) => (value.is_boolean(), "bool"),
             (Self::Map, _) => (false, "map[string]string"),
+            (Self::Bytes, _) => (false, "map[string][]uint8"),
             (Self::Texts, _) => (false, "[]string"),
             (Self::Owners, value) => (value.is_array(), "[]v1.OwnerReference"),
             (Self::Entries, value) => (value.is_array(), "[]v1.ManagedFieldsEntry"),
             (Self::Time, _) => (true, ""),
         };
         (!fits).then(|| (go_name(value), wanted))
+    }
+
+    /// Why a value in memory cannot become this.
+    fn unrestorable(self, value: &Value) -> Option<String> {
+        if let (Self::Owners | Self::Entries, Value::Array(items)) = (self, value) {
+            let wrong = items.iter().find(|item| !item.is_object() && !item.is_null())?;
+            return Some(format!("cannot restore struct from: {}", go_kind(wrong)));
+        }
+        let (found, _) = self.misfit(value)?;
+        let text = |value: &Value| match value {
+            Value::Number(number) if !number.is_f64() => "cannot convert int64 to string".to_owned(),
+            _ => "unrecognized type: string".to_owned(),
+        };
+        let inner = |items: &mut dyn Iterator<Item = &Value>| {
+            let mut wrong = items.filter(|item| !item.is_string() && !item.is_null());
+            wrong.next().map_or_else(|| found.to_owned(), text)
+        };
+        Some(match (self, value) {
+            (Self::Map, Value::Object(fields)) => inner(&mut fields.values()),
+            (Self::Bytes, Value::Object(fields)) => {
+                let wrong = fields.values().find(|value| !value.is_string() && !value.is_null())?;
+                format!("cannot restore slice from {}", go_kind(wrong))
+            }
+            (Self::Texts, Value::Array(items)) => inner(&mut items.iter()),
+            (Self::Map | Self::Bytes, _) => format!("cannot restore map from {}", go_kind(value)),
+            (Self::Texts | Self::Owners | Self::Entries, _) => format!("cannot restore slice from {}", go_kind(value)),
+            (Self::Number, Value::Number(_)) => "cannot convert float64 to int64".to_owned(),
+            (Self::Number, _) => "unrecognized type: int64".to_owned(),
+            (Self::Switch, _) => "unrecognized type: bool".to_owned(),
+            (Self::Text | Self::Time, _) => text(value),
+        })
     }
 }
 

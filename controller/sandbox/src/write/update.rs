@@ -35,8 +35,8 @@ pub fn answer(
     part: Part,
     moment: &Moment,
 ) -> Result<Answer, Failure> {
-    let options = Options::read(request, "UpdateOptions", moment)?;
-    let mut object = body(&api.kinds, kind, request)?;
+    let mut options = Options::read(request, "UpdateOptions", moment)?;
+    let mut object = body(api, kind, request, &mut options)?;
     at_path(kind, request, &mut object)?;
     object::tidy(&mut object);
     let key = key_of(request);
@@ -128,7 +128,7 @@ pub(crate) fn store(
     // Only an apply takes out what is then null, and only custom objects are stored in the form in which it is seen.
     let leaves_null = options.recorded && kind.custom && object::leaves_null(&new);
     object::tidy(&mut new);
-    admit::settle(kind, &mut new, options)?;
+    admit::settle(kind, &mut new, options);
     same_version(kind, key, old, &new)?;
     let owners = new
         .pointer("/metadata/managedFields")
@@ -148,6 +148,7 @@ pub(crate) fn store(
             causes.truncate(causes.len() / 2);
         }
         causes.extend(object::complaints(kind, &new));
+        causes.extend(builtin::complaints(kind, &new));
         causes.extend(admit::complaints(kind, Some(old), &new, part));
         causes.extend(builtin::update_complaints(kind, old, &new));
     }

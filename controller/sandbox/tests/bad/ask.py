@@ -49,9 +49,10 @@ def ask(method, path, kind=None, body=None):
         except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
             pass  # who knows enough need not read on
         answer = line.getresponse()
-        return answer.status, answer.getheader("Content-Type"), answer.read()
+        warnings = [text.encode("latin-1").decode() for text in answer.msg.get_all("Warning") or []]
+        return answer.status, answer.getheader("Content-Type"), answer.read(), warnings
     except Exception as error:
-        return 0, type(error).__name__, b""
+        return 0, type(error).__name__, b"", []
     finally:
         line.close()
 
@@ -72,6 +73,8 @@ def body_of(text):
         return b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"deep"},"data":' + b'{"a":' * int(rest) + b"1" + b"}" * int(rest) + b"}"
     if what == "CHUNKED":
         return Chunked(rest.replace("_", "\r\n").encode())
+    if what == "LINES":
+        return rest.replace("\\n", "\n").replace("\\t", "\t").encode()
     if what == "HEX":
         return bytes.fromhex(rest + "0" * (len(rest) % 2))
     return text.encode()
@@ -86,7 +89,7 @@ def put_back():
         ask("POST", SHORT[short], "application/json", json.dumps(thing).encode())
 
 
-def shown(body):
+def shown(body, warnings):
     text = body.decode("utf-8", "backslashreplace")
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "*uid*", text)
     text = re.sub(r"20[2-9][0-9]-[0-9-]+T[0-9:.]+Z", "*time*", text)
@@ -94,10 +97,12 @@ def shown(body):
     try:
         value = json.loads(text)
     except ValueError:
-        return json.dumps(text)
+        value = text
     if isinstance(value, dict) and value.get("kind") != "Status":
         # Good answers are other tests' affair: what matters here is that it is one.
         value = {"kind": value.get("kind"), "items": len(value["items"])} if "items" in value else {"kind": value.get("kind")}
+    if warnings:
+        value = {"answer": value, "warnings": warnings}
     return json.dumps(value, sort_keys=True)
 
 
@@ -112,8 +117,8 @@ def main():
         asked, bar, body = line.partition(" |")
         words = asked.split(" ")
         kind = words[2] if len(words) > 2 else ("application/json" if bar and words[0] != "PATCH" else None)
-        code, media, answer = ask(words[0], path_of(words[1]), kind, body_of(body[1:]) if bar else None)
-        print("%d %s %s" % (code, media, shown(answer)), flush=True)
+        code, media, answer, warnings = ask(words[0], path_of(words[1]), kind, body_of(body[1:]) if bar else None)
+        print("%d %s %s" % (code, media, shown(answer, warnings)), flush=True)
 
 
 main()

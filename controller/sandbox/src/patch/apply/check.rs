@@ -1,7 +1,7 @@
 //! Whether a stated object fits the shape of its kind.
 //!
-//! Decides only what merging needs to hold: known fields, objects where objects belong, items that can be told apart. Types
-//! of scalars are left to the schema.
+//! Decides only what merging needs to hold: known fields, objects where objects belong, items that can be told apart, texts
+//! and numbers where those belong. Which ones is left to the schema.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::ApplyError;
 use crate::fields::{Step, path_text};
 use crate::managers::Write;
-use crate::patch::go_text;
 use crate::topology::Place;
 
 type Complaint = (Vec<Step>, String);
@@ -58,8 +57,8 @@ pub(super) fn refusal(stated: &Value, write: &Write<'_>, complaints: &[Complaint
 }
 
 fn walk(place: Place<'_>, value: &Value, path: &mut Vec<Step>, complaints: &mut Vec<Complaint>) {
-    if let Some(wanted) = place.misfit(value) {
-        complaints.push((path.clone(), format!("expected {wanted}, got &{{{}}}", go_text(value))));
+    if let Some(why) = place.misfit(value) {
+        complaints.push((path.clone(), why));
         return;
     }
     match value {
