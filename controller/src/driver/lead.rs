@@ -5,9 +5,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::kube::leadership::LeadershipReader;
+use crate::kube::leadership::{Leadership, LeadershipReader};
 
 /// The lead under which a process works. One for its life: a manager that loses the lease exits.
 #[derive(Debug)]
@@ -24,6 +25,11 @@ impl Lead {
             epoch: AtomicU64::new(0),
             leadership,
         }
+    }
+
+    /// Of a process beside which there is no other.
+    pub fn alone() -> Self {
+        Self::new(watch::channel(Leadership::ALONE).1)
     }
 
     /// Work begins under this epoch, `Lease.spec.leaseTransitions`.
@@ -48,10 +54,7 @@ impl Lead {
 mod tests {
     use std::time::Duration;
 
-    use tokio::sync::watch;
-
     use super::*;
-    use crate::kube::leadership::Leadership;
 
     fn leading(epoch: u32, valid_until: Option<Instant>) -> Leadership {
         Leadership::Leader {
@@ -92,7 +95,6 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_needs_no_lease_changes_what_it_will() {
-        let (_leads, leadership) = watch::channel(Leadership::ALONE);
-        assert!(Lead::new(leadership).may_change(Instant::now()));
+        assert!(Lead::alone().may_change(Instant::now()));
     }
 }

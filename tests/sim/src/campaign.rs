@@ -152,7 +152,7 @@ pub fn all(jobs: &[Job], threads: usize, progress: &(dyn Fn(u64, usize) + Sync))
 
 /// What `sim replay` needs to be told for this run. Of faults, only those by choice need no word.
 fn arguments(plan: &Plan, seed: u64) -> String {
-    let mut all = format!("--seed {seed}");
+    let mut all = seed.to_string();
     if let Some(name) = &plan.workload {
         all += &format!(" --workload {name}");
     }

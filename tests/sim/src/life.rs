@@ -211,14 +211,6 @@ impl Lives {
             .expect("a choice is below the number it is made of")
     }
 
-    /// Whether a manager lives and does not stand still.
-    pub fn is_anybody_up(&self) -> bool {
-        self.seats.iter().any(|seat| {
-            let gate = Arc::clone(&seat.current().0);
-            !gate.is_closed() && gate.frozen_until().is_none()
-        })
-    }
-
     /// Kills the current life at one of the seats.
     pub fn kill(&self) {
         self.any().current().0.close();

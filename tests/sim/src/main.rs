@@ -83,7 +83,7 @@ enum Command {
     /// Tell the story of one run
     Replay {
         /// The seed
-        #[arg(long, default_value_t = 0)]
+        #[arg(default_value_t = 0)]
         seed: u64,
         /// A file with a tape instead, which says all else, as `shrink --out` writes it
         #[arg(long, conflicts_with_all = ["seed", "strike", "workload", "faults", "mutant", "transport", "pair", "no_rest"])]
@@ -103,7 +103,6 @@ enum Command {
     /// Make a failing run small and print its tape
     Shrink {
         /// The seed
-        #[arg(long)]
         seed: u64,
         /// Most runs that are tried
         #[arg(long, default_value_t = 2000)]

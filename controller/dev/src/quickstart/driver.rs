@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use millwright::driver::{
-    CallObserver, CallRecord, Deadlines, Endpoint, Endpoints, Health, LeaderEpoch, ManagerIdentity, Pauses, Pool,
-    PoolSettings,
+    CallObserver, CallRecord, Deadlines, Endpoint, Endpoints, Health, Lead, ManagerIdentity, Pauses, Pool, PoolSettings,
 };
 
 /// For a provider that is started at the same time.
@@ -37,7 +36,7 @@ pub async fn name(endpoint: &Endpoint) -> anyhow::Result<String> {
             ..Pauses::default()
         },
         connect: Arc::new(Endpoint::wire),
-        epoch: Arc::new(LeaderEpoch::unknown()),
+        lead: Arc::new(Lead::alone()),
         observer: Arc::new(Uncounted),
         on_change: Arc::new(|_| {}),
     });
