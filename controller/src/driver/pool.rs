@@ -34,7 +34,7 @@ pub struct PoolSettings {
     pub pauses: Pauses,
     /// How an endpoint is reached.
     pub connect: Connect,
-    /// This leadership's epoch, set once the lease is held.
+    /// Under which lead calls leave, begun once the lease is held.
     pub lead: Arc<Lead>,
     /// Hears of every call.
     pub observer: Arc<dyn CallObserver>,

@@ -8,11 +8,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::diff;
-use crate::object::{controller, name, text, uid};
+use crate::object::{controller, is_token, name, text, uid};
 use crate::truth::Truth;
 
-/// The type of the Secrets with which machines join.
-const TOKEN: &str = "bootstrap.kubernetes.io/token";
 /// The label whose value names one try of a deployment to make a set.
 const HASH: &str = "machine-template-hash";
 
@@ -149,10 +147,6 @@ fn came(truth: &dyn Truth, broken: &BTreeSet<String>) -> Value {
         "nodes": sorted(nodes.iter().map(|node| finalizers(node).clone())), "vms": truth.vms().len(),
         "tokens": if broken.is_empty() { tokens } else { 0 },
     })
-}
-
-fn is_token(secret: &Value) -> bool {
-    text(secret, "/type") == TOKEN
 }
 
 fn finalizers(object: &Value) -> Value {

@@ -57,6 +57,11 @@ pub fn controller(object: &Value) -> &str {
     controllers.next().map_or("", |owner| text(owner, "/uid"))
 }
 
+/// Whether it is a Secret with which a machine joins.
+pub fn is_token(secret: &Value) -> bool {
+    text(secret, "/type") == "bootstrap.kubernetes.io/token"
+}
+
 /// The phase of a Machine, "" before its first.
 pub fn phase(machine: &Value) -> &str {
     text(machine, "/status/currentStatus/phase")

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::object::{controller, is_deleting, name, number, phase, text, uid};
+use crate::object::{controller, is_deleting, is_token, name, number, phase, text, uid};
 use crate::truth::{Truth, Vm};
 
 /// Judges whether everything is as the specs say and nothing is going any more. Machines of `broken` classes need only be there.
@@ -181,10 +181,7 @@ fn nodes_match(nodes: &[Arc<Value>], machines: &[Arc<Value>], vms: &[Vm]) -> Res
 /// Tokens of machines that have joined, or are gone, are revoked.
 fn no_token_left(truth: &dyn Truth, machines: &[Arc<Value>], broken: &BTreeSet<String>) -> Result<(), String> {
     let secrets = truth.objects("secrets");
-    let tokens = secrets
-        .iter()
-        .filter(|secret| text(secret, "/type") == "bootstrap.kubernetes.io/token")
-        .count();
+    let tokens = secrets.iter().filter(|secret| is_token(secret)).count();
     let joining = machines.iter().filter(|machine| is_broken(machine, broken)).count();
     match tokens <= joining {
         true => Ok(()),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::choices::Count;
@@ -10,6 +9,7 @@ use crate::event::Violation;
 use crate::fault;
 use crate::provider::Transport;
 use crate::run::{Faults, Outcome, Plan, by_seed};
+use crate::share;
 use crate::strike::{Blow, Strike};
 use crate::workload;
 
@@ -128,20 +128,14 @@ pub type Job = (Plan, u64, String);
 /// Runs all of `jobs` on so many threads; after each, `progress` hears how many have been run and how many of them failed.
 pub fn all(jobs: &[Job], threads: usize, progress: &(dyn Fn(u64, usize) + Sync)) -> Sum {
     let begun = Instant::now();
-    let (next, sum) = (AtomicUsize::new(0), Mutex::new(Sum::default()));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((plan, seed, how)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = by_seed(plan, *seed);
-                    let mut sum = sum.lock().expect("nothing panics under this lock");
-                    sum.take(Sum::of(*seed, how.clone(), outcome));
-                    let (runs, failures) = (sum.runs, sum.failures.len());
-                    drop(sum);
-                    progress(runs, failures);
-                }
-            });
-        }
+    let sum = Mutex::new(Sum::default());
+    share::each(jobs, threads, |(plan, seed, how)| {
+        let outcome = by_seed(plan, *seed);
+        let mut sum = sum.lock().expect("nothing panics under this lock");
+        sum.take(Sum::of(*seed, how.clone(), outcome));
+        let (runs, failures) = (sum.runs, sum.failures.len());
+        drop(sum);
+        progress(runs, failures);
     });
     let mut sum = sum.into_inner().expect("nothing panics under this lock");
     sum.took = begun.elapsed();

@@ -23,6 +23,8 @@
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
+//! | [`share`] | how many are shared among threads |
+//! | [`reference`] | how a run must end, by the one in which nothing went wrong |
 //! | [`tape`] | how a run is written down, to be had again by others |
 //! | [`hooks`], [`zoo`] | where mistakes can be put, and those that are; how soon each is caught |
 
@@ -49,6 +51,7 @@ pub mod pipes;
 pub mod provider;
 pub mod reference;
 pub mod run;
+pub mod share;
 pub mod shrink;
 pub mod spin;
 pub mod strike;

@@ -4,11 +4,11 @@
 //! `user-pains.md`, the list of complaints from which they were taken. How soon each is caught stands in `zoo.md`, made by
 //! `sim zoo`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::hooks::Hooks;
 use crate::run::{Faults, Outcome, Plan, by_seed};
+use crate::share;
 use crate::shrink::shrink;
 use crate::tape::Tape;
 
@@ -144,24 +144,16 @@ pub fn hunt(
     threads: usize,
     progress: impl Fn(&Mutant, &Catch) + Sync,
 ) -> Vec<Catch> {
-    let next = AtomicUsize::new(0);
     let found: Mutex<Vec<Vec<Option<u64>>>> = Mutex::new(vec![Vec::new(); mutants.len()]);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let job = next.fetch_add(1, Ordering::Relaxed);
-                    let (which, nth) = (job / starts.max(1), job % starts.max(1));
-                    let Some(mutant) = mutants.get(which) else { return };
-                    let runs = mutant.hunt(start(nth), most);
-                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                    let Some(of_it) = found.get_mut(which) else { return };
-                    of_it.push(runs);
-                    if of_it.len() == starts {
-                        progress(mutant, &catch(of_it.clone()));
-                    }
-                }
-            });
+    let of_each = |(which, mutant)| (0..starts).map(move |nth| (which, mutant, nth));
+    let jobs: Vec<(usize, &Mutant, usize)> = mutants.iter().enumerate().flat_map(of_each).collect();
+    share::each(&jobs, threads, |&(which, mutant, nth)| {
+        let runs = mutant.hunt(start(nth), most);
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(of_it) = found.get_mut(which) else { return };
+        of_it.push(runs);
+        if of_it.len() == starts {
+            progress(mutant, &catch(of_it.clone()));
         }
     });
     let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -176,16 +168,7 @@ pub fn record(
     threads: usize,
     keep: impl Fn(&Mutant, Option<Tape>) + Sync,
 ) {
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    keep(mutant, mutant.record(most, budget));
-                }
-            });
-        }
-    });
+    share::each(mutants, threads, |mutant| keep(mutant, mutant.record(most, budget)));
 }
 
 /// Sorted, those that came to nothing last, so that the order of threads makes no difference.

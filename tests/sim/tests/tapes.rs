@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millwright_sim::choices::Wild;
 use millwright_sim::run::Outcome;
+use millwright_sim::share;
 use millwright_sim::tape::{self, Tape};
 use millwright_sim::zoo;
 
@@ -25,19 +25,12 @@ fn anew(name: &str, tape: &Tape) -> String {
 /// Plays all tapes, on all cores, and gathers what is wrong with them.
 fn wrong(has_bug: bool, judge: impl Fn(&Tape, &Outcome) -> Vec<String> + Sync) -> Vec<String> {
     let tapes = tape::committed().unwrap();
-    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some((name, tape)) = tapes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = judge(tape, &tape.play(has_bug));
-                    let found = found
-                        .into_iter()
-                        .map(|it| format!("{name}: {it}; {}", anew(name, tape)));
-                    wrong.lock().unwrap().extend(found);
-                }
-            });
-        }
+    let wrong = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    share::each(&tapes, threads, |(name, tape)| {
+        let found = judge(tape, &tape.play(has_bug)).into_iter();
+        let found = found.map(|it| format!("{name}: {it}; {}", anew(name, tape)));
+        wrong.lock().unwrap().extend(found);
     });
     wrong.into_inner().unwrap()
 }

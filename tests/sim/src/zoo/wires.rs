@@ -88,14 +88,7 @@ pub(super) const ALL: [Mutant; 9] = [
         workload: "again",
         faults: &["F16", "F40"],
         rests: false,
-        hooks: || Hooks {
-            terms: Terms {
-                renew_deadline: Duration::from_mins(10),
-                ..Terms::default()
-            },
-            elects: Some(true),
-            ..Hooks::default()
-        },
+        hooks: || giving_up_after(Duration::from_mins(10)),
     },
     Mutant {
         name: "margin-spent",
@@ -105,14 +98,7 @@ pub(super) const ALL: [Mutant; 9] = [
         workload: "again",
         faults: &["F16", "F40"],
         rests: false,
-        hooks: || Hooks {
-            terms: Terms {
-                renew_deadline: Duration::from_millis(14_900),
-                ..Terms::default()
-            },
-            elects: Some(true),
-            ..Hooks::default()
-        },
+        hooks: || giving_up_after(Duration::from_millis(14_900)),
     },
     Mutant {
         name: "first-epoch",
@@ -137,7 +123,18 @@ fn sending(request: fn(&mut Request, &Truth<'_>)) -> Hooks {
     }
 }
 
-/// Puts a value into a body of JSON; what is none is left for the server to refuse.
+/// Managers that elect a leader who tries for so long to renew its lease.
+fn giving_up_after(renew_deadline: Duration) -> Hooks {
+    Hooks {
+        terms: Terms {
+            renew_deadline,
+            ..Terms::default()
+        },
+        elects: Some(true),
+        ..Hooks::default()
+    }
+}
+
 fn keeps_class(request: &mut Request, _: &Truth<'_>) {
     let is_release = |body: Value| body.pointer("/metadata/finalizers") == Some(&json!([]));
     if request.verb == Verb::Patch
@@ -148,6 +145,7 @@ fn keeps_class(request: &mut Request, _: &Truth<'_>) {
     }
 }
 
+/// Puts a value into a body of JSON; what is none is left for the server to refuse.
 pub(super) fn put(request: &mut Request, path: &[&str], value: Value) {
     let Ok(mut body) = serde_json::from_slice::<Map<String, Value>>(&request.body) else {
         return;
