@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::{DIRECTIVE, ELEMENT_ORDER, Fields, merge_fields, unknown_directive, without_directives};
-use crate::patch::{PatchError, go_map, go_text};
+use crate::patch::{PatchError, go_map, go_text, go_type};
 use crate::topology::Place;
 
 /// One list of the target with its counterpart in the patch; `deletes` when that names items to take away.
@@ -268,12 +268,7 @@ fn into_list(value: Value) -> Result<Vec<Value>, PatchError> {
 fn not_a(wanted: &str, found: &Value) -> PatchError {
     let found = match found {
         Value::Null => "unknown",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
+        known => go_type(known),
     };
     PatchError::Directive(format!("expected a {wanted}, but received a {found}"))
 }
