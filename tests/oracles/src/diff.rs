@@ -19,27 +19,24 @@ pub fn each(before: &Value, after: &Value, show: &mut dyn FnMut(&[&str])) {
     walk(&mut Vec::new(), before, after, show);
 }
 
+/// Each leaf is compared once, and no whole: what differs would be compared again on every level.
 fn walk<'a>(at: &mut Vec<&'a str>, before: &'a Value, after: &'a Value, show: &mut dyn FnMut(&[&str])) {
-    if before == after {
-        return;
-    }
-    let (Some(old), Some(new)) = (fields(before), fields(after)) else {
-        show(at);
-        return;
+    let (old, new) = match (fields(before), fields(after)) {
+        (Some(old), Some(new)) if !old.is_empty() || !new.is_empty() => (old, new),
+        (_, _) => {
+            if before != after {
+                show(at);
+            }
+            return;
+        }
     };
-    if old.is_empty() && new.is_empty() {
-        show(at);
-        return;
-    }
-    let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
-    for key in keys {
+    let stayed = old
+        .iter()
+        .map(|(key, was)| (key, was, new.get(key).unwrap_or(&Value::Null)));
+    let came = new.iter().filter(|(key, _)| !old.contains_key(*key));
+    for (key, was, is) in stayed.chain(came.map(|(key, is)| (key, &Value::Null, is))) {
         at.push(key);
-        walk(
-            at,
-            old.get(key).unwrap_or(&Value::Null),
-            new.get(key).unwrap_or(&Value::Null),
-            show,
-        );
+        walk(at, was, is, show);
         at.pop();
     }
 }

@@ -144,7 +144,7 @@ fn own(write: &Write) -> impl Iterator<Item = &'static str> {
 /// `~` in a step stands for `/`, as in names of annotations.
 fn is_under(path: &[&str], own: &str) -> bool {
     let mut steps = path.iter();
-    let is_step = |step: &str, own: &str| step.split('/').eq(own.split('~'));
+    let is_step = |step: &str, own: &str| step == own || (own.contains('~') && step.split('/').eq(own.split('~')));
     own.split('/')
         .all(|own| steps.next().is_some_and(|step| is_step(step, own)))
 }
