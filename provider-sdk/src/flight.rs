@@ -103,7 +103,8 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
     where
         F: Future<Output = Answer<T>> + Send + 'static,
     {
-        let answer = self.join_or_start(key, kind, work)?;
+        // Boxed where it comes in: a task would move all its state several times.
+        let answer = self.join_or_start(key, kind, Box::pin(work))?;
         answer.await
     }
 

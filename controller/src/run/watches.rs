@@ -79,12 +79,13 @@ where
 {
     let (health, sink) = (watch.health(), Arc::clone(shared));
     let stop = stop.clone();
-    tasks.spawn(async move {
+    // Boxed, for the reason that passes are (`work/dispatch.rs`).
+    tasks.spawn(Box::pin(async move {
         watch
             .run(stop, |change| {
                 sink.change(|world, uptime| world.observe(change, uptime));
             })
             .await;
-    });
+    }));
     health
 }
