@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
 use crate::list::{self, Listing};
 use crate::request::{Request, Verb};
-use crate::store::{Change, Key, Object, Place, Store};
+use crate::store::{Change, Key, Object, Place, Store, Tree};
 use crate::table;
 use crate::watch::{self, Batch, Event, Started, Watch};
 use crate::write::{create, delete, evict, patch, scale, update};
@@ -43,7 +43,7 @@ pub enum Answer {
     /// A JSON body, and the texts of `Warning` headers.
     Object {
         code: u16,
-        body: Value,
+        body: Tree,
         warnings: Vec<String>,
     },
     /// Objects as they are stored.
@@ -55,7 +55,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    pub(crate) fn ok(body: Value) -> Self {
+    pub(crate) fn ok(body: impl Into<Tree>) -> Self {
         Self::with(200, body)
     }
 
@@ -70,10 +70,10 @@ impl Answer {
         }
     }
 
-    pub(crate) fn with(code: u16, body: Value) -> Self {
+    pub(crate) fn with(code: u16, body: impl Into<Tree>) -> Self {
         Self::Object {
             code,
-            body,
+            body: body.into(),
             warnings: Vec::new(),
         }
     }
@@ -165,7 +165,7 @@ impl Api {
             .named(api_version, kind)
             .cloned()
             .ok_or(Failure::NoResource)?;
-        create::insert(self, &kind, object.clone(), &crate::write::Options::default(), moment)
+        create::insert(self, &kind, object.clone(), &crate::write::Options::default(), moment).map(|made| made.value())
     }
 
     /// Answers one request.
@@ -321,8 +321,8 @@ impl Api {
     }
 
     /// The stored object that a request names.
-    pub(crate) fn find(&self, kind: &Kind, key: &Key) -> Result<Arc<Value>, Failure> {
-        let found = self.store.get(&kind.place(), key);
+    pub(crate) fn find(&self, kind: &Kind, key: &Key) -> Result<Tree, Failure> {
+        let found = self.store.tree(&kind.place(), key);
         found.ok_or_else(|| Failure::NotFound {
             subject: kind.resource(),
             name: key.name.clone(),
@@ -330,7 +330,7 @@ impl Api {
     }
 
     /// Stores an object and lets definitions take effect.
-    pub(crate) fn put(&mut self, kind: &Kind, key: Key, object: Value) -> Arc<Value> {
+    pub(crate) fn put(&mut self, kind: &Kind, key: Key, object: Value) -> Tree {
         let stored = self.store.put(&kind.place(), key, object);
         if kind.is("CustomResourceDefinition") {
             let place = defined(&stored);

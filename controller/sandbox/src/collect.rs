@@ -136,7 +136,7 @@ impl Api {
         if !self.store.object(&kind.place(), key).is_some_and(is_here) {
             return Ok(());
         }
-        let old = &stored.value();
+        let old = &stored.tree();
         let mut new = Value::clone(old);
         match step {
             Step::Delete(propagation) => {

@@ -4,12 +4,15 @@
 
 pub mod compare;
 pub mod extract;
+mod unread;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::{Map, Value};
+
+pub use unread::Fields;
 
 /// One step of a path. Ordered as the server orders them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

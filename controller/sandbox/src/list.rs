@@ -22,7 +22,7 @@ use crate::failure::{Cause, Failure, Subject};
 use crate::kinds::Kind;
 use crate::request::{Query, Request};
 use crate::select::{Labels, Selection};
-use crate::store::{Key, Object};
+use crate::store::{Key, Object, Tree};
 
 /// How much of an object a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,14 @@ impl Shape {
             }),
             Self::Whole => builtin::seen_as(kind, object).into_owned(),
         }
+    }
+
+    /// The same, without a copy where the object is shown as it lies.
+    pub(crate) fn of_shared(self, kind: &Kind, object: &Tree) -> Tree {
+        if self == Self::Whole && !builtin::is_new_event(kind) {
+            return object.clone();
+        }
+        self.of_object(kind, object).into()
     }
 }
 
@@ -173,7 +181,7 @@ pub fn get(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fai
         not_future(api, version)?;
     }
     let object = api.find(kind, &key)?;
-    Ok(Answer::ok(Shape::of(&request.accept).of_object(kind, &object)))
+    Ok(Answer::ok(Shape::of(&request.accept).of_shared(kind, &object)))
 }
 
 /// A version in a query.

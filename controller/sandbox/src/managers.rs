@@ -15,6 +15,7 @@ use serde_json::Value;
 pub use entries::{Entry, Manager, Managers, Operation, Unreadable};
 
 use crate::fields::{FieldSet, compare::Comparison};
+use crate::object;
 use crate::topology::Topology;
 
 /// The name under which fields are held that were there before the first apply, when nobody had been recorded.
@@ -67,10 +68,11 @@ impl Write<'_> {
 /// The new object with its owners, after a create (`live` is `None`), an update or a patch that is no apply. `new` is what
 /// would be stored but for the bookkeeping; a `managedFields` in it is what the request asked for, and is heeded.
 pub fn updated(live: Option<&Value>, mut new: Value, write: &Write<'_>) -> Value {
-    let managers = starting(live, &new, write);
-    if let Some(Value::Object(metadata)) = new.get_mut("metadata") {
-        metadata.remove("managedFields");
-    }
+    let asked = new
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .and_then(|metadata| metadata.remove("managedFields"));
+    let managers = starting(live, asked, write);
     // Owners that were wiped stay away until somebody applies.
     if managers.is_empty() && live.is_some() {
         return new;
@@ -85,19 +87,23 @@ pub fn updated(live: Option<&Value>, mut new: Value, write: &Write<'_>) -> Value
 
 /// Whom to start from: those that the request names, unless it comes through a subresource or names nobody, else those of
 /// the live object. An empty list, or a list of one empty entry, wipes all.
-fn starting(live: Option<&Value>, new: &Value, write: &Write<'_>) -> Managers {
+fn starting(live: Option<&Value>, asked: Option<Value>, write: &Write<'_>) -> Managers {
+    let held = live.and_then(|live| object::at(live, "/metadata/managedFields"));
+    let asked = match asked {
+        // Almost always: what was read is sent back, or the request says nothing of it.
+        Some(Value::Array(asked)) if held.and_then(Value::as_array) == Some(&asked) => return Managers::stored(asked),
+        Some(Value::Array(asked)) => Some(asked),
+        Some(_) | None => None,
+    };
     let held = || live.and_then(|live| Managers::read(live).ok()).unwrap_or_default();
-    if !write.subresource.is_empty() {
+    let Some(asked) = asked.filter(|_| write.subresource.is_empty()) else {
         return held();
+    };
+    let empty = |entry: &Value| entry.as_object().is_some_and(serde_json::Map::is_empty);
+    if asked.is_empty() || matches!(asked.as_slice(), [entry] if empty(entry)) {
+        return Managers::default();
     }
-    let asked = new.pointer("/metadata/managedFields");
-    if let Some(Value::Array(entries)) = asked {
-        let empty = |entry: &Value| entry.as_object().is_some_and(serde_json::Map::is_empty);
-        if entries.is_empty() || matches!(entries.as_slice(), [entry] if empty(entry)) {
-            return Managers::default();
-        }
-    }
-    match Managers::read(new) {
+    match Managers::listed(&asked) {
         Ok(asked) if !asked.is_empty() => asked,
         Ok(_) | Err(_) => held(),
     }
@@ -194,7 +200,7 @@ fn cap(mut managers: Managers) -> Managers {
             continue;
         };
         let held = managers.take(&bucket).or_else(|| managers.take(first));
-        let fields = held.map_or_else(|| entry.fields.clone(), |held| held.fields.union(&entry.fields));
+        let fields = held.map_or_else(|| entry.fields.clone(), |held| held.fields.union(&entry.fields).into());
         managers.take(&manager);
         managers.put(bucket, Entry { fields, ..entry });
         count -= 1;

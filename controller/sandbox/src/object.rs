@@ -15,12 +15,23 @@ use crate::api::Moment;
 use crate::failure::Cause;
 use crate::kinds::{Counts, Kind};
 
-/// A text of an object, empty if there is none.
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+/// What stands at a path as `/metadata/uid`. Names have no escapes here, which spares what `Value::pointer` pays for them: a copy of
+/// each name, on very many calls.
+pub fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut steps = path.split('/').skip(1);
+    steps.try_fold(object, |inner, step| match inner {
+        Value::Object(fields) => fields.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    })
 }
 
-/// A field of the metadata. A JSON pointer would copy its names on each of very many calls.
+/// A text of an object, empty if there is none.
+pub fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    at(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A field of the metadata.
 fn of_metadata<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
     object.get("metadata")?.get(field)
 }
@@ -293,7 +304,7 @@ pub fn value_complaint(value: &str) -> Option<&'static str> {
 /// What is wrong with the metadata of any object.
 pub fn complaints(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut out = name_complaints(kind, name(object));
-    let entries = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+    let entries = |path: &str| at(object, path).and_then(Value::as_object).into_iter().flatten();
     for (key, value) in entries("/metadata/labels") {
         if let Some(why) = key_complaint(key) {
             out.push(Cause::invalid("metadata.labels", format!("\"{key}\""), &why));
@@ -308,7 +319,7 @@ pub fn complaints(kind: &Kind, object: &Value) -> Vec<Cause> {
             out.push(Cause::invalid("metadata.annotations", format!("\"{key}\""), &why));
         }
     }
-    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let owners = of_metadata(object, "ownerReferences").and_then(Value::as_array);
     let owners: Vec<&Value> = owners.into_iter().flatten().collect();
     for owner in &owners {
         out.extend(owner_complaints(owner));

@@ -5,7 +5,9 @@
 use serde_json::Value;
 
 use crate::api::Answer;
+use crate::object;
 use crate::request::Query;
+use crate::store::Tree;
 use crate::watch::Event;
 
 /// How JSON is laid out.
@@ -63,9 +65,12 @@ impl Reply {
                         .iter()
                         .map(|text| ("warning", format!("299 - {}", quoted(text)))),
                 );
-                let pause = body.pointer("/details/retryAfterSeconds").and_then(Value::as_u64);
+                let pause = object::at(&body, "/details/retryAfterSeconds").and_then(Value::as_u64);
                 headers.extend(pause.map(|seconds| ("retry-after", seconds.to_string())));
-                let body = style.write(&body);
+                let body = match style {
+                    Style::Compact => line(&body),
+                    Style::Indented => style.write(&body),
+                };
                 Self { code, headers, body }
             }
             Answer::List(listing) => {
@@ -93,6 +98,14 @@ impl Reply {
             Answer::Watch(_) => unreachable!("watches are streams, and are sent as such"),
         }
     }
+}
+
+/// An object for programs.
+fn line(object: &Tree) -> Vec<u8> {
+    let mut out = Vec::new();
+    object.write(&mut out, false);
+    out.push(b'\n');
+    out
 }
 
 /// The headers of every answer of a media type.

@@ -4,6 +4,7 @@
 //! from which a list of an older version is worked out, backwards. Knows no rule of the API but that.
 
 mod object;
+mod tree;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 pub use object::Object;
 pub(crate) use object::{Facts, Owner};
+pub use tree::Tree;
 
 /// Where objects of one kind lie: group and plural, whatever the version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,6 +105,11 @@ impl Store {
         self.object(place, key).map(Object::value)
     }
 
+    /// The object as it is now, with its text.
+    pub(crate) fn tree(&self, place: &Place, key: &Key) -> Option<Tree> {
+        self.object(place, key).map(Object::tree)
+    }
+
     /// The object as it is stored.
     pub(crate) fn object(&self, place: &Place, key: &Key) -> Option<&Object> {
         self.tables.get(place)?.objects.get(key)
@@ -126,7 +133,7 @@ impl Store {
     }
 
     /// Stores an object under the next version, which it carries from then on.
-    pub fn put(&mut self, place: &Place, key: Key, mut object: Value) -> Arc<Value> {
+    pub fn put(&mut self, place: &Place, key: Key, mut object: Value) -> Tree {
         self.version += 1;
         set_version(&mut object, self.version);
         let object = Object::new(object);
@@ -138,7 +145,7 @@ impl Store {
             before,
             after: Some(object.clone()),
         });
-        object.value()
+        object.tree()
     }
 
     /// Takes an object away, under the next version; watches see it as given, carrying that version.

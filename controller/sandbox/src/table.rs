@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::kinds::Kind;
 use crate::list::{Listing, Shape};
 use crate::request::Query;
-use crate::store::Object;
+use crate::store::{Object, Tree};
 use crate::watch::Event;
 
 /// The form of tables that a reader wants.
@@ -72,7 +72,7 @@ impl Form {
     pub fn of_answer(self, kind: &Kind, answer: Answer, now: Timestamp) -> Answer {
         match answer {
             Answer::Object { code, body, warnings } => {
-                let body = self.of_body(kind, &body, now).unwrap_or(body);
+                let body = self.of_body(kind, &body, now).map_or(body, Tree::from);
                 Answer::Object { code, body, warnings }
             }
             Answer::Watch(mut started) => {

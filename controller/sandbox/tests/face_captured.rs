@@ -81,7 +81,7 @@ impl Asker {
         };
         let kind = answer.content_type();
         match answer {
-            Answer::Object { code, body, .. } => (code.into(), kind, body),
+            Answer::Object { code, body, .. } => (code.into(), kind, Value::clone(&body)),
             Answer::List(listing) => (200, kind, listing.to_value()),
             Answer::Text { code, body } => (code.into(), kind, json!(body)),
             Answer::Watch(started) => (200, kind, started.first.iter().map(Event::to_value).collect()),

@@ -331,7 +331,7 @@ async fn who_shows_no_known_token_learns_health_and_version_only() {
         let answer = raw(addr, head, b"").await;
         assert!(answer.starts_with("HTTP/1.1 401 Unauthorized\r\n"), "{head}: {answer}");
         // What a kube-apiserver 1.36.3 answers, in another order of fields.
-        let body = r#"{"apiVersion":"v1","code":401,"kind":"Status","message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"}"#;
+        let body = r#"{"apiVersion":"v1","kind":"Status","code":401,"message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"}"#;
         assert!(answer.ends_with(&format!("{body}\n")), "{head}: {answer}");
     }
     for path in ["/healthz", "/livez", "/readyz", "/readyz/ping"] {

@@ -103,7 +103,7 @@ impl Asker {
             Err(failure) => failure.into(),
         };
         let (code, value) = match answer {
-            Answer::Object { code, body, .. } => (code, body),
+            Answer::Object { code, body, .. } => (code, Value::clone(&body)),
             Answer::List(listing) => {
                 let whole = listing.to_value();
                 let sent = Reply::of(Answer::List(listing), Style::Compact);

@@ -35,7 +35,7 @@ fn ask(api: &mut Api, method: &str, path: &str, body: &Value) -> (u16, Value) {
         ..Http::default()
     };
     match api.handle(&Request::parse(&http).unwrap(), &moment(number)) {
-        Answer::Object { code, body, .. } => (code, body),
+        Answer::Object { code, body, .. } => (code, Value::clone(&body)),
         Answer::List(listing) => (200, listing.to_value()),
         other => panic!("no object: {other:?}"),
     }

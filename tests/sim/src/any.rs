@@ -12,6 +12,7 @@ use millwright_core::api::keys;
 use millwright_provider_virtual::cloud::{Delays, Launch, Owner};
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
+use millwright_sandbox::store::Tree;
 use serde_json::{Value, json};
 
 use crate::event::{Actor, What};
@@ -43,7 +44,7 @@ pub async fn prepare(world: &Arc<World>, delays: Delays) {
 }
 
 /// Creates an object and writes its status. `None`: the API does not admit it.
-fn make(world: &World, plural: &str, body: Value) -> Option<Value> {
+fn make(world: &World, plural: &str, body: Value) -> Option<Tree> {
     let made = match world.order(Actor::Human, "POST", &format!("{OURS}/{plural}"), &body) {
         Answer::Object { code: 201, body, .. } => body,
         Answer::Object { .. } | Answer::List(_) | Answer::Text { .. } | Answer::Watch(_) => return None,

@@ -288,7 +288,7 @@ fn parse(parts: &http::request::Parts, body: &Bytes) -> Result<Request, Failure>
 fn lost_place() -> Answer {
     Answer::Object {
         code: 410,
-        body: expired(),
+        body: expired().into(),
         warnings: Vec::new(),
     }
 }
@@ -319,7 +319,7 @@ fn refusal(code: u16, pause: bool) -> Answer {
     }
     Answer::Object {
         code,
-        body,
+        body: body.into(),
         warnings: Vec::new(),
     }
 }

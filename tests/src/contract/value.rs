@@ -100,7 +100,7 @@ impl Sandbox {
         match self.answer(step) {
             Answer::Object { code, body, warnings } => Reply {
                 code,
-                said: Said::Object(warned(body, &warnings)),
+                said: Said::Object(warned(Value::clone(&body), &warnings)),
             },
             Answer::List(listing) => Reply {
                 code: 200,
@@ -155,7 +155,7 @@ impl Sandbox {
         };
         match self.answer(&step) {
             Answer::Watch(started) => self.told(&started.watch, started.at),
-            Answer::Object { body, .. } => vec![body],
+            Answer::Object { body, .. } => vec![Value::clone(&body)],
             Answer::List(listing) => vec![listing.to_value()],
             Answer::Text { body, .. } => vec![json!(body)],
         }

@@ -91,10 +91,13 @@ impl Comparison {
     fn by_field(&mut self, place: Place<'_>, old: Option<&Value>, new: Option<&Value>, path: &mut Vec<Step>) {
         let old = old.and_then(Value::as_object);
         let new = new.and_then(Value::as_object);
-        let names: BTreeSet<&String> = old.into_iter().chain(new).flat_map(|fields| fields.keys()).collect();
-        for name in names {
-            let old = old.and_then(|fields| fields.get(name));
-            let new = new.and_then(|fields| fields.get(name));
+        let pairs = old
+            .into_iter()
+            .flatten()
+            .map(|(name, old)| (name, Some(old), new.and_then(|fields| fields.get(name))));
+        let came = new.into_iter().flatten().map(|(name, new)| (name, None, Some(new)));
+        let came = came.filter(|(name, ..)| !old.is_some_and(|fields| fields.contains_key(*name)));
+        for (name, old, new) in pairs.chain(came) {
             // What is the same has no difference inside, and most of an object is.
             if old == new {
                 continue;

@@ -7,7 +7,8 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::fields::{self, FieldSet};
+use crate::fields::{self, Fields};
+use crate::object;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
@@ -28,7 +29,7 @@ pub struct Manager {
 /// What an owner owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    pub fields: FieldSet,
+    pub fields: Fields,
     pub api_version: String,
     pub time: Option<String>,
 }
@@ -67,22 +68,37 @@ impl fmt::Display for Manager {
 impl Managers {
     /// The owners that an object lists.
     pub fn read(object: &Value) -> Result<Self, Unreadable> {
-        let listed = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-        let entries = listed.into_iter().flatten().map(read_entry);
+        let listed = object::at(object, "/metadata/managedFields").and_then(Value::as_array);
+        Self::listed(listed.map_or(&[], Vec::as_slice))
+    }
+
+    /// The owners of a list.
+    pub(super) fn listed(entries: &[Value]) -> Result<Self, Unreadable> {
+        let entries = entries.iter().map(read_entry);
         entries.collect::<Result<BTreeMap<_, _>, _>>().map(Self)
     }
 
+    /// The owners of a list that is stored, which is well formed.
+    pub(super) fn stored(listed: Vec<Value>) -> Self {
+        let entries = listed.into_iter().filter_map(|entry| {
+            let head = read_head(&entry).ok()?;
+            Some(head.with(Fields::stored(entry)))
+        });
+        Self(entries.collect())
+    }
+
     /// The object with these owners: appliers first, then by time.
-    pub fn write_into(&self, mut object: Value) -> Value {
-        let mut entries: Vec<(&Manager, &Entry)> = self.0.iter().collect();
-        entries.sort_by_key(|(manager, entry)| {
-            (
-                manager.operation,
-                &entry.time,
-                &manager.name,
-                &entry.api_version,
-                &manager.subresource,
-            )
+    pub fn write_into(self, mut object: Value) -> Value {
+        let mut entries: Vec<(Manager, Entry)> = self.0.into_iter().collect();
+        entries.sort_by(|(one, first), (other, second)| {
+            let rank = |manager: &Manager| manager.operation;
+            (rank(one), &first.time, &one.name, &first.api_version, &one.subresource).cmp(&(
+                rank(other),
+                &second.time,
+                &other.name,
+                &second.api_version,
+                &other.subresource,
+            ))
         });
         let listed: Vec<Value> = entries
             .into_iter()
@@ -132,7 +148,33 @@ impl Managers {
     }
 }
 
+/// What an entry says beside its fields.
+struct Head {
+    manager: Manager,
+    api_version: String,
+    time: Option<String>,
+}
+
+impl Head {
+    fn with(self, fields: Fields) -> (Manager, Entry) {
+        let entry = Entry {
+            fields,
+            api_version: self.api_version,
+            time: self.time,
+        };
+        (self.manager, entry)
+    }
+}
+
 fn read_entry(entry: &Value) -> Result<(Manager, Entry), Unreadable> {
+    let head = read_head(entry)?;
+    let fields = entry
+        .get("fieldsV1")
+        .map_or_else(|| Ok(Fields::default()), Fields::read)?;
+    Ok(head.with(fields))
+}
+
+fn read_head(entry: &Value) -> Result<Head, Unreadable> {
     let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
     let operation = match text("operation") {
         "Apply" => Operation::Apply,
@@ -146,9 +188,6 @@ fn read_entry(entry: &Value) -> Result<(Manager, Entry), Unreadable> {
     if text("fieldsType") != "FieldsV1" {
         return Err(Unreadable::FieldsType);
     }
-    let fields = entry
-        .get("fieldsV1")
-        .map_or_else(|| Ok(FieldSet::default()), FieldSet::from_value)?;
     let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
     let manager = Manager {
         name: text("manager").to_owned(),
@@ -159,34 +198,35 @@ fn read_entry(entry: &Value) -> Result<(Manager, Entry), Unreadable> {
         },
         subresource: text("subresource").to_owned(),
     };
-    Ok((
+    Ok(Head {
         manager,
-        Entry {
-            fields,
-            api_version,
-            time,
-        },
-    ))
+        api_version,
+        time,
+    })
 }
 
-fn written(manager: &Manager, entry: &Entry) -> Value {
+fn written(manager: Manager, entry: Entry) -> Value {
+    let fields = match entry.fields.into_entry(entry.time.as_deref()) {
+        Ok(stored) => return stored,
+        Err(fields) => fields,
+    };
     let operation = match manager.operation {
         Operation::Apply => "Apply",
         Operation::Update => "Update",
     };
     let mut written = Map::new();
     if !manager.name.is_empty() {
-        written.insert("manager".to_owned(), json!(manager.name));
+        written.insert("manager".to_owned(), Value::String(manager.name));
     }
     written.insert("operation".to_owned(), json!(operation));
-    written.insert("apiVersion".to_owned(), json!(entry.api_version));
-    if let Some(time) = &entry.time {
-        written.insert("time".to_owned(), json!(time));
+    written.insert("apiVersion".to_owned(), Value::String(entry.api_version));
+    if let Some(time) = entry.time {
+        written.insert("time".to_owned(), Value::String(time));
     }
     written.insert("fieldsType".to_owned(), json!("FieldsV1"));
-    written.insert("fieldsV1".to_owned(), entry.fields.to_value());
+    written.insert("fieldsV1".to_owned(), fields.to_value());
     if !manager.subresource.is_empty() {
-        written.insert("subresource".to_owned(), json!(manager.subresource));
+        written.insert("subresource".to_owned(), Value::String(manager.subresource));
     }
     Value::Object(written)
 }

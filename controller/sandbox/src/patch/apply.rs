@@ -58,7 +58,7 @@ fn state(
     let me = write.as_manager(Operation::Apply);
     let last = owners.take(&me);
     let mine = Entry {
-        fields: wanted,
+        fields: wanted.into(),
         api_version: write.api_version.to_owned(),
         time: last.as_ref().and_then(|last| last.time.clone()),
     };

@@ -16,6 +16,7 @@ use super::{
 };
 
 mod library;
+mod sight;
 mod things;
 mod url;
 mod view;
@@ -33,6 +34,7 @@ pub(crate) struct Rule {
     takes_missing_old: bool,
     /// The rule speaks of the change. It is asked only when there is one, and unchanged values are no excuse.
     is_of_change: bool,
+    sight: sight::Sight,
 }
 
 /// What every rule may call. It is the same for all, so it is built once and each rule adds its variables in a scope of its own.
@@ -51,12 +53,14 @@ impl Rule {
         };
         let rule = text("rule").unwrap_or_default();
         let program = compile(rule)?;
+        let made_message = text("messageExpression").map(compile).transpose()?;
         Ok(Self {
+            sight: sight::Sight::of(std::iter::once(&program).chain(&made_message)),
             is_of_change: program.references().has_variable("oldSelf"),
             program,
             source: rule.trim().to_owned(),
             message: text("message").map(|text| text.trim().to_owned()),
-            made_message: text("messageExpression").map(compile).transpose()?,
+            made_message,
             field_path: text("fieldPath")
                 .unwrap_or_default()
                 .replace("['", "[")
@@ -208,8 +212,12 @@ fn walk(at: &Asked<'_>, is_root: bool, verdict: &mut Verdict) {
 fn ask_all(at: &Asked<'_>, is_root: bool, verdict: &mut Verdict) {
     let looks_back = at.schema.rules.iter().any(|rule| rule.is_of_change);
     let old = at.old.filter(|old| looks_back && !old.is_null());
-    let myself = view::of(at.schema, at.value, is_root);
-    let before = old.map(|old| view::of(at.schema, &view::aligned(at.schema, old, at.value), is_root));
+    let sees = |field: &str| at.schema.rules.iter().any(|rule| rule.sight.has(field));
+    let myself = view::of_subject(at.schema, at.value, is_root, &sees);
+    let before = old.map(|old| {
+        let old = view::aligned(at.schema, old, at.value, &sees);
+        view::of_subject(at.schema, &old, is_root, &sees)
+    });
     for rule in &at.schema.rules {
         let mut context = LIBRARY.new_inner_scope();
         context.add_variable_from_value("self", myself.clone());

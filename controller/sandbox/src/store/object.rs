@@ -5,10 +5,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::ser::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::list::write_json;
+use super::tree::{Text, Tree};
 use crate::object;
 
 /// A stored object. Clones share it.
@@ -43,23 +42,15 @@ pub(crate) struct Owner {
 
 #[derive(Debug)]
 enum Form {
-    Warm(Arc<Value>),
+    Warm(Tree),
     Cold(Text),
-}
-
-/// The JSON of an object, as it is shown.
-#[derive(Debug)]
-struct Text {
-    json: Box<str>,
-    /// Where the fields begin that come after `apiVersion` and `kind`.
-    rest: usize,
 }
 
 impl Object {
     pub(crate) fn new(value: Value) -> Self {
         Self(Arc::new(Inner {
             facts: Facts::of(&value),
-            form: Mutex::new(Form::Warm(Arc::new(value))),
+            form: Mutex::new(Form::Warm(value.into())),
         }))
     }
 
@@ -73,75 +64,36 @@ impl Object {
 
     /// The object as a tree. A cold one is read anew each time.
     pub fn value(&self) -> Arc<Value> {
+        self.tree().value()
+    }
+
+    pub(crate) fn tree(&self) -> Tree {
         self.look(|form| match form {
-            Form::Warm(value) => Arc::clone(value),
-            Form::Cold(text) => {
-                let value = serde_json::from_str(&text.json);
-                Arc::new(value.expect("the text was written from a tree, and is JSON therefore"))
-            }
+            Form::Warm(tree) => tree.clone(),
+            Form::Cold(text) => text.read(),
         })
     }
 
     /// Writes the object as it is shown; a bare one says neither `apiVersion` nor `kind`.
     pub(crate) fn write(&self, to: &mut Vec<u8>, is_bare: bool) {
         self.look(|form| match form {
-            Form::Cold(text) if is_bare => {
-                to.push(b'{');
-                to.extend_from_slice(text.json.get(text.rest..).unwrap_or_default().as_bytes());
-            }
-            Form::Cold(text) => to.extend_from_slice(text.json.as_bytes()),
-            Form::Warm(value) if is_bare => write_json(to, &Bare(value)),
-            Form::Warm(value) => write_json(to, value.as_ref()),
+            Form::Cold(text) => text.write(to, is_bare),
+            Form::Warm(tree) => tree.write(to, is_bare),
         });
     }
 
     /// Keeps the text alone.
     pub(crate) fn cool(&self) {
         let mut form = self.0.form.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Form::Warm(value) = &*form {
-            *form = Form::Cold(Text::of(value));
+        if let Form::Warm(tree) = &*form {
+            let text = tree.text().clone();
+            *form = Form::Cold(text);
         }
     }
 
     fn look<T>(&self, act: impl FnOnce(&Form) -> T) -> T {
         // Nothing is half done inside: a form is replaced whole.
         act(&self.0.form.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// A tree without the `apiVersion` and `kind` at its top, written without being copied.
-struct Bare<'a>(&'a Value);
-
-impl Serialize for Bare<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let fields = self.0.as_object().into_iter().flatten();
-        to.collect_map(fields.filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind")))
-    }
-}
-
-impl Text {
-    fn of(value: &Value) -> Self {
-        let mut head = Vec::from(b"{");
-        for name in ["apiVersion", "kind"] {
-            if let Some(said) = value.get(name) {
-                write_json(&mut head, &name);
-                head.push(b':');
-                write_json(&mut head, said);
-                head.push(b',');
-            }
-        }
-        let mut rest = Vec::new();
-        write_json(&mut rest, &Bare(value));
-        if rest == b"{}" && head.ends_with(b",") {
-            head.pop();
-        }
-        let at = head.len();
-        head.extend(rest.into_iter().skip(1));
-        let json = String::from_utf8(head).expect("JSON is text");
-        Self {
-            json: json.into_boxed_str(),
-            rest: at,
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::list::Shape;
 use crate::object;
 use crate::request::Request;
 use crate::schema::RULES_UNCHECKED;
-use crate::store::Key;
+use crate::store::{Key, Tree};
 use crate::write::update::Part;
 use crate::write::{Options, admit, at_path, body, invalid, kind_complaints, owners};
 
@@ -22,7 +22,7 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     let mut object = body(api, kind, request, &mut options)?;
     at_path(kind, request, &mut object)?;
     let stored = insert(api, kind, object, &options, moment)?;
-    Ok(Answer::with(201, Shape::of(&request.accept).of_object(kind, &stored)))
+    Ok(Answer::with(201, Shape::of(&request.accept).of_shared(kind, &stored)))
 }
 
 /// Admits and stores a new object.
@@ -32,11 +32,11 @@ pub(crate) fn insert(
     mut object: Value,
     options: &Options,
     moment: &Moment,
-) -> Result<Arc<Value>, Failure> {
+) -> Result<Tree, Failure> {
     object::tidy(&mut object);
     admit::settle(kind, &mut object, options);
     namespace_takes(api, kind, &object)?;
-    if object.pointer("/metadata/resourceVersion").is_some() {
+    if object::at(&object, "/metadata/resourceVersion").is_some() {
         return Err(Failure::Internal(
             "resourceVersion should not be set on objects to be created".to_owned(),
         ));
@@ -73,7 +73,7 @@ pub(crate) fn insert(
         });
     }
     if options.dry_run {
-        return Ok(Arc::new(object));
+        return Ok(object.into());
     }
     Ok(api.put(kind, key, object))
 }
@@ -100,7 +100,7 @@ pub(crate) fn insert_anew(
     mut object: Value,
     options: &Options,
     moment: &Moment,
-) -> Result<Arc<Value>, Failure> {
+) -> Result<Tree, Failure> {
     let version = object::metadata(&mut object).remove("resourceVersion");
     let stored = insert(api, kind, object, options, moment)?;
     let Some(version) = version.filter(|_| options.dry_run) else {
@@ -108,7 +108,7 @@ pub(crate) fn insert_anew(
     };
     let mut shown = Value::clone(&stored);
     object::metadata(&mut shown).insert("resourceVersion".to_owned(), version);
-    Ok(Arc::new(shown))
+    Ok(shown.into())
 }
 
 /// A namespace must be there, and may not be on its way out.

@@ -17,7 +17,7 @@ use crate::list::{self, Shape, options_invalid};
 use crate::object::{self, FOREGROUND, ORPHAN};
 use crate::protobuf::{self, Envelope};
 use crate::request::Request;
-use crate::store::{Key, Object, set_version};
+use crate::store::{Key, Object, Tree, set_version};
 use crate::write::update::path_in_storage;
 use crate::write::{dry_run_complaint, key_of, kind_unreadable, no_kind, text, typed};
 
@@ -159,8 +159,8 @@ fn propagation(policy: Option<&str>, orphan: Option<bool>) -> Result<Option<Prop
 
 /// What became of an object that was deleted.
 pub(crate) enum Outcome {
-    Gone(Arc<Value>),
-    Going(Arc<Value>),
+    Gone(Tree),
+    Going(Tree),
 }
 
 /// Kinds whose deletion shows what went.
@@ -177,10 +177,10 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     let options = DeleteOptions::read(request)?;
     let shape = Shape::of(&request.accept);
     let body = match delete(api, kind, &key_of(request), &options, moment)? {
-        Outcome::Going(object) => shape.of_object(kind, &object),
+        Outcome::Going(object) => shape.of_shared(kind, &object),
         // Some are answered with themselves, anything else with a note that it is gone.
-        Outcome::Gone(object) if RETURNED.iter().any(|known| kind.is(known)) => shape.of_object(kind, &object),
-        Outcome::Gone(object) => gone(kind, &object),
+        Outcome::Gone(object) if RETURNED.iter().any(|known| kind.is(known)) => shape.of_shared(kind, &object),
+        Outcome::Gone(object) => gone(kind, &object).into(),
     };
     Ok(Answer::ok(body))
 }
@@ -242,13 +242,13 @@ pub(crate) fn delete(
         return Ok(Outcome::Going(api.put(kind, key.clone(), new)));
     }
     if stays {
-        return Ok(Outcome::Going(Arc::new(new)));
+        return Ok(Outcome::Going(new.into()));
     }
     let grace_of = |object: &Value| object.pointer("/metadata/deletionGracePeriodSeconds").cloned();
     // The end of a pod is announced, however short; anything else goes as it was.
     let is_announced = kind.is("Pod") && grace_of(&new) != grace_of(&old);
     if options.dry_run {
-        return Ok(Outcome::Gone(if is_announced { Arc::new(new) } else { old }));
+        return Ok(Outcome::Gone(if is_announced { new.into() } else { old }));
     }
     if object::finalizers(&new) != object::finalizers(&old) {
         // A write of its own on the server, which a precondition on the version then does not survive.
@@ -264,7 +264,7 @@ pub(crate) fn delete(
     api.remove(kind, key);
     // What is gone is shown as of the version at which it went.
     set_version(&mut new, api.version());
-    Ok(Outcome::Gone(Arc::new(new)))
+    Ok(Outcome::Gone(new.into()))
 }
 
 /// The refusal of a deletion whose own first half made its precondition stale.

@@ -55,7 +55,7 @@ pub(crate) fn record(kind: &Kind, live: Option<&Value>, new: Value, part: Part, 
     let owned = managers::updated(live.as_deref(), builtin::seen_as(kind, &new).into_owned(), &write);
     let mut new = new;
     let metadata = object::metadata(&mut new);
-    match owned.pointer("/metadata/managedFields") {
+    match object::at(&owned, "/metadata/managedFields") {
         Some(owners) => metadata.insert("managedFields".to_owned(), owners.clone()),
         None => metadata.remove("managedFields"),
     };

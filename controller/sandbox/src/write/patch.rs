@@ -73,7 +73,7 @@ pub fn answer(
     })?;
     at_path(kind, request, &mut new)?;
     let stored = update::store(api, kind, &key, &old, new, part, &options)?;
-    Ok(Answer::ok(Shape::of(&request.accept).of_object(kind, &stored)))
+    Ok(Answer::ok(Shape::of(&request.accept).of_shared(kind, &stored)))
 }
 
 /// Why the server cannot read a patched object. What a strategic patch leaves is read in another way.
@@ -169,7 +169,7 @@ fn answer_apply(
     }
     let key = key_of(request);
     let shape = Shape::of(&request.accept);
-    let live = api.store.get(&kind.place(), &key);
+    let live = api.store.tree(&kind.place(), &key);
     let force = request.query.is_set("force");
     let mut new = owners::applied(kind, live.as_deref(), &stated, force, part, &options)?;
     if options.validation == Validation::Warn {
@@ -179,7 +179,7 @@ fn answer_apply(
     options.recorded = true;
     if let Some(live) = live {
         let stored = update::store(api, kind, &key, &live, new, part, &options)?;
-        return Ok(Answer::ok(shape.of_object(kind, &stored)));
+        return Ok(Answer::ok(shape.of_shared(kind, &stored)));
     }
     if part == Part::Status {
         return Err(Failure::NotFound {
@@ -196,7 +196,7 @@ fn answer_apply(
         });
     }
     let stored = create::insert_anew(api, kind, new, &options, moment)?;
-    Ok(Answer::with(201, shape.of_object(kind, &stored)))
+    Ok(Answer::with(201, shape.of_shared(kind, &stored)))
 }
 
 /// Which format a request is in, among those that its kind takes.

@@ -12,7 +12,7 @@ use crate::list::Shape;
 use crate::managers::same_but_for_times;
 use crate::object;
 use crate::request::Request;
-use crate::store::Key;
+use crate::store::{Key, Tree};
 use crate::write::{Options, admit, at_path, body, create, invalid, key_of, kind_complaints, owners};
 
 /// Which part of an object a write may change.
@@ -41,7 +41,7 @@ pub fn answer(
     object::tidy(&mut object);
     let key = key_of(request);
     let shape = Shape::of(&request.accept);
-    let Some(old) = api.store.get(&kind.place(), &key) else {
+    let Some(old) = api.store.tree(&kind.place(), &key) else {
         if !kind.put_creates || part == Part::Status {
             return Err(Failure::NotFound {
                 subject: kind.resource(),
@@ -52,11 +52,11 @@ pub fn answer(
             return Err(other_uid(kind, &key, object::uid(&object), "", &options));
         }
         let stored = create::insert_anew(api, kind, object, &options, moment)?;
-        return Ok(Answer::with(201, shape.of_object(kind, &stored)));
+        return Ok(Answer::with(201, shape.of_shared(kind, &stored)));
     };
     same_uid(kind, &key, &old, &object, &options)?;
     let stored = store(api, kind, &key, &old, object, part, &options)?;
-    Ok(Answer::ok(shape.of_object(kind, &stored)))
+    Ok(Answer::ok(shape.of_shared(kind, &stored)))
 }
 
 /// A PUT that names a uid means that object and no other.
@@ -120,18 +120,17 @@ pub(crate) fn store(
     api: &mut Api,
     kind: &Kind,
     key: &Key,
-    old: &Arc<Value>,
+    old: &Tree,
     mut new: Value,
     part: Part,
     options: &Options,
-) -> Result<Arc<Value>, Failure> {
+) -> Result<Tree, Failure> {
     // Only an apply takes out what is then null, and only custom objects are stored in the form in which it is seen.
     let leaves_null = options.recorded && kind.custom && object::leaves_null(&new);
     object::tidy(&mut new);
     admit::settle(kind, &mut new, options);
     same_version(kind, key, old, &new)?;
-    let owners = new
-        .pointer("/metadata/managedFields")
+    let owners = object::at(&new, "/metadata/managedFields")
         .filter(|_| options.recorded)
         .cloned();
     let mut new = confined(kind, old, builtin::stored_as(kind, new), part);
@@ -169,13 +168,13 @@ pub(crate) fn store(
         new = Value::clone(old); // stored anew without its nulls
     }
     if options.dry_run {
-        return Ok(Arc::new(new));
+        return Ok(new.into());
     }
     let waits = object::is_deleting(&new) && kind_holds(kind, &new);
     if object::is_deleting(&new) && !waits {
         // The write itself is never seen: watches get the state before it, as gone.
         api.remove(kind, key);
-        return Ok(Arc::new(new));
+        return Ok(new.into());
     }
     api.nulls.remove(&object::version(old));
     let stored = api.put(kind, key.clone(), new);
@@ -187,11 +186,10 @@ pub(crate) fn store(
 
 /// Whether something still keeps an object that is to go: finalizers, time to end in, or a namespace's content.
 fn kind_holds(kind: &Kind, object: &Value) -> bool {
-    let grace = object
-        .pointer("/metadata/deletionGracePeriodSeconds")
+    let grace = object::at(object, "/metadata/deletionGracePeriodSeconds")
         .and_then(Value::as_i64)
         .unwrap_or(0);
-    let content = kind.is("Namespace") && object.pointer("/spec/finalizers/0").is_some();
+    let content = kind.is("Namespace") && object::at(object, "/spec/finalizers/0").is_some();
     grace > 0 || content || !object::finalizers(object).is_empty()
 }
 
@@ -226,14 +224,27 @@ fn confined(kind: &Kind, old: &Value, mut new: Value, part: Part) -> Value {
         Part::Whole | Part::Scale => new,
         Part::Status if kind.custom || kind.is("VolumeAttachment") => {
             let mut stated = |key| new.as_object_mut().and_then(|fields| fields.remove(key));
-            let mut out = with(old.clone(), "status", stated("status"));
+            let (status, said) = (stated("status"), stated("kind"));
+            let mut out = with(again(old, new), "status", status);
             if kind.custom {
-                out = with(out, "kind", stated("kind"));
+                out = with(out, "kind", said);
             }
             out
         }
         Part::Status => with(new, "spec", before("spec")),
     }
+}
+
+/// The old object, made of what the new one has like it: most of it, and comparing is cheaper than copying.
+fn again(old: &Value, new: Value) -> Value {
+    let (Value::Object(held), Value::Object(mut stated)) = (old, new) else {
+        return old.clone();
+    };
+    let each = held.iter().map(|(key, was)| {
+        let same = stated.remove(key).filter(|is| is == was);
+        (key.clone(), same.unwrap_or_else(|| was.clone()))
+    });
+    Value::Object(each.collect())
 }
 
 fn with(mut object: Value, key: &str, value: Option<Value>) -> Value {

@@ -18,17 +18,19 @@ const RESERVED: [&str; 21] = [
     "package", "namespace", "return", "var", "void", "while",
 ];
 
-pub(super) fn of(schema: &Schema, value: &Value, is_root: bool) -> Cel {
+/// What is asked about, with the fields that somebody looks at, which are told as rules spell them.
+pub(super) fn of_subject(schema: &Schema, value: &Value, is_root: bool, sees: &dyn Fn(&str) -> bool) -> Cel {
     match value {
         Value::Object(fields) => {
             let has_envelope = is_root || schema.is_embedded;
             let is_open = schema.properties.is_empty() && !has_envelope;
             let mut seen = HashMap::new();
-            for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+            let is_seen = |name: &str, value: &Value| !value.is_null() && sees(&escaped(name));
+            for (name, value) in fields.iter().filter(|(name, value)| is_seen(name, value)) {
                 if let Some(property) = schema.properties.get(name) {
-                    seen.insert(key(&escaped(name)), of(property, value, false));
+                    seen.insert(key(&escaped(name)), of(property, value));
                 } else if let Additional::Of(shared) = &schema.additional {
-                    seen.insert(key(name), of(shared, value, false));
+                    seen.insert(key(name), of(shared, value));
                 } else if is_open {
                     seen.insert(key(name), raw(value));
                 } else if has_envelope {
@@ -38,18 +40,17 @@ pub(super) fn of(schema: &Schema, value: &Value, is_root: bool) -> Cel {
             Cel::Map(Map { map: Arc::new(seen) })
         }
         Value::Array(items) => {
-            let each = |item| {
-                schema
-                    .items
-                    .as_ref()
-                    .map_or_else(|| raw(item), |below| of(below, item, false))
-            };
+            let each = |item| schema.items.as_ref().map_or_else(|| raw(item), |below| of(below, item));
             Cel::List(Arc::new(items.iter().map(each).collect()))
         }
         Value::String(text) if schema.kind == Some(Kind::Text) => formatted(schema, text),
         Value::Number(number) if schema.kind == Some(Kind::Number) => Cel::Float(Num::of(number).as_float()),
         Value::Null | Value::Bool(_) | Value::String(_) | Value::Number(_) => raw(value),
     }
+}
+
+fn of(schema: &Schema, value: &Value) -> Cel {
+    of_subject(schema, value, false, &|_| true)
 }
 
 /// What every object shows, declared or not: its kind and its name.
@@ -124,18 +125,20 @@ fn escaped(name: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// The old value with its sets and keyed lists in the order of the new one: for rules, order is no difference between those.
-pub(super) fn aligned<'v>(schema: &Schema, old: &'v Value, new: &Value) -> Cow<'v, Value> {
+/// The old value, as far as it is looked at, with its sets and keyed lists in the order of the new one: for rules, order is no
+/// difference between those.
+pub(super) fn aligned<'v>(schema: &Schema, old: &'v Value, new: &Value, sees: &dyn Fn(&str) -> bool) -> Cow<'v, Value> {
     match (old, new) {
         (Value::Object(before), Value::Object(after)) => {
             let one = |(name, value): (&String, &Value)| {
                 let aligned = match (schema.child(name), after.get(name)) {
-                    (Some(below), Some(new)) => aligned(below, value, new).into_owned(),
+                    (Some(below), Some(new)) => aligned(below, value, new, &|_| true).into_owned(),
                     _ => value.clone(),
                 };
                 (name.clone(), aligned)
             };
-            Cow::Owned(Value::Object(before.iter().map(one).collect()))
+            let seen = before.iter().filter(|(name, _)| sees(&escaped(name)));
+            Cow::Owned(Value::Object(seen.map(one).collect()))
         }
         (Value::Array(before), Value::Array(after)) => match &schema.list {
             ListKind::Atomic => Cow::Borrowed(old),
