@@ -10,6 +10,8 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 
+use super::bare::Bare;
+
 /// One object of a list or a watch.
 #[derive(Clone, Debug)]
 pub enum Readable<K> {
@@ -30,11 +32,7 @@ pub struct Unreadable {
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Readable<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut value = serde_json::Value::deserialize(deserializer)?;
-        // Nobody reads it, and reading it is half of the work.
-        if let Some(metadata) = value.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
-            metadata.remove("managedFields");
-        }
+        let Bare(value) = Bare::<serde_json::Value>::deserialize(deserializer)?;
         let error = match K::deserialize(&value) {
             Ok(object) => return Ok(Self::Yes(object)),
             Err(error) => error.to_string(),
