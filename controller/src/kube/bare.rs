@@ -8,9 +8,11 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::de::value::CowStrDeserializer;
+use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{self, DeserializeSeed, IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
+
+use super::tree::Key;
 
 /// An object that was read without its `managedFields`.
 #[derive(Clone, Debug, Serialize)]
@@ -57,18 +59,15 @@ impl<K: Resource> Resource for Bare<K> {
     }
 }
 
-/// The name of a field; kept where it stands unless it is written with escapes.
-#[derive(Deserialize)]
-struct Field<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl<'a> Field<'a> {
-    fn hand_to<'de, S, E>(self, seed: S) -> Result<S::Value, E>
-    where
-        S: DeserializeSeed<'de>,
-        E: de::Error,
-    {
-        let name: CowStrDeserializer<'a, E> = self.0.into_deserializer();
-        seed.deserialize(name)
+/// Hands on the name of a field that was read to see which it is.
+fn hand<'de, S, E>(Key(name): Key<'de>, seed: S) -> Result<S::Value, E>
+where
+    S: DeserializeSeed<'de>,
+    E: de::Error,
+{
+    match name {
+        Cow::Borrowed(name) => seed.deserialize(BorrowedStrDeserializer::new(name)),
+        Cow::Owned(name) => seed.deserialize(name.into_deserializer()),
     }
 }
 
@@ -115,11 +114,11 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for ObjectFields<A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        let Some(field) = self.fields.next_key::<Field<'de>>()? else {
+        let Some(field) = self.fields.next_key::<Key<'de>>()? else {
             return Ok(None);
         };
         self.at_metadata = field.0 == "metadata";
-        field.hand_to(seed).map(Some)
+        hand(field, seed).map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
@@ -186,9 +185,9 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for MetadataFields<A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        while let Some(field) = self.0.next_key::<Field<'de>>()? {
+        while let Some(field) = self.0.next_key::<Key<'de>>()? {
             if field.0 != "managedFields" {
-                return field.hand_to(seed).map(Some);
+                return hand(field, seed).map(Some);
             }
             self.0.next_value::<IgnoredAny>()?;
         }
