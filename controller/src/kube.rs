@@ -1,5 +1,6 @@
 //! Everything that speaks to an API server. Decides nothing about Machines.
 
+pub mod bare;
 pub mod budget;
 pub mod call;
 pub mod client;
@@ -8,5 +9,6 @@ pub mod events;
 pub mod leadership;
 pub mod lease;
 pub mod readable;
+pub mod tree;
 pub mod watch;
 pub mod write;

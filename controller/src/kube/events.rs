@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
+use crate::kube::bare::Bare;
 use crate::kube::error::plain;
 use crate::telemetry::Metrics;
 
@@ -178,11 +179,16 @@ impl Postman {
 
     async fn post(&self, event: Event) {
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        let api: Api<Bare<Event>> = Api::namespaced(self.client.clone(), &namespace);
+        let event = Bare(event);
         match api.create(&PostParams::default(), &event).await {
             Ok(_) => self.metrics.event("written"),
             Err(error) => {
-                tracing::debug!(error = plain(&error), reason = event.reason, "an event was not written");
+                tracing::debug!(
+                    error = plain(&error),
+                    reason = event.0.reason,
+                    "an event was not written"
+                );
                 self.metrics.event("failed");
             }
         }

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
 use crate::health::Heartbeat;
+use crate::kube::bare::Bare;
 use crate::kube::error::{ReadError, WriteError};
 use crate::kube::leadership::Leadership;
 
@@ -42,7 +43,7 @@ pub struct LeaseSettings {
 
 /// One candidate and what it knows.
 pub struct Candidate {
-    api: Api<Lease>,
+    api: Api<Bare<Lease>>,
     settings: LeaseSettings,
     sender: watch::Sender<Leadership>,
     heartbeat: Arc<Heartbeat>,
@@ -168,7 +169,7 @@ impl Candidate {
     async fn read(&mut self) -> Result<(), TurnError> {
         let read = self.api.get(&self.settings.name).await.map_err(ReadError::from);
         let lease = match read {
-            Ok(lease) => Some(lease),
+            Ok(Bare(lease)) => Some(lease),
             Err(ReadError::Gone) => None,
             Err(error) => return Err(TurnError::Read(error)),
         };
@@ -214,6 +215,7 @@ impl Candidate {
         self.api
             .create(&PostParams::default(), &lease)
             .await
+            .map(|Bare(lease)| lease)
             .map_err(WriteError::of_create)
     }
 
@@ -223,7 +225,7 @@ impl Candidate {
             .api
             .patch(&self.settings.name, &PatchParams::default(), &Patch::Merge(body))
             .await;
-        patched.map_err(WriteError::from)
+        patched.map(|Bare(lease)| lease).map_err(WriteError::from)
     }
 
     fn claim(&self, epoch: u32, is_new: bool) -> Value {

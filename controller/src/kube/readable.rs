@@ -10,6 +10,9 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 
+use super::bare::Bare;
+use super::tree::Tree;
+
 /// One object of a list or a watch.
 #[derive(Clone, Debug)]
 pub enum Readable<K> {
@@ -30,16 +33,12 @@ pub struct Unreadable {
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Readable<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut value = serde_json::Value::deserialize(deserializer)?;
-        // Nobody reads it, and reading it is half of the work.
-        if let Some(metadata) = value.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
-            metadata.remove("managedFields");
-        }
-        let error = match K::deserialize(&value) {
+        let Bare(tree) = Bare::<Tree<'de>>::deserialize(deserializer)?;
+        let error = match K::deserialize(&tree) {
             Ok(object) => return Ok(Self::Yes(object)),
             Err(error) => error.to_string(),
         };
-        let metadata = value
+        let metadata = tree
             .get("metadata")
             .ok_or_else(|| de::Error::missing_field("metadata"))?;
         let metadata = ObjectMeta::deserialize(metadata).map_err(de::Error::custom)?;

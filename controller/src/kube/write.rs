@@ -3,7 +3,8 @@
 //! Chooses nothing. Objects of ours are written by merge patches of only our fields that carry the resourceVersion that
 //! was read: versions are the cluster's, so that guards the uid as well, and unknown fields stay (`architecture.md`
 //! §2.5, `kube-rs.md` §9). Nodes have other writers every few seconds and are written by strategic merge of list items
-//! of ours, guarded by uid. Deletions carry the uid. Nothing here repeats a request.
+//! of ours, guarded by uid. Deletions carry the uid. Answers are read without `managedFields`. Nothing here repeats a
+//! request.
 
 use std::fmt::Debug;
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::bare::Bare;
 use super::error::{ReadError, WriteError};
 use crate::crash;
 
@@ -70,13 +72,17 @@ impl Writer {
         &self.namespace
     }
 
-    fn own<K: Own>(&self) -> Api<K> {
+    fn own<K: Own>(&self) -> Api<Bare<K>> {
         Api::namespaced(self.control.clone(), &self.namespace)
     }
 
     /// Reads one object from the API server itself.
     pub async fn read<K: Own>(&self, name: &Name) -> Result<K, ReadError> {
-        self.own::<K>().get(name.as_str()).await.map_err(ReadError::from)
+        self.own::<K>()
+            .get(name.as_str())
+            .await
+            .map(bare)
+            .map_err(ReadError::from)
     }
 
     /// Merges `body` into the object that was read.
@@ -84,7 +90,7 @@ impl Writer {
         let api = self.own::<K>();
         let (name, body) = (read.meta().name.clone().unwrap_or_default(), guarded(read, body));
         let sent = async { api.patch(&name, &params(), &Patch::Merge(body)).await };
-        crash::around("merge", sent).await.map_err(WriteError::from)
+        crash::around("merge", sent).await.map(bare).map_err(WriteError::from)
     }
 
     /// Merges `body` into the status of the object that was read.
@@ -92,7 +98,7 @@ impl Writer {
         let api = self.own::<K>();
         let (name, body) = (read.meta().name.clone().unwrap_or_default(), guarded(read, body));
         let sent = async { api.patch_status(&name, &params(), &Patch::Merge(body)).await };
-        crash::around("status", sent).await.map_err(WriteError::from)
+        crash::around("status", sent).await.map(bare).map_err(WriteError::from)
     }
 
     /// Adds a finalizer to the object that was read.
@@ -122,8 +128,9 @@ impl Writer {
             .map_err(|error| WriteError::Refused {
                 reason: format!("the request cannot be built: {error}"),
             })?;
-        crash::around("create", async { self.control.request::<K>(request).await })
+        crash::around("create", async { self.control.request::<Bare<K>>(request).await })
             .await
+            .map(bare)
             .map_err(WriteError::of_create)
     }
 
@@ -131,7 +138,7 @@ impl Writer {
     pub async fn delete<K: Own>(&self, name: &Name, uid: &Uid) -> Result<Option<K>, WriteError> {
         let api = self.own::<K>();
         let sent = async { api.delete(name.as_str(), &deletion(uid)).await };
-        Ok(crash::around("delete", sent).await?.left())
+        Ok(crash::around("delete", sent).await?.left().map(bare))
     }
 
     /// Puts our finalizer on a Secret of the control namespace. Only metadata travels: nothing here reads its data.
@@ -156,7 +163,7 @@ impl Writer {
         crash::around("secret finalizer", sent).await.map_err(WriteError::from)
     }
 
-    fn nodes(&self) -> Result<Api<Node>, WriteError> {
+    fn nodes(&self) -> Result<Api<Bare<Node>>, WriteError> {
         let target = self.target.clone().ok_or_else(no_target)?;
         Ok(Api::all(target))
     }
@@ -164,9 +171,10 @@ impl Writer {
     /// Reads a Node from the API server itself.
     pub async fn read_node(&self, name: &NodeName) -> Result<Node, ReadError> {
         let target = self.target.clone().ok_or(ReadError::Gone)?;
-        Api::<Node>::all(target)
+        Api::<Bare<Node>>::all(target)
             .get(name.as_str())
             .await
+            .map(bare)
             .map_err(ReadError::from)
     }
 
@@ -193,39 +201,44 @@ impl Writer {
         let api = self.nodes()?;
         let name = meta::name(&node.metadata);
         let sent = async { api.patch(name, &params(), &Patch::Strategic(body)).await };
-        crash::around("node guard", sent).await.map_err(WriteError::from)
+        crash::around("node guard", sent)
+            .await
+            .map(bare)
+            .map_err(WriteError::from)
     }
 
     /// Deletes a Node of that name and uid. Returns it as far as it still stands.
     pub async fn delete_node(&self, name: &NodeName, uid: &Uid) -> Result<Option<Node>, WriteError> {
         let api = self.nodes()?;
         let sent = async { api.delete(name.as_str(), &deletion(uid)).await };
-        Ok(crash::around("node delete", sent).await?.left())
+        Ok(crash::around("node delete", sent).await?.left().map(bare))
     }
 
-    fn tokens(&self) -> Result<Api<Secret>, WriteError> {
+    fn tokens(&self) -> Result<Api<Bare<Secret>>, WriteError> {
         let target = self.target.clone().ok_or_else(no_target)?;
         Ok(Api::namespaced(target, keys::TOKEN_NAMESPACE))
     }
 
     /// Creates a bootstrap token's Secret in the target cluster.
-    pub async fn create_token(&self, secret: &Secret) -> Result<Secret, WriteError> {
-        let api = self.tokens()?;
+    pub async fn create_token(&self, secret: Secret) -> Result<Secret, WriteError> {
+        let (api, secret) = (self.tokens()?, Bare(secret));
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
-        crash::around("token create", async { api.create(&params, secret).await })
+        crash::around("token create", async { api.create(&params, &secret).await })
             .await
+            .map(bare)
             .map_err(WriteError::of_create)
     }
 
     /// Reads a bootstrap token's Secret.
     pub async fn read_token(&self, name: &str) -> Result<Secret, ReadError> {
         let target = self.target.clone().ok_or(ReadError::Gone)?;
-        Api::<Secret>::namespaced(target, keys::TOKEN_NAMESPACE)
+        Api::<Bare<Secret>>::namespaced(target, keys::TOKEN_NAMESPACE)
             .get(name)
             .await
+            .map(bare)
             .map_err(ReadError::from)
     }
 
@@ -240,6 +253,10 @@ impl Writer {
             },
         }
     }
+}
+
+fn bare<K>(Bare(object): Bare<K>) -> K {
+    object
 }
 
 fn no_target() -> WriteError {

@@ -29,7 +29,7 @@ pub async fn ensure(shared: &Shared, machine: &Machine) -> Result<Zeroizing<Stri
     let uid = meta::identity(&machine.metadata).1;
     for attempt in 0..NAMES {
         let id = bootstrap_token_id(&uid, attempt);
-        let made = shared.write.create_token(&secret(shared, machine, &uid, &id)).await;
+        let made = shared.write.create_token(secret(shared, machine, &uid, &id)).await;
         let found = match made {
             Ok(made) => made,
             Err(WriteError::AlreadyExists) => shared.write.read_token(&name(&id)).await?,

@@ -9,7 +9,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use duration::{BadDuration, GoDuration};
 pub use scaled::{BadPercent, IntOrPercent, Rounding};
@@ -25,6 +25,18 @@ where
 {
     let raw = Value::deserialize(input)?;
     Ok(T::deserialize(raw).unwrap_or_default())
+}
+
+/// As [`field`], for objects that are kept raw: what is read is kept as it is, not read a second time.
+pub fn raw<'de, D, T>(input: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: From<Map<String, Value>> + Default,
+{
+    Ok(match Value::deserialize(input)? {
+        Value::Object(fields) => T::from(fields),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => T::default(),
+    })
 }
 
 /// Reads a list entry by entry, so that one odd entry does not hide the others.

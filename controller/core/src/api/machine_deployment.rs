@@ -61,7 +61,7 @@ pub struct MachineDeploymentSpec {
     #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub selector: Option<LabelSelector>,
     /// What new Machines are made from.
-    #[serde(deserialize_with = "lenient::field")]
+    #[serde(deserialize_with = "lenient::raw")]
     pub template: Template,
     /// How old Machines are replaced by new ones.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]

@@ -55,7 +55,7 @@ pub struct MachineSetSpec {
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub machine_class: Option<ClassRef>,
     /// What new Machines are made from.
-    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Template::is_empty")]
+    #[serde(deserialize_with = "lenient::raw", skip_serializing_if = "Template::is_empty")]
     pub template: Template,
     /// Seconds that a Machine must have been ready to count as available.
     #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]

@@ -105,7 +105,8 @@ impl Template {
 
     /// Whether two templates mean the same within the scope. The same in both directions, which the original's comparison is not.
     pub fn semantically_equal(&self, other: &Self, scope: Scope) -> bool {
-        self.essence(scope) == other.essence(scope)
+        // Nearly always they are the same but for the label, which is seen without putting both into one spelling.
+        same_but_for(&self.0, &other.0, &HASH_LABEL) || self.essence(scope) == other.essence(scope)
     }
 
     fn metadata(&self, part: &str) -> Option<&Value> {
@@ -154,6 +155,9 @@ impl Template {
     }
 }
 
+/// Where the hash label stands.
+const HASH_LABEL: [&str; 3] = ["metadata", "labels", keys::TEMPLATE_HASH];
+
 /// Fields of Kubernetes' ObjectMeta other than labels and annotations.
 const OTHER_METADATA: [&str; 12] = [
     "name",
@@ -176,6 +180,23 @@ struct Essence {
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
     rest: Value,
+}
+
+/// Whether two objects are the same, whatever stands at the end of the path.
+fn same_but_for(one: &Map<String, Value>, other: &Map<String, Value>, path: &[&str]) -> bool {
+    let Some((field, below)) = path.split_first() else {
+        return one == other;
+    };
+    let beside = |(key, _): &(&String, &Value)| key != field;
+    if !one.iter().filter(beside).eq(other.iter().filter(beside)) {
+        return false;
+    }
+    let (one, other) = (one.get(*field), other.get(*field));
+    match (one.and_then(Value::as_object), other.and_then(Value::as_object)) {
+        _ if below.is_empty() => true,
+        (Some(one), Some(other)) => same_but_for(one, other, below),
+        (Some(_) | None, _) => one == other,
+    }
 }
 
 /// The value without what Go decodes to a zero value: absent, null, {}, [], "", 0 and false are one and the same.

@@ -10,7 +10,7 @@ use crate::api::lenient::Rounding;
 use crate::api::machine_deployment::{MachineDeploymentCondition, StrategyType};
 use crate::api::{MachineDeployment, MachineSet, MachineSetStatus, keys, meta};
 use crate::selector;
-use crate::set::status::is_same;
+use crate::set::status::{as_stored, is_same, patch_of};
 
 /// Something that keeps the deployment from what it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,17 +37,17 @@ pub fn compute(
     problem: Option<Problem>,
     now: Timestamp,
 ) -> Option<Value> {
-    let of = |set: &MachineSet| set.status.clone().unwrap_or_default();
-    let sum =
-        |field: &dyn Fn(&MachineSetStatus) -> i32| sets.iter().map(|set| field(&of(set))).fold(0, i32::saturating_add);
+    let told = || sets.iter().filter_map(|set| set.status.as_ref());
+    let sum = |field: &dyn Fn(&MachineSetStatus) -> i32| told().map(field).fold(0, i32::saturating_add);
     let available = sum(&|status| status.available_replicas);
     let replicas = sum(&|status| status.replicas);
     let preserved = sum(&|status| status.preserved_failed_replicas);
-    let updated = current.map_or(0, |set| of(set).replicas);
+    let updated = current
+        .and_then(|set| set.status.as_ref())
+        .map_or(0, |status| status.replicas);
     let wanted = sets.iter().map(|set| set.spec.replicas).fold(0, i32::saturating_add);
-    let failed: Vec<Value> = sets
-        .iter()
-        .flat_map(|set| of(set).failed_machines.unwrap_or_default())
+    let failed: Vec<Value> = told()
+        .flat_map(|status| status.failed_machines.iter().flatten())
         .map(|m| json!(m))
         .collect();
 
@@ -71,18 +71,18 @@ pub fn compute(
         json!(wanted.saturating_sub(available).max(0)),
     );
     status.insert("preservedFailedReplicas".into(), json!(preserved));
-    status.insert("failedMachines".into(), json!(failed));
+    status.insert("failedMachines".into(), Value::Array(failed));
     status.insert(
         "labelSelector".into(),
         json!(deployment.spec.selector.as_ref().and_then(selector::text)),
     );
     status.insert("conditions".into(), merged(deployment, conditions, now));
 
-    let before = serde_json::to_value(deployment.status.clone().unwrap_or_default()).unwrap_or_default();
+    let before = as_stored(deployment.status.as_ref());
     if status.iter().all(|(field, value)| is_same(before.get(field), value)) {
         return None;
     }
-    Some(json!({ "status": status }))
+    Some(patch_of(status))
 }
 
 fn availability(deployment: &MachineDeployment, available: i32, preserved: i32) -> Option<Wanted> {

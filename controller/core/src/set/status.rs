@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::names::machine_name;
@@ -39,7 +40,7 @@ pub fn compute(
     };
     let preserved = |machine: &Machine| *machine.phase() == Phase::Failed && machine.preserved_until().is_some();
     let auto = |machine: &Machine| meta::annotation(&machine.metadata, keys::PRESERVE) == Some(keys::PRESERVE_AUTO);
-    let stored = set.status.clone().unwrap_or_default();
+    let stored = set.status.as_ref();
 
     let mut status = Map::new();
     status.insert("replicas".into(), json!(machines.len()));
@@ -63,7 +64,7 @@ pub fn compute(
     );
     status.insert(
         "settledMachineNumber".into(),
-        json!(settled(seen, stored.settled_machine_number)),
+        json!(settled(seen, stored.map_or(0, |status| status.settled_machine_number))),
     );
     let terminal = problem.filter(|problem| problem.terminal);
     status.insert(
@@ -75,12 +76,23 @@ pub fn compute(
         json!(terminal.as_ref().map(|problem| problem.message.as_str())),
     );
 
-    let before = serde_json::to_value(&stored).unwrap_or_default();
+    let before = as_stored(stored);
     if status.iter().all(|(field, value)| is_same(before.get(field), value)) {
         return None;
     }
     status.insert("lastOperation".into(), json!({ "lastUpdateTime": format!("{now:.0}") }));
-    Some(json!({ "status": status }))
+    Some(patch_of(status))
+}
+
+/// What a stored status says, if there is one.
+pub(crate) fn as_stored<T: Serialize + Default>(status: Option<&T>) -> Value {
+    let told = status.map_or_else(|| serde_json::to_value(T::default()), serde_json::to_value);
+    told.unwrap_or_default()
+}
+
+/// A status as it is sent. `json!` would copy it, field by field.
+pub(crate) fn patch_of(status: Map<String, Value>) -> Value {
+    Value::Object(Map::from_iter([("status".to_owned(), Value::Object(status))]))
 }
 
 /// Absent, null, zero and empty say the same, as Go's writers leave them out.
@@ -155,7 +167,11 @@ fn failed_machines(set: &MachineSet, machines: &[Arc<Machine>], preserved: &dyn 
             })
         });
     let failed: Vec<Value> = failed.collect();
-    if failed.is_empty() { Value::Null } else { json!(failed) }
+    if failed.is_empty() {
+        Value::Null
+    } else {
+        Value::Array(failed)
+    }
 }
 
 /// The conditions with `ReplicaFailure` set or removed; all others stay as they are.
@@ -185,5 +201,5 @@ fn conditions(set: &MachineSet, problem: Option<&Problem>, now: Timestamp) -> Va
             "lastTransitionTime": since.unwrap_or_else(|| json!(format!("{now:.0}"))),
         }));
     }
-    json!(kept)
+    Value::Array(kept)
 }
