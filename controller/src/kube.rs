@@ -9,6 +9,5 @@ pub mod events;
 pub mod leadership;
 pub mod lease;
 pub mod readable;
-pub mod tree;
 pub mod watch;
 pub mod write;

@@ -12,8 +12,6 @@ use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{self, DeserializeSeed, IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
 
-use super::tree::Key;
-
 /// An object that was read without its `managedFields`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
@@ -58,6 +56,11 @@ impl<K: Resource> Resource for Bare<K> {
         self.0.meta_mut()
     }
 }
+
+/// The name of a field; borrowed unless it is written with escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Hands on the name of a field that was read to see which it is.
 fn hand<'de, S, E>(Key(name): Key<'de>, seed: S) -> Result<S::Value, E>

@@ -9,9 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
 
 use super::bare::Bare;
-use super::tree::Tree;
 
 /// One object of a list or a watch.
 #[derive(Clone, Debug)]
@@ -33,12 +33,12 @@ pub struct Unreadable {
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Readable<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Bare(tree) = Bare::<Tree<'de>>::deserialize(deserializer)?;
-        let error = match K::deserialize(&tree) {
+        let Bare(value) = Bare::<Value>::deserialize(deserializer)?;
+        let error = match K::deserialize(&value) {
             Ok(object) => return Ok(Self::Yes(object)),
             Err(error) => error.to_string(),
         };
-        let metadata = tree
+        let metadata = value
             .get("metadata")
             .ok_or_else(|| de::Error::missing_field("metadata"))?;
         let metadata = ObjectMeta::deserialize(metadata).map_err(de::Error::custom)?;

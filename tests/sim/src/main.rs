@@ -1,24 +1,21 @@
 //! The command line of the simulator. Decides only what is run.
 
+mod bugs;
 mod report;
+mod single;
 mod whole;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand};
 use millwright_sim::campaign::{self, Job, Sum};
 use millwright_sim::fault;
 use millwright_sim::provider::Transport;
-use millwright_sim::run::{Faults, Plan, by_names, by_seed};
-use millwright_sim::shrink::shrink;
-use millwright_sim::strike::{self, Strike};
-use millwright_sim::tape::{self, Tape};
+use millwright_sim::run::{Faults, Plan};
 use millwright_sim::workload;
-use millwright_sim::zoo::{self, Catch, Mutant};
-use report::{print_coverage, progress, story, tell};
+use report::{print_coverage, progress, tell};
 
 /// A run is made of many small JSON trees; a third of its time went into the system's allocator.
 #[global_allocator]
@@ -192,7 +189,7 @@ impl What {
             );
         }
         let mut plan = match &self.mutant {
-            Some(name) => mutant(name)?.plan(),
+            Some(name) => bugs::mutant(name)?.plan(),
             None => Plan::default(),
         };
         match self.faults.as_deref() {
@@ -264,11 +261,11 @@ fn main() -> anyhow::Result<ExitCode> {
             what,
         } => {
             if let Some(log) = log {
-                show_log(log);
+                single::show_log(log);
             }
             match tape {
-                Some(path) => replay_tape(&path, !mended),
-                None => replay(&what, seed, strike.as_deref()),
+                Some(path) => single::replay_tape(&path, !mended),
+                None => single::replay(&what, seed, strike.as_deref()),
             }
         }
         Command::Shrink {
@@ -276,7 +273,7 @@ fn main() -> anyhow::Result<ExitCode> {
             budget,
             out,
             what,
-        } => make_small(&what, seed, budget, out.as_deref()),
+        } => single::make_small(&what, seed, budget, out.as_deref()),
         Command::Zoo {
             mutant,
             most,
@@ -284,44 +281,15 @@ fn main() -> anyhow::Result<ExitCode> {
             budget,
             threads,
             ..
-        } => record(&mutants(mutant.as_deref())?, most, budget, threads),
+        } => bugs::record(&bugs::mutants(mutant.as_deref())?, most, budget, threads),
         Command::Zoo {
             mutant,
             starts,
             most,
             threads,
             ..
-        } => hunt(mutant.as_deref(), starts, most, threads),
+        } => bugs::hunt(mutant.as_deref(), starts, most, threads),
         Command::Faults => Ok(name_faults()),
-    }
-}
-
-/// Tells the story of one run.
-fn replay(what: &What, seed: u64, strike: Option<&str>) -> anyhow::Result<ExitCode> {
-    let mut plan = Plan {
-        is_told: true,
-        ..what.plan()?
-    };
-    if let Some(strike) = strike {
-        plan.faults = Faults::Strike(parse(strike)?);
-    }
-    Ok(story(&by_seed(&plan, seed)))
-}
-
-/// Tells the story of the run on a tape.
-fn replay_tape(path: &Path, has_bug: bool) -> anyhow::Result<ExitCode> {
-    let tape = Tape::load(path)?;
-    let plan = Plan {
-        is_told: true,
-        ..tape.plan(has_bug)
-    };
-    let outcome = by_names(&plan, &tape.choices);
-    let code = story(&outcome);
-    let unmet = tape.unmet(&outcome);
-    unmet.iter().for_each(|unmet| println!("{unmet}"));
-    match unmet.is_empty() {
-        true => Ok(code),
-        false => bail!("{}: the run is not what it was; record it anew", path.display()),
     }
 }
 
@@ -338,78 +306,6 @@ fn print_digests(sum: &Sum) {
         .for_each(|(seed, digest)| println!("{seed} {digest:016x}"));
 }
 
-/// Prints the manager's log at this level.
-fn show_log(level: String) {
-    tracing_subscriber::fmt()
-        .with_env_filter(level)
-        .without_time()
-        .with_ansi(false)
-        .init();
-}
-
-fn mutant(name: &str) -> anyhow::Result<Mutant> {
-    zoo::named(name).with_context(|| {
-        let names: Vec<&str> = zoo::all().iter().map(|mutant| mutant.name).collect();
-        format!("{name} is no bug of the zoo; there are {}", names.join(", "))
-    })
-}
-
-/// All bugs of the zoo, or one.
-fn mutants(name: Option<&str>) -> anyhow::Result<Vec<Mutant>> {
-    match name {
-        Some(name) => Ok(vec![mutant(name)?]),
-        None => Ok(zoo::all()),
-    }
-}
-
-/// Writes a tape of each of these bugs.
-fn record(mutants: &[Mutant], most: u64, budget: usize, threads: usize) -> anyhow::Result<ExitCode> {
-    let failed = AtomicUsize::new(0);
-    zoo::record(mutants, most, budget, threads, |mutant, tape| {
-        let path = tape::path(mutant.name);
-        let written = match &tape {
-            Some(tape) => std::fs::write(&path, tape.to_string()).map_err(|error| error.to_string()),
-            None => Err(format!("not caught by {most} seeds")),
-        };
-        match (tape, written) {
-            (Some(tape), Ok(())) => println!("{:22} {:3} choices", mutant.name, tape.choices.len()),
-            (_, written) => {
-                failed.fetch_add(1, Ordering::Relaxed);
-                println!("{:22} {}", mutant.name, written.err().unwrap_or_default());
-            }
-        }
-    });
-    Ok(match failed.into_inner() {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
-}
-
-/// Hunts all bugs and writes the table, or hunts one.
-fn hunt(name: Option<&str>, starts: usize, most: u64, threads: usize) -> anyhow::Result<ExitCode> {
-    let mutants = mutants(name)?;
-    let tell = |mutant: &Mutant, caught: &Catch| {
-        let median = caught.median().map_or_else(|| "-".to_owned(), |runs| runs.to_string());
-        println!(
-            "{:22} {:4} median {median:>4}, caught from {} of {starts}, {} runs",
-            mutant.name,
-            mutant.property,
-            caught.caught(),
-            caught.total(most)
-        );
-    };
-    let caught = zoo::hunt(&mutants, starts, most, threads, tell);
-    if name.is_none() {
-        let page = zoo::table::page(&mutants, &caught, most);
-        std::fs::write(zoo::table::PATH, page).context(zoo::table::PATH)?;
-        println!("written: {}", zoo::table::PATH);
-    }
-    Ok(match caught.iter().all(|caught| caught.caught() == starts) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
-}
-
 /// Each kind of fault at each call of a workload, or of all.
 fn exhaust(what: &What) -> anyhow::Result<ExitCode> {
     let plan = what.plan()?;
@@ -418,47 +314,6 @@ fn exhaust(what: &What) -> anyhow::Result<ExitCode> {
         None => campaign::exhaustive(&plan),
     };
     Ok(tell(&campaign::all(&jobs, what.threads, &progress(jobs.len())), true))
-}
-
-fn make_small(what: &What, seed: u64, budget: usize, out: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let plan = what.plan()?;
-    let failed = by_seed(&plan, seed);
-    let Some(smallest) = shrink(&plan, &failed.wild, budget) else {
-        println!("seed {seed} breaks nothing");
-        return Ok(ExitCode::SUCCESS);
-    };
-    let tape = Tape {
-        bug: what.mutant.clone(),
-        ..Tape::of(&plan, &smallest).context("a strike has no tape; its own words have it again")?
-    };
-    let told = Plan {
-        is_told: true,
-        ..tape.plan(true)
-    };
-    let again = by_names(&told, &tape.choices);
-    let code = story(&again);
-    if again.digest != smallest.digest {
-        bail!("the tape does not have the run again: a point of choice is missing on it");
-    }
-    match out {
-        Some(path) => {
-            std::fs::write(path, tape.to_string()).with_context(|| path.display().to_string())?;
-            println!(
-                "written: {}; its first line is to tell in words what it was",
-                path.display()
-            );
-        }
-        None => print!("--- the tape\n{tape}"),
-    }
-    Ok(code)
-}
-
-fn parse(text: &str) -> anyhow::Result<Strike> {
-    let (kind, call) = text.rsplit_once('@').context("--strike wants NAME:BLOW@CALL")?;
-    let found = strike::all().find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
-    let (fault, blow) = *found.with_context(|| format!("{kind} is no blow"))?;
-    let call = call.parse()?;
-    Ok(Strike { fault, call, blow })
 }
 
 fn is_same(jobs: &[Job], threads: usize, first: &Sum) -> bool {
