@@ -301,6 +301,9 @@ pub fn value_complaint(value: &str) -> Option<&'static str> {
     (!value.is_empty() && !is_qualified(value)).then_some(LABEL_VALUE)
 }
 
+/// Bytes of all names and texts of an object's annotations.
+const MOST_NOTES: usize = 256 * 1024;
+
 /// What is wrong with the metadata of any object.
 pub fn complaints(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut out = name_complaints(kind, name(object));
@@ -318,6 +321,10 @@ pub fn complaints(kind: &Kind, object: &Value) -> Vec<Cause> {
         if let Some(why) = key_complaint(&key.to_lowercase()) {
             out.push(Cause::invalid("metadata.annotations", format!("\"{key}\""), &why));
         }
+    }
+    let notes = entries("/metadata/annotations").map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
+    if notes.sum::<usize>() > MOST_NOTES {
+        out.push(Cause::too_long("metadata.annotations", MOST_NOTES));
     }
     let owners = of_metadata(object, "ownerReferences").and_then(Value::as_array);
     let owners: Vec<&Value> = owners.into_iter().flatten().collect();

@@ -167,6 +167,12 @@ fn answer_apply(
              {{}}"
         )));
     }
+    let mut stated = stated;
+    if kind.custom {
+        typed::drop_no_times(&mut stated);
+    } else if let Some(why) = typed::unconvertible(&stated) {
+        return Err(unconvertible(kind, &stated, &why));
+    }
     let key = key_of(request);
     let shape = Shape::of(&request.accept);
     let live = api.store.tree(&kind.place(), &key);
@@ -197,6 +203,21 @@ fn answer_apply(
     }
     let stored = create::insert_anew(api, kind, new, &options, moment)?;
     Ok(Answer::with(201, shape.of_shared(kind, &stored)))
+}
+
+/// The refusal of an apply that leaves what cannot be one of the server's own structures.
+fn unconvertible(kind: &Kind, stated: &Value, why: &str) -> Failure {
+    let (namespace, name) = (object::text(stated, "/metadata/namespace"), object::name(stated));
+    let version = if kind.group.is_empty() {
+        "/v1".to_owned()
+    } else {
+        kind.api_version()
+    };
+    let whole = format!("{version}, Kind={}", kind.kind);
+    Failure::Internal(format!(
+        "failed to convert new object ({namespace}/{name}; {whole}) to proper version: unable to convert unstructured object to \
+         {whole}: {why}"
+    ))
 }
 
 /// Which format a request is in, among those that its kind takes.

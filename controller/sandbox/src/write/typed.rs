@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::kinds::Kind;
 use crate::patch::go_name;
+use crate::write::times;
 
 /// Texts that stand for bytes are read as leniently as the server does: what is left over of the last letter is not looked at.
 const BYTES: GeneralPurpose = GeneralPurpose::new(&STANDARD, PAD.with_decode_allow_trailing_bits(true));
@@ -27,7 +28,6 @@ enum Type {
     Texts,
     Owners,
     Entries,
-    /// Its words depend on the time itself.
     Time,
 }
 
@@ -66,9 +66,41 @@ fn in_metadata(kind: &Kind, object: &Value) -> Option<String> {
     // The decoder of definitions' objects begins at metadata.
     let before = if kind.custom { "" } else { "metadata." };
     METADATA.iter().find_map(|(name, wanted)| {
-        let (found, wanted) = wanted.misfit(fields.get(*name)?)?;
-        Some(refused(found, &format!("ObjectMeta.{before}{name}"), wanted))
+        let value = fields.get(*name)?;
+        match wanted.misfit(value) {
+            Some((found, wanted)) => Some(refused(found, &format!("ObjectMeta.{before}{name}"), wanted)),
+            None if matches!(wanted, Type::Time) => times::complaint(value.as_str()?),
+            None => None,
+        }
     })
+}
+
+/// Takes the times out of metadata that are none: where the server reads only what it needs, they are as if they were not there.
+pub(crate) fn drop_no_times(object: &mut Value) {
+    let Some(fields) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    fields.retain(|name, value| {
+        let is_time = METADATA
+            .iter()
+            .any(|(known, wanted)| name == known && matches!(wanted, Type::Time));
+        !is_time || no_time(value).is_none()
+    });
+}
+
+/// What the server finds wrong with the times of an object that an apply left.
+pub(crate) fn unconvertible(object: &Value) -> Option<String> {
+    let times = METADATA.iter().filter(|(_, wanted)| matches!(wanted, Type::Time));
+    let mut times = times.filter_map(|(name, _)| object.get("metadata")?.get(*name));
+    times.find_map(no_time)
+}
+
+/// What is wrong with a time that is read for itself, whatever it is a field of.
+fn no_time(value: &Value) -> Option<String> {
+    match Type::Time.misfit(value) {
+        Some((found, wanted)) => Some(format!("json: cannot unmarshal {found} into Go value of type {wanted}")),
+        None => times::complaint(value.as_str()?),
+    }
 }
 
 /// The plain data of a kind.
@@ -179,7 +211,7 @@ impl Type {
             (Self::Texts, _) => (false, "[]string"),
             (Self::Owners, value) => (value.is_array(), "[]v1.OwnerReference"),
             (Self::Entries, value) => (value.is_array(), "[]v1.ManagedFieldsEntry"),
-            (Self::Time, _) => (true, ""),
+            (Self::Time, value) => (value.is_string(), "string"),
         };
         (!fits).then(|| (go_name(value), wanted))
     }
@@ -189,6 +221,9 @@ impl Type {
         if let (Self::Owners | Self::Entries, Value::Array(items)) = (self, value) {
             let wrong = items.iter().find(|item| !item.is_object() && !item.is_null())?;
             return Some(format!("cannot restore struct from: {}", go_kind(wrong)));
+        }
+        if matches!(self, Self::Time) {
+            return no_time(value);
         }
         let (found, _) = self.misfit(value)?;
         let text = |value: &Value| match value {

@@ -69,6 +69,9 @@ def body_of(text):
         return b"x" * int(rest)
     if what == "OBJECT":
         return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}, "data": {"a": "x" * int(rest)}}).encode()
+    if what == "FILL":
+        number, _, text = rest.partition(":")
+        return text.replace("@", "x" * int(number)).encode()
     if what == "DEEP":
         return b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"deep"},"data":' + b'{"a":' * int(rest) + b"1" + b"}" * int(rest) + b"}"
     if what == "CHUNKED":
