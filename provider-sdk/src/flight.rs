@@ -103,8 +103,7 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
     where
         F: Future<Output = Answer<T>> + Send + 'static,
     {
-        // Boxed where it comes in: a task would move all its state several times.
-        let answer = self.join_or_start(key, kind, Box::pin(work))?;
+        let answer = self.join_or_start(key, kind, work)?;
         answer.await
     }
 

@@ -116,8 +116,6 @@ impl<D: Driver> Service<D> {
         key: Option<&v1::MachineKey>,
         work: impl Future<Output = Result<T, DriverError>>,
     ) -> Result<Response<T>, Status> {
-        // What wraps the work below would hold it by value, each once more: hundreds of kilobytes to move for every call.
-        let work = Box::pin(work);
         let span = call.span(key);
         let seen = Observation::new(call, self.metrics.clone(), self.tasks.token());
         async {

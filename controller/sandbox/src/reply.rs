@@ -32,17 +32,6 @@ impl Style {
         };
         if wanted { Self::Indented } else { Self::Compact }
     }
-
-    fn write(self, body: &Value) -> Vec<u8> {
-        let written = match self {
-            Self::Compact => serde_json::to_vec(body).map(|mut text| {
-                text.push(b'\n');
-                text
-            }),
-            Self::Indented => serde_json::to_vec_pretty(body),
-        };
-        written.expect("a Value has string keys, and a vector takes all that is written")
-    }
 }
 
 /// An answer as it is sent.
@@ -69,14 +58,14 @@ impl Reply {
                 headers.extend(pause.map(|seconds| ("retry-after", seconds.to_string())));
                 let body = match style {
                     Style::Compact => line(&body),
-                    Style::Indented => style.write(&body),
+                    Style::Indented => indented(&body),
                 };
                 Self { code, headers, body }
             }
             Answer::List(listing) => {
                 let body = match style {
                     Style::Compact => listing.pieces(usize::MAX).flatten().collect(),
-                    Style::Indented => style.write(&listing.to_value()),
+                    Style::Indented => indented(&listing.to_value()),
                 };
                 let code = 200;
                 Self { code, headers, body }
@@ -98,6 +87,11 @@ impl Reply {
             Answer::Watch(_) => unreachable!("watches are streams, and are sent as such"),
         }
     }
+}
+
+/// An object for people.
+fn indented(object: &Value) -> Vec<u8> {
+    serde_json::to_vec_pretty(object).expect("a Value has string keys, and a vector takes all that is written")
 }
 
 /// An object for programs.

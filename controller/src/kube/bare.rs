@@ -23,30 +23,37 @@ impl<'de, K: Deserialize<'de>> Deserialize<'de> for Bare<K> {
     }
 }
 
-/// Asked for as its kind is.
+/// What asks for objects of a kind asks for them in this form in the same way.
+macro_rules! asked_for_as {
+    ($kind:ident) => {
+        type DynamicType = $kind::DynamicType;
+        type Scope = $kind::Scope;
+
+        fn metadata_api() -> bool {
+            $kind::metadata_api()
+        }
+
+        fn kind(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+            $kind::kind(kind)
+        }
+
+        fn group(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+            $kind::group(kind)
+        }
+
+        fn version(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+            $kind::version(kind)
+        }
+
+        fn plural(kind: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+            $kind::plural(kind)
+        }
+    };
+}
+pub(super) use asked_for_as;
+
 impl<K: Resource> Resource for Bare<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn metadata_api() -> bool {
-        K::metadata_api()
-    }
-
-    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(kind)
-    }
-
-    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(kind)
-    }
-
-    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(kind)
-    }
-
-    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(kind)
-    }
+    asked_for_as!(K);
 
     fn meta(&self) -> &ObjectMeta {
         self.0.meta()

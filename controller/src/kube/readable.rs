@@ -3,15 +3,13 @@
 //! Without this, one object of a shape that we do not know fails the whole list and the watch never starts
 //! (`kube-rs.md` §2). kube's own guard would do, but it asks for whole objects where only metadata is wanted.
 
-use std::borrow::Cow;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-use super::bare::Bare;
+use super::bare::{Bare, asked_for_as};
 
 /// One object of a list or a watch.
 #[derive(Clone, Debug)]
@@ -47,28 +45,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Readable<K> {
 }
 
 impl<K: Resource> Resource for Readable<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn metadata_api() -> bool {
-        K::metadata_api()
-    }
-
-    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(kind)
-    }
-
-    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(kind)
-    }
-
-    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(kind)
-    }
-
-    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(kind)
-    }
+    asked_for_as!(K);
 
     fn meta(&self) -> &ObjectMeta {
         match self {

@@ -79,13 +79,12 @@ where
 {
     let (health, sink) = (watch.health(), Arc::clone(shared));
     let stop = stop.clone();
-    // Boxed, for the reason that passes are (`work/dispatch.rs`).
-    tasks.spawn(Box::pin(async move {
+    tasks.spawn(async move {
         watch
             .run(stop, |change| {
                 sink.change(|world, uptime| world.observe(change, uptime));
             })
             .await;
-    }));
+    });
     health
 }

@@ -116,8 +116,7 @@ fn start_due(shared: &Arc<Shared>, passes: &mut JoinSet<()>, workers: usize) {
         let now = shared.env.uptime();
         let Some(key) = shared.take(now) else { return };
         let shared = Arc::clone(shared);
-        // A pass is tens of kilobytes of state, which a task moves several times on its way: boxed, it stays where it is.
-        passes.spawn(Box::pin(async move { work(&shared, key).await }));
+        passes.spawn(async move { work(&shared, key).await });
     }
 }
 

@@ -36,11 +36,7 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
     begin(shared, &uid, call);
     let (task, machine) = (Arc::clone(shared), Arc::clone(machine));
     shared.calls.spawn(async move {
-        // Boxed, for the reason that passes are (`dispatch.rs`).
-        let asked = Box::pin(crash::around(
-            word(call),
-            ask(&task, &machine, call, token, digest.clone()),
-        ));
+        let asked = crash::around(word(call), ask(&task, &machine, call, token, digest.clone()));
         let answer = AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(machine = %name, %call, "the call panicked");
             failed(call, Failure::transport(Code::Internal, "the manager's call panicked"))

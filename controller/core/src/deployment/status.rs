@@ -10,7 +10,7 @@ use crate::api::lenient::Rounding;
 use crate::api::machine_deployment::{MachineDeploymentCondition, StrategyType};
 use crate::api::{MachineDeployment, MachineSet, MachineSetStatus, keys, meta};
 use crate::selector;
-use crate::set::status::{as_stored, is_same, patch_of};
+use crate::set::status::{is_same, patch_of};
 
 /// Something that keeps the deployment from what it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub fn compute(
     );
     status.insert("conditions".into(), merged(deployment, conditions, now));
 
-    let before = as_stored(deployment.status.as_ref());
+    let before = serde_json::to_value(&deployment.status).unwrap_or_default();
     if status.iter().all(|(field, value)| is_same(before.get(field), value)) {
         return None;
     }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::names::machine_name;
@@ -76,18 +75,12 @@ pub fn compute(
         json!(terminal.as_ref().map(|problem| problem.message.as_str())),
     );
 
-    let before = as_stored(stored);
+    let before = serde_json::to_value(stored).unwrap_or_default();
     if status.iter().all(|(field, value)| is_same(before.get(field), value)) {
         return None;
     }
     status.insert("lastOperation".into(), json!({ "lastUpdateTime": format!("{now:.0}") }));
     Some(patch_of(status))
-}
-
-/// What a stored status says, if there is one.
-pub(crate) fn as_stored<T: Serialize + Default>(status: Option<&T>) -> Value {
-    let told = status.map_or_else(|| serde_json::to_value(T::default()), serde_json::to_value);
-    told.unwrap_or_default()
 }
 
 /// A status as it is sent. `json!` would copy it, field by field.

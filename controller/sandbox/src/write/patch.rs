@@ -152,7 +152,7 @@ fn answer_apply(
     moment: &Moment,
 ) -> Result<Answer, Failure> {
     let bad = |why: &str| Failure::BadRequest(format!("error decoding YAML: {why}"));
-    let (stated, twice) =
+    let (mut stated, twice) =
         read_applied(&request.body).map_err(|why| bad(&format!("error converting YAML to JSON: {why}")))?;
     if options.validation == Validation::Strict && !twice.is_empty() {
         let why = unmarshalled(&twice);
@@ -167,7 +167,6 @@ fn answer_apply(
              {{}}"
         )));
     }
-    let mut stated = stated;
     if kind.custom {
         typed::drop_no_times(&mut stated);
     } else if let Some(why) = typed::unconvertible(&stated) {

@@ -25,7 +25,7 @@ pub(super) fn of_subject(schema: &Schema, value: &Value, is_root: bool, sees: &d
             let has_envelope = is_root || schema.is_embedded;
             let is_open = schema.properties.is_empty() && !has_envelope;
             let mut seen = HashMap::new();
-            let is_seen = |name: &str, value: &Value| !value.is_null() && sees(&escaped(name));
+            let is_seen = |name: &str, value: &Value| !value.is_null() && is_spelled(name, sees);
             for (name, value) in fields.iter().filter(|(name, value)| is_seen(name, value)) {
                 if let Some(property) = schema.properties.get(name) {
                     seen.insert(key(&escaped(name)), of(property, value));
@@ -125,6 +125,11 @@ fn escaped(name: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Whether somebody looks at a field. Those of maps are spelled as they stand, declared ones with escapes.
+fn is_spelled(name: &str, sees: &dyn Fn(&str) -> bool) -> bool {
+    sees(name) || sees(&escaped(name))
+}
+
 /// The old value, as far as it is looked at, with its sets and keyed lists in the order of the new one: for rules, order is no
 /// difference between those.
 pub(super) fn aligned<'v>(schema: &Schema, old: &'v Value, new: &Value, sees: &dyn Fn(&str) -> bool) -> Cow<'v, Value> {
@@ -137,7 +142,7 @@ pub(super) fn aligned<'v>(schema: &Schema, old: &'v Value, new: &Value, sees: &d
                 };
                 (name.clone(), aligned)
             };
-            let seen = before.iter().filter(|(name, _)| sees(&escaped(name)));
+            let seen = before.iter().filter(|(name, _)| is_spelled(name, sees));
             Cow::Owned(Value::Object(seen.map(one).collect()))
         }
         (Value::Array(before), Value::Array(after)) => match &schema.list {
@@ -155,4 +160,16 @@ fn in_order(before: &[Value], after: &[Value], is_same: impl Fn(&Value, &Value) 
     let mut ordered: Vec<Value> = before.to_vec();
     ordered.sort_by_key(|item| after.iter().position(|new| is_same(item, new)).unwrap_or(after.len()));
     Value::Array(ordered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_seen_under_its_own_name_and_under_that_which_rules_need() {
+        let seen = |name: &str, looked_at: &str| is_spelled(name, &|field| field == looked_at);
+        assert!(seen("a__b", "a__b") && seen("a-b", "a__dash__b"));
+        assert!(!seen("a", "b") && !seen("a-b", "a__dot__b"));
+    }
 }
