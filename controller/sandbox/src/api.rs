@@ -18,7 +18,7 @@ use crate::request::{Request, Verb};
 use crate::store::{Change, Key, Object, Place, Store, Tree};
 use crate::table;
 use crate::watch::{self, Batch, Event, Started, Watch};
-use crate::write::{create, delete, evict, patch, scale, update};
+use crate::write::{create, delete, evict, patch, scale, size, update};
 
 /// What the outside lends to one request: the time, and ids that were never given before.
 #[derive(Debug, Clone)]
@@ -330,8 +330,11 @@ impl Api {
     }
 
     /// Stores an object and lets definitions take effect.
-    pub(crate) fn put(&mut self, kind: &Kind, key: Key, object: Value) -> Tree {
-        let stored = self.store.put(&kind.place(), key, object);
+    pub(crate) fn put(&mut self, kind: &Kind, key: Key, object: Value) -> Result<Tree, Failure> {
+        let place = kind.place();
+        let object = self.store.next(object);
+        size::admit(&object, self.store.object(&place, &key).is_none())?;
+        let stored = self.store.put(&place, key, object);
         if kind.is("CustomResourceDefinition") {
             let place = defined(&stored);
             if self.kinds.at(&place).is_none() {
@@ -339,7 +342,7 @@ impl Api {
             }
             self.kinds.define(&stored);
         }
-        stored
+        Ok(stored)
     }
 
     /// Takes an object away; a definition takes its kinds and all their objects with it.

@@ -85,7 +85,7 @@ impl Store {
         };
         for (place, key, object) in objects {
             let table = store.tables.entry(place).or_default();
-            let object = Object::new(object);
+            let object = Object::new(object.into());
             if table.objects.len() > MANY {
                 object.cool();
             }
@@ -132,10 +132,16 @@ impl Store {
             .flat_map(|(place, table)| table.objects.iter().map(move |(key, object)| (place, key, object)))
     }
 
-    /// Stores an object under the next version, which it carries from then on.
-    pub fn put(&mut self, place: &Place, key: Key, mut object: Value) -> Tree {
+    /// An object as it will be if it is what is stored next.
+    pub(crate) fn next(&self, mut object: Value) -> Tree {
+        set_version(&mut object, self.version + 1);
+        object.into()
+    }
+
+    /// Stores an object under the next version, which it carries already.
+    pub(crate) fn put(&mut self, place: &Place, key: Key, object: Tree) -> Tree {
         self.version += 1;
-        set_version(&mut object, self.version);
+        debug_assert_eq!(crate::object::version(&object), self.version, "nothing was stored in between");
         let object = Object::new(object);
         let table = self.tables.entry(place.clone()).or_default();
         let before = table.objects.insert(key.clone(), object.clone());

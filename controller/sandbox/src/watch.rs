@@ -230,7 +230,7 @@ fn seen(watch: &Watch, change: &Change) -> Option<Event> {
             // The last state that the watch knew, under the version at which it went.
             let mut last = Value::clone(&before.value());
             set_version(&mut last, change.version);
-            Some(event(watch, "DELETED", &Object::new(last)))
+            Some(event(watch, "DELETED", &Object::new(last.into())))
         }
     }
 }

@@ -15,7 +15,7 @@ pub mod evict;
 pub(crate) mod owners;
 pub mod patch;
 pub mod scale;
-mod size;
+pub(crate) mod size;
 pub(crate) mod strictness;
 mod times;
 pub(crate) mod typed;

@@ -438,16 +438,22 @@ fn s11_a_secret_in_a_log_or_a_status_is_flagged_and_not_repeated() {
         "status/lastOperation/description",
         json!("bad c4n4ry"),
     );
-    let leak = [event(
-        1,
-        status(write(
-            Verb::Patch,
-            "machines",
-            Some(machine("m", "Failed")),
-            Some(leaky),
-        )),
-    )];
+    let patched = |before: Option<Value>, after: &Value| {
+        let verb = if before.is_some() { Verb::Patch } else { Verb::Create };
+        [event(1, status(write(verb, "machines", before, Some(after.clone()))))]
+    };
+    let leak = patched(Some(machine("m", "Failed")), &leaky);
     tells_apart("S11", (&leak, &world), (&said("fine"), &world));
+    // What stood there before is whoever's doing who wrote it.
+    tells_apart("S11", (&patched(None, &leaky), &world), (&patched(Some(leaky.clone()), &leaky), &world));
+    let fine = (&said("fine")[..], &world);
+    for (path, value) in [
+        ("status/lastOperation", json!({ "of-c4n4ry": "x" })),
+        ("status/conditions", json!([{ "message": "c4n4ry" }])),
+    ] {
+        let leaky = with(machine("m", "Failed"), path, value);
+        tells_apart("S11", (&patched(Some(machine("m", "Failed")), &leaky), &world), fine);
+    }
     let violation = Panel::new(&settings()).see(&leak[0], &world).unwrap_err();
     assert!(!violation.to_string().contains("c4n4ry"), "{violation}");
 }

@@ -47,10 +47,10 @@ enum Form {
 }
 
 impl Object {
-    pub(crate) fn new(value: Value) -> Self {
+    pub(crate) fn new(tree: Tree) -> Self {
         Self(Arc::new(Inner {
-            facts: Facts::of(&value),
-            form: Mutex::new(Form::Warm(value.into())),
+            facts: Facts::of(&tree),
+            form: Mutex::new(Form::Warm(tree)),
         }))
     }
 
@@ -140,7 +140,7 @@ mod tests {
                 "managedFields": [{ "manager": "a", "fieldsV1": { "f:data": { ".": {}, "f:b": {} } } }],
             },
         });
-        let object = Object::new(shown.clone());
+        let object = Object::new(shown.clone().into());
         let warm = object.value();
         let mut bare = shown.clone();
         bare.as_object_mut()
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn an_object_that_says_nothing_else_can_be_bare() {
         for shown in [json!({ "kind": "Node" }), json!({})] {
-            let object = Object::new(shown.clone());
+            let object = Object::new(shown.clone().into());
             object.cool();
             assert_eq!(written(&object, false), shown);
             assert_eq!(written(&object, true), json!({}));

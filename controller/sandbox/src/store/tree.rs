@@ -39,6 +39,11 @@ impl Tree {
         self.text().write(to, is_bare);
     }
 
+    /// How many bytes its JSON has.
+    pub(crate) fn size(&self) -> usize {
+        self.text().json.len()
+    }
+
     pub(super) fn text(&self) -> &Text {
         self.0.text.get_or_init(|| Text::of(&self.0.value))
     }

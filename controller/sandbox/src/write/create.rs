@@ -14,7 +14,7 @@ use crate::request::Request;
 use crate::schema::RULES_UNCHECKED;
 use crate::store::{Key, Tree};
 use crate::write::update::Part;
-use crate::write::{Options, admit, at_path, body, invalid, kind_complaints, owners, size};
+use crate::write::{Options, admit, at_path, body, invalid, kind_complaints, owners};
 
 /// Answers POST to a collection.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
@@ -75,8 +75,7 @@ pub(crate) fn insert(
     if options.dry_run {
         return Ok(object.into());
     }
-    size::admit(&object)?;
-    Ok(api.put(kind, key, object))
+    api.put(kind, key, object)
 }
 
 /// Whether an object with this fault is too wrong for the rules of its kind.

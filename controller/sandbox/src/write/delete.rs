@@ -239,7 +239,7 @@ pub(crate) fn delete(
     let content = kind.is("Namespace") && new.pointer("/spec/finalizers/0").is_some();
     let stays = grace > 0 || content || !object::finalizers(&new).is_empty();
     if new != *old && stays && !options.dry_run {
-        return Ok(Outcome::Going(api.put(kind, key.clone(), new)));
+        return Ok(Outcome::Going(api.put(kind, key.clone(), new)?));
     }
     if stays {
         return Ok(Outcome::Going(new.into()));
@@ -257,7 +257,7 @@ pub(crate) fn delete(
         }
     }
     if is_announced {
-        api.put(kind, key.clone(), new.clone());
+        api.put(kind, key.clone(), new.clone())?;
     } else {
         new = Value::clone(&old);
     }

@@ -41,7 +41,7 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     if !options.dry_run {
         let told = told(&pod, moment);
         if told != *pod {
-            api.put(kind, key.clone(), told);
+            api.put(kind, key.clone(), told)?;
         }
         options.version = None;
     }
@@ -155,7 +155,7 @@ fn spend(api: &mut Api, key: &Key, pod: &Value, dry_run: bool, moment: &Moment) 
             ..Options::default()
         };
         let spent = owners::record(&budgets, Some(&budget), spent, Part::Status, &by_server);
-        api.put(&budgets, at, spent);
+        api.put(&budgets, at, spent)?;
     }
     Ok(())
 }

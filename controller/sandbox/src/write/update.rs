@@ -13,7 +13,7 @@ use crate::managers::same_but_for_times;
 use crate::object;
 use crate::request::Request;
 use crate::store::{Key, Tree};
-use crate::write::{Options, admit, at_path, body, create, invalid, key_of, kind_complaints, owners, size};
+use crate::write::{Options, admit, at_path, body, create, invalid, key_of, kind_complaints, owners};
 
 /// Which part of an object a write may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,9 +176,8 @@ pub(crate) fn store(
         api.remove(kind, key);
         return Ok(new.into());
     }
-    size::admit(&new)?;
+    let stored = api.put(kind, key.clone(), new)?;
     api.nulls.remove(&object::version(old));
-    let stored = api.put(kind, key.clone(), new);
     if leaves_null {
         api.nulls.insert(object::version(&stored));
     }

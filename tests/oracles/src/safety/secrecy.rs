@@ -26,6 +26,17 @@ impl Secrecy {
     }
 }
 
+/// Whether one of the texts or names that came holds it. What stood there before is not this write's doing.
+fn came(before: &Value, after: &Value, canary: &str) -> bool {
+    let (Value::Object(old), Value::Object(new)) = (before, after) else {
+        return before != after && holds(after, canary);
+    };
+    new.iter().any(|(name, field)| match old.get(name) {
+        Some(was) => came(was, field, canary),
+        None => name.contains(canary) || holds(field, canary),
+    })
+}
+
 /// Whether one of the texts or names within holds it.
 fn holds(value: &Value, canary: &str) -> bool {
     match value {
@@ -54,8 +65,9 @@ impl Oracle for Secrecy {
                 text,
             } => self.judge(place, |canary| text.contains(canary)),
             Act::Write(write) if matches!(write.by, By::Manager(_)) && write.resource != "secrets" => {
+                let before = write.before.as_deref().unwrap_or(&Value::Null);
                 match &write.after {
-                    Some(after) => self.judge(&write.resource, |canary| holds(after, canary)),
+                    Some(after) => self.judge(&write.resource, |canary| came(before, after, canary)),
                     None => Ok(()),
                 }
             }
