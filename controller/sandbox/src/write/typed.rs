@@ -218,35 +218,29 @@ impl Type {
 
     /// Why a value in memory cannot become this.
     fn unrestorable(self, value: &Value) -> Option<String> {
-        if let (Self::Owners | Self::Entries, Value::Array(items)) = (self, value) {
-            let wrong = items.iter().find(|item| !item.is_object() && !item.is_null())?;
-            return Some(format!("cannot restore struct from: {}", go_kind(wrong)));
-        }
-        if matches!(self, Self::Time) {
-            return no_time(value);
-        }
-        let (found, _) = self.misfit(value)?;
+        let is_wrong = |inner: &&Value| !inner.is_string() && !inner.is_null();
         let text = |value: &Value| match value {
             Value::Number(number) if !number.is_f64() => "cannot convert int64 to string".to_owned(),
             _ => "unrecognized type: string".to_owned(),
         };
-        let inner = |items: &mut dyn Iterator<Item = &Value>| {
-            let mut wrong = items.filter(|item| !item.is_string() && !item.is_null());
-            wrong.next().map_or_else(|| found.to_owned(), text)
-        };
         Some(match (self, value) {
-            (Self::Map, Value::Object(fields)) => inner(&mut fields.values()),
-            (Self::Bytes, Value::Object(fields)) => {
-                let wrong = fields.values().find(|value| !value.is_string() && !value.is_null())?;
-                format!("cannot restore slice from {}", go_kind(wrong))
+            (Self::Time, _) => return no_time(value),
+            (Self::Owners | Self::Entries, Value::Array(items)) => {
+                let wrong = items.iter().find(|item| !item.is_object() && !item.is_null())?;
+                format!("cannot restore struct from: {}", go_kind(wrong))
             }
-            (Self::Texts, Value::Array(items)) => inner(&mut items.iter()),
+            _ if self.misfit(value).is_none() => return None,
+            (Self::Map, Value::Object(fields)) => text(fields.values().find(is_wrong)?),
+            (Self::Bytes, Value::Object(fields)) => {
+                format!("cannot restore slice from {}", go_kind(fields.values().find(is_wrong)?))
+            }
+            (Self::Texts, Value::Array(items)) => text(items.iter().find(is_wrong)?),
             (Self::Map | Self::Bytes, _) => format!("cannot restore map from {}", go_kind(value)),
             (Self::Texts | Self::Owners | Self::Entries, _) => format!("cannot restore slice from {}", go_kind(value)),
             (Self::Number, Value::Number(_)) => "cannot convert float64 to int64".to_owned(),
             (Self::Number, _) => "unrecognized type: int64".to_owned(),
             (Self::Switch, _) => "unrecognized type: bool".to_owned(),
-            (Self::Text | Self::Time, _) => text(value),
+            (Self::Text, _) => text(value),
         })
     }
 }
