@@ -8,7 +8,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use percent_encoding::percent_decode_str;
 
 use crate::failure::Failure;
-use crate::json::{go_quoted, with_odd_bytes};
+use crate::golang::{quoted, with_odd_bytes};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Query {
                 IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
                 _ => "invalid syntax",
             };
-            Failure::BadRequest(format!("strconv.ParseInt: parsing {}: {why}", go_quoted(said)))
+            Failure::BadRequest(format!("strconv.ParseInt: parsing {}: {why}", quoted(said)))
         })
     }
 

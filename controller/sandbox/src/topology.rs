@@ -13,7 +13,8 @@ use std::sync::{Arc, LazyLock};
 use serde_json::Value;
 
 use crate::fields::{Scalar, Step};
-use crate::patch::{go_syntax, go_text, go_type};
+use crate::golang;
+use crate::schema;
 
 /// The shape of one kind's objects.
 #[derive(Debug, Clone)]
@@ -213,14 +214,14 @@ impl<'t> Place<'t> {
             | (Shape::Scalar(Scalars::Texts), Value::String(_))
             | (Shape::Scalar(Scalars::Numbers), Value::Number(_))
             | (Shape::Scalar(Scalars::Switches), Value::Bool(_)) => return None,
-            (Shape::Object(_), _) => ("map", format!("&{{{}}}", go_text(value))),
-            (Shape::List(_), _) => ("list", format!("&{{{}}}", go_text(value))),
-            (Shape::Scalar(Scalars::Switches), _) => ("boolean", format!("&{{{}}}", go_text(value))),
+            (Shape::Object(_), _) => ("map", format!("&{{{}}}", golang::text(&settled(value)))),
+            (Shape::List(_), _) => ("list", format!("&{{{}}}", golang::text(&settled(value)))),
+            (Shape::Scalar(Scalars::Switches), _) => ("boolean", format!("&{{{}}}", golang::text(&settled(value)))),
             (Shape::Scalar(Scalars::Texts), _) => {
-                let found = format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value));
+                let found = format!("&value.valueUnstructured{{Value:{}}}", golang::syntax(&settled(value)));
                 ("string", found)
             }
-            (Shape::Scalar(Scalars::Numbers), _) => ("numeric (int or float)", go_type(value).to_owned()),
+            (Shape::Scalar(Scalars::Numbers), _) => ("numeric (int or float)", golang::type_name(value).to_owned()),
         };
         Some(format!("expected {wanted}, got {found}"))
     }
@@ -282,6 +283,13 @@ impl<'t> Place<'t> {
             Shape::Open | Shape::Scalar(_) | Shape::Object(_) | Shape::Named(_) => (false, None),
         }
     }
+}
+
+/// A value as an apply tells it. All of an apply is read as YAML, which makes whole numbers of floats that have no fraction.
+fn settled(value: &Value) -> Value {
+    let mut value = value.clone();
+    schema::settle_numbers(&mut value);
+    value
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::PAD;
 use base64::{DecodeError, Engine as _};
 use serde_json::Value;
 
+use crate::golang;
 use crate::kinds::Kind;
-use crate::patch::go_name;
 use crate::write::times;
 
 /// Texts that stand for bytes are read as leniently as the server does: what is left over of the last letter is not looked at.
@@ -56,7 +56,7 @@ pub(crate) fn complaint(kind: &Kind, object: &Value) -> Option<String> {
 fn in_metadata(kind: &Kind, object: &Value) -> Option<String> {
     let metadata = object.get("metadata").filter(|metadata| !metadata.is_null())?;
     let Some(fields) = metadata.as_object() else {
-        let found = go_name(metadata);
+        let found = golang::json_name(metadata);
         return Some(if kind.custom {
             format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta")
         } else {
@@ -155,7 +155,7 @@ pub(crate) fn unrestorable(kind: &Kind, object: &Value) -> Option<String> {
     let head = [("apiVersion", Type::Text), ("kind", Type::Text)];
     let metadata = object.get("metadata").filter(|metadata| !metadata.is_null());
     if let Some(metadata) = metadata.filter(|metadata| !metadata.is_object()) {
-        return Some(format!("cannot restore struct from: {}", go_kind(metadata)));
+        return Some(format!("cannot restore struct from: {}", golang::kind(metadata)));
     }
     let in_head = head
         .iter()
@@ -174,19 +174,6 @@ pub(crate) fn unrestorable(kind: &Kind, object: &Value) -> Option<String> {
     })
 }
 
-/// What Go calls the kind of a value that lies in memory.
-fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "invalid",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "slice",
-        Value::Object(_) => "map",
-    }
-}
-
 fn refused(found: &str, field: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go struct field {field} of type {wanted}")
 }
@@ -196,7 +183,7 @@ impl Type {
     fn misfit(self, value: &Value) -> Option<(&'static str, &'static str)> {
         let inner = |items: &mut dyn Iterator<Item = &Value>, wanted: &'static str| {
             let mut wrong = items.filter(|item| !item.is_string() && !item.is_null());
-            wrong.next().map(|item| (go_name(item), wanted))
+            wrong.next().map(|item| (golang::json_name(item), wanted))
         };
         let (fits, wanted) = match (self, value) {
             (_, Value::Null) => return None,
@@ -213,30 +200,35 @@ impl Type {
             (Self::Entries, value) => (value.is_array(), "[]v1.ManagedFieldsEntry"),
             (Self::Time, value) => (value.is_string(), "string"),
         };
-        (!fits).then(|| (go_name(value), wanted))
+        (!fits).then(|| (golang::json_name(value), wanted))
     }
 
     /// Why a value in memory cannot become this.
     fn unrestorable(self, value: &Value) -> Option<String> {
         let is_wrong = |inner: &&Value| !inner.is_string() && !inner.is_null();
         let text = |value: &Value| match value {
-            Value::Number(number) if !number.is_f64() => "cannot convert int64 to string".to_owned(),
+            Value::Number(number) if number.is_i64() => "cannot convert int64 to string".to_owned(),
             _ => "unrecognized type: string".to_owned(),
         };
         Some(match (self, value) {
             (Self::Time, _) => return no_time(value),
             (Self::Owners | Self::Entries, Value::Array(items)) => {
                 let wrong = items.iter().find(|item| !item.is_object() && !item.is_null())?;
-                format!("cannot restore struct from: {}", go_kind(wrong))
+                format!("cannot restore struct from: {}", golang::kind(wrong))
             }
             _ if self.misfit(value).is_none() => return None,
             (Self::Map, Value::Object(fields)) => text(fields.values().find(is_wrong)?),
             (Self::Bytes, Value::Object(fields)) => {
-                format!("cannot restore slice from {}", go_kind(fields.values().find(is_wrong)?))
+                format!(
+                    "cannot restore slice from {}",
+                    golang::kind(fields.values().find(is_wrong)?)
+                )
             }
             (Self::Texts, Value::Array(items)) => text(items.iter().find(is_wrong)?),
-            (Self::Map | Self::Bytes, _) => format!("cannot restore map from {}", go_kind(value)),
-            (Self::Texts | Self::Owners | Self::Entries, _) => format!("cannot restore slice from {}", go_kind(value)),
+            (Self::Map | Self::Bytes, _) => format!("cannot restore map from {}", golang::kind(value)),
+            (Self::Texts | Self::Owners | Self::Entries, _) => {
+                format!("cannot restore slice from {}", golang::kind(value))
+            }
             (Self::Number, Value::Number(_)) => "cannot convert float64 to int64".to_owned(),
             (Self::Number, _) => "unrecognized type: int64".to_owned(),
             (Self::Switch, _) => "unrecognized type: bool".to_owned(),
@@ -270,7 +262,7 @@ pub(crate) fn complaint_of_options(said: &Value) -> Option<String> {
         .filter(|said| !said.is_object() && !said.is_null());
     wrong.or_else(|| {
         Some(refused(
-            go_name(preconditions?),
+            golang::json_name(preconditions?),
             "DeleteOptions.preconditions",
             "v1.Preconditions",
         ))
