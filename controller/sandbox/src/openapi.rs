@@ -184,6 +184,11 @@ pub(crate) fn schema(name: &str) -> Option<&'static Value> {
     BUILT_IN.get(name)
 }
 
+/// All schemas of the server's own kinds by their names.
+pub(crate) fn schemas() -> impl Iterator<Item = (&'static str, &'static Value)> {
+    BUILT_IN.iter().map(|(name, schema)| (name.as_str(), schema))
+}
+
 /// The name under which the schema of a kind stands that is of the server's own.
 pub(crate) fn built_in(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     let key = (group.to_owned(), version.to_owned(), kind.to_owned());
