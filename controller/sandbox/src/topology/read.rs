@@ -10,8 +10,6 @@ use serde_json::Value;
 use super::{Field, Identity, ListShape, ObjectShape, Scalars, Shape};
 use crate::openapi;
 
-const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-
 /// The shapes of the server's own kinds and of all that they mention, by the names of their schemas.
 pub(super) fn built_in() -> Arc<BTreeMap<String, Shape>> {
     let shape = |schema: &Value| match schema.get("oneOf") {
@@ -39,9 +37,10 @@ fn add_head(object: &mut ObjectShape) {
     let named = |shape| Field { shape, default: None };
     object.fields.insert("apiVersion".to_owned(), named(TEXT));
     object.fields.insert("kind".to_owned(), named(TEXT));
-    object
-        .fields
-        .insert("metadata".to_owned(), named(Shape::Named(METADATA.to_owned())));
+    object.fields.insert(
+        "metadata".to_owned(),
+        named(Shape::Named(openapi::OBJECT_META.to_owned())),
+    );
 }
 
 fn is_set(schema: &Value, flag: &str) -> bool {

@@ -2,6 +2,8 @@
 //!
 //! Decides nothing about values. The words are those of Go's decoder, which names structures and fields in its own way.
 
+use std::sync::LazyLock;
+
 use base64::alphabet::STANDARD;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::PAD;
@@ -10,6 +12,7 @@ use serde_json::Value;
 
 use crate::golang;
 use crate::kinds::Kind;
+use crate::openapi;
 use crate::write::times;
 
 /// Texts that stand for bytes are read as leniently as the server does: what is left over of the last letter is not looked at.
@@ -31,22 +34,13 @@ enum Type {
     Time,
 }
 
-const METADATA: [(&str, Type); 14] = [
-    ("annotations", Type::Map),
-    ("creationTimestamp", Type::Time),
-    ("deletionGracePeriodSeconds", Type::Number),
-    ("deletionTimestamp", Type::Time),
-    ("finalizers", Type::Texts),
-    ("generateName", Type::Text),
-    ("generation", Type::Number),
-    ("labels", Type::Map),
-    ("managedFields", Type::Entries),
-    ("name", Type::Text),
-    ("namespace", Type::Text),
-    ("ownerReferences", Type::Owners),
-    ("resourceVersion", Type::Text),
-    ("uid", Type::Text),
-];
+/// The fields of metadata in the order in which they are looked at, which is that of their names.
+static METADATA: LazyLock<Vec<(&str, Type)>> = LazyLock::new(|| {
+    let fields = openapi::properties(openapi::OBJECT_META).into_iter().flatten();
+    fields
+        .filter_map(|(name, schema)| Some((name.as_str(), Type::of(schema)?)))
+        .collect()
+});
 
 /// What the server's decoder finds wrong with an object.
 pub(crate) fn complaint(kind: &Kind, object: &Value) -> Option<String> {
@@ -179,6 +173,22 @@ fn refused(found: &str, field: &str, wanted: &str) -> String {
 }
 
 impl Type {
+    /// The type of a field of metadata.
+    fn of(schema: &Value) -> Option<Self> {
+        let said = schema.get("type").and_then(Value::as_str);
+        let items = schema.get("items").and_then(openapi::referred);
+        match (said, items) {
+            (Some("string"), _) => Some(Self::Text),
+            (Some("integer"), _) => Some(Self::Number),
+            (Some("object"), _) => Some(Self::Map),
+            (Some("array"), None) => Some(Self::Texts),
+            (Some("array"), Some(openapi::OWNER_REFERENCE)) => Some(Self::Owners),
+            (Some("array"), Some(openapi::MANAGED_FIELDS)) => Some(Self::Entries),
+            (None, _) => openapi::referred(schema)?.ends_with(".Time").then_some(Self::Time),
+            _ => None,
+        }
+    }
+
     /// What is there, and what should be, if that is something else. Null is nothing, and fits everywhere.
     fn misfit(self, value: &Value) -> Option<(&'static str, &'static str)> {
         let inner = |items: &mut dyn Iterator<Item = &Value>, wanted: &'static str| {
@@ -267,4 +277,15 @@ pub(crate) fn complaint_of_options(said: &Value) -> Option<String> {
             "v1.Preconditions",
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_metadata_has_a_type() {
+        let fields = openapi::properties(openapi::OBJECT_META).unwrap();
+        assert!(fields.keys().eq(METADATA.iter().map(|(name, _)| name)));
+    }
 }
