@@ -10,7 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::json::{go_quoted, without_odd_bytes};
+use crate::golang::{quoted, without_odd_bytes};
 use crate::patch::PatchError;
 
 /// One entry of `details.causes`.
@@ -88,7 +88,7 @@ pub enum Failure {
     NoPath,
     #[error("the server could not find the requested resource")]
     NoResource,
-    #[error("{subject} {} not found", go_quoted(name))]
+    #[error("{subject} {} not found", quoted(name))]
     NotFound { subject: Subject, name: String },
     #[error("{}{subject} \"{name}\" already exists", if *leaving { "object is being deleted: " } else { "" })]
     AlreadyExists {

@@ -46,6 +46,7 @@ pub mod collect;
 pub mod discovery;
 pub mod failure;
 pub mod fields;
+pub(crate) mod golang;
 #[cfg(feature = "http")]
 pub mod http;
 pub(crate) mod json;

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::api::{Answer, Api};
 use crate::builtin;
 use crate::failure::{Cause, Failure, Subject};
+use crate::golang;
 use crate::kinds::Kind;
 use crate::request::{Query, Request};
 use crate::select::{Labels, Selection};
@@ -187,7 +188,7 @@ pub fn get(api: &Api, kind: &Arc<Kind>, request: &Request) -> Result<Answer, Fai
 /// A version in a query.
 pub(crate) fn version_of(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
-        let text = crate::json::go_quoted(text);
+        let text = golang::quoted(text);
         format!("resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: invalid syntax")
     })
 }

@@ -8,12 +8,14 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
 use crate::api::Moment;
 use crate::failure::Cause;
 use crate::kinds::{Counts, Kind};
+use crate::openapi;
 
 /// What stands at a path as `/metadata/uid`. Names have no escapes here, which spares what `Value::pointer` pays for them: a copy of
 /// each name, on very many calls.
@@ -107,22 +109,12 @@ pub fn part<'a>(object: &'a mut Value, key: &str) -> &'a mut Value {
     inner
 }
 
-const KNOWN: [&str; 14] = [
-    "name",
-    "generateName",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-];
+/// What the server knows of metadata. Once a field, a link to itself is known still, but no longer kept.
+static KNOWN: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let fields = openapi::properties(openapi::OBJECT_META).into_iter().flatten();
+    let names = fields.map(|(name, _)| name.as_str());
+    names.filter(|name| *name != "selfLink").collect()
+});
 
 /// Drops from metadata what the server does not know there, and what is empty.
 pub fn tidy(object: &mut Value) {

@@ -40,6 +40,11 @@ static NAMES: LazyLock<BTreeMap<(String, String, String), String>> = LazyLock::n
         .collect()
 });
 
+/// The schemas of what all objects have.
+pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+pub(crate) const OWNER_REFERENCE: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference";
+pub(crate) const MANAGED_FIELDS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry";
+
 const PREFIX: &str = "#/components/schemas/";
 
 /// Answers a path below `/openapi`.
@@ -182,6 +187,16 @@ fn name_of(group: &str, version: &str, kind: &str, custom: bool) -> String {
 /// The schema that stands under a name, if it is of the server's own.
 pub(crate) fn schema(name: &str) -> Option<&'static Value> {
     BUILT_IN.get(name)
+}
+
+/// The fields of a schema that is of the server's own, in the order of their names; none if they have none.
+pub(crate) fn properties(name: &str) -> Option<&'static Map<String, Value>> {
+    schema(name)?.get("properties")?.as_object()
+}
+
+/// All schemas of the server's own kinds by their names.
+pub(crate) fn schemas() -> impl Iterator<Item = (&'static str, &'static Value)> {
+    BUILT_IN.iter().map(|(name, schema)| (name.as_str(), schema))
 }
 
 /// The name under which the schema of a kind stands that is of the server's own.

@@ -13,8 +13,6 @@
 //!   so that nobody owns them either.
 //! - A `$patch` directive that is no text is refused in slightly other words.
 
-use serde_json::Value;
-
 pub mod apply;
 pub mod json;
 pub mod merge;
@@ -24,6 +22,8 @@ pub use apply::apply;
 pub use json::json;
 pub use merge::merge;
 pub use strategic::strategic;
+
+pub(crate) use crate::golang::{json_name as go_name, text as go_text};
 
 /// Why a patch could not be applied. The text is the server's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,95 +59,4 @@ impl PatchError {
             Self::Directive(_) => (500, ""),
         }
     }
-}
-
-/// What Go's JSON decoder calls a value of this kind.
-pub(crate) fn go_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-/// A value as Go's `%v` prints it, which is how the server's refusals quote it.
-pub(crate) fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_text).collect();
-            format!("[{}]", items.join(" "))
-        }
-        Value::Object(fields) => go_map(fields),
-        Value::Bool(_) => value.to_string(),
-        Value::Number(number) => go_number(number),
-    }
-}
-
-/// A number as Go prints it. Whole ones are read as such, however they are written; floats of some length have an exponent.
-fn go_number(number: &serde_json::Number) -> String {
-    const LARGEST: f64 = 9.2e18;
-    if number.is_i64() {
-        return number.to_string();
-    }
-    let float = number.as_f64().unwrap_or_default();
-    if float.fract() == 0.0 && float.abs() < LARGEST {
-        return format!("{float:.0}");
-    }
-    let shortest = format!("{float:e}");
-    let (digits, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
-    match exponent.parse::<i32>() {
-        Ok(-4..6) => float.to_string(),
-        Ok(exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
-        }
-        Err(_) => shortest,
-    }
-}
-
-/// What Go calls the type of a value that may be any.
-pub(crate) fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nil",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_i64() => "int64",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// A value as Go's `%#v` prints it, which is how it looks in Go's own text.
-pub(crate) fn go_syntax(value: &Value) -> String {
-    let all = |texts: Vec<String>| texts.join(", ");
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(text) => crate::json::go_quoted(text),
-        Value::Array(items) => format!("[]interface {{}}{{{}}}", all(items.iter().map(go_syntax).collect())),
-        Value::Object(fields) => {
-            let fields = fields.iter();
-            let mut texts: Vec<String> = fields
-                .map(|(name, value)| format!("{}:{}", crate::json::go_quoted(name), go_syntax(value)))
-                .collect();
-            texts.sort();
-            format!("map[string]interface {{}}{{{}}}", all(texts))
-        }
-        Value::Bool(_) => value.to_string(),
-        Value::Number(number) => go_number(number),
-    }
-}
-
-pub(crate) fn go_map(fields: &serde_json::Map<String, Value>) -> String {
-    let mut texts: Vec<String> = fields
-        .iter()
-        .map(|(name, value)| format!("{name}:{}", go_text(value)))
-        .collect();
-    texts.sort();
-    format!("map[{}]", texts.join(" "))
 }

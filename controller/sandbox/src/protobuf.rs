@@ -115,10 +115,7 @@ fn lossy(text: &[u8]) -> String {
 
 /// Reads a message by the schema that it is of.
 fn message(schema: &str, raw: &[u8]) -> Result<Value, String> {
-    let (Some(message), Some(properties)) = (
-        numbers::of(schema),
-        openapi::schema(schema).and_then(|schema| schema["properties"].as_object()),
-    ) else {
+    let (Some(message), Some(properties)) = (numbers::of(schema), openapi::properties(schema)) else {
         return Ok(json!({}));
     };
     let mut out = Map::new();

@@ -10,7 +10,6 @@ pub mod defaults;
 mod impersonate;
 mod review;
 mod rules;
-mod wire;
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use percent_encoding::percent_decode_str;
 
 use crate::failure::Failure;
-use crate::json::{go_quoted, with_odd_bytes};
+use crate::golang::{quoted, with_odd_bytes};
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,17 +56,20 @@ impl Query {
         Self(pairs.collect())
     }
 
-    /// The first value of a key; empty if there is none, which the server treats alike.
+    /// The first value of a key, also where it is empty.
+    pub(crate) fn said(&self, key: &str) -> Option<&str> {
+        let (_, value) = self.0.iter().find(|(name, _)| name == key)?;
+        Some(value)
+    }
+
+    /// The first value of a key for those who take an empty one and none alike.
     pub fn first(&self, key: &str) -> &str {
-        self.0
-            .iter()
-            .find(|(name, _)| name == key)
-            .map_or("", |(_, value)| value)
+        self.said(key).unwrap_or_default()
     }
 
     /// The first value of a key as a number; none if there is no such key.
     pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, Failure> {
-        let Some((_, said)) = self.0.iter().find(|(name, _)| name == key) else {
+        let Some(said) = self.said(key) else {
             return Ok(None);
         };
         said.parse().map(Some).map_err(|error: ParseIntError| {
@@ -74,7 +77,7 @@ impl Query {
                 IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
                 _ => "invalid syntax",
             };
-            Failure::BadRequest(format!("strconv.ParseInt: parsing {}: {why}", go_quoted(said)))
+            Failure::BadRequest(format!("strconv.ParseInt: parsing {}: {why}", quoted(said)))
         })
     }
 
@@ -93,14 +96,7 @@ impl Query {
 
     /// Whether a switch is set, or off, or not spoken of.
     pub(crate) fn switch(&self, key: &str) -> Option<bool> {
-        let (_, value) = self.0.iter().find(|(name, _)| name == key)?;
-        Some(is_switch_on(value))
-    }
-
-    /// The first value of a key, also where it is empty.
-    pub(crate) fn said(&self, key: &str) -> Option<&str> {
-        let (_, value) = self.0.iter().find(|(name, _)| name == key)?;
-        Some(value)
+        self.said(key).map(is_switch_on)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Where lists and objects are merged item by item, and where they are one piece.
 //!
 //! Decides which parts of a kind's objects have an identity of their own: fields, items of sets, items of keyed lists. Read
-//! from OpenAPI: for our kinds from their CRDs, for the server's own from `topology/builtins.json` (captured by
-//! `tests/patch/builtins.py`). Says nothing about valid values; that is the schema's room.
+//! from OpenAPI: for our kinds from their CRDs, for the server's own from what `openapi` has of a real server. Says nothing about valid
+//! values; that is the schema's room.
 
 mod read;
 mod settle;
@@ -13,7 +13,9 @@ use std::sync::{Arc, LazyLock};
 use serde_json::Value;
 
 use crate::fields::{Scalar, Step};
-use crate::patch::{go_syntax, go_text, go_type};
+use crate::golang;
+use crate::openapi;
+use crate::schema;
 
 /// The shape of one kind's objects.
 #[derive(Debug, Clone)]
@@ -114,15 +116,16 @@ pub enum NoIdentity {
 }
 
 static OPEN: Shape = Shape::Open;
-static BUILTINS: LazyLock<read::Builtins> = LazyLock::new(read::builtins);
+static BUILT_IN: LazyLock<Arc<BTreeMap<String, Shape>>> = LazyLock::new(read::built_in);
 
 impl Topology {
-    /// The shape of a kind that every kube-apiserver brings itself, if it is among those held here.
+    /// The shape of a kind that every kube-apiserver brings itself, if it is served here.
     pub fn of_builtin(api_version: &str, kind: &str) -> Option<Self> {
-        let name = BUILTINS.kinds.get(&format!("{api_version}/{kind}"))?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let name = openapi::built_in(group, version, kind)?;
         Some(Self {
-            root: Shape::Named(name.clone()),
-            definitions: Arc::clone(&BUILTINS.definitions),
+            root: Shape::Named(name.to_owned()),
+            definitions: Arc::clone(&BUILT_IN),
             custom: false,
         })
     }
@@ -131,7 +134,7 @@ impl Topology {
     pub fn of_custom(schema: &Value) -> Self {
         Self {
             root: read::custom(schema),
-            definitions: Arc::clone(&BUILTINS.definitions),
+            definitions: Arc::clone(&BUILT_IN),
             custom: true,
         }
     }
@@ -146,7 +149,7 @@ impl Topology {
 }
 
 impl<'t> Place<'t> {
-    /// Follows names. A name without a definition is taken as open rather than as an error: the file holds what is needed.
+    /// Follows names. A name without a definition is taken as open rather than as an error: the schemas hold what is needed.
     fn resolved(mut self) -> Self {
         while let Shape::Named(name) = self.shape {
             self.shape = self.definitions.get(name).unwrap_or(&OPEN);
@@ -213,14 +216,14 @@ impl<'t> Place<'t> {
             | (Shape::Scalar(Scalars::Texts), Value::String(_))
             | (Shape::Scalar(Scalars::Numbers), Value::Number(_))
             | (Shape::Scalar(Scalars::Switches), Value::Bool(_)) => return None,
-            (Shape::Object(_), _) => ("map", format!("&{{{}}}", go_text(value))),
-            (Shape::List(_), _) => ("list", format!("&{{{}}}", go_text(value))),
-            (Shape::Scalar(Scalars::Switches), _) => ("boolean", format!("&{{{}}}", go_text(value))),
+            (Shape::Object(_), _) => ("map", format!("&{{{}}}", golang::text(&settled(value)))),
+            (Shape::List(_), _) => ("list", format!("&{{{}}}", golang::text(&settled(value)))),
+            (Shape::Scalar(Scalars::Switches), _) => ("boolean", format!("&{{{}}}", golang::text(&settled(value)))),
             (Shape::Scalar(Scalars::Texts), _) => {
-                let found = format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value));
+                let found = format!("&value.valueUnstructured{{Value:{}}}", golang::syntax(&settled(value)));
                 ("string", found)
             }
-            (Shape::Scalar(Scalars::Numbers), _) => ("numeric (int or float)", go_type(value).to_owned()),
+            (Shape::Scalar(Scalars::Numbers), _) => ("numeric (int or float)", golang::type_name(value).to_owned()),
         };
         Some(format!("expected {wanted}, got {found}"))
     }
@@ -284,11 +287,19 @@ impl<'t> Place<'t> {
     }
 }
 
+/// A value as an apply tells it. All of an apply is read as YAML, which makes whole numbers of floats that have no fraction.
+fn settled(value: &Value) -> Value {
+    let mut value = value.clone();
+    schema::settle_numbers(&mut value);
+    value
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kinds::Kinds;
 
     #[test]
     fn a_container_port_is_known_by_number_and_protocol_also_where_the_protocol_is_left_out() {
@@ -300,12 +311,11 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_the_file_has_its_metadata() {
-        for name in BUILTINS.kinds.keys() {
-            let (api_version, kind) = name.rsplit_once('/').expect("a kind has a version");
-            let topology = Topology::of_builtin(api_version, kind).expect("it is in the file");
+    fn every_built_in_kind_has_its_metadata() {
+        for kind in Kinds::default().all() {
+            let topology = kind.topology.as_deref().expect("it is among the schemas");
             let finalizers = topology.root().field("metadata").field("finalizers");
-            assert_eq!(finalizers.form(&json!(["a"])), Form::ByItem, "{name}");
+            assert_eq!(finalizers.form(&json!(["a"])), Form::ByItem, "{}", kind.kind);
         }
     }
 

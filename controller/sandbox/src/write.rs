@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Moment};
 use crate::failure::{Cause, Failure};
+use crate::golang;
 use crate::json;
 use crate::kinds::{Kind, Kinds};
 use crate::list::options_invalid;
@@ -115,7 +116,7 @@ fn manager_complaint(name: &str) -> Option<Cause> {
     }
     let (at, letter) = name.char_indices().find(|(_, letter)| letter.is_control())?;
     let why = format!("invalid character U+{:04X} (at position {at})", u32::from(letter));
-    Some(Cause::invalid("fieldManager", json::go_quoted(name), &why))
+    Some(Cause::invalid("fieldManager", golang::quoted(name), &why))
 }
 
 /// What is wrong with a wish for a dry run.
@@ -246,13 +247,13 @@ fn last(api_version: &str) -> &str {
 
 /// Why Go cannot read from a value what it is; nothing at all can be read.
 pub(crate) fn kind_unreadable(said: &Value) -> Option<String> {
-    let found = crate::patch::go_name(said);
+    let found = golang::json_name(said);
     match said {
         Value::Object(fields) => ["apiVersion", "kind"].iter().find_map(|name| {
             let value = fields
                 .get(*name)
                 .filter(|value| !value.is_string() && !value.is_null())?;
-            let found = crate::patch::go_name(value);
+            let found = golang::json_name(value);
             Some(format!(
                 "json: cannot unmarshal {found} into Go struct field .{name} of type string"
             ))

@@ -11,6 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
 use serde_json::{Map, Number, Value};
 
+use crate::golang;
+
 /// As many values as aliases may make of few, which is what a list of lists of lists is bounded by.
 const MOST_COPIED: usize = 100_000;
 
@@ -166,15 +168,15 @@ fn merge(fields: &mut Map<String, Value>, from: Value) -> Result<(), String> {
 fn name_of(key: Value, value: &Value) -> Result<(String, String), String> {
     match key {
         Value::String(name) => {
-            let shown = crate::json::go_quoted(&name);
+            let shown = golang::quoted(&name);
             Ok((name, shown))
         }
         Value::Bool(_) | Value::Number(_) => Ok((key.to_string(), key.to_string())),
         Value::Null => Err(format!(
             "unsupported map key of type: %!s(<nil>), key: <nil>, value: {}",
-            crate::patch::go_syntax(value)
+            golang::syntax(value)
         )),
-        Value::Array(_) | Value::Object(_) => Err(format!("yaml: invalid map key: {}", crate::patch::go_syntax(&key))),
+        Value::Array(_) | Value::Object(_) => Err(format!("yaml: invalid map key: {}", golang::syntax(&key))),
     }
 }
 

@@ -45,6 +45,14 @@ const GAPS: &[(&str, &str)] = &[
         r#"POST MS | FILL:2300000:{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine","metadata":{"name":"big"},"spec":{"providerID":"@"}}"#,
         "the size that is told is that of etcd's request, which is smaller by some two hundred bytes for a creation",
     ),
+    (
+        r#"POST /apis/machine.sapcloud.io/v1alpha1/namespaces/default/machinesets | {"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineSet","metadata":{"name":"n"},"spec":{"replicas":3.0}}"#,
+        "a float without a fraction becomes a whole number before it is judged, not only before it is stored",
+    ),
+    (
+        r#"PATCH CM application/strategic-merge-patch+json | {"metadata":{"generation":3.0,"labels":{"y":7}}}"#,
+        "what a strategic patch leaves may be a float without a fraction where a whole number belongs",
+    ),
     ("POST CMS | DEEP:9000", "what is nested deeper than 127 is not read"),
     (
         "POST CMS | CHUNKED:_{}_0__",

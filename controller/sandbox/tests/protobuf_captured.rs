@@ -105,6 +105,25 @@ fn a_body_that_makes_no_sense_is_refused_in_the_words_of_the_server() {
     }
 }
 
+#[test]
+fn a_review_in_protobuf_is_answered() {
+    let captured = captured();
+    let (mut api, moment) = api(&captured);
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let all = captured["objects"].as_array().unwrap().iter();
+    let reviews: Vec<_> = all
+        .filter(|pair| pair["json"]["kind"] == "SelfSubjectAccessReview")
+        .collect();
+    assert!(!reviews.is_empty());
+    for pair in reviews {
+        let (code, said) = ask(&mut api, &moment, "POST", path, &bytes(&pair["protobuf"]));
+        let told = (&said["kind"], &said["spec"], &said["status"]["allowed"]);
+        let expected = &pair["json"];
+        let expected = (&expected["kind"], &expected["spec"], &expected["status"]["allowed"]);
+        assert_eq!((code, told), (201, expected));
+    }
+}
+
 /// The server panics over such a body and cuts the connection.
 #[test]
 fn a_custom_kind_is_not_read_from_protobuf() {

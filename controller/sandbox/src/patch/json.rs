@@ -4,13 +4,14 @@
 
 use serde_json::Value;
 
-use super::{MOST_OPERATIONS, PatchError, go_name};
+use super::{MOST_OPERATIONS, PatchError};
+use crate::golang;
 
 /// The target after all operations; the first that fails refuses the whole patch.
 pub fn json(target: &Value, operations: &Value) -> Result<Value, PatchError> {
     let Value::Array(operations) = operations else {
         return Err(PatchError::Shape {
-            found: go_name(operations),
+            found: golang::json_name(operations),
             wanted: "[]handlers.jsonPatchOp",
         });
     };
@@ -22,7 +23,7 @@ pub fn json(target: &Value, operations: &Value) -> Result<Value, PatchError> {
         .find(|operation| !operation.is_object() && !operation.is_null())
     {
         return Err(PatchError::Shape {
-            found: go_name(stray),
+            found: golang::json_name(stray),
             wanted: "handlers.jsonPatchOp",
         });
     }

@@ -4,13 +4,14 @@
 
 use serde_json::{Map, Value};
 
-use super::{PatchError, go_name};
+use super::PatchError;
+use crate::golang;
 
 /// The target with the patch's fields set and its nulls taken away.
 pub fn merge(target: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Value::Object(patch) = patch else {
         return Err(PatchError::Shape {
-            found: go_name(patch),
+            found: golang::json_name(patch),
             wanted: "map[string]interface {}",
         });
     };

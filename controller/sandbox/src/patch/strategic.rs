@@ -7,7 +7,8 @@ mod lists;
 
 use serde_json::{Map, Value};
 
-use super::{PatchError, go_map, go_name, go_text, merge::without_nulls};
+use super::{PatchError, merge::without_nulls};
+use crate::golang;
 use crate::topology::{Place, Topology};
 
 type Fields = Map<String, Value>;
@@ -20,7 +21,9 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 /// The target with the patch merged into it.
 pub fn strategic(target: &Value, patch: &Value, topology: &Topology) -> Result<Value, PatchError> {
     let Value::Object(patch) = patch else {
-        return Err(PatchError::StrategicShape { found: go_name(patch) });
+        return Err(PatchError::StrategicShape {
+            found: golang::json_name(patch),
+        });
     };
     let target = target.as_object().cloned().unwrap_or_default();
     merge_fields(topology.root(), target, patch.clone()).map(Value::Object)
@@ -102,7 +105,7 @@ fn without_directives(value: &Value) -> Option<Value> {
 fn unknown_directive(directive: &Value, patch: &Fields) -> PatchError {
     PatchError::Directive(format!(
         "unknown patch type: {} in map: {}",
-        go_text(directive),
-        go_map(patch)
+        golang::text(directive),
+        golang::map_text(patch)
     ))
 }

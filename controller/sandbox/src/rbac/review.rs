@@ -10,14 +10,12 @@
 use serde_json::{Value, json};
 
 use super::deed::{Deed, Thing};
-use super::wire;
 use super::{AUTHENTICATED, User, allows};
 use crate::api::{Answer, Api, Moment};
 use crate::failure::{Cause, Failure, Subject};
 use crate::kinds::{Counts, Kind};
-use crate::protobuf::{self, Envelope};
 use crate::request::{Request, Verb};
-use crate::write::{stated, unrecognized};
+use crate::write::stated;
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -71,15 +69,9 @@ fn kind(request: &Request, kind: &str) -> Kind {
     }
 }
 
-/// Reads the question, in either of the forms in which it is asked.
+/// Reads the question, in any of the forms in which it is asked.
 fn read(api: &Api, request: &Request, called: &str) -> Result<Value, Failure> {
-    let kind = kind(request, called);
-    if request.content_type != protobuf::MEDIA {
-        return stated(api.kinds(), &kind, request).map(|(said, _)| said);
-    }
-    Envelope::open(&request.body, &kind.api_version(), called)
-        .and_then(|envelope| wire::read(&envelope))
-        .map_err(|why| unrecognized(called, request, &why))
+    stated(api.kinds(), &kind(request, called), request).map(|(said, _)| said)
 }
 
 fn who_am_i(api: &Api, user: &User, request: &Request, moment: &Moment) -> Result<Value, Failure> {

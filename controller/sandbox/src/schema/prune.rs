@@ -4,38 +4,10 @@
 use serde_json::{Map, Value};
 
 use super::{Schema, place::Place};
+use crate::openapi;
 
 /// The fields that every object has.
 const ENVELOPE: [&str; 3] = ["apiVersion", "kind", "metadata"];
-
-/// The fields of `metadata`, and of the structures in its lists.
-const META: [&str; 15] = [
-    "annotations",
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "labels",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
-const OWNER: [&str; 6] = ["apiVersion", "blockOwnerDeletion", "controller", "kind", "name", "uid"];
-const MANAGER: [&str; 7] = [
-    "apiVersion",
-    "fieldsType",
-    "fieldsV1",
-    "manager",
-    "operation",
-    "subresource",
-    "time",
-];
 
 /// Removes unknown fields and tells their paths in the server's order: those of metadata first, each part sorted.
 pub fn prune(schema: &Schema, value: &mut Value) -> Vec<String> {
@@ -89,21 +61,26 @@ impl Gone {
     }
 
     fn metadata(&mut self, value: &mut Value, place: &Place<'_>) {
-        self.keep(value, place, &META);
-        for (list, names) in [("ownerReferences", &OWNER[..]), ("managedFields", &MANAGER[..])] {
+        self.keep(value, place, openapi::OBJECT_META);
+        for (list, schema) in [
+            ("ownerReferences", openapi::OWNER_REFERENCE),
+            ("managedFields", openapi::MANAGED_FIELDS),
+        ] {
             let Some(Value::Array(items)) = value.get_mut(list) else {
                 continue;
             };
             for (index, item) in items.iter_mut().enumerate() {
-                self.keep(item, &place.field(list).index(index), names);
+                self.keep(item, &place.field(list).index(index), schema);
             }
         }
     }
 
-    fn keep(&mut self, value: &mut Value, place: &Place<'_>, names: &[&str]) {
+    /// Keeps what one of the server's own schemas has.
+    fn keep(&mut self, value: &mut Value, place: &Place<'_>, schema: &str) {
         let Value::Object(fields) = value else { return };
+        let known = openapi::properties(schema);
         fields.retain(|name, _| {
-            let kept = names.contains(&name.as_str());
+            let kept = known.is_some_and(|known| known.contains_key(name));
             if !kept {
                 self.meta.push(place.field(name).path());
             }

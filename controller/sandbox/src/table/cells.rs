@@ -5,11 +5,7 @@ use serde_json::{Value, json};
 
 use super::age;
 use crate::kinds::Kind;
-
-/// The text at a pointer; empty if there is none.
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
+use crate::object::text;
 
 /// The text at a pointer, or what is shown where there is none.
 fn or<'a>(object: &'a Value, pointer: &str, none: &'a str) -> &'a str {

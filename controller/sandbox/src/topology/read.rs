@@ -5,38 +5,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Field, Identity, ListShape, ObjectShape, Scalars, Shape};
+use crate::openapi;
 
-const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-
-/// The server's own kinds.
-pub(super) struct Builtins {
-    /// `apiVersion/kind` to the name of its definition.
-    pub kinds: BTreeMap<String, String>,
-    pub definitions: Arc<BTreeMap<String, Shape>>,
-}
-
-#[derive(Deserialize)]
-struct BuiltinsFile {
-    kinds: BTreeMap<String, String>,
-    definitions: BTreeMap<String, Value>,
-}
-
-pub(super) fn builtins() -> Builtins {
-    let file: BuiltinsFile = serde_json::from_str(include_str!("builtins.json"))
-        .expect("builtins.json is part of this crate and a test reads all of it");
-    let definitions = file
-        .definitions
-        .iter()
-        .map(|(name, schema)| (name.clone(), shape(schema)))
-        .collect();
-    Builtins {
-        kinds: file.kinds,
-        definitions: Arc::new(definitions),
-    }
+/// The shapes of the server's own kinds and of all that they mention, by the names of their schemas.
+pub(super) fn built_in() -> Arc<BTreeMap<String, Shape>> {
+    let shape = |schema: &Value| match schema.get("oneOf") {
+        // Quantities, and what is a number or a text: one scalar, whatever the choice.
+        Some(_) => Shape::Scalar(Scalars::Any),
+        None => shape(schema),
+    };
+    let shapes = openapi::schemas().map(|(name, schema)| (name.to_owned(), shape(schema)));
+    Arc::new(shapes.collect())
 }
 
 /// The root of a custom kind: its metadata is everybody's, whatever its schema says of it.
@@ -55,9 +37,10 @@ fn add_head(object: &mut ObjectShape) {
     let named = |shape| Field { shape, default: None };
     object.fields.insert("apiVersion".to_owned(), named(TEXT));
     object.fields.insert("kind".to_owned(), named(TEXT));
-    object
-        .fields
-        .insert("metadata".to_owned(), named(Shape::Named(METADATA.to_owned())));
+    object.fields.insert(
+        "metadata".to_owned(),
+        named(Shape::Named(openapi::OBJECT_META.to_owned())),
+    );
 }
 
 fn is_set(schema: &Value, flag: &str) -> bool {
@@ -69,7 +52,7 @@ fn text<'v>(schema: &'v Value, name: &str) -> &'v str {
 }
 
 fn shape(schema: &Value) -> Shape {
-    if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
+    if let Some(name) = openapi::referred(schema) {
         return Shape::Named(name.to_owned());
     }
     if is_set(schema, "x-kubernetes-int-or-string") {

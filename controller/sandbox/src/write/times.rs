@@ -2,21 +2,21 @@
 //!
 //! Decides nothing about times that are well formed.
 
-use crate::json::go_quoted;
+use crate::golang;
 
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 
 /// What Go's reader says of a text that is no time.
 pub(super) fn complaint(text: &str) -> Option<String> {
     let why = Reader { rest: text }.read().err()?;
-    let quoted = go_quoted(text);
+    let quoted = golang::quoted(text);
     Some(match why {
         Fault::Unlike { rest, wanted } => {
-            let rest = go_quoted(rest);
+            let rest = golang::quoted(rest);
             format!("parsing time {quoted} as \"{LAYOUT}\": cannot parse {rest} as \"{wanted}\"")
         }
         Fault::Range(what) => format!("parsing time {quoted}: {what} out of range"),
-        Fault::Extra(rest) => format!("parsing time {quoted}: extra text: {}", go_quoted(rest)),
+        Fault::Extra(rest) => format!("parsing time {quoted}: extra text: {}", golang::quoted(rest)),
     })
 }
 

@@ -2,14 +2,17 @@
 //!
 //! Decides nothing about values. The words are those of Go's decoder, which names structures and fields in its own way.
 
+use std::sync::LazyLock;
+
 use base64::alphabet::STANDARD;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::PAD;
 use base64::{DecodeError, Engine as _};
 use serde_json::Value;
 
+use crate::golang;
 use crate::kinds::Kind;
-use crate::patch::go_name;
+use crate::openapi;
 use crate::write::times;
 
 /// Texts that stand for bytes are read as leniently as the server does: what is left over of the last letter is not looked at.
@@ -31,22 +34,13 @@ enum Type {
     Time,
 }
 
-const METADATA: [(&str, Type); 14] = [
-    ("annotations", Type::Map),
-    ("creationTimestamp", Type::Time),
-    ("deletionGracePeriodSeconds", Type::Number),
-    ("deletionTimestamp", Type::Time),
-    ("finalizers", Type::Texts),
-    ("generateName", Type::Text),
-    ("generation", Type::Number),
-    ("labels", Type::Map),
-    ("managedFields", Type::Entries),
-    ("name", Type::Text),
-    ("namespace", Type::Text),
-    ("ownerReferences", Type::Owners),
-    ("resourceVersion", Type::Text),
-    ("uid", Type::Text),
-];
+/// The fields of metadata in the order in which they are looked at, which is that of their names.
+static METADATA: LazyLock<Vec<(&str, Type)>> = LazyLock::new(|| {
+    let fields = openapi::properties(openapi::OBJECT_META).into_iter().flatten();
+    fields
+        .filter_map(|(name, schema)| Some((name.as_str(), Type::of(schema)?)))
+        .collect()
+});
 
 /// What the server's decoder finds wrong with an object.
 pub(crate) fn complaint(kind: &Kind, object: &Value) -> Option<String> {
@@ -56,7 +50,7 @@ pub(crate) fn complaint(kind: &Kind, object: &Value) -> Option<String> {
 fn in_metadata(kind: &Kind, object: &Value) -> Option<String> {
     let metadata = object.get("metadata").filter(|metadata| !metadata.is_null())?;
     let Some(fields) = metadata.as_object() else {
-        let found = go_name(metadata);
+        let found = golang::json_name(metadata);
         return Some(if kind.custom {
             format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta")
         } else {
@@ -155,7 +149,7 @@ pub(crate) fn unrestorable(kind: &Kind, object: &Value) -> Option<String> {
     let head = [("apiVersion", Type::Text), ("kind", Type::Text)];
     let metadata = object.get("metadata").filter(|metadata| !metadata.is_null());
     if let Some(metadata) = metadata.filter(|metadata| !metadata.is_object()) {
-        return Some(format!("cannot restore struct from: {}", go_kind(metadata)));
+        return Some(format!("cannot restore struct from: {}", golang::kind(metadata)));
     }
     let in_head = head
         .iter()
@@ -174,29 +168,32 @@ pub(crate) fn unrestorable(kind: &Kind, object: &Value) -> Option<String> {
     })
 }
 
-/// What Go calls the kind of a value that lies in memory.
-fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "invalid",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "slice",
-        Value::Object(_) => "map",
-    }
-}
-
 fn refused(found: &str, field: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go struct field {field} of type {wanted}")
 }
 
 impl Type {
+    /// The type of a field of metadata.
+    fn of(schema: &Value) -> Option<Self> {
+        let said = schema.get("type").and_then(Value::as_str);
+        let items = schema.get("items").and_then(openapi::referred);
+        match (said, items) {
+            (Some("string"), _) => Some(Self::Text),
+            (Some("integer"), _) => Some(Self::Number),
+            (Some("object"), _) => Some(Self::Map),
+            (Some("array"), None) => Some(Self::Texts),
+            (Some("array"), Some(openapi::OWNER_REFERENCE)) => Some(Self::Owners),
+            (Some("array"), Some(openapi::MANAGED_FIELDS)) => Some(Self::Entries),
+            (None, _) => openapi::referred(schema)?.ends_with(".Time").then_some(Self::Time),
+            _ => None,
+        }
+    }
+
     /// What is there, and what should be, if that is something else. Null is nothing, and fits everywhere.
     fn misfit(self, value: &Value) -> Option<(&'static str, &'static str)> {
         let inner = |items: &mut dyn Iterator<Item = &Value>, wanted: &'static str| {
             let mut wrong = items.filter(|item| !item.is_string() && !item.is_null());
-            wrong.next().map(|item| (go_name(item), wanted))
+            wrong.next().map(|item| (golang::json_name(item), wanted))
         };
         let (fits, wanted) = match (self, value) {
             (_, Value::Null) => return None,
@@ -213,40 +210,39 @@ impl Type {
             (Self::Entries, value) => (value.is_array(), "[]v1.ManagedFieldsEntry"),
             (Self::Time, value) => (value.is_string(), "string"),
         };
-        (!fits).then(|| (go_name(value), wanted))
+        (!fits).then(|| (golang::json_name(value), wanted))
     }
 
     /// Why a value in memory cannot become this.
     fn unrestorable(self, value: &Value) -> Option<String> {
-        if let (Self::Owners | Self::Entries, Value::Array(items)) = (self, value) {
-            let wrong = items.iter().find(|item| !item.is_object() && !item.is_null())?;
-            return Some(format!("cannot restore struct from: {}", go_kind(wrong)));
-        }
-        if matches!(self, Self::Time) {
-            return no_time(value);
-        }
-        let (found, _) = self.misfit(value)?;
+        let is_wrong = |inner: &&Value| !inner.is_string() && !inner.is_null();
         let text = |value: &Value| match value {
-            Value::Number(number) if !number.is_f64() => "cannot convert int64 to string".to_owned(),
+            Value::Number(number) if number.is_i64() => "cannot convert int64 to string".to_owned(),
             _ => "unrecognized type: string".to_owned(),
         };
-        let inner = |items: &mut dyn Iterator<Item = &Value>| {
-            let mut wrong = items.filter(|item| !item.is_string() && !item.is_null());
-            wrong.next().map_or_else(|| found.to_owned(), text)
-        };
         Some(match (self, value) {
-            (Self::Map, Value::Object(fields)) => inner(&mut fields.values()),
-            (Self::Bytes, Value::Object(fields)) => {
-                let wrong = fields.values().find(|value| !value.is_string() && !value.is_null())?;
-                format!("cannot restore slice from {}", go_kind(wrong))
+            (Self::Time, _) => return no_time(value),
+            (Self::Owners | Self::Entries, Value::Array(items)) => {
+                let wrong = items.iter().find(|item| !item.is_object() && !item.is_null())?;
+                format!("cannot restore struct from: {}", golang::kind(wrong))
             }
-            (Self::Texts, Value::Array(items)) => inner(&mut items.iter()),
-            (Self::Map | Self::Bytes, _) => format!("cannot restore map from {}", go_kind(value)),
-            (Self::Texts | Self::Owners | Self::Entries, _) => format!("cannot restore slice from {}", go_kind(value)),
+            _ if self.misfit(value).is_none() => return None,
+            (Self::Map, Value::Object(fields)) => text(fields.values().find(is_wrong)?),
+            (Self::Bytes, Value::Object(fields)) => {
+                format!(
+                    "cannot restore slice from {}",
+                    golang::kind(fields.values().find(is_wrong)?)
+                )
+            }
+            (Self::Texts, Value::Array(items)) => text(items.iter().find(is_wrong)?),
+            (Self::Map | Self::Bytes, _) => format!("cannot restore map from {}", golang::kind(value)),
+            (Self::Texts | Self::Owners | Self::Entries, _) => {
+                format!("cannot restore slice from {}", golang::kind(value))
+            }
             (Self::Number, Value::Number(_)) => "cannot convert float64 to int64".to_owned(),
             (Self::Number, _) => "unrecognized type: int64".to_owned(),
             (Self::Switch, _) => "unrecognized type: bool".to_owned(),
-            (Self::Text | Self::Time, _) => text(value),
+            (Self::Text, _) => text(value),
         })
     }
 }
@@ -276,9 +272,20 @@ pub(crate) fn complaint_of_options(said: &Value) -> Option<String> {
         .filter(|said| !said.is_object() && !said.is_null());
     wrong.or_else(|| {
         Some(refused(
-            go_name(preconditions?),
+            golang::json_name(preconditions?),
             "DeleteOptions.preconditions",
             "v1.Preconditions",
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_metadata_has_a_type() {
+        let fields = openapi::properties(openapi::OBJECT_META).unwrap();
+        assert!(fields.keys().eq(METADATA.iter().map(|(name, _)| name)));
+    }
 }

@@ -15,8 +15,8 @@ import json, pathlib, re, sys
 SOURCE = pathlib.Path(sys.argv[1])
 BUILTINS = pathlib.Path(__file__).parent / "../../src/openapi/builtins.json"
 # Numbers and switches that are no pointers in Go; all others without a default are.
-PLAIN = set("""chapAuthDiscovery chapAuthSession code count deprecatedCount failureThreshold generation hostIPC hostNetwork hostPID
-    hostPort initialDelaySeconds observedGeneration partition periodSeconds readOnly retryAfterSeconds signal sizeBytes sslEnabled
+PLAIN = set("""chapAuthDiscovery chapAuthSession code count denied deprecatedCount failureThreshold generation hostIPC hostNetwork
+    hostPID hostPort initialDelaySeconds observedGeneration partition periodSeconds readOnly retryAfterSeconds signal sizeBytes sslEnabled
     stdin stdinOnce successThreshold timeoutSeconds tty unschedulable""".split())
 # Exceptions, and texts that are pointers and of which an empty one says something.
 POINTERS = {"CSIVolumeSource.readOnly", "DeleteOptions.propagationPolicy", "HostPathVolumeSource.type", "LeaseSpec.holderIdentity",

@@ -3,8 +3,9 @@
 
     tests/face/openapi.py https://127.0.0.1:PORT TOKEN > src/openapi/builtins.json
 
-Kept: the schemas of these kinds and of all that they mention, with the first sentence of each description. Left out: paths, which
-are made from the registry of kinds, and the groups of kinds that every group has, as DeleteOptions.
+Kept: the schemas of these kinds, of the reviews that are answered, and of all that they mention, with the first sentence of each
+description. Left out: paths, which are made from the registry of kinds, and the groups of kinds that every group has, as
+DeleteOptions.
 
     tests/face/openapi.py https://127.0.0.1:PORT TOKEN operations > tests/face/operations.txt
 
@@ -26,6 +27,9 @@ SERVED = {
     "apis/apiextensions.k8s.io/v1": {"customresourcedefinitions": "CustomResourceDefinition"},
     "apis/apps/v1": {"controllerrevisions": "ControllerRevision"},
 }
+# What may only be asked. Their schemas are told to nobody: bodies in protobuf are read by them.
+ASKED = {"apis/authorization.k8s.io/v1": {"selfsubjectaccessreviews": "SelfSubjectAccessReview"},
+         "apis/authentication.k8s.io/v1": {"selfsubjectreviews": "SelfSubjectReview"}}
 SUBRESOURCES = {"status", "eviction"}
 # What subresources speak, and what every group has.
 SHARED = ["io.k8s.api.autoscaling.v1.Scale", "io.k8s.api.policy.v1.Eviction"] + [
@@ -62,7 +66,7 @@ def trim(schema):
 
 def definitions():
     found = {}
-    for path, kinds in SERVED.items():
+    for path, kinds in {**SERVED, **ASKED}.items():
         schemas = get(path)["components"]["schemas"]
         wanted = set(kinds.values()) | {kind + "List" for kind in kinds.values()}
         group, version = ("/" + path.removeprefix("api").removeprefix("s/").removeprefix("/")).rsplit("/", 1)

@@ -94,6 +94,13 @@ OBJECTS = [
     ("apps/v1", "controllerrevisions", "ControllerRevision", {"revision": 0, "data": {"a": [1, None, {"b": ""}]}}, None),
 ]
 CLUSTERED = {"namespaces", "nodes", "persistentvolumes", "volumeattachments", "clusterroles", "clusterrolebindings"}
+REVIEWS, WHOAMI = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+SELECTOR = {"requirements": [{"key": "a", "operator": "In", "values": ["b"]}]}
+ASKED = [
+    {"resourceAttributes": {"namespace": "a", "verb": "list", "group": "apps", "version": "v1", "resource": "b", "subresource": "c", "name": "d"}},
+    {"resourceAttributes": {"verb": "*", "resource": "pods", "labelSelector": SELECTOR, "fieldSelector": {"rawSelector": "a=b"}}},
+    {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}, {"nonResourceAttributes": {}},
+]
 MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 HEAD = b"k8s\0\n\x0f\n\x02v1\x12\x09ConfigMap"
 # Method, path and body; a map named a is there.
@@ -108,7 +115,8 @@ REFUSED = [
     ("DELETE", MAPS + "/a", b"k8s\0\x12\x02\x22\x00"), ("DELETE", MAPS + "/a", b"k8s\0\x12\x03\x22\x01N"),
     ("DELETE", MAPS + "/a", b"k8s\0\x12\x05\x12\x03\n\x01x"),
     ("POST", f"/api/v1/namespaces/{NAMESPACE}/pods/missing/eviction", b"k8s\0\xff"),
-    ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", b"k8s\0\xff"),
+    ("POST", REVIEWS, b"k8s\0\xff"), ("POST", REVIEWS, b"k8s\0\x12\x01\xff"), ("POST", REVIEWS, b"k8s\0\x12\x04\x12\x02\x08\x01"),
+    ("POST", WHOAMI, b"k8s\0\x12\x01\xff"), ("POST", WHOAMI, b"{}"),
 ]
 
 
@@ -139,6 +147,11 @@ def made(version, plural, kind, content, status):
     return {"protobuf": base64.b64encode(raw).decode(), "json": json.loads(ask("GET", f"{path}/{name}")[1])}
 
 
+def asked(path, content):
+    raw = ask("POST", path, json.dumps(content).encode(), accept=PROTOBUF)[1]
+    return {"protobuf": base64.b64encode(raw).decode(), "json": json.loads(ask("POST", path, json.dumps(content).encode())[1])}
+
+
 def refused(method, path, body):
     code, said = ask(method, path, body, PROTOBUF)
     said = json.loads(said)
@@ -146,7 +159,7 @@ def refused(method, path, body):
             "reason": said.get("reason", ""), "message": said.get("message", "")}
 
 
-objects = [made(*one) for one in OBJECTS]
+objects = [made(*one) for one in OBJECTS] + [asked(REVIEWS, {"spec": spec}) for spec in ASKED] + [asked(WHOAMI, {})]
 print("{\"objects\": [")
 print(",\n".join(json.dumps(one) for one in objects))
 print("], \"refused\": [")

@@ -5,7 +5,8 @@
 use serde_json::Value;
 
 use super::{DIRECTIVE, ELEMENT_ORDER, Fields, merge_fields, unknown_directive, without_directives};
-use crate::patch::{PatchError, go_map, go_text, go_type};
+use crate::golang;
+use crate::patch::PatchError;
 use crate::topology::Place;
 
 /// One list of the target with its counterpart in the patch; `deletes` when that names items to take away.
@@ -60,11 +61,10 @@ fn check_alike(sample: &Value, target: &[Value], patch: &[Value]) -> Result<(), 
         .chain(patch)
         .any(|item| std::mem::discriminant(item) != kind)
     {
-        let list = |items: &[Value]| go_text(&Value::Array(items.to_vec()));
         return Err(refuse(&format!(
             "list element types are not identical: [{} {}]",
-            list(target),
-            list(patch)
+            golang::list_text(target),
+            golang::list_text(patch)
         )));
     }
     Ok(())
@@ -102,7 +102,7 @@ fn key_of<'v>(fields: &'v Fields, key: &str) -> Result<&'v Value, PatchError> {
     fields.get(key).ok_or_else(|| {
         PatchError::Directive(format!(
             "map: {} does not contain declared merge key: {key}",
-            go_map(fields)
+            golang::map_text(fields)
         ))
     })
 }
@@ -268,7 +268,7 @@ fn into_list(value: Value) -> Result<Vec<Value>, PatchError> {
 fn not_a(wanted: &str, found: &Value) -> PatchError {
     let found = match found {
         Value::Null => "unknown",
-        known => go_type(known),
+        known => golang::type_name(known),
     };
     PatchError::Directive(format!("expected a {wanted}, but received a {found}"))
 }
@@ -290,8 +290,7 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
     if left.peek().is_none() {
         return Ok(());
     }
-    let list = |items: &[Value]| go_text(&Value::Array(items.to_vec()));
-    let (patch, order) = (list(patch), list(order));
+    let (patch, order) = (golang::list_text(patch), golang::list_text(order));
     Err(refuse(&format!(
         "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
     )))

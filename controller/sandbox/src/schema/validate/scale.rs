@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::golang;
 use crate::schema::cause::{Cause, Reason};
 
 /// Where a kind keeps its replicas, as the CRD's `subresources.scale` says: paths with a leading dot.
@@ -40,33 +41,8 @@ pub fn validate_scale(scale: &Scale, object: &Value, of_status: bool) -> Vec<Cau
     vec![Cause::bare(Reason::Invalid, path.clone(), &detail)]
 }
 
-/// A value as Go prints it.
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::Bool(bool) => bool.to_string(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
-        Value::Object(fields) => {
-            let fields: Vec<String> = fields
-                .iter()
-                .map(|(key, value)| format!("{key}:{}", go_text(value)))
-                .collect();
-            format!("map[{}]", fields.join(" "))
-        }
-    }
-}
-
 fn unreadable(path: &str, value: &Value, wanted: &str) -> Cause {
-    let (shown, kind) = match value {
-        Value::String(text) => (text.clone(), "string"),
-        Value::Bool(bool) => (bool.to_string(), "bool"),
-        Value::Number(number) => (number.to_string(), "float64"),
-        Value::Array(_) => (go_text(value), "[]interface {}"),
-        Value::Object(_) => (go_text(value), "map[string]interface {}"),
-        Value::Null => ("<nil>".to_owned(), "<nil>"),
-    };
+    let (shown, kind) = (golang::text(value), golang::type_name(value));
     let detail = format!("0: {path} accessor error: {shown} is of the type {kind}, expected {wanted}");
     Cause::bare(Reason::Invalid, path.to_owned(), &detail)
 }
