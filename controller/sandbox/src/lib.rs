@@ -53,6 +53,7 @@ pub(crate) mod json;
 pub mod kinds;
 pub mod list;
 pub mod managers;
+pub(crate) mod metadata;
 pub mod object;
 pub mod openapi;
 pub mod patch;

@@ -231,7 +231,7 @@ fn requirement(tokens: &mut Tokens) -> Result<(String, Wants), Failure> {
     };
     if let Wants::In(values) | Wants::NotIn(values) = &wants {
         for (number, value) in values.iter().enumerate() {
-            if let Some(why) = crate::object::value_complaint(value) {
+            if let Some(why) = crate::metadata::value_complaint(value) {
                 return Err(unparsed(format!(
                     "values[{number}][{key}]: Invalid value: \"{value}\": {why}"
                 )));
@@ -242,7 +242,7 @@ fn requirement(tokens: &mut Tokens) -> Result<(String, Wants), Failure> {
 }
 
 fn label_key(key: String) -> Result<String, Failure> {
-    match crate::object::key_complaint(&key) {
+    match crate::metadata::key_complaint(&key) {
         None => Ok(key),
         Some(why) => Err(unparsed(format!("<nil>: Invalid value: \"{key}\": {why}"))),
     }

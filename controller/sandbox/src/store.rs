@@ -141,7 +141,11 @@ impl Store {
     /// Stores an object under the next version, which it carries already.
     pub(crate) fn put(&mut self, place: &Place, key: Key, object: Tree) -> Tree {
         self.version += 1;
-        debug_assert_eq!(crate::object::version(&object), self.version, "nothing was stored in between");
+        debug_assert_eq!(
+            crate::object::version(&object),
+            self.version,
+            "nothing was stored in between"
+        );
         let object = Object::new(object);
         let table = self.tables.entry(place.clone()).or_default();
         let before = table.objects.insert(key.clone(), object.clone());

@@ -38,10 +38,6 @@ const GAPS: &[(&str, &str)] = &[
         "the server knows more kinds, which these become before they are refused",
     ),
     (
-        r#"PATCH CM application/merge-patch+json | FILL:300000:{"metadata":{"annotations":{"a":"@","b c":"d"}}}"#,
-        "the server looks at the metadata of its own kinds four times in an update, and tells each time what it sees",
-    ),
-    (
         r#"POST MS | FILL:2300000:{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine","metadata":{"name":"big"},"spec":{"providerID":"@"}}"#,
         "the size that is told is that of etcd's request, which is smaller by some two hundred bytes for a creation",
     ),

@@ -9,6 +9,7 @@ use crate::builtin;
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
 use crate::list::Shape;
+use crate::metadata;
 use crate::object;
 use crate::request::Request;
 use crate::schema::RULES_UNCHECKED;
@@ -51,7 +52,7 @@ pub(crate) fn insert(
     builtin::fill(kind, &mut object, moment);
     let mut causes = kind_complaints(kind, &object);
     if causes.is_empty() {
-        causes = object::complaints(kind, &object);
+        causes = metadata::complaints(kind, &object);
         causes.extend(builtin::complaints(kind, &object));
         causes.extend(admit::complaints(kind, None, &object, Part::Whole));
     }

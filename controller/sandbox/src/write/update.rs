@@ -10,6 +10,7 @@ use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
 use crate::list::Shape;
 use crate::managers::same_but_for_times;
+use crate::metadata;
 use crate::object;
 use crate::request::Request;
 use crate::store::{Key, Tree};
@@ -23,9 +24,6 @@ pub enum Part {
     /// The whole, by way of the scale: what differs is the scale's.
     Scale,
 }
-
-/// Kinds that do not look at metadata a second time.
-const LOOKED_AT_ONCE: [&str; 3] = ["PersistentVolume", "PodDisruptionBudget", "VolumeAttachment"];
 
 /// Answers PUT.
 pub fn answer(
@@ -142,11 +140,7 @@ pub(crate) fn store(
     let mut new = owners::record(kind, Some(old), new, part, options);
     let mut causes = kind_complaints(kind, &new);
     if causes.is_empty() {
-        causes = object::update_complaints(old, &new);
-        if LOOKED_AT_ONCE.iter().any(|known| kind.is(known)) {
-            causes.truncate(causes.len() / 2);
-        }
-        causes.extend(object::complaints(kind, &new));
+        causes = metadata::update_complaints(kind, old, &new);
         causes.extend(builtin::complaints(kind, &new));
         causes.extend(admit::complaints(kind, Some(old), &new, part));
         causes.extend(builtin::update_complaints(kind, old, &new));
