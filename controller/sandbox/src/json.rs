@@ -8,8 +8,6 @@
 
 use serde_json::Value;
 
-/// By the name under which patches know it.
-pub(crate) use crate::golang::quoted as go_quoted;
 use crate::{golang, strange};
 
 /// As deep as Go's decoder goes.

@@ -23,8 +23,6 @@ pub use json::json;
 pub use merge::merge;
 pub use strategic::strategic;
 
-pub(crate) use crate::golang::{json_name as go_name, text as go_text};
-
 /// Why a patch could not be applied. The text is the server's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {

@@ -12,11 +12,12 @@ use serde_json::Value;
 use crate::api::{Answer, Api, Moment};
 use crate::builtin;
 use crate::failure::{Cause, Failure, Subject};
+use crate::golang;
 use crate::json;
 use crate::kinds::{Kind, Kinds};
 use crate::list::Shape;
 use crate::object;
-use crate::patch::{self as patches, go_name};
+use crate::patch as patches;
 use crate::request::Request;
 use crate::strange;
 use crate::write::strictness::{Strange, unmarshalled};
@@ -114,7 +115,7 @@ fn strange_in(format: Format, patch: &Value, is_twofold: bool, text: &[u8]) -> V
 /// The refusal of a patch that leaves an object which cannot be read. Of strategic patches the patch is shown, of others the object.
 fn misfit(format: Format, patch: &Value, patched: &Value, why: &str) -> Failure {
     let shown = match format {
-        Format::Strategic => patches::go_text(patch),
+        Format::Strategic => golang::text(patch),
         Format::Json | Format::Merge | Format::Apply => patched.to_string(),
     };
     let nobody = Subject {
@@ -124,14 +125,14 @@ fn misfit(format: Format, patch: &Value, patched: &Value, why: &str) -> Failure 
     Failure::Invalid {
         subject: nobody,
         name: String::new(),
-        causes: vec![Cause::invalid("patch", json::go_quoted(&shown), why)],
+        causes: vec![Cause::invalid("patch", golang::quoted(&shown), why)],
     }
 }
 
 /// The refusal of a patch that makes an object one of another version.
 fn other_version(kind: &Kind, patched: &Value) -> Failure {
     let wanted = kind.api_version();
-    let said = json::go_quoted(object::text(patched, "/apiVersion"));
+    let said = golang::quoted(object::text(patched, "/apiVersion"));
     Failure::Invalid {
         subject: Subject {
             group: String::new(),
@@ -161,7 +162,7 @@ fn answer_apply(
         )));
     }
     if !stated.is_object() && !stated.is_null() {
-        let found = go_name(&stated);
+        let found = golang::json_name(&stated);
         return Err(bad(&format!(
             "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface \
              {{}}"
