@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use millwright_provider_virtual::cloud::{Cloud, Event as CloudEvent, Happening};
 use millwright_sandbox::api::Api;
+use millwright_sandbox::store::Place;
 use tokio::sync::mpsc;
 
 use crate::bell::{Bell, Ear};
@@ -53,6 +54,8 @@ pub struct State {
     pub writes: u64,
     /// Creations that a driver is at work on, by the Machine's uid.
     pub creations: BTreeMap<String, u32>,
+    /// One for the changes of each kind that somebody listens to.
+    bells: BTreeMap<Place, Arc<Bell>>,
     happenings: mpsc::UnboundedReceiver<Happening>,
     ids: u64,
 }
@@ -116,6 +119,7 @@ impl World {
                 requests: 0,
                 writes: 0,
                 creations: BTreeMap::new(),
+                bells: BTreeMap::new(),
                 happenings,
                 ids: 0,
             }),
@@ -127,9 +131,14 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rings at every change of the API.
+    /// Rings at every change of the API, of whatever kind.
     pub fn bell(&self) -> Ear {
         self.bell.listen()
+    }
+
+    /// Rings at every change of a kind.
+    pub fn bell_of(&self, place: Place) -> Ear {
+        self.enter().bells.entry(place).or_default().listen()
     }
 
     /// Rings when the API server goes away.

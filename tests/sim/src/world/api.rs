@@ -35,9 +35,8 @@ impl World {
         let change = state.api.changes_of(&place, before).next().cloned();
         let event = told(actor, request, sent, place, change, &answer);
         self.happened(&mut state, What::Api(event));
-        drop(state);
         if is_changed {
-            self.bell.ring();
+            self.ring(&state, before);
         }
         answer
     }
@@ -86,9 +85,18 @@ impl World {
         }
         let is_changed = state.note_version(self.time);
         debug_assert_eq!(is_changed, state.api.version() != first, "every change is noted");
-        drop(state);
         if is_changed {
-            self.bell.ring();
+            self.ring(&state, first);
+        }
+    }
+
+    /// Rings for whom it concerns what has changed after a version. Who is woken comes in when this has been left.
+    fn ring(&self, state: &State, after: u64) {
+        self.bell.ring();
+        for (place, bell) in &state.bells {
+            if state.api.changes_of(place, after).next().is_some() {
+                bell.ring();
+            }
         }
     }
 
