@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millwright_provider_virtual::cloud::Vm;
+
 use crate::event::What;
 use crate::judge::{is_ahead, last_expiry, settled};
 use crate::life::Lives;
@@ -21,7 +23,7 @@ const SOAK: Duration = Duration::from_mins(10);
 const REST: Duration = Duration::from_hours(1);
 const MINUTE: Duration = Duration::from_mins(1);
 /// How often it is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// All that was sent, answered or shown late comes to its end, and is answered in its turn.
 pub async fn soak(world: &Arc<World>) {
@@ -68,15 +70,11 @@ async fn pass(world: &Arc<World>, time: Duration) {
 /// L1: within the bound all is as wanted, and stays so.
 pub async fn converge(world: &Arc<World>) {
     let until = world.time.passed() + BOUND;
-    let (mut since, mut version, mut last) = (None, None, Err("not looked at".to_owned()));
+    let (mut since, mut last) = (None, Look::first(world));
     while !world.is_broken() {
-        let (now, current) = (world.time.passed(), world.look(|truth| truth.api.version()));
-        // VMs go without a change of the API.
-        if version != Some(current) || last.is_err() {
-            last = world.look(settled);
-            version = Some(current);
-        }
-        match &last {
+        let now = world.time.passed();
+        last.again(world);
+        match &last.settled {
             Ok(()) => {
                 let since = *since.get_or_insert(now);
                 if now - since >= STAYS {
@@ -86,16 +84,46 @@ pub async fn converge(world: &Arc<World>) {
             Err(_) => since = None,
         }
         // A token that arrived late, when its machine had joined, goes by its own time, which a wrong clock may have put far off.
-        if since.is_none() && now > until.max(world.look(last_expiry) + MINUTE) {
+        if since.is_none() && now > until && now > world.look(last_expiry) + MINUTE {
             // A deletion that never ends has a name of its own.
             world.judge();
-            let why = last.err().unwrap_or_default();
+            let why = last.settled.err().unwrap_or_default();
             world.broken(
                 "L1",
                 format!("not as wanted {} s after faults ended: {why}", BOUND.as_secs()),
             );
             return;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// What was seen when it was last looked whether all is as wanted, which hangs on nothing but the objects and the VMs.
+struct Look {
+    version: u64,
+    vms: Vec<Arc<Vm>>,
+    settled: Result<(), String>,
+}
+
+impl Look {
+    fn first(world: &World) -> Self {
+        world.look(|truth| Self {
+            version: truth.api.version(),
+            vms: truth.vms(),
+            settled: settled(truth),
+        })
+    }
+
+    /// Looks again, where something is another than it was. VMs go without a change of the API.
+    fn again(&mut self, world: &World) {
+        world.look(|truth| {
+            let (version, vms) = (truth.api.version(), truth.vms());
+            // A VM that is held here is not changed in its place.
+            if version == self.version && vms.iter().map(Arc::as_ptr).eq(self.vms.iter().map(Arc::as_ptr)) {
+                return;
+            }
+            let settled = settled(truth);
+            *self = Self { version, vms, settled };
+        });
     }
 }
