@@ -2,13 +2,15 @@
 //!
 //! Decides how long is waited for what. Nobody here changes an object; a manager may be ended in the time of rest.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_provider_virtual::cloud::Vm;
+use millwright_sandbox::store::Place;
 
-use crate::event::What;
-use crate::judge::{is_ahead, last_expiry, settled};
+use crate::event::{Truth, What};
+use crate::judge::{is_ahead, last_expiry, settled, settled_by};
 use crate::life::Lives;
 use crate::world::World;
 
@@ -98,32 +100,42 @@ pub async fn converge(world: &Arc<World>) {
     }
 }
 
-/// What was seen when it was last looked whether all is as wanted, which hangs on nothing but the objects and the VMs.
+/// What was seen when it was last looked whether all is as wanted, and of what.
 struct Look {
     version: u64,
+    kinds: BTreeSet<Place>,
     vms: Vec<Arc<Vm>>,
     settled: Result<(), String>,
 }
 
 impl Look {
     fn first(world: &World) -> Self {
-        world.look(|truth| Self {
-            version: truth.api.version(),
-            vms: truth.vms(),
-            settled: settled(truth),
-        })
+        world.look(Self::at)
     }
 
-    /// Looks again, where something is another than it was. VMs go without a change of the API.
+    fn at(truth: &Truth<'_>) -> Self {
+        let (settled, kinds) = settled_by(truth);
+        Self {
+            version: truth.api.version(),
+            kinds,
+            vms: truth.vms(),
+            settled,
+        }
+    }
+
+    /// Looks again, where something is another than it was.
     fn again(&mut self, world: &World) {
         world.look(|truth| {
-            let (version, vms) = (truth.api.version(), truth.vms());
-            // A VM that is held here is not changed in its place.
-            if version == self.version && vms.iter().map(Arc::as_ptr).eq(self.vms.iter().map(Arc::as_ptr)) {
-                return;
+            if !self.holds(truth) {
+                *self = Self::at(truth);
             }
-            let settled = settled(truth);
-            *self = Self { version, vms, settled };
         });
+    }
+
+    /// VMs go without a change of the API; one that is held here is not changed in its place.
+    fn holds(&self, truth: &Truth<'_>) -> bool {
+        let mut kinds = self.kinds.iter();
+        kinds.all(|kind| truth.api.changes_of(kind, self.version).next().is_none())
+            && self.vms.iter().map(Arc::as_ptr).eq(truth.vms().iter().map(Arc::as_ptr))
     }
 }
