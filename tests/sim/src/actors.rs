@@ -84,7 +84,6 @@ pub async fn kubelets(world: Arc<World>) {
 
 fn caused(world: &World, event: CloudEvent, vm: &Vm) -> Vec<(Timestamp, Duty)> {
     let now = world.time.wall();
-    let of_vm = || (vm.node_name().to_owned(), vm.provider_id());
     match event {
         CloudEvent::Accepted => {
             if !world.strikes("F45") {
@@ -98,32 +97,9 @@ fn caused(world: &World, event: CloudEvent, vm: &Vm) -> Vec<(Timestamp, Duty)> {
                 Duty::Register(vm.id.clone()),
             )]
         }
-        CloudEvent::Joined if world.strikes("F45") => {
-            let from = world.pick("kubelet-leaves", &[5, 60]);
-            let silent = world.pick("kubelet-silent", &[50, 100, 400]);
-            let about = format!(
-                "the kubelet of {} is silent from {from} s on, for {silent} s",
-                vm.owner.name
-            );
-            world.tell(What::Fault { name: "F45", about });
-            let (node, provider_id) = of_vm();
-            let miss = after(now, Duration::from_secs(from) + NODE_GRACE);
-            vec![
-                (
-                    miss,
-                    Duty::Miss {
-                        node: node.clone(),
-                        provider_id: provider_id.clone(),
-                    },
-                ),
-                (
-                    after(now, Duration::from_secs(from + silent)),
-                    Duty::Return { node, provider_id },
-                ),
-            ]
-        }
+        CloudEvent::Joined if world.strikes("F45") => falls_silent(world, vm),
         CloudEvent::Stopped | CloudEvent::Deleting | CloudEvent::Removed => {
-            let (node, provider_id) = of_vm();
+            let (node, provider_id) = (vm.node_name().to_owned(), vm.provider_id());
             let mut duties = vec![(after(now, NODE_GRACE), Duty::Miss { node, provider_id })];
             if event == CloudEvent::Deleting && !vm.node_registered && world.strikes("F45") {
                 let seconds = world.pick("kubelet-barges", &[1, 0, 10, 28]);
@@ -134,6 +110,25 @@ fn caused(world: &World, event: CloudEvent, vm: &Vm) -> Vec<(Timestamp, Duty)> {
         }
         CloudEvent::Booted | CloudEvent::Joined => Vec::new(),
     }
+}
+
+/// A kubelet leaves for a while, is missed, and comes back.
+fn falls_silent(world: &World, vm: &Vm) -> Vec<(Timestamp, Duty)> {
+    let from = world.pick("kubelet-leaves", &[5, 60]);
+    let silent = world.pick("kubelet-silent", &[50, 100, 400]);
+    let name = &vm.owner.name;
+    let about = format!("the kubelet of {name} is silent from {from} s on, for {silent} s");
+    world.tell(What::Fault { name: "F45", about });
+    let (now, node, provider_id) = (world.time.wall(), vm.node_name().to_owned(), vm.provider_id());
+    let miss = Duty::Miss {
+        node: node.clone(),
+        provider_id: provider_id.clone(),
+    };
+    let back = Duty::Return { node, provider_id };
+    vec![
+        (after(now, Duration::from_secs(from) + NODE_GRACE), miss),
+        (after(now, Duration::from_secs(from + silent)), back),
+    ]
 }
 
 async fn carry_out(world: &World, duty: Duty) -> Option<(Timestamp, Duty)> {
@@ -346,27 +341,29 @@ async fn harm(world: &Arc<World>, lives: &Lives, port: &Arc<Port>, debts: &Debts
             let of = Duration::from_secs;
             port.account.throttle(of(every), of(lasts));
         }
-        "F41" | "F50" => {
-            let vms = world.cloud.everything();
-            if vms.is_empty() {
-                return;
-            }
-            let vm = world.pick("victim", &vms.iter().map(|vm| vm.id.as_str()).collect::<Vec<_>>());
-            let is_stopped = name == "F41" && world.choose("vm-dies", 2) == 0;
-            tell(format!(
-                "VM {vm} is {}",
-                if is_stopped { "powered off" } else { "taken away" }
-            ));
-            let id = VmId::new(vm);
-            // It may be gone by itself.
-            if is_stopped {
-                world.cloud.stop(&id).await.ok();
-            } else {
-                world.cloud.remove(&id).await.ok();
-            }
-        }
+        "F41" | "F50" => fell(world, name).await,
         "F51" => meddle::replace(world),
         _ => meddle::meddle(world, debts),
+    }
+}
+
+/// A VM is powered off or taken away, if there is any.
+async fn fell(world: &World, name: &'static str) {
+    let vms = world.cloud.everything();
+    if vms.is_empty() {
+        return;
+    }
+    let vm = world.pick("victim", &vms.iter().map(|vm| vm.id.as_str()).collect::<Vec<_>>());
+    let is_stopped = name == "F41" && world.choose("vm-dies", 2) == 0;
+    let how = if is_stopped { "powered off" } else { "taken away" };
+    let about = format!("VM {vm} is {how}");
+    world.tell(What::Fault { name, about });
+    let id = VmId::new(vm);
+    // It may be gone by itself.
+    if is_stopped {
+        world.cloud.stop(&id).await.ok();
+    } else {
+        world.cloud.remove(&id).await.ok();
     }
 }
 

@@ -74,7 +74,7 @@ impl Flow {
             _ => Duration::ZERO,
         };
         let mut flow = Self {
-            bell: world.bell(),
+            bell: world.bell_of(started.watch.kind.place()),
             storms: world.storms(),
             cuts: gate.storms(),
             world,
@@ -196,14 +196,15 @@ impl Flow {
     }
 
     /// Waits until the API has come to a version.
-    async fn hold(&mut self, version: u64) {
+    async fn hold(&self, version: u64) {
         let until = (Instant::now() + HELD).min(self.ends);
+        let mut bell = self.world.bell();
         while self.world.look(|truth| truth.api.version()) < version {
             tokio::select! {
                 biased;
                 () = self.gate.closed() => return,
                 () = sleep_until(until) => return,
-                () = self.bell.rung() => {}
+                () = bell.rung() => {}
             }
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Judges nothing by itself. What the simulator does not record (logs, metrics) the oracles do not see.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use millwright_oracles::panel::Settings;
 use millwright_oracles::{Act, By, Call, Method, Panel, VmChange, Write};
 use millwright_provider_virtual::cloud::{Event as CloudEvent, Vm};
 use millwright_sandbox::request::Verb;
+use millwright_sandbox::store::Place;
 use serde_json::Value;
 
 use crate::clock::{DAWN, after};
@@ -118,14 +120,16 @@ impl Oracle for Judge {
         };
         let at = after(DAWN, event.at);
         for act in acts {
-            panel.see(&oracles::Event { at, act }, &Seen(truth)).map_err(broken)?;
+            panel
+                .see(&oracles::Event { at, act }, &Seen::of(truth))
+                .map_err(broken)?;
         }
         Ok(())
     }
 
     fn end(&mut self, truth: &Truth<'_>) -> Result<(), Violation> {
         match &mut self.panel {
-            Some(panel) => panel.end(&Seen(truth)).map_err(broken),
+            Some(panel) => panel.end(&Seen::of(truth)).map_err(broken),
             None => Ok(()),
         }
     }
@@ -207,12 +211,19 @@ fn broken_in(regime: Regime) -> BTreeSet<String> {
 
 /// What a run came to, to be compared with others.
 pub fn ending(truth: &Truth<'_>, regime: Regime) -> oracles::Ending {
-    oracles::Ending::of(&Seen(truth), &broken_in(regime))
+    oracles::Ending::of(&Seen::of(truth), &broken_in(regime))
 }
 
 /// Whether all is as the human wants it and nothing is going; what is otherwise is told.
 pub fn settled(truth: &Truth<'_>) -> Result<(), String> {
-    oracles::wanted::settled(&Seen(truth), &broken_classes())
+    settled_by(truth).0
+}
+
+/// The same, and the kinds of objects from which it was seen. It hangs on them and on the VMs.
+pub fn settled_by(truth: &Truth<'_>) -> (Result<(), String>, BTreeSet<Place>) {
+    let seen = Seen::of(truth);
+    let settled = oracles::wanted::settled(&seen, &broken_classes());
+    (settled, seen.kinds.into_inner())
 }
 
 /// Whether a Machine's phase began in the future.
@@ -239,25 +250,36 @@ pub fn expiration(secret: &Value) -> Option<Timestamp> {
     String::from_utf8(STANDARD.decode(text).ok()?).ok()?.parse().ok()
 }
 
-/// The truth, as oracles ask for it.
-struct Seen<'a, 'b>(&'a Truth<'b>);
+/// The truth, as oracles ask for it, and for which kinds they asked.
+struct Seen<'a, 'b> {
+    truth: &'a Truth<'b>,
+    kinds: RefCell<BTreeSet<Place>>,
+}
+
+impl<'a, 'b> Seen<'a, 'b> {
+    fn of(truth: &'a Truth<'b>) -> Self {
+        let kinds = RefCell::default();
+        Self { truth, kinds }
+    }
+}
 
 impl oracles::Truth for Seen<'_, '_> {
     fn now(&self) -> Timestamp {
-        after(DAWN, self.0.now)
+        after(DAWN, self.truth.now)
     }
 
     fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
-        match resource.starts_with("machine") {
-            true => self.0.api.all(&ours(resource)),
-            false => self.0.api.all(&core(resource)),
-        }
-        .map(|(_, object)| object)
-        .collect()
+        let place = match resource.starts_with("machine") {
+            true => ours(resource),
+            false => core(resource),
+        };
+        let objects = self.truth.api.all(&place).map(|(_, object)| object).collect();
+        self.kinds.borrow_mut().insert(place);
+        objects
     }
 
     fn vms(&self) -> Vec<oracles::Vm> {
-        let vms = self.0.vms();
+        let vms = self.truth.vms();
         vms.iter()
             .map(|vm| oracles::Vm {
                 uid: vm.owner.uid.clone(),
@@ -269,6 +291,6 @@ impl oracles::Truth for Seen<'_, '_> {
     }
 
     fn may_appear(&self, uid: &str) -> bool {
-        self.0.creations.contains_key(uid)
+        self.truth.creations.contains_key(uid)
     }
 }

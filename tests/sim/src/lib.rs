@@ -10,7 +10,7 @@
 //! | [`choices`] | how decisions are drawn, recorded and read back |
 //! | [`fault`], [`strike`] | which harm there is, and where it may strike |
 //! | [`clock`] | virtual time |
-//! | [`world`] | the state that outlives every process; who hears of what |
+//! | [`world`], [`witness`] | the state that outlives every process, and who hears of what; who sees what happens |
 //! | [`door`], [`flow`], [`provider`] | what a request, a watch, a call meets on its way to the API or the driver |
 //! | [`gate`] | what death is, and standing still |
 //! | [`pipes`], [`desk`] | gRPC over pipes; where the driver's end counts calls |
@@ -23,6 +23,7 @@
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
+//! | [`tail`] | what must come true when faults have ended |
 //! | [`share`] | how many are shared among threads |
 //! | [`reference`] | how a run must end, by the one in which nothing went wrong |
 //! | [`tape`] | how a run is written down, to be had again by others |
@@ -55,8 +56,10 @@ pub mod share;
 pub mod shrink;
 pub mod spin;
 pub mod strike;
+pub mod tail;
 pub mod tape;
 pub mod trace;
+pub mod witness;
 pub mod workload;
 pub mod world;
 pub mod zoo;

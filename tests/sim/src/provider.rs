@@ -176,26 +176,12 @@ async fn carry(port: Arc<Port>, gate: Arc<Gate>, way: Way, request: http::Reques
     if blow == Some(Blow::DieBefore) {
         gate.die().await;
     }
-    let epoch = parts
-        .headers
-        .get(LEADER_EPOCH_KEY)
-        .and_then(|epoch| epoch.to_str().ok())
-        .and_then(|epoch| epoch.parse().ok());
-    let told = (world.hooks.epoch)(epoch);
-    if told != epoch {
-        parts.headers.remove(LEADER_EPOCH_KEY);
-        parts.headers.extend(told.map(|epoch| {
-            (
-                http::HeaderName::from_static(LEADER_EPOCH_KEY),
-                http::HeaderValue::from(epoch),
-            )
-        }));
-    }
+    let epoch = retold_epoch(&world, &mut parts.headers);
     world.tell(What::Leaves(Departure {
         incarnation: gate.incarnation,
         method: method.clone(),
         uid: uid.clone(),
-        epoch: told,
+        epoch,
     }));
     match blow {
         Some(Blow::Hang) => return std::future::pending().await,
@@ -226,19 +212,43 @@ async fn carry(port: Arc<Port>, gate: Arc<Gate>, way: Way, request: http::Reques
             let answer = answer.await;
             // A call that never arrived leaves its blow behind.
             port.account.ordered(&method, &uid);
-            match blow {
-                Some(Blow::DieAfter) => {
-                    gate.die().await;
-                    Err(reset())
-                }
-                Some(Blow::LoseAnswer) => Err(reset()),
-                Some(Blow::DriverDiesAfter) => {
-                    port.restart();
-                    Err(reset())
-                }
-                _ => answer,
-            }
+            come_back(&port, &gate, blow, answer).await
         }
+    }
+}
+
+/// The epoch of leadership that a call carries once the hook has had its hand on it.
+fn retold_epoch(world: &World, headers: &mut http::HeaderMap) -> Option<u64> {
+    let epoch = headers
+        .get(LEADER_EPOCH_KEY)
+        .and_then(|epoch| epoch.to_str().ok())
+        .and_then(|epoch| epoch.parse().ok());
+    let told = (world.hooks.epoch)(epoch);
+    if told != epoch {
+        headers.remove(LEADER_EPOCH_KEY);
+        headers.extend(told.map(|epoch| {
+            (
+                http::HeaderName::from_static(LEADER_EPOCH_KEY),
+                http::HeaderValue::from(epoch),
+            )
+        }));
+    }
+    told
+}
+
+/// What the manager hears of an answer.
+async fn come_back(port: &Arc<Port>, gate: &Gate, blow: Option<Blow>, answer: Reply) -> Reply {
+    match blow {
+        Some(Blow::DieAfter) => {
+            gate.die().await;
+            Err(reset())
+        }
+        Some(Blow::LoseAnswer) => Err(reset()),
+        Some(Blow::DriverDiesAfter) => {
+            port.restart();
+            Err(reset())
+        }
+        _ => answer,
     }
 }
 

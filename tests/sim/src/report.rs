@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use millwright_sim::campaign::Sum;
+use millwright_sim::fault;
 use millwright_sim::run::Outcome;
 
 /// Failures that are printed in full.
@@ -33,8 +34,51 @@ pub fn print_coverage(sum: &Sum) {
     }
 }
 
+/// The digest of each run.
+pub fn print_digests(sum: &Sum) {
+    sum.digests
+        .iter()
+        .for_each(|(seed, digest)| println!("{seed} {digest:016x}"));
+}
+
+/// All faults, by their names.
+pub fn faults() -> ExitCode {
+    fault::ALL
+        .iter()
+        .for_each(|fault| println!("{:4} {}", fault.name, fault.what));
+    ExitCode::SUCCESS
+}
+
 /// What a campaign came to.
 pub fn tell(sum: &Sum, is_same: bool) -> ExitCode {
+    print_failures(sum);
+    // An oracle with nothing to judge proves nothing: its zero is shown.
+    let hits: Vec<String> = sum
+        .antecedents
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    println!("judged: {}", hits.join(", "));
+    println!(
+        "{} runs in {:.1} s on {} threads: {:.0} runs/s/core, {:.0} simulated hours/s, {:.0} requests a run ({:.0} writes), {} failed",
+        sum.runs,
+        sum.took.as_secs_f64(),
+        sum.threads,
+        sum.pace(),
+        sum.speed(),
+        sum.requests as f64 / sum.runs.max(1) as f64,
+        sum.writes as f64 / sum.runs.max(1) as f64,
+        sum.failures.len()
+    );
+    if sum.failures.is_empty() && is_same {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// The first failures, and how many there were of each kind.
+fn print_failures(sum: &Sum) {
     let mut kinds: BTreeMap<String, (u64, String)> = BTreeMap::new();
     for failure in &sum.failures {
         // Numbers and names differ from run to run; what broke is the same.
@@ -60,29 +104,6 @@ pub fn tell(sum: &Sum, is_same: bool) -> ExitCode {
             .iter()
             .take(SHOWN)
             .for_each(|(kind, (count, how))| println!("{count:6} {how}: {kind}"));
-    }
-    // An oracle with nothing to judge proves nothing: its zero is shown.
-    let hits: Vec<String> = sum
-        .antecedents
-        .iter()
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
-    println!("judged: {}", hits.join(", "));
-    println!(
-        "{} runs in {:.1} s on {} threads: {:.0} runs/s/core, {:.0} simulated hours/s, {:.0} requests a run ({:.0} writes), {} failed",
-        sum.runs,
-        sum.took.as_secs_f64(),
-        sum.threads,
-        sum.pace(),
-        sum.speed(),
-        sum.requests as f64 / sum.runs.max(1) as f64,
-        sum.writes as f64 / sum.runs.max(1) as f64,
-        sum.failures.len()
-    );
-    if sum.failures.is_empty() && is_same {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
     }
 }
 

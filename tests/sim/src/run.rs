@@ -1,4 +1,6 @@
 //! One run: a world, everybody in it, the workload, the quiet tail, the verdict.
+//!
+//! Decides who takes part and in which order; what each then does is decided in rooms of their own.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,27 +16,13 @@ use crate::clock::{CloudSky, DAWN, Time};
 use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::Enabled;
 use crate::hooks::Hooks;
-use crate::judge::{Judge, ending, is_ahead, last_expiry, settled};
+use crate::judge::{Judge, ending};
 use crate::life::Lives;
 use crate::meddle::Debts;
 use crate::provider::{Port, Transport};
 use crate::strike::{Blow, Strike};
-use crate::workload;
 use crate::world::{Parts, World};
-use crate::{actors, any, reference};
-
-/// L1: all is as wanted this long after faults ended. A quarter of an hour, and what machines may take to be given up: the
-/// creation timeout, the health timeout, and the pause after an exhausted resource.
-pub const BOUND: Duration = Duration::from_mins(15 + 4 + 2 + 2);
-/// How long it must stay so.
-const STAYS: Duration = Duration::from_secs(90);
-/// The longest that a harm reaches beyond the end of faults: a silent watch until its end, a late request, a call's deadline.
-const SOAK: Duration = Duration::from_mins(10);
-/// S12: how long nothing may be written; a sixth of it where managers elect a leader.
-const REST: Duration = Duration::from_hours(1);
-const MINUTE: Duration = Duration::from_mins(1);
-/// How often it is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+use crate::{actors, any, reference, tail, workload};
 
 /// Which faults a run may have.
 #[derive(Clone, Debug)]
@@ -199,82 +187,132 @@ fn watch_panics() {
     });
 }
 
-async fn play(plan: &Plan, mut choices: Choices, soaks: bool) -> Outcome {
-    let time = Time::begin();
-    let name = match &plan.workload {
-        Some(name) => name.clone(),
-        None => {
-            let nth = choices.choose("workload", u32::try_from(workload::ALL.len()).unwrap_or(1)) as usize;
-            workload::ALL.get(nth).copied().unwrap_or("scale").to_owned()
-        }
-    };
-    let enabled = match &plan.faults {
-        Faults::None | Faults::Strike(_) => Enabled::none(),
-        Faults::Swarm => Enabled::swarm(&mut choices),
-        Faults::These(names) => Enabled::these(names).unwrap_or_default(),
-    };
-    let (lag, delays) = paces(&enabled, &mut choices);
-    let cloud = Cloud::in_memory(Arc::new(CloudSky::new(time)), lag);
-    let world = World::new(Parts {
-        api: BASE.with(Api::clone),
-        choices,
-        strike: match plan.faults {
-            Faults::Strike(strike) => Some(strike),
-            Faults::None | Faults::Swarm | Faults::These(_) => None,
-        },
-        enabled,
-        cloud: cloud.clone(),
-        time,
-        hooks: plan.hooks,
-        oracles: (plan.oracles)(),
-        is_told: plan.is_told,
-    });
-    let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
-    let lives = Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair);
-    let elects = lives.elects();
-    let regime = workload::regime(&name);
-    world.tell(What::Begin { elects, regime });
-    lives.tell();
-    port.start();
-    tokio::spawn(async move { cloud.run_clockwork().await });
-    tokio::spawn(actors::kubelets(Arc::clone(&world)));
-    tokio::spawn(actors::collector(Arc::clone(&world)));
-    let debts = Arc::<Debts>::default();
-    tokio::spawn(actors::operator(Arc::clone(&world), Arc::clone(&debts)));
-    tokio::spawn(actors::chaos(
-        Arc::clone(&world),
-        Arc::clone(&lives),
-        Arc::clone(&port),
-        debts,
-    ));
-    if regime == Regime::AnyState {
-        any::prepare(&world, delays).await;
+async fn play(plan: &Plan, choices: Choices, soaks: bool) -> Outcome {
+    let cast = Cast::of(plan, choices);
+    let world = &cast.world;
+    cast.enter_all();
+    if cast.regime == Regime::AnyState {
+        any::prepare(world, cast.delays).await;
     }
-    let living = tokio::spawn(Arc::clone(&lives).run());
-
-    let whole = async {
-        course(plan, &name, &world, &port).await;
-        if soaks || plan.rests {
-            soak(&world).await;
-        }
-        if plan.rests {
-            rest(&world, &lives).await;
-        }
-    };
+    let living = tokio::spawn(Arc::clone(&cast.lives).run());
     tokio::select! {
         biased;
         () = world.broke() => {}
-        () = whole => {}
+        () = cast.act(plan, soaks) => {}
     }
     if living.is_finished() || PANICKED.get() {
         world.broken("no-panic", "something panicked; its text is on stderr".to_owned());
     }
     world.judge();
-    let is_whole = regime != Regime::AnyState && world.enter().violation.is_none();
-    let ending = is_whole.then(|| world.look(|truth| ending(truth, regime)));
-    Outcome {
-        ending,
-        ..verdict(&world, name)
+    cast.verdict()
+}
+
+/// Who takes part in a run, and where.
+struct Cast {
+    workload: String,
+    regime: Regime,
+    world: Arc<World>,
+    port: Arc<Port>,
+    lives: Arc<Lives>,
+    delays: Delays,
+}
+
+impl Cast {
+    fn of(plan: &Plan, mut choices: Choices) -> Self {
+        let time = Time::begin();
+        let workload = workload::chosen(plan.workload.as_deref(), &mut choices);
+        let (enabled, strike) = match &plan.faults {
+            Faults::None => (Enabled::none(), None),
+            Faults::Strike(strike) => (Enabled::none(), Some(*strike)),
+            Faults::Swarm => (Enabled::swarm(&mut choices), None),
+            Faults::These(names) => (Enabled::these(names).unwrap_or_default(), None),
+        };
+        let (lag, delays) = paces(&enabled, &mut choices);
+        let world = World::new(Parts {
+            api: BASE.with(Api::clone),
+            choices,
+            strike,
+            enabled,
+            cloud: Cloud::in_memory(Arc::new(CloudSky::new(time)), lag),
+            time,
+            hooks: plan.hooks,
+            oracles: (plan.oracles)(),
+            is_told: plan.is_told,
+        });
+        let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
+        Self {
+            regime: workload::regime(&workload),
+            workload,
+            lives: Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair),
+            world,
+            port,
+            delays,
+        }
+    }
+
+    /// All but managers begin. Their order here is that in which they first look.
+    fn enter_all(&self) {
+        let Self { world, port, lives, .. } = self;
+        let (elects, regime) = (lives.elects(), self.regime);
+        world.tell(What::Begin { elects, regime });
+        lives.tell();
+        port.start();
+        let cloud = world.cloud.clone();
+        tokio::spawn(async move { cloud.run_clockwork().await });
+        tokio::spawn(actors::kubelets(Arc::clone(world)));
+        tokio::spawn(actors::collector(Arc::clone(world)));
+        let debts = Arc::<Debts>::default();
+        tokio::spawn(actors::operator(Arc::clone(world), Arc::clone(&debts)));
+        tokio::spawn(actors::chaos(
+            Arc::clone(world),
+            Arc::clone(lives),
+            Arc::clone(port),
+            debts,
+        ));
+    }
+
+    /// The workload, the quiet tail, and what time is given beyond.
+    async fn act(&self, plan: &Plan, soaks: bool) {
+        let world = &self.world;
+        workload::act(world, &self.port, workload::deeds(&self.workload).unwrap_or_default()).await;
+        if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
+            world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
+        }
+        world.calm();
+        tail::converge(world).await;
+        if soaks || plan.rests {
+            tail::soak(world).await;
+        }
+        if plan.rests {
+            tail::rest(world, &self.lives).await;
+        }
+    }
+
+    fn verdict(self) -> Outcome {
+        let (world, regime) = (self.world, self.regime);
+        let is_whole = regime != Regime::AnyState && !world.is_broken();
+        let ending = is_whole.then(|| world.look(|truth| ending(truth, regime)));
+        let mut state = world.enter();
+        let antecedents = state.witness.antecedents();
+        let choices = std::mem::replace(&mut state.choices, Choices::told(&[]));
+        let trace = std::mem::take(&mut state.witness.trace);
+        Outcome {
+            digest: trace.digest(),
+            violation: state.witness.violation.clone(),
+            points: choices.points().clone(),
+            wild: choices.into_wild(),
+            antecedents,
+            workload: self.workload,
+            ending,
+            struck: std::mem::take(&mut state.witness.struck),
+            faults: state.enabled.names(),
+            passed: world.time.passed(),
+            events: trace.events(),
+            requests: state.requests,
+            writes: state.writes,
+            calls: std::mem::take(&mut state.calls),
+            story: trace.into_story(),
+        }
     }
 }
 
@@ -300,116 +338,4 @@ fn paces(enabled: &Enabled, choices: &mut Choices) -> (Duration, Delays) {
         delete: Duration::from_secs(lingers),
     };
     (lag, delays)
-}
-
-/// What the human does, and what comes of it.
-async fn course(plan: &Plan, name: &str, world: &Arc<World>, port: &Arc<Port>) {
-    workload::act(world, port, workload::deeds(name).unwrap_or_default()).await;
-    if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
-        world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
-    }
-    world.calm();
-    converge(world).await;
-}
-
-/// All that was sent, answered or shown late comes to its end, and is answered in its turn.
-async fn soak(world: &Arc<World>) {
-    tokio::time::sleep(SOAK).await;
-    converge(world).await;
-}
-
-/// A time in which nobody changes anything; in some runs a manager dies or ends in it, and its successor finds all done.
-async fn rest(world: &Arc<World>, lives: &Lives) {
-    // A time that a wrong clock has written is put right by whoever looks next with a right one, which is no unrest.
-    if world.enter().violation.is_some() || world.look(is_ahead) {
-        return;
-    }
-    world.tell(What::Rest);
-    // A leader renews its lease all the time, which costs as much as ten runs.
-    let half = if lives.elects() { REST / 12 } else { REST / 2 };
-    pass(world, half).await;
-    let how = world.choose("rest", 3);
-    if how > 0 {
-        match how {
-            1 => lives.kill(),
-            _ => lives.stop(),
-        }
-        // It starts, takes the lease over and lists everything; then there is rest again.
-        pass(world, SOAK).await;
-        world.tell(What::Rest);
-    }
-    pass(world, half).await;
-    if world.enter().violation.is_none()
-        && let Err(why) = world.look(settled)
-    {
-        world.broken("L1", format!("not as wanted any more after a time of rest: {why}"));
-    }
-}
-
-/// Lets time pass, until something breaks.
-async fn pass(world: &Arc<World>, time: Duration) {
-    let until = world.time.passed() + time;
-    while world.time.passed() < until && world.enter().violation.is_none() {
-        tokio::time::sleep(MINUTE).await;
-    }
-}
-
-/// L1: within the bound all is as wanted, and stays so.
-async fn converge(world: &Arc<World>) {
-    let until = world.time.passed() + BOUND;
-    let (mut since, mut version, mut last) = (None, None, Err("not looked at".to_owned()));
-    while world.enter().violation.is_none() {
-        let (now, current) = (world.time.passed(), world.look(|truth| truth.api.version()));
-        // VMs go without a change of the API.
-        if version != Some(current) || last.is_err() {
-            last = world.look(settled);
-            version = Some(current);
-        }
-        match &last {
-            Ok(()) => {
-                let since = *since.get_or_insert(now);
-                if now - since >= STAYS {
-                    return;
-                }
-            }
-            Err(_) => since = None,
-        }
-        // A token that arrived late, when its machine had joined, goes by its own time, which a wrong clock may have put far off.
-        if since.is_none() && now > until.max(world.look(last_expiry) + MINUTE) {
-            // A deletion that never ends has a name of its own.
-            world.judge();
-            let why = last.err().unwrap_or_default();
-            world.broken(
-                "L1",
-                format!("not as wanted {} s after faults ended: {why}", BOUND.as_secs()),
-            );
-            return;
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-fn verdict(world: &Arc<World>, workload: String) -> Outcome {
-    let antecedents = world.antecedents();
-    let mut state = world.enter();
-    let choices = std::mem::replace(&mut state.choices, Choices::told(&[]));
-    let trace = std::mem::take(&mut state.trace);
-    let points = choices.points().clone();
-    Outcome {
-        digest: trace.digest(),
-        violation: state.violation.clone(),
-        points,
-        wild: choices.into_wild(),
-        antecedents,
-        workload,
-        ending: None,
-        struck: std::mem::take(&mut state.struck),
-        faults: state.enabled.names(),
-        passed: world.time.passed(),
-        events: trace.events(),
-        requests: state.requests,
-        writes: state.writes,
-        calls: std::mem::take(&mut state.calls),
-        story: trace.into_story(),
-    }
 }

@@ -1,9 +1,10 @@
 //! The commands about one run: its story, from a seed or a tape, and making it small.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use clap::Args;
 use millwright_sim::run::{Faults, Plan, by_names, by_seed};
 use millwright_sim::shrink::shrink;
 use millwright_sim::strike::{self, Strike};
@@ -12,20 +13,50 @@ use millwright_sim::tape::Tape;
 use crate::What;
 use crate::report::story;
 
-/// Tells the story of one run.
-pub fn replay(what: &What, seed: u64, strike: Option<&str>) -> anyhow::Result<ExitCode> {
-    let mut plan = Plan {
-        is_told: true,
-        ..what.plan()?
-    };
-    if let Some(strike) = strike {
-        plan.faults = Faults::Strike(parse(strike)?);
+/// The story of one run.
+#[derive(Args)]
+pub struct Replay {
+    /// The seed
+    #[arg(default_value_t = 0)]
+    seed: u64,
+    /// A file with a tape instead, which says all else, as `shrink --out` writes it
+    #[arg(long, conflicts_with_all = ["seed", "strike", "workload", "faults", "mutant", "transport", "pair", "no_rest"])]
+    tape: Option<PathBuf>,
+    /// Without the bug that the tape names
+    #[arg(long, requires = "tape")]
+    mended: bool,
+    /// One fault at one call, as printed by `exhaust`: NAME:BLOW@CALL
+    #[arg(long)]
+    strike: Option<String>,
+    /// With the manager's log at this level, for example `millwright=debug`
+    #[arg(long)]
+    log: Option<String>,
+    #[command(flatten)]
+    what: What,
+}
+
+impl Replay {
+    /// Tells it.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        if let Some(level) = &self.log {
+            show_log(level);
+        }
+        if let Some(path) = &self.tape {
+            return replay_tape(path, !self.mended);
+        }
+        let mut plan = Plan {
+            is_told: true,
+            ..self.what.plan()?
+        };
+        if let Some(strike) = &self.strike {
+            plan.faults = Faults::Strike(parse(strike)?);
+        }
+        Ok(story(&by_seed(&plan, self.seed)))
     }
-    Ok(story(&by_seed(&plan, seed)))
 }
 
 /// Tells the story of the run on a tape.
-pub fn replay_tape(path: &Path, has_bug: bool) -> anyhow::Result<ExitCode> {
+fn replay_tape(path: &Path, has_bug: bool) -> anyhow::Result<ExitCode> {
     let tape = Tape::load(path)?;
     let plan = Plan {
         is_told: true,
@@ -42,7 +73,7 @@ pub fn replay_tape(path: &Path, has_bug: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints the manager's log at this level.
-pub fn show_log(level: String) {
+fn show_log(level: &str) {
     tracing_subscriber::fmt()
         .with_env_filter(level)
         .without_time()
@@ -50,38 +81,57 @@ pub fn show_log(level: String) {
         .init();
 }
 
-/// Makes a failing run small and tells its tape.
-pub fn make_small(what: &What, seed: u64, budget: usize, out: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let plan = what.plan()?;
-    let failed = by_seed(&plan, seed);
-    let Some(smallest) = shrink(&plan, &failed.wild, budget) else {
-        println!("seed {seed} breaks nothing");
-        return Ok(ExitCode::SUCCESS);
-    };
-    let tape = Tape {
-        bug: what.mutant.clone(),
-        ..Tape::of(&plan, &smallest).context("a strike has no tape; its own words have it again")?
-    };
-    let told = Plan {
-        is_told: true,
-        ..tape.plan(true)
-    };
-    let again = by_names(&told, &tape.choices);
-    let code = story(&again);
-    if again.digest != smallest.digest {
-        bail!("the tape does not have the run again: a point of choice is missing on it");
-    }
-    match out {
-        Some(path) => {
-            std::fs::write(path, tape.to_string()).with_context(|| path.display().to_string())?;
-            println!(
-                "written: {}; its first line is to tell in words what it was",
-                path.display()
-            );
+/// A failing run that is to be made small.
+#[derive(Args)]
+pub struct Shrink {
+    /// The seed
+    seed: u64,
+    /// Most runs that are tried
+    #[arg(long, default_value_t = 2000)]
+    budget: usize,
+    /// A file to write the tape to
+    #[arg(long)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    what: What,
+}
+
+impl Shrink {
+    /// Makes it small and tells its tape.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        let plan = self.what.plan()?;
+        let failed = by_seed(&plan, self.seed);
+        let Some(smallest) = shrink(&plan, &failed.wild, self.budget) else {
+            println!("seed {} breaks nothing", self.seed);
+            return Ok(ExitCode::SUCCESS);
+        };
+        let tape = Tape {
+            bug: self.what.mutant.clone(),
+            ..Tape::of(&plan, &smallest).context("a strike has no tape; its own words have it again")?
+        };
+        let told = Plan {
+            is_told: true,
+            ..tape.plan(true)
+        };
+        let again = by_names(&told, &tape.choices);
+        let code = story(&again);
+        if again.digest != smallest.digest {
+            bail!("the tape does not have the run again: a point of choice is missing on it");
         }
-        None => print!("--- the tape\n{tape}"),
+        self.give(&tape)?;
+        Ok(code)
     }
-    Ok(code)
+
+    fn give(&self, tape: &Tape) -> anyhow::Result<()> {
+        let Some(path) = &self.out else {
+            print!("--- the tape\n{tape}");
+            return Ok(());
+        };
+        let name = path.display();
+        std::fs::write(path, tape.to_string()).with_context(|| name.to_string())?;
+        println!("written: {name}; its first line is to tell in words what it was");
+        Ok(())
+    }
 }
 
 fn parse(text: &str) -> anyhow::Result<Strike> {

@@ -3,20 +3,58 @@
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::Context as _;
+use clap::Args;
 use millwright_sim::campaign::{self, Job, Sum};
+use millwright_sim::provider::Transport;
 use millwright_sim::run::{Faults, Plan};
+use millwright_sim::workload;
 
 use crate::report::{progress, tell};
 
 /// How often each fault must have struck, and each property must have been judged, in a whole campaign.
 const LEAST: u64 = 100;
 
-/// Runs all parts, one after the other, and judges what they reached together.
-pub fn run<const N: usize>(
-    parts: [(&str, Vec<Job>); N],
-    twice: (u64, u64),
+/// All that CI runs.
+#[derive(Args)]
+pub struct Campaign {
+    /// Seeds with faults by choice
+    #[arg(long, default_value_t = 5000)]
+    seeds: u64,
+    /// The first seed; each range explores anew
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Seeds that begin in any state that the API admits
+    #[arg(long, default_value_t = 1000)]
+    any: u64,
+    /// Seeds whose driver is reached by gRPC over pipes
+    #[arg(long, default_value_t = 300)]
+    grpc: u64,
+    /// Seeds that are run in two fresh processes, to compare
+    #[arg(long, default_value_t = 200)]
+    twice: u64,
+    /// Threads
+    #[arg(long, default_value_t = 2)]
     threads: usize,
-) -> anyhow::Result<ExitCode> {
+}
+
+impl Campaign {
+    /// Runs it.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        let of = |plan: Plan, count| campaign::seeds(&plan, self.from, self.from + count);
+        let default = Plan::default;
+        let (workload, transport) = (Some(workload::ANY.to_owned()), Transport::Grpc);
+        let parts = [
+            ("each fault at each call", campaign::exhaustive(&default())),
+            ("faults by choice", of(default(), self.seeds)),
+            ("any start", of(Plan { workload, ..default() }, self.any)),
+            ("gRPC over pipes", of(Plan { transport, ..default() }, self.grpc)),
+        ];
+        run(parts, (self.from, self.from + self.twice), self.threads)
+    }
+}
+
+/// Runs all parts, one after the other, and judges what they reached together.
+fn run<const N: usize>(parts: [(&str, Vec<Job>); N], twice: (u64, u64), threads: usize) -> anyhow::Result<ExitCode> {
     pace()?;
     let (mut whole, mut is_right) = (Sum::default(), true);
     for (title, jobs) in parts {

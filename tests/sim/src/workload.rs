@@ -10,6 +10,7 @@ use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
 use crate::any;
+use crate::choices::Choices;
 use crate::event::{Actor, Regime, What, core, ours};
 use crate::judge::settled;
 use crate::provider::Port;
@@ -78,6 +79,15 @@ pub fn regime(name: &str) -> Regime {
         ANY => Regime::AnyState,
         _ => Regime::Ordinary,
     }
+}
+
+/// The workload of this name; by choice where none is named.
+pub fn chosen(name: Option<&str>, choices: &mut Choices) -> String {
+    if let Some(name) = name {
+        return name.to_owned();
+    }
+    let nth = choices.choose("workload", u32::try_from(ALL.len()).unwrap_or(1)) as usize;
+    ALL.get(nth).copied().unwrap_or("scale").to_owned()
 }
 
 /// The deeds of a workload.

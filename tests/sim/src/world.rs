@@ -1,29 +1,27 @@
-//! The world outside of every process: the API's state, the cloud, the time, the choices, and who judges.
+//! The world outside of every process: the API's state, the cloud, the time, the choices, and who sees all of it.
 //!
 //! Everything that changes the API or is worth telling passes here, one at a time. Nothing in here waits.
+
+mod api;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millwright_provider_virtual::cloud::{Cloud, Event as CloudEvent, Happening};
-use millwright_sandbox::api::{Answer, Api, Moment};
-use millwright_sandbox::request::{Http, Request, Verb};
-use millwright_sandbox::store::{Key, Object, Place};
-use serde_json::Value;
+use millwright_sandbox::api::Api;
+use millwright_sandbox::store::Place;
 use tokio::sync::mpsc;
 
 use crate::bell::{Bell, Ear};
-use crate::bound::Bound;
-use crate::choices::{Choices, mix};
+use crate::choices::Choices;
 use crate::clock::Time;
-use crate::event::{Actor, ApiRequest, Event, Oracle, Truth, Violation, What};
+use crate::event::{Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
 use crate::gate::{Cut, Gate};
 use crate::hooks::Hooks;
-use crate::spin::Instant;
 use crate::strike::{Blow, Strike};
-use crate::trace::{Trace, digest};
+use crate::witness::Witness;
 
 /// Seconds that a manager stands still: less than a lease's time, about it, and far beyond it.
 const FREEZES: [u64; 6] = [20, 3, 9, 14, 40, 90];
@@ -48,21 +46,17 @@ pub struct State {
     pub away_until: Duration,
     /// When the API came to which version.
     pub past: Vec<(Duration, u64)>,
-    /// What happened.
-    pub trace: Trace,
+    /// Who sees what happens.
+    pub witness: Witness,
     /// Requests that reached the API from managers.
     pub requests: u64,
     /// Of these, those that changed something.
     pub writes: u64,
     /// Creations that a driver is at work on, by the Machine's uid.
     pub creations: BTreeMap<String, u32>,
-    /// How often each fault struck.
-    pub struck: BTreeMap<&'static str, u64>,
-    /// The first property that was broken.
-    pub violation: Option<Violation>,
-    oracles: Vec<Box<dyn Oracle>>,
+    /// One for the changes of each kind that somebody listens to.
+    bells: BTreeMap<Place, Arc<Bell>>,
     happenings: mpsc::UnboundedReceiver<Happening>,
-    instant: Instant,
     ids: u64,
 }
 
@@ -77,7 +71,6 @@ pub struct World {
     state: Mutex<State>,
     bell: Arc<Bell>,
     storms: Arc<Bell>,
-    doom: Arc<Bell>,
 }
 
 /// What a world is made of.
@@ -110,7 +103,6 @@ impl World {
         Arc::new(Self {
             bell: Arc::default(),
             storms: Arc::default(),
-            doom: Arc::default(),
             cloud: parts.cloud,
             time: parts.time,
             hooks: parts.hooks,
@@ -123,15 +115,12 @@ impl World {
                 is_quiet: false,
                 away_until: Duration::ZERO,
                 past: vec![(Duration::ZERO, version)],
-                trace: Trace::new(parts.is_told),
+                witness: Witness::new(parts.oracles, parts.is_told),
                 requests: 0,
                 writes: 0,
                 creations: BTreeMap::new(),
-                struck: BTreeMap::new(),
-                violation: None,
-                oracles: parts.oracles,
+                bells: BTreeMap::new(),
                 happenings,
-                instant: Instant::default(),
                 ids: 0,
             }),
         })
@@ -142,9 +131,14 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rings at every change of the API.
+    /// Rings at every change of the API, of whatever kind.
     pub fn bell(&self) -> Ear {
         self.bell.listen()
+    }
+
+    /// Rings at every change of a kind.
+    pub fn bell_of(&self, place: Place) -> Ear {
+        self.enter().bells.entry(place).or_default().listen()
     }
 
     /// Rings when the API server goes away.
@@ -154,10 +148,15 @@ impl World {
 
     /// Returns when a property is broken: what happens after that interests nobody.
     pub async fn broke(&self) {
-        let mut doom = self.doom.listen();
-        while self.enter().violation.is_none() {
+        let mut doom = self.enter().witness.doom();
+        while !self.is_broken() {
             doom.rung().await;
         }
+    }
+
+    /// Whether a property is broken.
+    pub fn is_broken(&self) -> bool {
+        self.enter().witness.violation.is_some()
     }
 
     /// One of `0..n`.
@@ -216,130 +215,6 @@ impl World {
         self.happened(&mut self.enter(), what);
     }
 
-    /// Hands a request, which left its sender at `sent`, to the API.
-    pub fn ask(&self, actor: Actor, request: &Request, sent: Duration) -> Answer {
-        let mut state = self.enter();
-        // What the cloud did before is judged by the objects as they were then.
-        self.hear_cloud(&mut state);
-        let moment = state.moment(self.time);
-        let place = Place {
-            // Both groups of events share one place.
-            group: if request.target.resource == "events" {
-                String::new()
-            } else {
-                request.target.group.clone()
-            },
-            plural: request.target.resource.clone(),
-        };
-        let before = state.api.version();
-        let answer = state.api.handle(request, &moment);
-        let is_changed = state.note_version(self.time);
-        debug_assert_eq!(is_changed, state.api.version() != before, "every change is noted");
-        let change = state.api.changes_of(&place, before).next().cloned();
-        if let Actor::Manager(_) = actor {
-            state.requests += 1;
-            state.writes += u64::from(is_changed);
-        }
-        let key = change.as_ref().map(|change| change.key.clone());
-        let value = |object: Option<Object>| object.map(|object| object.value());
-        let (was, is) = change.map_or((None, None), |change| (value(change.before), value(change.after)));
-        let bound = Bound::of(request);
-        let event = ApiRequest {
-            actor,
-            verb: request.verb,
-            place,
-            sent,
-            names_uid: bound.to_uid,
-            names_version: bound.to_version,
-            key: key.unwrap_or_else(|| Key::new(&request.target.namespace, &request.target.name)),
-            subresource: request.target.subresource.clone(),
-            before: was,
-            after: is,
-            code: match &answer {
-                Answer::Object { code, .. } | Answer::Text { code, .. } => *code,
-                Answer::List(_) | Answer::Watch(_) => 200,
-            },
-            body: digest(0, &request.body),
-        };
-        self.happened(&mut state, What::Api(event));
-        drop(state);
-        if is_changed {
-            self.bell.ring();
-        }
-        answer
-    }
-
-    /// A request of somebody who needs no client.
-    pub fn order(&self, actor: Actor, method: &str, path: &str, body: &Value) -> Answer {
-        let bytes = if body.is_null() {
-            Vec::new()
-        } else {
-            body.to_string().into_bytes()
-        };
-        let content_type = if method == "PATCH" {
-            "application/merge-patch+json"
-        } else {
-            "application/json"
-        };
-        let http = Http {
-            method,
-            path,
-            content_type,
-            accept: "application/json",
-            user: "sim",
-            agent: "sim",
-            body: &bytes,
-            ..Http::default()
-        };
-        match Request::parse(&http) {
-            Ok(request) => self.ask(actor, &request, self.time.passed()),
-            Err(failure) => failure.into(),
-        }
-    }
-
-    /// Plays the garbage collector until nothing is left to do.
-    pub fn collect(&self) {
-        let mut state = self.enter();
-        let first = state.api.version();
-        for _ in 0..100 {
-            let (before, moment) = (state.api.version(), state.moment(self.time));
-            let touched = state.api.collect(&moment);
-            for plural in ["machinedeployments", "machinesets", "machines", "machineclasses"] {
-                self.collected(&mut state, crate::event::ours(plural), before);
-            }
-            if touched.is_err() || touched.is_ok_and(|touched| touched == 0) {
-                break;
-            }
-        }
-        let is_changed = state.note_version(self.time);
-        debug_assert_eq!(is_changed, state.api.version() != first, "every change is noted");
-        drop(state);
-        if is_changed {
-            self.bell.ring();
-        }
-    }
-
-    fn collected(&self, state: &mut State, place: Place, after: u64) {
-        let changes: Vec<_> = state.api.changes_of(&place, after).cloned().collect();
-        for change in changes {
-            let event = ApiRequest {
-                actor: Actor::Collector,
-                verb: Verb::Delete,
-                place: place.clone(),
-                key: change.key,
-                subresource: String::new(),
-                before: change.before.map(|object| object.value()),
-                after: change.after.map(|object| object.value()),
-                code: 200,
-                body: 0,
-                sent: self.time.passed(),
-                names_uid: true,
-                names_version: false,
-            };
-            self.happened(state, What::Api(event));
-        }
-    }
-
     /// The API server goes away: watches end, and nobody is answered until it is back.
     pub fn storm(&self, lasts: Duration) {
         let mut state = self.enter();
@@ -386,32 +261,17 @@ impl World {
 
     /// Lets the oracles judge the end.
     pub fn judge(&self) {
-        let mut state = self.enter();
-        let State {
-            oracles,
-            api,
-            creations,
-            violation,
-            ..
-        } = &mut *state;
-        let truth = Truth::new(api, &self.cloud, creations, self.time.passed());
-        for oracle in oracles {
-            if let Err(broken) = oracle.end(&truth) {
-                violation.get_or_insert(broken);
-            }
-        }
+        self.shown(&mut self.enter(), Witness::judge);
     }
 
     /// Notes a property that is broken, if it is the first.
     pub fn broken(&self, property: &'static str, text: String) {
-        self.enter().violation.get_or_insert(Violation { property, text });
-        self.doom.ring();
+        self.enter().witness.broken(Violation { property, text });
     }
 
     /// Something goes round while no time passes, as this says: L1 is out of reach.
     pub fn spins(&self, how: &str) {
-        self.enter().spins(how);
-        self.doom.ring();
+        self.enter().witness.spins(how);
     }
 
     /// What is true now.
@@ -425,19 +285,10 @@ impl World {
         ))
     }
 
-    /// How often each oracle could judge.
-    pub fn antecedents(&self) -> Vec<(&'static str, u64)> {
-        self.enter()
-            .oracles
-            .iter()
-            .flat_map(|oracle| oracle.antecedents())
-            .collect()
-    }
-
-    /// Traces and judges; what the cloud did meanwhile comes first.
+    /// Tells what happened; what the cloud did meanwhile comes first.
     fn happened(&self, state: &mut State, what: What) {
         self.hear_cloud(state);
-        self.witness(state, what);
+        self.shown(state, |witness, truth| witness.see(what, truth));
     }
 
     fn hear_cloud(&self, state: &mut State) {
@@ -449,50 +300,20 @@ impl World {
                 CloudEvent::Booted | CloudEvent::Joined | CloudEvent::Stopped | CloudEvent::Removed => None,
             };
             if let Some(name) = way.filter(|name| state.enabled.has(name)) {
-                *state.struck.entry(name).or_default() += 1;
+                state.witness.struck(name);
             }
-            self.witness(state, What::Cloud { event, vm });
+            self.shown(state, |witness, truth| witness.see(What::Cloud { event, vm }, truth));
         }
     }
 
-    fn witness(&self, state: &mut State, what: What) {
-        let at = self.time.passed();
-        if let What::Fault { name, .. } = &what {
-            *state.struck.entry(name).or_default() += 1;
-        }
-        let event = Event { at, what };
-        state.trace.add(&event);
-        if state.instant.is_overfull(at) {
-            state.spins("event follows event");
-            self.doom.ring();
-        }
-        let truth = Truth::new(&state.api, &self.cloud, &state.creations, at);
-        for oracle in &mut state.oracles {
-            if let Err(broken) = oracle.see(&event, &truth) {
-                state.violation.get_or_insert(broken);
-                self.doom.ring();
-            }
-        }
+    /// Shows the witness what is true now.
+    fn shown(&self, state: &mut State, see: impl FnOnce(&mut Witness, &Truth<'_>)) {
+        let truth = Truth::new(&state.api, &self.cloud, &state.creations, self.time.passed());
+        see(&mut state.witness, &truth);
     }
 }
 
 impl State {
-    /// Remembers when the API came to the version that it has now. Whether it is a new one.
-    fn note_version(&mut self, time: Time) -> bool {
-        let version = self.api.version();
-        let is_new = self.past.last().is_none_or(|(_, last)| *last < version);
-        if is_new {
-            self.past.push((time.passed(), version));
-        }
-        is_new
-    }
-
-    fn spins(&mut self, how: &str) {
-        let text = format!("{how} while no time passes; last came: {}", self.trace.recent());
-        let property = "L1";
-        self.violation.get_or_insert(Violation { property, text });
-    }
-
     /// Whether a fault strikes here.
     pub fn strikes(&mut self, name: &'static str) -> bool {
         if self.is_quiet {
@@ -514,15 +335,5 @@ impl State {
             return fits.filter(|_| usize::try_from(strike.call) == Ok(call)).copied();
         }
         kinds.iter().find(|(name, _)| self.strikes(name)).copied()
-    }
-
-    fn moment(&mut self, time: Time) -> Moment {
-        self.ids += 1;
-        let chance = mix(self.ids);
-        Moment {
-            now: time.wall(),
-            uid: format!("{:08x}-0000-4000-8000-{:012x}", chance >> 32, self.ids),
-            suffix: format!("{:05x}", chance & 0xf_ffff),
-        }
     }
 }
