@@ -16,6 +16,7 @@ use crate::ids::{Name, Uid};
 use crate::kinds::SecretMeta;
 use crate::machine::Calls;
 use crate::queue::{Queue, Urgency};
+use crate::set::status::LINGERS;
 use crate::store::{Store, Stored, Touched};
 use crate::wake::{self, Key, Wake};
 
@@ -40,6 +41,8 @@ pub struct World {
     pub readiness: BTreeMap<Name, Readiness>,
     /// Machines whose deletion a set sent and heard no answer of, until they are gone.
     pub condemned: BTreeSet<Uid>,
+    /// When a creation of the Machine of that name was last sent that was not answered, and may still arrive.
+    pub unanswered: BTreeMap<Name, Timestamp>,
     /// When a set's or deployment's status was last written.
     pub status_written: BTreeMap<Key, Timestamp>,
     /// The last creation of a set's Machine that the API server refused.
@@ -78,6 +81,20 @@ impl World {
     pub fn ended<K: Kind>(&mut self, name: &Name, uid: &Uid, uptime: Duration) {
         let touched = K::store(self).ended(name, uid);
         self.take_in(touched, uptime);
+    }
+
+    /// A creation of a Machine is about to be sent. Gives when an earlier one was that may still arrive, for [`World::answered`].
+    pub fn sends(&mut self, machine: &Name, now: Timestamp) -> Option<Timestamp> {
+        self.unanswered.retain(|_, sent| now < *sent + LINGERS);
+        self.unanswered.insert(machine.clone(), now)
+    }
+
+    /// A creation of a Machine was answered, whatever the answer is; `earlier` was not.
+    pub fn answered(&mut self, machine: &Name, earlier: Option<Timestamp>) {
+        match earlier {
+            Some(earlier) => self.unanswered.insert(machine.clone(), earlier),
+            None => self.unanswered.remove(machine),
+        };
     }
 
     /// Asks for keys to be looked at.

@@ -64,6 +64,7 @@ fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<MachineSe
         class_unchecked: checkable && readiness == Some(&Readiness::Unchecked),
         refused: world.refused.get(name),
         condemned: &world.condemned,
+        unanswered: &world.unanswered,
         status_written: world.status_written.get(&Key::Set(name.clone())).copied(),
     };
     let plan = (shared.env.planners.set)(&seen, shared.env.now());
@@ -133,18 +134,23 @@ async fn create(shared: &Shared, set: &MachineSet, bodies: Vec<Value>) -> Result
     Err(failure.into())
 }
 
-/// A name that is taken was taken by an earlier try whose answer was lost; its Machine is read, so that it counts.
+/// A name that is taken was taken by an earlier try whose answer was lost; its Machine is read, so that it counts. A try that is given
+/// up, as when another one is refused, stays unanswered.
 async fn post(shared: &Shared, body: Value) -> Result<(), WriteError> {
-    let name = body.pointer("/metadata/name").and_then(Value::as_str).map(Name::new);
-    match shared.write.create::<Machine>(body).await {
+    let name = body.pointer("/metadata/name").and_then(Value::as_str);
+    let (name, now) = (Name::new(name.unwrap_or_default()), shared.env.now());
+    let earlier = shared.quietly(|world| world.sends(&name, now));
+    let answer = shared.write.create::<Machine>(body).await;
+    if !matches!(answer, Err(WriteError::Unreachable { .. })) {
+        shared.quietly(|world| world.answered(&name, earlier));
+    }
+    match answer {
         Ok(machine) => {
             shared.wrote(machine);
             Ok(())
         }
         Err(WriteError::AlreadyExists) => {
-            if let Some(name) = name
-                && let Ok(machine) = shared.write.read::<Machine>(&name).await
-            {
+            if let Ok(machine) = shared.write.read::<Machine>(&name).await {
                 shared.wrote(machine);
             }
             Ok(())

@@ -445,7 +445,11 @@ fn s11_a_secret_in_a_log_or_a_status_is_flagged_and_not_repeated() {
     let leak = patched(Some(machine("m", "Failed")), &leaky);
     tells_apart("S11", (&leak, &world), (&said("fine"), &world));
     // What stood there before is whoever's doing who wrote it.
-    tells_apart("S11", (&patched(None, &leaky), &world), (&patched(Some(leaky.clone()), &leaky), &world));
+    tells_apart(
+        "S11",
+        (&patched(None, &leaky), &world),
+        (&patched(Some(leaky.clone()), &leaky), &world),
+    );
     let fine = (&said("fine")[..], &world);
     for (path, value) in [
         ("status/lastOperation", json!({ "of-c4n4ry": "x" })),

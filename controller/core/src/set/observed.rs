@@ -1,6 +1,6 @@
 //! All that a decision about one MachineSet may read, and the vocabulary of its plan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub struct Observed<'a> {
     pub refused: Option<&'a (String, Timestamp)>,
     /// Machines whose deletion was sent and not answered.
     pub condemned: &'a BTreeSet<Uid>,
+    /// When creations were last sent that were not answered, by the Machine's name.
+    pub unanswered: &'a BTreeMap<Name, Timestamp>,
     /// When the status was last written: small changes wait a moment so that many become one write.
     pub status_written: Option<Timestamp>,
 }

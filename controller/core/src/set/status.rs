@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::names::machine_name;
 use super::observed::Observed;
 use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
+use crate::ids::Name;
 use crate::selector;
 
 /// Something that keeps the set from what it wants.
@@ -63,7 +64,11 @@ pub fn compute(
     );
     status.insert(
         "settledMachineNumber".into(),
-        json!(settled(seen, stored.map_or(0, |status| status.settled_machine_number))),
+        json!(settled(
+            seen,
+            stored.map_or(0, |status| status.settled_machine_number),
+            now
+        )),
     );
     let terminal = problem.filter(|problem| problem.terminal);
     status.insert(
@@ -136,12 +141,21 @@ pub fn next_available(set: &MachineSet, machines: &[Arc<Machine>], now: Timestam
         .min()
 }
 
-/// Numbers below this one have all been seen as Machines; from it on, a creation may still be under way.
-fn settled(seen: &Observed<'_>, before: i64) -> i64 {
+/// A creation that was sent so long ago does not take effect any more: the API server ends a request after a minute, and what stands
+/// before it waits no longer than that.
+pub const LINGERS: SignedDuration = SignedDuration::from_mins(5);
+
+/// Numbers below this one have all been seen as Machines; from it on, a creation may still be under way. Of one that was sent twice
+/// the second may be, though the first was seen: once that Machine is gone, the second would make another one of its name.
+fn settled(seen: &Observed<'_>, before: i64, now: Timestamp) -> i64 {
     let (title, own) = meta::identity(&seen.set.metadata);
     let next = seen.set.status.as_ref().map_or(0, |status| status.next_machine_number);
-    let open = (before..next).find(|number| !(seen.exists)(&machine_name(title.as_str(), &own, *number)));
-    open.unwrap_or(next.max(before))
+    let is_open = |number: &i64| {
+        let name = machine_name(title.as_str(), &own, *number);
+        let sent = seen.unanswered.get(&Name::new(&*name));
+        !(seen.exists)(&name) || sent.is_some_and(|sent| now < *sent + LINGERS)
+    };
+    (before..next).find(is_open).unwrap_or(next.max(before))
 }
 
 fn failed_machines(set: &MachineSet, machines: &[Arc<Machine>], preserved: &dyn Fn(&Machine) -> bool) -> Value {

@@ -1,13 +1,13 @@
 //! Laws of sets' plans, from any state that a set and the Machines around it can be in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::machine_set::DeletePolicy;
 use millwright_core::api::{Machine, MachineSet, keys, meta};
-use millwright_core::ids::Uid;
+use millwright_core::ids::{Name, Uid};
 use millwright_core::set::{self, Observed, Plan, Step, rank};
 use millwright_core::{check, narrate};
 use proptest::prelude::*;
@@ -24,6 +24,7 @@ struct Scene {
     class_unchecked: bool,
     refused: Option<(String, Timestamp)>,
     condemned: BTreeSet<Uid>,
+    unanswered: BTreeMap<Name, Timestamp>,
     status_written: Option<Timestamp>,
     uids: u32,
 }
@@ -37,9 +38,17 @@ impl Scene {
             .iter()
             .filter_map(|machine| machine.uid().filter(|_| dice.rarely()));
         let condemned = condemned.collect();
+        let named = machines.iter().map(|machine| Name::new(meta::name(&machine.metadata)));
+        let unanswered = named
+            .filter(|_| dice.rarely())
+            .collect::<Vec<Name>>()
+            .into_iter()
+            .map(|name| (name, dice.time()))
+            .collect();
         Self {
             set: set(dice),
             condemned,
+            unanswered,
             machines,
             refusal: if dice.rarely() {
                 Some("it is faulty".to_owned())
@@ -70,6 +79,7 @@ impl Scene {
             class_unchecked: self.class_unchecked,
             refused: self.refused.as_ref(),
             condemned: &self.condemned,
+            unanswered: &self.unanswered,
             status_written: self.status_written,
         })
     }

@@ -160,7 +160,13 @@ impl Stage {
             Step::Create(bodies) => {
                 for body in bodies {
                     self.chance()?;
+                    let child = Name::new(body["metadata"]["name"].as_str().unwrap_or_default());
+                    let earlier = self.world.sends(&child, now);
+                    if self.loses_creations {
+                        continue;
+                    }
                     self.make::<Machine>(body);
+                    self.world.answered(&child, earlier);
                 }
             }
             Step::Delete(victims) => {

@@ -102,6 +102,8 @@ impl Stage {
             ["driver", rest @ ..] => self.direct(line, rest)?,
             ["deletions", "are", "lost"] => self.loses_deletions = true,
             ["deletions", "are", "answered"] => self.loses_deletions = false,
+            ["creations", "are", "lost"] => self.loses_creations = true,
+            ["creations", "are", "answered"] => self.loses_creations = false,
             ["node", "of", machine, "joins", rest @ ..] => self.join(machine, rest),
             ["vm", "of", machine, "vanishes"] => self.cloud.vms.retain(|_, vm| vm.machine.as_str() != *machine),
             ["after", seconds] => {

@@ -53,6 +53,8 @@ pub struct Stage {
     pub etcd: Etcd,
     /// The API server does not get, or does not answer, what sets delete.
     pub loses_deletions: bool,
+    /// Creations of Machines take effect, or not, and are not answered.
+    pub loses_creations: bool,
     pub cloud: Cloud,
     pub world: World,
     pub settings: Settings,
@@ -82,6 +84,7 @@ impl Default for Stage {
             world: World::default(),
             settings: Settings::new("test"),
             loses_deletions: false,
+            loses_creations: false,
             driver: DriverNow::Ready,
             checks: BTreeMap::new(),
             tokens: BTreeSet::new(),
@@ -225,6 +228,7 @@ impl Stage {
             class_unchecked: self.driver == DriverNow::Ready && readiness == Some(Readiness::Unchecked),
             refused: self.world.refused.get(name),
             condemned: &self.world.condemned,
+            unanswered: &self.world.unanswered,
             status_written: self.world.status_written.get(key).copied(),
         };
         let plan = set::plan(&seen, now);
