@@ -11,8 +11,7 @@
 //! - Built-in kinds: no schema. Types are judged by an apply only, of the defaults there are only those in `builtin`; fields that a
 //!   pod's or a claim's update may not change can be changed.
 //! - Bad input: `tests/http_bad_input.rs` lists what is answered otherwise, each with its reason. Of built-in kinds, the types of
-//!   metadata are judged, and those of configmaps and secrets. What is wrong with the metadata of built-in kinds is told once; the server
-//!   tells it up to four times in an update.
+//!   metadata are judged, and those of configmaps and secrets.
 //! - Nulls in the server's own kinds go where they stand for a field of the object or a text of its maps; deeper ones stay.
 //! - The server panics over a strategic patch with `$setElementOrder` of a list that is not merged, as a node's taints; here it is
 //!   answered 500. What such a list's items say beside the API's fields stays, `$patch` too.
