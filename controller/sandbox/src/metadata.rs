@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::builtin;
 use crate::failure::Cause;
 use crate::kinds::Kind;
 use crate::object::{at, finalizers, is_deleting, name, of_metadata, text};
+use crate::write::update::Part;
 
 const LABEL_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
      alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
@@ -116,11 +118,11 @@ pub fn complaints(kind: &Kind, object: &Value) -> Vec<Cause> {
 }
 
 /// What is wrong with metadata after an update, as often as the server says so.
-pub fn update_complaints(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
+pub fn update_complaints(kind: &Kind, old: &Value, new: &Value, part: Part) -> Vec<Cause> {
     let faults = Faults::of(kind, new);
     let changes = changes(old, new);
     let mut out = Vec::new();
-    for look in looks(kind) {
+    for look in looks(kind, part) {
         let parts: &[&[Cause]] = match look {
             Look::Stated => &[&faults.name, &faults.content, &faults.finalizers],
             Look::StatedStrictly => &[&faults.name, &faults.content, &faults.finalizers, &faults.undomained],
@@ -133,17 +135,20 @@ pub fn update_complaints(kind: &Kind, old: &Value, new: &Value) -> Vec<Cause> {
 }
 
 /// The looks that a kind takes in an update, in their order. Asked of the server, kind by kind.
-fn looks(kind: &Kind) -> &'static [Look] {
+fn looks(kind: &Kind, part: Part) -> &'static [Look] {
     use Look::{Changed, ChangedStrictly, Stated, StatedStrictly};
     if kind.custom {
         return &[Stated, Changed, Changed];
     }
-    match kind.kind.as_str() {
-        "Lease" => &[Stated, Changed, Changed],
-        "PodDisruptionBudget" | "Event" => &[Stated, Changed],
-        "VolumeAttachment" => &[Stated, Changed, StatedStrictly],
-        "PersistentVolume" => &[Stated, Changed, StatedStrictly, StatedStrictly],
-        "ConfigMap" | "Secret" | "ServiceAccount" | "Pod" | "PersistentVolumeClaim" | "ControllerRevision" => {
+    match (kind.kind.as_str(), part) {
+        ("Lease", _) => &[Stated, Changed, Changed],
+        ("PodDisruptionBudget", _) => &[Stated, Changed],
+        ("Event", _) if !builtin::is_new_event(kind) => &[Stated, Changed],
+        ("VolumeAttachment", Part::Status) => &[Changed],
+        ("Event", _) | (_, Part::Status) => &[Stated, Changed, ChangedStrictly],
+        ("VolumeAttachment", _) => &[Stated, Changed, StatedStrictly],
+        ("PersistentVolume", _) => &[Stated, Changed, StatedStrictly, StatedStrictly],
+        ("ConfigMap" | "Secret" | "ServiceAccount" | "Pod" | "PersistentVolumeClaim" | "ControllerRevision", _) => {
             &[Stated, Changed, ChangedStrictly, StatedStrictly]
         }
         _ => &[Stated, Changed, StatedStrictly, ChangedStrictly],

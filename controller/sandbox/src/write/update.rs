@@ -140,7 +140,7 @@ pub(crate) fn store(
     let mut new = owners::record(kind, Some(old), new, part, options);
     let mut causes = kind_complaints(kind, &new);
     if causes.is_empty() {
-        causes = metadata::update_complaints(kind, old, &new);
+        causes = metadata::update_complaints(kind, old, &new, part);
         causes.extend(builtin::complaints(kind, &new));
         causes.extend(admit::complaints(kind, Some(old), &new, part));
         causes.extend(builtin::update_complaints(kind, old, &new));
@@ -217,11 +217,16 @@ fn confined(kind: &Kind, old: &Value, mut new: Value, part: Part) -> Value {
         Part::Whole | Part::Scale if kind.status => with(new, "status", before("status")),
         Part::Whole | Part::Scale => new,
         Part::Status if kind.custom || kind.is("VolumeAttachment") => {
+            let uid = object::at(&new, "/metadata/uid").cloned();
             let mut stated = |key| new.as_object_mut().and_then(|fields| fields.remove(key));
             let (status, said) = (stated("status"), stated("kind"));
             let mut out = with(again(old, new), "status", status);
             if kind.custom {
-                out = with(out, "kind", said);
+                return with(out, "kind", said);
+            }
+            // Another uid is not taken back, and refused later.
+            if let Some(uid) = uid {
+                object::metadata(&mut out).insert("uid".to_owned(), uid);
             }
             out
         }
