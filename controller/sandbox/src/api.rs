@@ -333,7 +333,7 @@ impl Api {
     pub(crate) fn put(&mut self, kind: &Kind, key: Key, object: Value) -> Result<Tree, Failure> {
         let place = kind.place();
         let object = self.store.next(object);
-        size::admit(&object, self.store.object(&place, &key).is_none())?;
+        size::admit(&object)?;
         let stored = self.store.put(&place, key, object);
         if kind.is("CustomResourceDefinition") {
             let place = defined(&stored);

@@ -141,8 +141,8 @@ pub fn next_available(set: &MachineSet, machines: &[Arc<Machine>], now: Timestam
         .min()
 }
 
-/// A creation that was sent so long ago does not take effect any more: the API server ends a request after a minute, and what stands
-/// before it waits no longer than that.
+/// A creation that was sent so long ago and not answered is taken for lost. `reliability.md` F10 lets a request land minutes late; this
+/// is also how old S4 lets a view be.
 pub const LINGERS: SignedDuration = SignedDuration::from_mins(5);
 
 /// Numbers below this one have all been seen as Machines; from it on, a creation may still be under way. Of one that was sent twice

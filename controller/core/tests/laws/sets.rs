@@ -285,6 +285,23 @@ proptest! {
     }
 
     #[test]
+    fn no_number_is_settled_whose_creation_may_still_arrive(tape in tapes()) {
+        let scene = Scene::throw(&mut Dice::new(tape));
+        let before = scene.set.status.as_ref().map_or(0, |status| status.settled_machine_number);
+        for step in scene.plan(now()).0.steps {
+            let Step::Record(body) = step else { continue };
+            let Some(settled) = body["status"]["settledMachineNumber"].as_i64() else { continue };
+            for number in before..settled {
+                let name = set::names::machine_name("workers", &Uid::new("uid-s"), number);
+                let sent = scene.unanswered.get(&Name::new(name.as_str()));
+                let may_arrive = sent.is_some_and(|sent| now() < *sent + SignedDuration::from_mins(5));
+                prop_assert!(!may_arrive, "{name}: {scene:#?}");
+                prop_assert!(scene.look(|seen| (seen.exists)(&name)), "{name}: {scene:#?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_set_comes_to_rest_when_nothing_else_moves(tape in tapes()) {
         let mut scene = Scene::throw(&mut Dice::new(tape));
         let (mut at, mut told) = (now(), Vec::new());

@@ -4,7 +4,6 @@
 //! protobuf, which is a little shorter.
 
 use crate::failure::Failure;
-use crate::object;
 use crate::store::Tree;
 
 /// The most that etcd takes in one request, in bytes.
@@ -14,13 +13,9 @@ const SENT: usize = 2 * 1024 * 1024;
 /// What a request holds beside the object: its key three times, and the heads of its parts. As measured of one update.
 const BESIDE: usize = 154;
 
-/// Refuses what is too large. The request of an update says which version it replaces, at the length at which the object tells it.
-pub(crate) fn admit(object: &Tree, is_new: bool) -> Result<(), Failure> {
-    let version = match is_new {
-        true => r#""resourceVersion":"","#.len() + object::text(object, "/metadata/resourceVersion").len(),
-        false => 0,
-    };
-    let size = object.size() + BESIDE - version;
+/// Refuses what is too large.
+pub(crate) fn admit(object: &Tree) -> Result<(), Failure> {
+    let size = object.size() + BESIDE;
     if size <= MOST {
         return Ok(());
     }
@@ -40,7 +35,7 @@ mod tests {
 
     fn said(letters: usize) -> Option<String> {
         let object = json!({ "a": "x".repeat(letters) });
-        admit(&object.into(), false).err().map(|failure| failure.to_string())
+        admit(&object.into()).err().map(|failure| failure.to_string())
     }
 
     #[test]
