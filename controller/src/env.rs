@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use millwright_core::check::Broken;
 use millwright_core::{deployment, machine, set};
 use rand::RngExt as _;
 use tokio::time::Instant;
@@ -45,6 +46,15 @@ pub struct Planners {
     pub set: fn(&set::Observed<'_>, Timestamp) -> set::Plan,
     /// For MachineDeployments.
     pub deployment: fn(&deployment::Observed<'_>, Timestamp) -> deployment::Plan,
+    /// Whether every plan is held against core's laws before it is carried out; a plan that breaks one is not. On in debug builds.
+    pub are_checked: bool,
+}
+
+impl Planners {
+    /// The laws that a plan breaks, where plans are checked.
+    pub(crate) fn checked(&self, check: impl FnOnce() -> Vec<Broken>) -> Vec<Broken> {
+        if self.are_checked { check() } else { Vec::new() }
+    }
 }
 
 impl Default for Planners {
@@ -53,6 +63,7 @@ impl Default for Planners {
             machine: machine::plan,
             set: set::plan,
             deployment: deployment::plan,
+            are_checked: cfg!(debug_assertions),
         }
     }
 }

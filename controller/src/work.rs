@@ -1,9 +1,12 @@
 //! Observe and execute, one file per kind. Nothing here decides: plans come from `millwright-core`.
 
+mod children;
 pub mod class;
 pub mod deployment;
 pub mod dispatch;
+pub mod leftover;
 pub mod machine;
+pub mod pass;
 pub mod set;
 pub mod shared;
 pub mod step;

@@ -8,9 +8,9 @@ mod machine;
 mod set;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::api::{keys, meta};
+use crate::api::keys;
 use crate::ids::Uid;
 use crate::selector::Matcher;
 
@@ -68,6 +68,8 @@ pub enum Broken {
     CounterBackwards,
     #[error("it writes the status twice")]
     RecordedTwice,
+    #[error("a report of a failure stands behind a step that can fail")]
+    ReportBehindFailure,
     #[error("it changes what only a rollout may change")]
     TemplateReplaced,
 }
@@ -76,19 +78,16 @@ fn wakes_later(wake: Option<Timestamp>, now: Timestamp) -> Option<Broken> {
     wake.filter(|at| *at <= now).map(|_| Broken::WakeInThePast)
 }
 
-fn text<'a>(body: &'a Value, pointer: &str) -> &'a str {
-    body.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+type LabelSelector = k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+type Labels = std::collections::BTreeMap<String, String>;
+
+/// The owner is the controller, and selects the labels.
+fn is_child(reference: &OwnerReference, labels: &Labels, owner: &Uid, selector: Option<&LabelSelector>) -> bool {
+    let owned = reference.uid == owner.as_str() && reference.controller == Some(true);
+    let matcher = selector.and_then(|selector| Matcher::new(selector).ok());
+    owned && matcher.is_some_and(|matcher| matcher.matches(labels))
 }
 
-type LabelSelector = k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-
-/// Finalizer, the owner as first reference and controller, and labels that the owner selects.
-fn is_child(body: &Value, owner: &Uid, selector: Option<&LabelSelector>) -> bool {
-    let finalizers = body.pointer("/metadata/finalizers").and_then(Value::as_array);
-    let guarded = finalizers.is_some_and(|held| held.iter().any(|finalizer| finalizer == keys::FINALIZER));
-    let owned = text(body, "/metadata/ownerReferences/0/uid") == owner.as_str()
-        && body.pointer("/metadata/ownerReferences/0/controller") == Some(&Value::Bool(true));
-    let labels = meta::string_map(body.pointer("/metadata/labels"));
-    let matcher = selector.and_then(|selector| Matcher::new(selector).ok());
-    guarded && owned && matcher.is_some_and(|matcher| matcher.matches(&labels))
+fn is_guarded(finalizers: &[String]) -> bool {
+    finalizers.iter().any(|finalizer| finalizer == keys::FINALIZER)
 }

@@ -8,9 +8,11 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::api::machine::CreationRequest;
 use crate::api::{MachineClass, keys, meta};
 use crate::driver::Violation;
 use crate::ids::SecretKey;
+use crate::plan::Bearing;
 use crate::provider_spec::SpecError;
 
 /// What is known of a class since it, its Secrets or its driver last changed.
@@ -32,6 +34,8 @@ pub struct Recipe {
     pub digest: String,
     /// The user data holds the bootstrap token's placeholder.
     pub needs_token: bool,
+    /// What is remembered on a Machine whose VM is asked for.
+    pub essentials: CreationRequest,
 }
 
 /// Why no machine can be made of a class.
@@ -139,14 +143,18 @@ pub fn node_template_fault(class: &MachineClass) -> Option<Fault> {
 }
 
 /// All that a decision about one class may look at.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// The class.
     pub class: &'a MachineClass,
     /// How many Machines name it.
     pub machines: usize,
+    /// The first of these Machines, by name; for people.
+    pub first_machine: Option<&'a str>,
     /// What is known of it.
     pub readiness: &'a Readiness,
+    /// A check of it is under way.
+    pub is_being_checked: bool,
 }
 
 /// What to do for a class.
@@ -156,41 +164,154 @@ pub enum Step {
     AddFinalizer,
     /// No Machine needs it.
     RemoveFinalizer,
-    /// Read its Secrets, check its spec, ask its driver; store the [`Readiness`].
+    /// Begin to read its Secrets, check its spec, ask its driver; the outcome wakes whoever waits for it.
     Check,
+    /// Somebody deleted it, and it waits: say for whom.
+    Report(InUse),
 }
 
+/// Who keeps an object that is being deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InUse {
+    /// The kind of those who need it.
+    pub kind: &'static str,
+    /// How many they are.
+    pub users: usize,
+    /// The first of them, by name.
+    pub first: String,
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, users, first } = self;
+        match users {
+            1 => write!(f, "Deletion waits until {kind} {first} no longer needs it"),
+            users => write!(
+                f,
+                "Deletion waits until {users} objects of kind {kind} no longer need it, the first of them {first}"
+            ),
+        }
+    }
+}
+
+impl crate::plan::Step for Step {
+    fn bearing(&self) -> Bearing {
+        match self {
+            Self::AddFinalizer | Self::RemoveFinalizer => Bearing::Stops,
+            Self::Check | Self::Report(_) => Bearing::Independent,
+        }
+    }
+}
+
+/// Why a plan for a class or a Secret is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "Display says what each means")]
+pub enum Why {
+    Needed,
+    NotNeeded,
+    InUse,
+    Unchecked,
+    BeingChecked,
+    Settled,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Needed => "it is needed and does not carry our finalizer yet",
+            Self::NotNeeded => "nobody needs it any more",
+            Self::InUse => "it is being deleted and still needed",
+            Self::Unchecked => "it has not been looked at since it, its Secrets or its driver changed",
+            Self::BeingChecked => "it is being looked at",
+            Self::Settled => "it is as it should be",
+        })
+    }
+}
+
+/// The plan of a class.
+pub type Plan = crate::plan::Plan<Step, Why>;
+
 /// Decides what a class needs.
-pub fn plan(seen: &Observed<'_>) -> Vec<Step> {
+pub fn plan(seen: &Observed<'_>) -> Plan {
     let guarded = meta::has_finalizer(&seen.class.metadata, keys::FINALIZER);
     let deleting = meta::is_deleting(&seen.class.metadata);
-    let mut steps = Vec::new();
-    match (guarded, seen.machines > 0) {
-        (false, true) if !deleting => steps.push(Step::AddFinalizer),
-        (true, false) => steps.push(Step::RemoveFinalizer),
-        (false, _) | (true, true) => {}
+    let mut plan = Plan::rest(Why::Settled);
+    match (guarded, seen.first_machine.filter(|_| seen.machines > 0)) {
+        (false, Some(_)) if !deleting => {
+            plan = Plan::act(vec![Step::AddFinalizer], Why::Needed);
+        }
+        (true, None) => plan = Plan::act(vec![Step::RemoveFinalizer], Why::NotNeeded),
+        (true, Some(first)) if deleting => {
+            let report = Step::Report(InUse {
+                kind: "Machine",
+                users: seen.machines,
+                first: first.to_owned(),
+            });
+            plan = Plan::act(vec![report], Why::InUse);
+        }
+        (false, _) | (true, Some(_)) => {}
     }
-    if *seen.readiness == Readiness::Unchecked && !(deleting && seen.machines == 0) {
-        steps.push(Step::Check);
+    let is_wanted = *seen.readiness == Readiness::Unchecked && !(deleting && seen.machines == 0);
+    match (is_wanted, seen.is_being_checked) {
+        (true, false) => {
+            plan.steps.push(Step::Check);
+            plan.why = Why::Unchecked;
+        }
+        (true, true) => plan.why = Why::BeingChecked,
+        (false, _) => {}
     }
-    steps
+    plan
+}
+
+/// All that a decision about one Secret of the control namespace may look at.
+#[derive(Clone, Copy, Debug)]
+pub struct SecretObserved<'a> {
+    /// The Secret.
+    pub secret: &'a ObjectMeta,
+    /// How many classes name it.
+    pub classes: usize,
+    /// The first of them, by name.
+    pub first_class: Option<&'a str>,
 }
 
 /// What to do for a Secret of the control namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretStep {
     /// A class names it.
     AddFinalizer,
     /// No class names it any more.
     RemoveFinalizer,
+    /// Somebody deleted it, and it waits: say for whom.
+    Report(InUse),
 }
 
-/// Decides what a Secret needs; `named` tells whether any class names it.
-pub fn plan_secret(secret: &ObjectMeta, named: bool) -> Option<SecretStep> {
-    let guarded = meta::has_finalizer(secret, keys::SECRET_FINALIZER);
-    match (guarded, named) {
-        (false, true) if !meta::is_deleting(secret) => Some(SecretStep::AddFinalizer),
-        (true, false) => Some(SecretStep::RemoveFinalizer),
-        (false, _) | (true, true) => None,
+impl crate::plan::Step for SecretStep {
+    fn bearing(&self) -> Bearing {
+        match self {
+            Self::AddFinalizer | Self::RemoveFinalizer => Bearing::Stops,
+            Self::Report(_) => Bearing::Independent,
+        }
+    }
+}
+
+/// The plan of a Secret.
+pub type SecretPlan = crate::plan::Plan<SecretStep, Why>;
+
+/// Decides what a Secret needs.
+pub fn plan_secret(seen: &SecretObserved<'_>) -> SecretPlan {
+    let guarded = meta::has_finalizer(seen.secret, keys::SECRET_FINALIZER);
+    let deleting = meta::is_deleting(seen.secret);
+    match (guarded, seen.first_class.filter(|_| seen.classes > 0)) {
+        (false, Some(_)) if !deleting => SecretPlan::act(vec![SecretStep::AddFinalizer], Why::Needed),
+        (true, None) => SecretPlan::act(vec![SecretStep::RemoveFinalizer], Why::NotNeeded),
+        (true, Some(first)) if deleting => {
+            let report = SecretStep::Report(InUse {
+                kind: "MachineClass",
+                users: seen.classes,
+                first: first.to_owned(),
+            });
+            SecretPlan::act(vec![report], Why::InUse)
+        }
+        (false, _) | (true, Some(_)) => SecretPlan::rest(Why::Settled),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A changed template is reported and left alone: rolling updates are not built yet.
 
+pub mod change;
 pub mod names;
 pub mod observed;
 pub mod plan;

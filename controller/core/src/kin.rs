@@ -2,14 +2,24 @@
 
 use k8s_openapi::api::core::v1::Node;
 
-use crate::api::{Machine, meta};
+use crate::api::{Machine, keys, meta};
 use crate::ids::Name;
 use crate::kinds::{NodeBy, OwnedBy};
 use crate::machine::node;
 use crate::world::World;
 
-/// The Node of a Machine: by the VM's id, else by the name that the VM registers with.
-pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Option<&'a Node> {
+/// The Node of a Machine, and who else claims it.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The Node, where the Machine has the best claim to it.
+    pub node: Option<&'a Node>,
+    /// The Machine that has a better one.
+    pub rival: Option<&'a str>,
+}
+
+/// The Node of a Machine: by the VM's id, else by the name that the VM registers with. Where several Machines bear the same id, as
+/// after a copy of a manifest, one of them has the Node and the others have none (M11).
+pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Claim<'a> {
     let by_id = machine
         .provider_id()
         .and_then(|id| world.nodes.find(NodeBy::ProviderId, id.as_str()).next());
@@ -18,13 +28,42 @@ pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Option<&'a Node> {
             .node_label()
             .and_then(|node| world.nodes.get(&Name::new(node.as_str())))
     };
-    by_id.or_else(by_name).map(AsRef::as_ref)
+    let Some(node) = by_id.or_else(by_name).map(AsRef::as_ref) else {
+        return Claim { node: None, rival: None };
+    };
+    match rival(world, machine, node) {
+        Some(rival) => Claim {
+            node: None,
+            rival: Some(rival),
+        },
+        None => Claim {
+            node: Some(node),
+            rival: None,
+        },
+    }
+}
+
+/// The Machine whose claim to the Node is better than this one's: the one that the Node's label names, else the oldest.
+fn rival<'a>(world: &'a World, machine: &Machine, node: &Node) -> Option<&'a str> {
+    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+    if id.is_empty() || world.machines.count(OwnedBy::ProviderId, id) < 2 {
+        return None;
+    }
+    let labelled = meta::label(&node.metadata, keys::MACHINE_NAME);
+    let rank = |claimant: &Machine| {
+        let name = meta::name(&claimant.metadata).to_owned();
+        (labelled != Some(name.as_str()), meta::created(&claimant.metadata), name)
+    };
+    let claimants = world.machines.find(OwnedBy::ProviderId, id);
+    let best = claimants.min_by_key(|claimant| rank(claimant))?;
+    (best.metadata.uid != machine.metadata.uid).then(|| meta::name(&best.metadata))
 }
 
 /// Whether a Node goes with a Machine whose VM is gone: its own; or, for a Machine that never learned anything of its VM, one
 /// that can only be that VM's and that no other Machine claims.
 pub fn goes_with(world: &World, machine: &Machine, node: &Node) -> bool {
-    node::belongs(node, machine) || (node::may_be_lost(node, machine) && !is_claimed(world, node))
+    let is_own = node::belongs(node, machine) && rival(world, machine, node).is_none();
+    is_own || (node::may_be_lost(node, machine) && !is_claimed(world, node))
 }
 
 /// Whether any Machine knows the Node as its own.

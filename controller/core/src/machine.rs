@@ -6,6 +6,7 @@ pub mod create;
 pub mod delete;
 pub mod health;
 pub mod join;
+pub mod life;
 pub mod node;
 pub mod observed;
 pub mod outcome;
@@ -15,6 +16,7 @@ pub mod step;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{Machine, Phase, keys, meta};
+use crate::sight::later;
 pub use observed::{Answer, Call, Calls, ClassView, DriverView, Observed, Trouble};
 pub use outcome::Pacing;
 pub use status::StatusChange;
@@ -37,6 +39,8 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return plan;
     }
     match machine.phase() {
+        // Whoever cannot see the Nodes judges none: an absent Node may be there.
+        Phase::Running | Phase::Unknown if is_blind(seen) => Plan::rest(Why::TargetAway),
         Phase::New | Phase::CrashLoopBackOff => create::plan(seen, now),
         // The original writes Pending only after the VM is recorded; ours is the intent that comes before.
         Phase::Pending if !awaits_node(seen) => create::plan(seen, now),
@@ -68,7 +72,7 @@ fn from_the_future(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         | Phase::InPlaceUpdateFailed
         | Phase::Other(_) => return None,
     }
-    seen.machine.phase_since().filter(|since| *since > now + SKEW)?;
+    seen.machine.phase_since().filter(|since| *since > later(now, SKEW))?;
     let change = StatusChange::again(seen.machine, now)?;
     Some(Plan::act(vec![Step::Record(Box::new(change))], Why::ClockWasWrong))
 }
@@ -92,6 +96,21 @@ fn node_conditions(seen: &Observed<'_>) -> Vec<String> {
         Some(own) if !own.is_empty() => own.split(',').map(str::to_owned).collect(),
         Some(_) | None => seen.settings.node_conditions.clone(),
     }
+}
+
+/// There is a target cluster, and its Nodes are out of sight.
+fn is_blind(seen: &Observed<'_>) -> bool {
+    seen.settings.has_target && seen.sight.target_since.is_none()
+}
+
+/// Stores a breadcrumb of the driver that the Machine does not carry yet: it wants to see it again at its next call.
+fn crumb_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let crumb = seen.calls.crumb.as_ref()?;
+    if self::crumb(seen.machine).as_ref() == Some(crumb) {
+        return None;
+    }
+    let change = StatusChange::same(seen.machine, crumb, now)?;
+    Some(Plan::act(vec![Step::Record(Box::new(change))], Why::CrumbChanged))
 }
 
 /// The stored breadcrumb.

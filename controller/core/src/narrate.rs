@@ -6,32 +6,27 @@
 use std::fmt::Display;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::api::lenient::GoDuration;
-use crate::ids::{Name, Uid};
+use crate::api::meta;
 use crate::machine::StatusChange;
-use crate::{deployment, machine, set};
+use crate::plan::Plan;
+use crate::set::StatusPatch;
+use crate::{class, deployment, machine, set};
 
-/// The plan of a Machine.
-pub fn machine(plan: &machine::Plan, now: Timestamp) -> String {
-    told(&plan.why, plan.steps.iter().map(machine_step), plan.wake, now)
+/// A step in one line.
+pub trait Narrate {
+    /// The line; without secrets and without an object's whole content.
+    fn narrate(&self) -> String;
 }
 
-/// The plan of a set.
-pub fn set(plan: &set::Plan, now: Timestamp) -> String {
-    told(&plan.why, plan.steps.iter().map(set_step), plan.wake, now)
-}
-
-/// The plan of a deployment.
-pub fn deployment(plan: &deployment::Plan, now: Timestamp) -> String {
-    told(&plan.why, plan.steps.iter().map(deployment_step), plan.wake, now)
-}
-
-fn told(why: &impl Display, steps: impl Iterator<Item = String>, wake: Option<Timestamp>, now: Timestamp) -> String {
-    let mut lines = vec![why.to_string()];
-    lines.extend(steps.map(|step| format!("- {step}")));
-    lines.extend(wake.map(|at| format!("looks again {}", relative(at, now))));
+/// A plan: the reason, its steps, and when it is looked at again.
+pub fn plan<S: Narrate, W: Display>(plan: &Plan<S, W>, now: Timestamp) -> String {
+    let mut lines = vec![plan.why.to_string()];
+    lines.extend(plan.steps.iter().map(|step| format!("- {}", step.narrate())));
+    lines.extend(plan.withheld.iter().map(|(name, why)| format!("  not {name}: {why}")));
+    lines.extend(plan.wake.map(|at| format!("looks again {}", relative(at, now))));
     lines.join("\n")
 }
 
@@ -45,8 +40,13 @@ fn relative(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// One step of a Machine's plan.
-pub fn machine_step(step: &machine::Step) -> String {
+impl Narrate for machine::Step {
+    fn narrate(&self) -> String {
+        machine_step(self)
+    }
+}
+
+fn machine_step(step: &machine::Step) -> String {
     use machine::Step;
     match step {
         Step::AddFinalizer => "store the finalizer".to_owned(),
@@ -64,8 +64,9 @@ pub fn machine_step(step: &machine::Step) -> String {
         Step::DropToken => "drop the bootstrap token".to_owned(),
         Step::DeleteMachine => "delete the Machine".to_owned(),
         Step::RemoveNode(node) => format!("remove Node {node}"),
+        Step::LeaveBehind => "remember what may be left in the target cluster".to_owned(),
         Step::RemoveFinalizer => "remove the finalizer".to_owned(),
-        Step::StepDown => "give the lease up".to_owned(),
+        Step::StepDown => "read the lease, and give up if it is another's".to_owned(),
     }
 }
 
@@ -84,6 +85,7 @@ fn status(change: &StatusChange) -> String {
         change.conditions.as_ref().map(|_| "conditions"),
         change.addresses.as_ref().map(|_| "addresses"),
         change.last_known_state.as_ref().map(|_| "breadcrumb"),
+        change.creation_request.as_ref().map(|_| "creation request"),
     ];
     let extras: Vec<&str> = extras.into_iter().flatten().collect();
     if extras.is_empty() {
@@ -93,56 +95,72 @@ fn status(change: &StatusChange) -> String {
     }
 }
 
-/// One step of a set's plan.
-pub fn set_step(step: &set::Step) -> String {
-    use set::Step;
-    match step {
-        Step::AddFinalizer => "store the finalizer".to_owned(),
-        Step::RemoveFinalizer => "remove the finalizer".to_owned(),
-        Step::Adopt(name, _) => format!("adopt {name}"),
-        Step::Release(name, _) => format!("release {name}"),
-        Step::Reserve { next } => format!("reserve the names below number {next}"),
-        Step::Create(bodies) => format!("create {}", bodies.iter().map(name_in).collect::<Vec<_>>().join(", ")),
-        Step::Delete(victims) => format!("delete {}", names(victims)),
-        Step::Bring(name, body) => format!("bring to {name}: {}", fields(body, "")),
-        Step::Record(body) => format!("record {}", recorded(body)),
-    }
-}
-
-/// One step of a deployment's plan.
-pub fn deployment_step(step: &deployment::Step) -> String {
-    use deployment::Step;
-    match step {
-        Step::AddFinalizer => "store the finalizer".to_owned(),
-        Step::RemoveFinalizer => "remove the finalizer".to_owned(),
-        Step::Adopt(name, _) => format!("adopt {name}"),
-        Step::Release(name, _) => format!("release {name}"),
-        Step::Create(body) => {
-            let replicas = body
-                .pointer("/spec/replicas")
-                .map_or_else(String::new, Value::to_string);
-            format!("create {} of {replicas}", name_in(body))
+impl Narrate for set::Step {
+    fn narrate(&self) -> String {
+        use set::Step;
+        match self {
+            Step::AddFinalizer => "store the finalizer".to_owned(),
+            Step::RemoveFinalizer => "remove the finalizer".to_owned(),
+            Step::Adopt(machines) => format!("adopt {}", names(machines.iter().map(|m| meta::name(&m.metadata)))),
+            Step::Release(machines) => format!("release {}", names(machines.iter().map(|m| meta::name(&m.metadata)))),
+            Step::Reserve { next } => format!("reserve the names below number {next}"),
+            Step::Create(batch) => format!("create {}", names(batch.iter().map(|made| made.name.as_str()))),
+            Step::Delete(victims) => format!("delete {}", names(victims.iter().map(|victim| victim.name.as_str()))),
+            Step::Bring(all) => {
+                let told = all.iter().map(|one| {
+                    let name = meta::name(&one.machine.metadata);
+                    format!("bring to {name}: {}", fields(&one.patch(), ""))
+                });
+                told.collect::<Vec<_>>().join("; ")
+            }
+            Step::Record(status) => format!("record {}", recorded(status)),
         }
-        Step::Change(name, body) => format!("change {name}: {}", fields(body, "")),
-        Step::Delete(victims) => format!("delete {}", names(victims)),
-        Step::Number(revision) => format!("number it revision {revision}"),
-        Step::Record(body) => format!("record {}", recorded(body)),
     }
 }
 
-fn names(victims: &[(Name, Uid)]) -> String {
-    victims
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect::<Vec<_>>()
-        .join(", ")
+impl Narrate for deployment::Step {
+    fn narrate(&self) -> String {
+        use deployment::Step;
+        match self {
+            Step::AddFinalizer => "store the finalizer".to_owned(),
+            Step::RemoveFinalizer => "remove the finalizer".to_owned(),
+            Step::Adopt(sets) => format!("adopt {}", names(sets.iter().map(|set| meta::name(&set.metadata)))),
+            Step::Release(sets) => format!("release {}", names(sets.iter().map(|set| meta::name(&set.metadata)))),
+            Step::Create(made) => format!("create {} of {}", made.name, made.replicas),
+            Step::Change(change) => {
+                let name = meta::name(&change.set.metadata);
+                format!("change {name}: {}", fields(&change.patch(), ""))
+            }
+            Step::Delete(victims) => format!("delete {}", names(victims.iter().map(|(name, _)| name.as_str()))),
+            Step::Number(revision) => format!("number it revision {revision}"),
+            Step::Record(status) => format!("record {}", recorded(status)),
+        }
+    }
 }
 
-fn name_in(body: &Value) -> String {
-    body.pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or("?")
-        .to_owned()
+impl Narrate for class::Step {
+    fn narrate(&self) -> String {
+        match self {
+            Self::AddFinalizer => "store the finalizer".to_owned(),
+            Self::RemoveFinalizer => "remove the finalizer".to_owned(),
+            Self::Check => "begin to check the class".to_owned(),
+            Self::Report(in_use) => format!("report: {in_use}"),
+        }
+    }
+}
+
+impl Narrate for class::SecretStep {
+    fn narrate(&self) -> String {
+        match self {
+            Self::AddFinalizer => "store the finalizer".to_owned(),
+            Self::RemoveFinalizer => "remove the finalizer".to_owned(),
+            Self::Report(in_use) => format!("report: {in_use}"),
+        }
+    }
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// A merge patch, one `path=value` for each leaf.
@@ -162,10 +180,8 @@ fn fields(body: &Value, path: &str) -> String {
 }
 
 /// A status: what is neither zero nor empty; conditions and lists in short.
-fn recorded(body: &Value) -> String {
-    let empty = Map::new();
-    let status = body.get("status").and_then(Value::as_object).unwrap_or(&empty);
-    let parts: Vec<String> = status.iter().filter_map(|(field, value)| part(field, value)).collect();
+fn recorded(status: &StatusPatch) -> String {
+    let parts: Vec<String> = status.fields().iter().filter_map(|(field, value)| part(field, value)).collect();
     if parts.is_empty() {
         "nothing but zeros".to_owned()
     } else {

@@ -2,11 +2,16 @@
 
 pub mod bring;
 pub mod claim;
+pub mod growth;
+pub mod made;
 pub mod names;
 pub mod observed;
 pub mod plan;
 pub mod rank;
 pub mod status;
 
-pub use observed::{Observed, Plan, Step, Why};
+pub use bring::Brought;
+pub use made::NewMachine;
+pub use observed::{Observed, Plan, Step, Victim, Why};
+pub use status::StatusPatch;
 pub use plan::plan;

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use crate::class;
-use crate::ids::{DriverName, Name};
+use crate::ids::{DriverName, Name, Uid};
 use crate::kinds::{ClassBy, OwnedBy, SecretMeta};
 use crate::machine::node;
 use crate::queue::Urgency;
@@ -29,6 +29,8 @@ pub enum Key {
     Class(Name),
     /// A Secret of the control namespace.
     Secret(Name),
+    /// What a Machine that is gone may have left in the target cluster, by the Machine's uid.
+    Leftover(Uid),
 }
 
 impl Key {
@@ -40,15 +42,17 @@ impl Key {
             Self::Deployment(_) => "MachineDeployment",
             Self::Class(_) => "MachineClass",
             Self::Secret(_) => "Secret",
+            Self::Leftover(_) => "Leftover",
         }
     }
 
-    /// The name.
-    pub fn name(&self) -> &Name {
+    /// The name; of what is left of a Machine, its uid.
+    pub fn name(&self) -> &str {
         match self {
             Self::Machine(name) | Self::Set(name) | Self::Deployment(name) | Self::Class(name) | Self::Secret(name) => {
-                name
+                name.as_str()
             }
+            Self::Leftover(uid) => uid.as_str(),
         }
     }
 }
@@ -136,16 +140,6 @@ impl Kind for Machine {
         }
         wakes
     }
-
-    fn settle(world: &mut World, touched: &Touched<Self>) {
-        let (Some(old), uid) = (&touched.old, touched.new.as_ref().and_then(|new| new.uid())) else {
-            return;
-        };
-        if let Some(gone) = old.uid().filter(|gone| Some(gone) != uid.as_ref()) {
-            world.calls.remove(&gone);
-            world.condemned.remove(&gone);
-        }
-    }
 }
 
 /// Whether a set could count or rank the Machine otherwise than before.
@@ -209,14 +203,6 @@ impl Kind for MachineSet {
         }
         wakes
     }
-
-    fn settle(world: &mut World, touched: &Touched<Self>) {
-        if let (Some(old), None) = (&touched.old, &touched.new) {
-            let name = meta::identity(&old.metadata).0;
-            world.refused.remove(&name);
-            world.status_written.remove(&Key::Set(name));
-        }
-    }
 }
 
 impl Kind for MachineDeployment {
@@ -231,14 +217,6 @@ impl Kind for MachineDeployment {
         let keys = both(touched).map(|deployment| Key::Deployment(meta::identity(&deployment.metadata).0));
         keys.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) })
             .collect()
-    }
-
-    fn settle(world: &mut World, touched: &Touched<Self>) {
-        if let (Some(old), None) = (&touched.old, &touched.new) {
-            world
-                .status_written
-                .remove(&Key::Deployment(meta::identity(&old.metadata).0));
-        }
     }
 }
 
@@ -262,12 +240,11 @@ impl Kind for MachineClass {
         wakes
     }
 
-    fn settle(world: &mut World, touched: &Touched<Self>) {
+    fn doubts(_: &World, touched: &Touched<Self>) -> Vec<Name> {
         let said = |class: &MachineClass| (class.spec.clone(), meta::uid(&class.metadata));
         let same = touched.old.as_ref().map(|old| said(old)) == touched.new.as_ref().map(|new| said(new));
-        if let Some(class) = both(touched).next().filter(|_| !same) {
-            world.readiness.remove(&meta::identity(&class.metadata).0);
-        }
+        let doubted = both(touched).next().filter(|_| !same);
+        doubted.map(|class| meta::identity(&class.metadata).0).into_iter().collect()
     }
 }
 
@@ -298,14 +275,10 @@ impl Kind for SecretMeta {
             .collect()
     }
 
-    fn settle(world: &mut World, touched: &Touched<Self>) {
+    fn doubts(world: &World, touched: &Touched<Self>) -> Vec<Name> {
         // Our own finalizer is no news about the data, but telling the two apart would cost a read of the Secret, and
         // a class is checked within moments.
-        for secret in both(touched) {
-            for class in classes_naming(world, secret) {
-                world.readiness.remove(&class);
-            }
-        }
+        both(touched).flat_map(|secret| classes_naming(world, secret)).collect()
     }
 }
 
@@ -368,7 +341,7 @@ pub fn driver_changed(world: &mut World, driver: &DriverName, uptime: Duration) 
         .map(|class| meta::identity(&class.metadata).0)
         .collect();
     for class in classes {
-        world.readiness.remove(&class);
+        world.ledger.doubt(&class);
         let mut wakes = users_of_class(world, &class);
         wakes.push(Wake::prompt(Key::Class(class)));
         world.wake(wakes, uptime);

@@ -1,22 +1,19 @@
 //! Everything that is known, in one place: the stores of all kinds and what this process alone knows.
 //!
-//! One owner per fact (`architecture.md` §2). Takes changes and answers, and keeps the queue of what must be looked at;
+//! One owner per fact (`architecture.md` §2): the stores hold what was observed, the ledger what this process alone knows. Takes changes and answers, and keeps the queue of what must be looked at;
 //! decides nothing about objects: `wake` says who must look, planners what then happens.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet};
 use crate::class::Readiness;
 use crate::ids::{Name, Uid};
 use crate::kinds::SecretMeta;
-use crate::machine::Calls;
+use crate::ledger::{Finding, Ledger, OwnerNotes, Stamp};
 use crate::queue::{Queue, Urgency};
-use crate::set::status::LINGERS;
 use crate::store::{Store, Stored, Touched};
 use crate::wake::{self, Key, Wake};
 
@@ -35,18 +32,8 @@ pub struct World {
     pub secrets: Store<SecretMeta>,
     /// Nodes of the target cluster.
     pub nodes: Store<Node>,
-    /// What is known of each Machine's VM.
-    pub calls: BTreeMap<Uid, Calls>,
-    /// What is known of each class, with the uid of the class it was found out about.
-    pub readiness: BTreeMap<Name, Readiness>,
-    /// Machines whose deletion a set sent and heard no answer of, until they are gone.
-    pub condemned: BTreeSet<Uid>,
-    /// When a creation of the Machine of that name was last sent that was not answered, and may still arrive.
-    pub unanswered: BTreeMap<Name, Timestamp>,
-    /// When a set's or deployment's status was last written.
-    pub status_written: BTreeMap<Key, Timestamp>,
-    /// The last creation of a set's Machine that the API server refused.
-    pub refused: BTreeMap<Name, (String, Timestamp)>,
+    /// What this process alone knows.
+    pub ledger: Ledger,
     /// What must be looked at, and when.
     pub queue: Queue<Key>,
 }
@@ -57,8 +44,10 @@ pub trait Kind: Stored + Sized {
     fn store(world: &mut World) -> &mut Store<Self>;
     /// Who must look when an object of the kind was touched.
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake>;
-    /// What else the world forgets or doubts then.
-    fn settle(_world: &mut World, _touched: &Touched<Self>) {}
+    /// Which classes are in doubt then: what was found out about them may hold no longer.
+    fn doubts(_world: &World, _touched: &Touched<Self>) -> Vec<Name> {
+        Vec::new()
+    }
 }
 
 impl World {
@@ -83,18 +72,23 @@ impl World {
         self.take_in(touched, uptime);
     }
 
-    /// A creation of a Machine is about to be sent. Gives when an earlier one was that may still arrive, for [`World::answered`].
-    pub fn sends(&mut self, machine: &Name, now: Timestamp) -> Option<Timestamp> {
-        self.unanswered.retain(|_, sent| now < *sent + LINGERS);
-        self.unanswered.insert(machine.clone(), now)
+    /// Notes something about an object that is known; nothing about one that is gone meanwhile.
+    pub fn note<K: Kind>(&mut self, name: &Name, uid: &Uid, note: impl FnOnce(&mut Ledger)) {
+        if K::store(self).get(name).is_some_and(|known| known.uid() == *uid) {
+            note(&mut self.ledger);
+        }
     }
 
-    /// A creation of a Machine was answered, whatever the answer is; `earlier` was not.
-    pub fn answered(&mut self, machine: &Name, earlier: Option<Timestamp>) {
-        match earlier {
-            Some(earlier) => self.unanswered.insert(machine.clone(), earlier),
-            None => self.unanswered.remove(machine),
-        };
+    /// Notes something about a set or deployment that is known.
+    pub fn note_owner<K: Kind>(&mut self, name: &Name, uid: &Uid, note: impl FnOnce(&mut OwnerNotes)) {
+        self.note::<K>(name, uid, |ledger| note(ledger.owners.entry(uid.clone()).or_default()));
+    }
+
+    /// The Machine ends although something of it may be left in the target cluster, which is away.
+    pub fn leaves_behind(&mut self, machine: Arc<Machine>, uptime: Duration) {
+        let uid = machine.uid().unwrap_or_else(|| Uid::new(""));
+        self.wake([Wake::event(Key::Leftover(uid.clone()))], uptime);
+        self.ledger.leftovers.insert(uid, machine);
     }
 
     /// Asks for keys to be looked at.
@@ -112,7 +106,9 @@ impl World {
         let deployments = self.deployments.iter().map(|object| Key::Deployment(object.key()));
         let classes = self.classes.iter().map(|object| Key::Class(object.key()));
         let secrets = self.secrets.iter().map(|object| Key::Secret(object.key()));
+        let leftovers = self.ledger.leftovers.keys().map(|uid| Key::Leftover(uid.clone()));
         let all: Vec<Key> = machines
+            .chain(leftovers)
             .chain(sets)
             .chain(deployments)
             .chain(classes)
@@ -125,31 +121,35 @@ impl World {
         }
     }
 
-    /// What is known of a class.
-    pub fn readiness(&self, class: &Name) -> &Readiness {
-        const UNCHECKED: &Readiness = &Readiness::Unchecked;
-        self.readiness.get(class).unwrap_or(UNCHECKED)
-    }
-
-    /// What was found out about a class; all that wait for it look again.
-    pub fn judged(&mut self, class: &Name, readiness: Readiness, uptime: Duration) {
-        if self.readiness.get(class) == Some(&readiness) {
-            return;
-        }
-        self.readiness.insert(class.clone(), readiness);
-        let wakes = wake::users_of_class(self, class);
+    /// What was found out about a class; all that wait for it look again. What a check found out that began before the class,
+    /// its Secrets or its driver changed is not believed: the class is looked at again.
+    pub fn judged(&mut self, class: &Name, stamp: Stamp, readiness: Readiness, uptime: Duration) {
+        let wakes = match self.ledger.judged(class, stamp, readiness) {
+            Finding::News => wake::users_of_class(self, class),
+            Finding::Same => Vec::new(),
+            Finding::Outdated => vec![Wake::event(Key::Class(class.clone()))],
+        };
         self.wake(wakes, uptime);
     }
 
     /// What was found out about a class may hold no longer: it is looked at again before anything is made of it.
     pub fn doubt(&mut self, class: &Name, uptime: Duration) {
-        self.readiness.remove(class);
+        self.ledger.doubt(class);
         self.wake([Wake::prompt(Key::Class(class.clone()))], uptime);
     }
 
     fn take_in<K: Kind>(&mut self, touched: impl IntoIterator<Item = Touched<K>>, uptime: Duration) {
         for touched in touched {
-            K::settle(self, &touched);
+            let end = touched.old.as_ref().map(|old| old.uid());
+            if let Some(gone) = end.filter(|old| touched.new.as_ref().is_none_or(|new| new.uid() != *old)) {
+                self.ledger.forget(&gone);
+            }
+            for class in K::doubts(self, &touched) {
+                match self.classes.get(&class) {
+                    Some(_) => self.ledger.doubt(&class),
+                    None => self.ledger.forget_class(&class),
+                }
+            }
             let wakes = K::wakes(self, &touched);
             self.wake(wakes, uptime);
         }

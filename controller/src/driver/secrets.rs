@@ -96,6 +96,16 @@ pub enum SecretError {
     },
 }
 
+impl SecretError {
+    /// Whether asking again brings the same, until a person changes something.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Missing(_) | Self::Forbidden(_) | Self::TooLarge { .. } => true,
+            Self::Unreachable { .. } => false,
+        }
+    }
+}
+
 /// Fetches and keeps Secrets. Cheap to clone.
 #[derive(Clone)]
 pub struct SecretStore {

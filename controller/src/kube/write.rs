@@ -242,6 +242,14 @@ impl Writer {
             .map_err(ReadError::from)
     }
 
+    /// Lets a bootstrap token live until `expiration`, an RFC 3339 time.
+    pub async fn extend_token(&self, name: &str, token: &Secret, expiration: &str) -> Result<(), WriteError> {
+        let api = self.tokens()?;
+        let body = guarded(token, json!({ "stringData": { "expiration": expiration } }));
+        let sent = async { api.patch(name, &params(), &Patch::Merge(body)).await };
+        crash::around("token extend", sent).await.map(drop).map_err(WriteError::from)
+    }
+
     /// Deletes a bootstrap token's Secret.
     pub async fn delete_token(&self, name: &str, uid: &Uid) -> Result<(), WriteError> {
         let api = self.tokens()?;

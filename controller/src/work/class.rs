@@ -1,93 +1,116 @@
 //! Observe and execute for MachineClasses and the Secrets they name.
 //!
 //! `check` is the one place that finds out whether machines can be made of a class; what that means is decided in
-//! `millwright_core::class`.
+//! `millwright_core::class`. A check reads Secrets and asks a driver, so it runs as a task of its own: no worker waits for it.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{MachineClass, keys, meta};
-use millwright_core::class::{self, Fault, Observed, Readiness, Recipe, SecretStep, Step};
+use millwright_core::class::{self, Fault, Observed, Readiness, Recipe, SecretObserved, SecretStep, Step, Why};
 use millwright_core::driver::Capability;
 use millwright_core::ids::{DriverName, Name};
-use millwright_core::kinds::{ClassBy, OwnedBy};
+use millwright_core::kinds::{ClassBy, OwnedBy, SecretMeta};
 use millwright_core::provider_spec;
-use millwright_core::queue::Verdict;
+use millwright_core::queue::Urgency;
 use millwright_core::user_data;
+use millwright_core::wake::Key;
+use millwright_core::world::World;
 
-use super::dispatch::Pass;
+use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;
+use super::vm::secrets_of;
 use crate::driver::{ClassSecrets, DriverClass, DriverState, Scope, SecretError};
 use crate::kube::events::Severity;
 
 /// A fault that may heal without any event of ours is looked at again after this time.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// One pass over a class.
-pub async fn work(shared: &Arc<Shared>, name: &Name) -> Pass {
-    let observed = shared.look(|world| {
+/// MachineClasses.
+pub(super) struct Classes;
+
+impl Reconciler for Classes {
+    const KIND: &'static str = "class";
+    type Object = MachineClass;
+    type Step = Step;
+    type Why = Why;
+    type Carry = ();
+
+    fn plan(_: &Shared, world: &World, name: &Name, _: Timestamp) -> Option<Planned<Self>> {
         let class = world.classes.get(name)?;
-        let machines = world.machines.count(OwnedBy::Class, name.as_str());
+        let mut users = world.machines.find(OwnedBy::Class, name.as_str());
         let seen = Observed {
             class,
-            machines,
+            machines: world.machines.count(OwnedBy::Class, name.as_str()),
+            first_machine: users.next().map(|machine| meta::name(&machine.metadata)),
             // What may heal by itself is looked at again at every wake: `LOOK_AGAIN` is one, and an event in between may be too.
-            readiness: match world.readiness(name) {
+            readiness: match world.ledger.readiness(name) {
                 Readiness::Faulty(fault) if may_heal(fault) => &Readiness::Unchecked,
                 known => known,
             },
+            is_being_checked: world.ledger.is_being_checked(name),
         };
-        Some((Arc::clone(class), class::plan(&seen)))
-    });
-    let Some((class, steps)) = observed else {
-        return Pass::gone();
-    };
-    let why = steps.last().map_or("Settled", |step| match step {
-        Step::AddFinalizer => "Needed",
-        Step::RemoveFinalizer => "NotNeeded",
-        Step::Check => "Unchecked",
-    });
-    let done = execute(shared, class, steps).await;
-    let wake = done.map(|after| after.map(|after| shared.env.uptime() + after));
-    Pass::ended("class", name, why.to_owned(), wake)
-}
+        Some(Planned {
+            object: Arc::clone(class),
+            plan: class::plan(&seen),
+            broken: Vec::new(),
+        })
+    }
 
-async fn execute(
-    shared: &Shared,
-    mut class: Arc<MachineClass>,
-    steps: Vec<Step>,
-) -> Result<Option<std::time::Duration>, StepError> {
-    let name = meta::identity(&class.metadata).0;
-    let mut look_again = None;
-    for step in steps {
+    async fn step(shared: &Arc<Shared>, run: &mut Run<Self>, step: Step, _: &Why) -> Result<(), StepError> {
+        let class = &mut run.object;
         match step {
-            Step::AddFinalizer => class = shared.wrote(shared.write.add_finalizer(&*class, keys::FINALIZER).await?),
+            Step::AddFinalizer => *class = shared.wrote(shared.write.add_finalizer(&**class, keys::FINALIZER).await?),
             Step::RemoveFinalizer => {
-                let left = shared.write.remove_finalizer(&*class, keys::FINALIZER).await?;
+                let left = shared.write.remove_finalizer(&**class, keys::FINALIZER).await?;
                 if let Some(left) = shared.released(left) {
-                    class = left;
+                    *class = left;
                 }
             }
-            Step::Check => {
-                let readiness = match check(shared, &class).await {
-                    Ok(recipe) => Readiness::Ready(recipe),
-                    Err(fault) => {
-                        look_again = may_heal(&fault).then_some(LOOK_AGAIN);
-                        report(shared, &class, &fault);
-                        Readiness::Faulty(fault)
-                    }
-                };
-                // What was found out holds for the class that was read, not for one that replaced it meanwhile.
-                shared.change(|world, uptime| {
-                    let same = world.classes.get(&name).is_some_and(|now| now.spec == class.spec);
-                    if same {
-                        world.judged(&name, readiness, uptime);
-                    }
-                });
+            Step::Check => begin_check(shared, class),
+            Step::Report(in_use) => {
+                let text = in_use.to_string();
+                shared.events.publish(&**class, Severity::Warning, "DeletionBlocked", &text);
             }
         }
+        Ok(())
     }
-    Ok(look_again)
+}
+
+/// Starts a check; its outcome wakes whoever waits for the class. What it finds out holds for what was there when it began.
+fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
+    let name = meta::identity(&class.metadata).0;
+    let stamp = shared.quietly(|world| world.ledger.begins_check(&name));
+    let (task, class) = (Arc::clone(shared), Arc::clone(class));
+    shared.calls.spawn(async move {
+        let checked = AssertUnwindSafe(check(&task, &class)).catch_unwind().await;
+        let readiness = match checked {
+            Ok(Ok(recipe)) => Readiness::Ready(recipe),
+            Ok(Err(fault)) => {
+                report(&task, &class, &fault);
+                Readiness::Faulty(fault)
+            }
+            Err(_) => {
+                tracing::error!(class = %name, "the check of the class panicked; it is tried again");
+                Readiness::Unchecked
+            }
+        };
+        let again = match &readiness {
+            Readiness::Ready(_) => false,
+            Readiness::Faulty(fault) => may_heal(fault),
+            Readiness::Unchecked => true,
+        };
+        task.change(|world, uptime| {
+            world.judged(&name, stamp, readiness, uptime);
+            if again {
+                world.queue.push(Key::Class(name), uptime + LOOK_AGAIN, Urgency::Routine);
+            }
+        });
+    });
 }
 
 fn may_heal(fault: &Fault) -> bool {
@@ -127,20 +150,13 @@ async fn check(shared: &Shared, class: &MachineClass) -> Result<Recipe, Fault> {
             template,
         ),
         needs_token: user_data::needs_token(template),
+        essentials: CreationRequest::of(class),
     })
 }
 
 async fn secrets(shared: &Shared, class: &MachineClass) -> Result<ClassSecrets, Fault> {
-    let versions = |key: &millwright_core::ids::SecretKey| {
-        shared.look(|world| {
-            world
-                .secrets
-                .get(&Name::new(&key.name))
-                .and_then(|secret| secret.metadata.resource_version.clone())
-        })
-    };
-    let keys = class::secret_keys(class);
-    shared.secrets.get(&keys, versions).await.map_err(|error| match error {
+    let found = secrets_of(shared, &class::secret_keys(class)).await;
+    found.map_err(|error| match error {
         SecretError::Missing(key) => Fault::SecretMissing(key),
         SecretError::Forbidden(ref key) => Fault::SecretUnreadable(key.clone(), error.to_string()),
         SecretError::Unreachable { ref key, .. } => Fault::SecretUnreadable(key.clone(), error.to_string()),
@@ -198,37 +214,42 @@ async fn validate(
     }
 }
 
-/// One pass over a Secret of the control namespace.
-pub async fn work_secret(shared: &Arc<Shared>, name: &Name) -> Pass {
-    let observed = shared.look(|world| {
+/// Secrets of the control namespace, by their metadata.
+pub(super) struct Secrets;
+
+impl Reconciler for Secrets {
+    const KIND: &'static str = "secret";
+    type Object = SecretMeta;
+    type Step = SecretStep;
+    type Why = Why;
+    type Carry = ();
+
+    fn plan(_: &Shared, world: &World, name: &Name, _: Timestamp) -> Option<Planned<Self>> {
         let secret = world.secrets.get(name)?;
         let place = format!("{}/{}", meta::namespace(&secret.metadata), name);
-        let named = world.classes.count(ClassBy::Secret, &place) > 0;
-        Some((Arc::clone(secret), class::plan_secret(&secret.metadata, named)))
-    });
-    let Some((secret, step)) = observed else {
-        return Pass::gone();
-    };
-    let why = match step {
-        None => {
-            return Pass {
-                verdict: Verdict::Done { wake: None },
-                why: "Settled".to_owned(),
-                result: "done",
-            };
+        let mut users = world.classes.find(ClassBy::Secret, &place);
+        let seen = SecretObserved {
+            secret: &secret.metadata,
+            classes: world.classes.count(ClassBy::Secret, &place),
+            first_class: users.next().map(|class| meta::name(&class.metadata)),
+        };
+        Some(Planned {
+            object: Arc::clone(secret),
+            plan: class::plan_secret(&seen),
+            broken: Vec::new(),
+        })
+    }
+
+    async fn step(shared: &Arc<Shared>, run: &mut Run<Self>, step: SecretStep, _: &Why) -> Result<(), StepError> {
+        let secret = &mut run.object;
+        match step {
+            SecretStep::AddFinalizer => *secret = shared.wrote(shared.write.guard_secret(secret).await?),
+            SecretStep::RemoveFinalizer => *secret = shared.wrote(shared.write.release_secret(secret).await?),
+            SecretStep::Report(in_use) => {
+                let text = in_use.to_string();
+                shared.events.publish(&**secret, Severity::Warning, "DeletionBlocked", &text);
+            }
         }
-        Some(SecretStep::AddFinalizer) => "Needed",
-        Some(SecretStep::RemoveFinalizer) => "NotNeeded",
-    };
-    let written = match step {
-        Some(SecretStep::AddFinalizer) => shared.write.guard_secret(&secret).await,
-        Some(SecretStep::RemoveFinalizer) | None => shared.write.release_secret(&secret).await,
-    };
-    let done = written.map(|secret| drop(shared.wrote(secret)));
-    Pass::ended(
-        "secret",
-        name,
-        why.to_owned(),
-        done.map(|()| None).map_err(StepError::from),
-    )
+        Ok(())
+    }
 }

@@ -9,57 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use millwright_core::ids::Name;
 use millwright_core::queue::Verdict;
 use millwright_core::wake::Key;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::class::{Classes, Secrets};
+use super::deployment::Deployments;
+use super::leftover;
+use super::machine::Machines;
+use super::pass::{Pass, pass};
+use super::set::Sets;
 use super::shared::Shared;
-use super::step::StepError;
-use super::{class, deployment, machine, set};
-
-/// How one pass over a key ended.
-pub struct Pass {
-    /// What the queue does with the key.
-    pub verdict: Verdict,
-    /// The plan's reason, in one word.
-    pub why: String,
-    /// How the steps went, in one word.
-    pub result: &'static str,
-}
-
-impl Pass {
-    /// The steps were carried out, or as far as one that did not take effect. `done` is when to look again.
-    pub fn ended(kind: &str, name: &Name, why: String, done: Result<Option<Duration>, StepError>) -> Self {
-        match done {
-            Ok(wake) => Self {
-                verdict: Verdict::Done { wake },
-                why,
-                result: "done",
-            },
-            Err(error) => {
-                if !error.is_ordinary() {
-                    tracing::warn!(kind, %name, %error, "a step did not take effect; it will be tried again");
-                }
-                Self {
-                    verdict: error.verdict(),
-                    why,
-                    result: "failed",
-                }
-            }
-        }
-    }
-
-    /// The object is not there.
-    pub fn gone() -> Self {
-        Self {
-            verdict: Verdict::Forget,
-            why: "Gone".to_owned(),
-            result: "done",
-        }
-    }
-}
 
 /// Works until the process stops. Keys under way are finished first.
 pub async fn run(shared: Arc<Shared>, workers: usize) {
@@ -146,10 +107,11 @@ async fn work(shared: &Arc<Shared>, key: Key) {
 
 async fn look_at(shared: &Arc<Shared>, key: &Key) -> Pass {
     match key {
-        Key::Machine(name) => machine::work(shared, name).await,
-        Key::Set(name) => set::work(shared, name).await,
-        Key::Deployment(name) => deployment::work(shared, name).await,
-        Key::Class(name) => class::work(shared, name).await,
-        Key::Secret(name) => class::work_secret(shared, name).await,
+        Key::Machine(name) => pass::<Machines>(shared, name).await,
+        Key::Set(name) => pass::<Sets>(shared, name).await,
+        Key::Deployment(name) => pass::<Deployments>(shared, name).await,
+        Key::Class(name) => pass::<Classes>(shared, name).await,
+        Key::Secret(name) => pass::<Secrets>(shared, name).await,
+        Key::Leftover(uid) => leftover::pass(shared, uid).await,
     }
 }

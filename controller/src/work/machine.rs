@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millwright_core::api::{Machine, Phase, keys, meta};
+use jiff::Timestamp;
+use millwright_core::api::{Machine, MachineClass, Phase, keys, meta};
+use millwright_core::check;
 use millwright_core::class::Readiness;
-use millwright_core::driver::DriverInfo;
-use millwright_core::ids::{Name, NodeName, ProviderId, Uid};
+use millwright_core::driver::{DriverInfo, Reaction};
+use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::kin;
-use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Why};
+use millwright_core::machine::life::{self, Tone};
+use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, Step, StatusChange, Why};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
-use super::dispatch::Pass;
+use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;
 use super::{token, vm};
@@ -21,112 +24,155 @@ use crate::driver::DriverState;
 use crate::kube::error::WriteError;
 use crate::kube::events::Severity;
 
-/// One pass over a Machine.
-pub async fn work(shared: &Arc<Shared>, name: &Name) -> Pass {
-    let Some((machine, plan)) = shared.look(|world| observe(shared, world, name)) else {
-        return Pass::gone();
-    };
-    let why = plan.why.label();
-    let wake = plan.wake.map(|at| shared.uptime_of(at));
-    if !plan.steps.is_empty() {
-        tracing::debug!(machine = %name, why = %plan.why, steps = plan.steps.len(), "plan");
+/// Machines.
+pub(super) struct Machines;
+
+impl Reconciler for Machines {
+    const KIND: &'static str = "machine";
+    type Object = Machine;
+    type Step = Step;
+    type Why = Why;
+    /// The bootstrap token, for the call that follows.
+    type Carry = Option<Zeroizing<String>>;
+
+    fn plan(shared: &Shared, world: &World, name: &Name, now: Timestamp) -> Option<Planned<Self>> {
+        let machine = world.machines.get(name)?;
+        let uid = meta::identity(&machine.metadata).1;
+        let class_name = machine.class_name().map(Name::new);
+        let class = class_name.as_ref().and_then(|class| world.classes.get(class));
+        let driver = driver_of(machine, class.map(AsRef::as_ref));
+        let state = driver.as_ref().map(|driver| shared.drivers.get(driver));
+        let claim = kin::node_of(world, machine);
+        let (info, nothing): (DriverInfo, _);
+        let driver_name = driver.as_ref().map_or("", |driver| driver.as_str());
+        nothing = Calls::default();
+        let driver_view = match &state {
+            None => DriverView::Unnamed {
+                all_ready: shared.drivers.every().is_ok(),
+            },
+            Some(DriverState::Missing { is_certain, .. }) => DriverView::Missing {
+                name: driver_name,
+                is_certain: *is_certain,
+            },
+            Some(DriverState::Away { why }) => DriverView::Away { name: driver_name, why },
+            Some(DriverState::Ready(driver)) => {
+                info = driver.info().clone();
+                DriverView::Ready(&info)
+            }
+        };
+        let seen = Observed {
+            machine,
+            class: class_view(world, class_name.as_ref(), class.map(AsRef::as_ref)),
+            driver: driver_view,
+            node: claim.node,
+            rival: claim.rival,
+            sight: shared.sight(driver.as_ref()),
+            calls: world.ledger.calls.get(&uid).unwrap_or(&nothing),
+            settings: &shared.settings,
+        };
+        let plan = (shared.env.planners.machine)(&seen, now);
+        let broken = shared.env.planners.checked(|| check::machine(&seen, &plan, now));
+        let object = Arc::clone(machine);
+        Some(Planned { object, plan, broken })
     }
-    let done = execute(shared, machine, plan).await;
-    Pass::ended("machine", name, why, done.map(|()| wake))
+
+    async fn step(shared: &Arc<Shared>, run: &mut Run<Self>, step: Step, why: &Why) -> Result<(), StepError> {
+        let before = Arc::clone(&run.object);
+        let tale = life::tale(&before, &step, why, shared.env.wall());
+        carry_out(shared, run, step).await?;
+        if let Some(tale) = tale {
+            let severity = match tale.tone {
+                Tone::Ordinary | Tone::Better => Severity::Normal,
+                Tone::Worse => Severity::Warning,
+            };
+            match tale.tone {
+                Tone::Ordinary => shared.events.life(&*before, severity, &tale.reason, &tale.note),
+                Tone::Better | Tone::Worse => shared.events.publish(&*before, severity, &tale.reason, &tale.note),
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Gathers what the plan may read, and plans.
-fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<Machine>, Plan)> {
-    let machine = world.machines.get(name)?;
-    let uid = meta::identity(&machine.metadata).1;
-    let class_name = machine.class_name().map(Name::new);
-    let class = class_name.as_ref().and_then(|class| world.classes.get(class));
-    let class_view = match (&class_name, class) {
+fn class_view<'a>(world: &'a World, name: Option<&'a Name>, class: Option<&'a MachineClass>) -> ClassView<'a> {
+    match (name, class) {
         (None, _) => ClassView::Unnamed,
         (Some(name), None) => ClassView::Missing(name.as_str()),
         (Some(name), Some(class)) => ClassView::Present {
             name: name.as_str(),
             guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
-            readiness: world.readiness(name),
+            readiness: world.ledger.readiness(name),
         },
-    };
-    let driver = class.and_then(|class| class.driver());
-    let state = driver.as_ref().map(|driver| shared.drivers.get(driver));
-    let info: DriverInfo;
-    let driver_name = driver.as_ref().map_or("", |driver| driver.as_str());
-    let driver_view = match &state {
-        None => DriverView::Unnamed {
-            all_ready: all_ready(shared),
-        },
-        Some(DriverState::Missing { is_certain, .. }) => DriverView::Missing {
-            name: driver_name,
-            is_certain: *is_certain,
-        },
-        Some(DriverState::Away { why }) => DriverView::Away { name: driver_name, why },
-        Some(DriverState::Ready(driver)) => {
-            info = driver.info().clone();
-            DriverView::Ready(&info)
-        }
-    };
-    let nothing = Calls::default();
-    let seen = Observed {
-        machine,
-        class: class_view,
-        driver: driver_view,
-        node: kin::node_of(world, machine),
-        calls: world.calls.get(&uid).unwrap_or(&nothing),
-        settings: &shared.settings,
-    };
-    let plan = (shared.env.planners.machine)(&seen, shared.env.now());
-    Some((Arc::clone(machine), plan))
-}
-
-/// Whether every driver that this manager was given can be asked.
-fn all_ready(shared: &Shared) -> bool {
-    let states = shared.drivers.states();
-    !states.is_empty() && states.iter().all(|state| state.is_ready())
-}
-
-/// Runs the steps in order and stops at the first that fails, because each was planned on the assumption that those
-/// before it took effect.
-async fn execute(shared: &Arc<Shared>, mut machine: Arc<Machine>, plan: Plan) -> Result<(), StepError> {
-    let mut token: Option<Zeroizing<String>> = None;
-    for step in plan.steps {
-        tracing::debug!(machine = meta::name(&machine.metadata), ?step, "step");
-        match step {
-            Step::AddFinalizer => {
-                machine = shared.wrote(shared.write.add_finalizer(&*machine, keys::FINALIZER).await?);
-            }
-            Step::Confirm => machine = confirm(shared, &machine).await?,
-            Step::Record(change) => {
-                let written = shared.write.merge_status(&*machine, change.patch()).await?;
-                machine = shared.wrote(written);
-                tell(shared, &machine, &change, &plan.why);
-            }
-            Step::EnsureToken => token = Some(token::ensure(shared, &machine).await?),
-            Step::Call(call) => vm::start(shared, &machine, call, token.take()),
-            Step::Identify { provider_id, node } => {
-                let body = identity(&machine, provider_id, node);
-                machine = shared.wrote(shared.write.merge(&*machine, body).await?);
-            }
-            Step::GuardNode(node) => guard_node(shared, &machine, &node).await?,
-            Step::DropToken => token::remove(shared, &machine).await?,
-            Step::DeleteMachine => delete(shared, &machine).await?,
-            Step::RemoveNode(node) => remove_node(shared, &machine, &node).await?,
-            Step::RemoveFinalizer => {
-                let left = shared.write.remove_finalizer(&*machine, keys::FINALIZER).await?;
-                if let Some(left) = shared.released(left) {
-                    machine = left;
-                }
-            }
-            Step::StepDown => {
-                tracing::error!("a driver has heard a newer leader; this manager gives up its lease and ends");
-                shared.deposed.store(true, Ordering::Release);
-                shared.stop.cancel();
-                return Err(StepError::Void);
-            }
-        }
     }
+}
+
+/// The driver of a Machine: the one that was asked for its VM, while it must be found again; else the class's.
+pub(super) fn driver_of(machine: &Machine, class: Option<&MachineClass>) -> Option<DriverName> {
+    let asked = machine.creation_request().and_then(|request| request.driver());
+    let named = class.and_then(|class| class.driver());
+    match meta::is_deleting(&machine.metadata) {
+        true => asked.or(named),
+        false => named,
+    }
+}
+
+async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) -> Result<(), StepError> {
+    let machine = &mut run.object;
+    match step {
+        Step::AddFinalizer => {
+            *machine = shared.wrote(shared.write.add_finalizer(&**machine, keys::FINALIZER).await?);
+        }
+        Step::Confirm => *machine = confirm(shared, machine).await?,
+        Step::Record(change) => {
+            let written = shared.write.merge_status(&**machine, change.patch()).await?;
+            *machine = shared.wrote(written);
+            warn_of_durations(shared, machine, &change);
+        }
+        Step::EnsureToken => run.carry = Some(token::ensure(shared, machine).await?),
+        Step::Call(call) => vm::start(shared, machine, call, run.carry.take()),
+        Step::Identify { provider_id, node } => {
+            let body = identity(machine, provider_id, node);
+            *machine = shared.wrote(shared.write.merge(&**machine, body).await?);
+        }
+        Step::GuardNode(node) => guard_node(shared, machine, &node).await?,
+        Step::DropToken => token::remove(shared, machine).await?,
+        Step::DeleteMachine => delete(shared, machine).await?,
+        Step::RemoveNode(node) => remove_node(shared, machine, &node).await?,
+        Step::LeaveBehind => {
+            let left = Arc::clone(machine);
+            shared.change(|world, uptime| world.leaves_behind(left, uptime));
+        }
+        Step::RemoveFinalizer => {
+            let left = shared.write.remove_finalizer(&**machine, keys::FINALIZER).await?;
+            if let Some(left) = shared.released(left) {
+                *machine = left;
+            }
+        }
+        Step::StepDown => step_down(shared, machine).await?,
+    }
+    Ok(())
+}
+
+/// A driver says that a newer leader has spoken to it. The Lease decides: if it is ours, the driver is at fault, and only its own
+/// machines wait for it (P5).
+async fn step_down(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
+    if !shared.lead.still_leads().await? {
+        tracing::error!("a driver has heard a newer leader and the lease is no longer ours; this manager gives up");
+        shared.deposed.store(true, Ordering::Release);
+        shared.stop.cancel();
+        return Err(StepError::Void);
+    }
+    let (name, uid) = meta::identity(&machine.metadata);
+    let text = "The driver claims that a newer leader has spoken to it, but the lease is held by this manager; \
+                the driver's memory of leaders is wrong, restart it";
+    tracing::warn!(machine = %name, "{text}");
+    shared.events.publish(machine, Severity::Warning, "FalseStaleLeader", text);
+    shared.change(|world, uptime| {
+        if let Some(trouble) = world.ledger.calls.get_mut(&uid).and_then(|calls| calls.trouble.as_mut()) {
+            trouble.is_false_alarm |= trouble.failure.reaction() == Reaction::StepDown;
+        }
+        world.wake([millwright_core::wake::Wake::event(millwright_core::wake::Key::Machine(name))], uptime);
+    });
     Ok(())
 }
 
@@ -141,14 +187,8 @@ async fn confirm(shared: &Shared, machine: &Machine) -> Result<Arc<Machine>, Ste
     Ok(live)
 }
 
-/// An event for what a person should know; the status alone for the rest.
-fn tell(shared: &Shared, machine: &Machine, change: &machine::StatusChange, why: &Why) {
-    if change.state == millwright_core::api::OperationState::Failed {
-        shared
-            .events
-            .publish(machine, Severity::Warning, &why.label(), &change.description);
-    }
-    // Said once in a Machine's life, where it begins; nothing waits for a repair.
+/// Malformed durations are said once in a Machine's life, where it begins; nothing waits for a repair.
+fn warn_of_durations(shared: &Shared, machine: &Machine, change: &StatusChange) {
     if change.phase != Phase::Pending || change.since != change.at {
         return;
     }
@@ -204,7 +244,7 @@ async fn delete(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
 
 /// Deletes the Machine's Node. The store may lag behind a node that joined at the last moment, so a Node that it does
 /// not show is asked for by name.
-async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Result<(), StepError> {
+pub(super) async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Result<(), StepError> {
     let known = shared.look(|world| world.nodes.get(&Name::new(name.as_str())).cloned());
     let node = match known {
         Some(node) => node,
@@ -242,10 +282,14 @@ fn ended<T>(result: Result<Option<T>, WriteError>) -> Result<Option<T>, WriteErr
 
 /// What a class is known for, cloned out of the world.
 pub fn readiness(shared: &Shared, class: &Name) -> Readiness {
-    shared.look(|world| world.readiness(class).clone())
+    shared.look(|world| world.ledger.readiness(class).clone())
 }
 
-/// Which call failed how is known only to this process; a Machine of another uid starts afresh.
-pub fn begin(shared: &Shared, uid: &Uid, call: Call) {
-    shared.quietly(|world| world.calls.entry(uid.clone()).or_default().begin(call));
+/// Which call failed how is known only to this process; a Machine of another uid starts afresh. Gives whether the Machine is still
+/// there: nobody would hear the answer to a call for one that is gone.
+pub fn begin(shared: &Shared, name: &Name, uid: &Uid, call: Call) -> bool {
+    shared.quietly(|world| {
+        world.note::<Machine>(name, uid, |ledger| ledger.calls.entry(uid.clone()).or_default().begin(call));
+        world.ledger.calls.contains_key(uid)
+    })
 }

@@ -3,109 +3,123 @@
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
 use millwright_core::api::{Machine, MachineSet, keys, meta};
+use millwright_core::check;
 use millwright_core::class::Readiness;
-use millwright_core::ids::{Name, Uid};
+use millwright_core::ids::Name;
 use millwright_core::kinds::OwnedBy;
-use millwright_core::set::plan::owner_reference;
-use millwright_core::set::{Observed, Plan, Step};
-use millwright_core::wake::Key;
+use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::set::{NewMachine, Observed, Step, Victim, Why};
 use millwright_core::world::World;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::dispatch::Pass;
+use super::children::{self, TOGETHER};
+use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;
 use crate::driver::DriverState;
 use crate::kube::error::WriteError;
 use crate::kube::events::Severity;
 
-/// How many Machines are created or deleted at once: what an API server with two cores takes without queueing
-/// (`architecture.md` §4).
-const TOGETHER: usize = 32;
+/// MachineSets.
+pub(super) struct Sets;
 
-/// One pass over a set.
-pub async fn work(shared: &Arc<Shared>, name: &Name) -> Pass {
-    let Some((set, plan)) = shared.look(|world| observe(shared, world, name)) else {
-        return Pass::gone();
-    };
-    let (why, wake) = (plan.why.label().to_owned(), plan.wake.map(|at| shared.uptime_of(at)));
-    if !plan.steps.is_empty() {
-        tracing::debug!(set = %name, why = %plan.why, steps = plan.steps.len(), "plan");
+impl Reconciler for Sets {
+    const KIND: &'static str = "set";
+    type Object = MachineSet;
+    type Step = Step;
+    type Why = Why;
+    type Carry = ();
+
+    fn plan(shared: &Shared, world: &World, name: &Name, now: Timestamp) -> Option<Planned<Self>> {
+        let set = world.sets.get(name)?;
+        let uid = meta::identity(&set.metadata).1;
+        let owned = world.machines.find(OwnedBy::Controller, uid.as_str());
+        let orphans = world.machines.find(OwnedBy::Controller, "");
+        let machines: Vec<Arc<Machine>> = owned.chain(orphans).cloned().collect();
+        let class = set.spec.template.class().and_then(|class| class.name).map(Name::new);
+        let readiness = class.as_ref().map(|class| world.ledger.readiness(class));
+        let refusal = match readiness {
+            Some(Readiness::Faulty(fault)) if fault.refuses_machines() => Some(fault.to_string()),
+            Some(Readiness::Faulty(_) | Readiness::Unchecked | Readiness::Ready(_)) | None => None,
+        };
+        // Nobody but a driver that is there can check a class; while it is away, Machines are made and say so.
+        let checkable = class
+            .as_ref()
+            .and_then(|class| world.classes.get(class))
+            .and_then(|class| class.driver());
+        let checkable = checkable.is_some_and(|driver| matches!(shared.drivers.get(&driver), DriverState::Ready(_)));
+        let nothing = OwnerNotes::default();
+        let seen = Observed {
+            set,
+            machines: &machines,
+            exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
+            refusal: refusal.as_deref(),
+            class_unchecked: checkable && readiness == Some(&Readiness::Unchecked),
+            notes: world.ledger.owners.get(&uid).unwrap_or(&nothing),
+            refusals: &world.ledger.refusals,
+            condemned: &world.ledger.condemned,
+            unanswered: &world.ledger.unanswered,
+        };
+        let plan = (shared.env.planners.set)(&seen, now);
+        let broken = shared.env.planners.checked(|| check::set(&seen, &plan, now));
+        let object = Arc::clone(set);
+        Some(Planned { object, plan, broken })
     }
-    let done = execute(shared, set, plan).await;
-    Pass::ended("set", name, why, done.map(|()| wake))
-}
 
-/// Gathers what the plan may read, and plans.
-fn observe(shared: &Shared, world: &World, name: &Name) -> Option<(Arc<MachineSet>, Plan)> {
-    let set = world.sets.get(name)?;
-    let uid = meta::identity(&set.metadata).1;
-    let owned = world.machines.find(OwnedBy::Controller, uid.as_str());
-    let orphans = world.machines.find(OwnedBy::Controller, "");
-    let machines: Vec<Arc<Machine>> = owned.chain(orphans).cloned().collect();
-    let class = set.spec.template.class().and_then(|class| class.name).map(Name::new);
-    let readiness = class.as_ref().map(|class| world.readiness(class));
-    let refusal = match readiness {
-        Some(Readiness::Faulty(fault)) if fault.refuses_machines() => Some(fault.to_string()),
-        Some(Readiness::Faulty(_) | Readiness::Unchecked | Readiness::Ready(_)) | None => None,
-    };
-    // Nobody but a driver that is there can check a class; while it is away, Machines are made and say so.
-    let checkable = class
-        .as_ref()
-        .and_then(|class| world.classes.get(class))
-        .and_then(|class| class.driver());
-    let checkable = checkable.is_some_and(|driver| matches!(shared.drivers.get(&driver), DriverState::Ready(_)));
-    let seen = Observed {
-        set,
-        machines: &machines,
-        exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
-        refusal: refusal.as_deref(),
-        class_unchecked: checkable && readiness == Some(&Readiness::Unchecked),
-        refused: world.refused.get(name),
-        condemned: &world.condemned,
-        unanswered: &world.unanswered,
-        status_written: world.status_written.get(&Key::Set(name.clone())).copied(),
-    };
-    let plan = (shared.env.planners.set)(&seen, shared.env.now());
-    Some((Arc::clone(set), plan))
-}
-
-async fn execute(shared: &Shared, mut set: Arc<MachineSet>, plan: Plan) -> Result<(), StepError> {
-    let name = meta::identity(&set.metadata).0;
-    for step in plan.steps {
+    async fn step(shared: &Arc<Shared>, run: &mut Run<Self>, step: Step, _: &Why) -> Result<(), StepError> {
+        let set = &mut run.object;
         match step {
-            Step::AddFinalizer => set = shared.wrote(shared.write.add_finalizer(&*set, keys::FINALIZER).await?),
+            Step::AddFinalizer => *set = shared.wrote(shared.write.add_finalizer(&**set, keys::FINALIZER).await?),
             Step::RemoveFinalizer => {
-                let left = shared.write.remove_finalizer(&*set, keys::FINALIZER).await?;
+                let left = shared.write.remove_finalizer(&**set, keys::FINALIZER).await?;
                 if let Some(left) = shared.released(left) {
-                    set = left;
+                    *set = left;
                 }
             }
-            Step::Adopt(machine, machine_uid) => adopt(shared, &set, &machine, &machine_uid).await?,
-            Step::Release(machine, machine_uid) => release(shared, &set, &machine, &machine_uid).await?,
+            Step::Adopt(machines) => children::adopt(shared, &**set, machines).await?,
+            Step::Release(machines) => children::release(shared, &**set, machines).await?,
             Step::Reserve { next } => {
                 let body = json!({ "status": { "nextMachineNumber": next } });
-                set = shared.wrote(shared.write.merge_status(&*set, body).await?);
+                *set = shared.wrote(shared.write.merge_status(&**set, body).await?);
             }
-            Step::Create(bodies) => create(shared, &set, bodies).await?,
-            Step::Delete(victims) => delete(shared, &set, victims).await?,
-            Step::Bring(machine, body) => bring(shared, &machine, body).await?,
-            Step::Record(body) => {
-                set = shared.wrote(shared.write.merge_status(&*set, body).await?);
+            Step::Create(batch) => create(shared, set, batch).await?,
+            Step::Delete(victims) => delete(shared, set, victims).await?,
+            Step::Bring(all) => {
+                let one = |brought: millwright_core::set::Brought| async move {
+                    children::merge(shared, &*brought.machine, brought.patch()).await
+                };
+                children::each(all, one).await?;
+            }
+            Step::Record(status) => {
+                *set = shared.wrote(shared.write.merge_status(&**set, status.into_patch()).await?);
                 let now = shared.env.now();
-                shared.quietly(|world| world.status_written.insert(Key::Set(name.clone()), now));
+                note(shared, set, |notes| notes.status_written = Some(now));
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
-/// Creates Machines together; what the API server refuses stops the rest and is told on the set.
-async fn create(shared: &Shared, set: &MachineSet, bodies: Vec<Value>) -> Result<(), StepError> {
-    let wanted = bodies.len();
-    let mut posts = stream::iter(bodies)
-        .map(|body| post(shared, body))
+fn note(shared: &Shared, set: &MachineSet, note: impl FnOnce(&mut OwnerNotes)) {
+    let (name, uid) = meta::identity(&set.metadata);
+    shared.quietly(|world| world.note_owner::<MachineSet>(&name, &uid, note));
+}
+
+/// "1 machine", "2 machines".
+fn machines(count: usize) -> String {
+    match count {
+        1 => "1 machine".to_owned(),
+        count => format!("{count} machines"),
+    }
+}
+
+/// Creates one batch of Machines together; what the API server refuses stops the rest and is told on the set.
+async fn create(shared: &Shared, set: &MachineSet, batch: Vec<NewMachine>) -> Result<(), StepError> {
+    let wanted = batch.len();
+    let mut posts = stream::iter(batch)
+        .map(|made| post(shared, made))
         .buffer_unordered(TOGETHER);
     let (mut made, mut failure) = (0_usize, None);
     while let Some(result) = posts.next().await {
@@ -119,30 +133,41 @@ async fn create(shared: &Shared, set: &MachineSet, bodies: Vec<Value>) -> Result
     }
     drop(posts);
     if made > 0 {
-        let note = format!("Created {made} machines");
-        shared.events.publish(set, Severity::Normal, "SuccessfulCreate", &note);
+        let text = format!("Created {}", machines(made));
+        shared.events.publish(set, Severity::Normal, "SuccessfulCreate", &text);
     }
-    let name = meta::identity(&set.metadata).0;
+    let now = shared.env.now();
     let Some(failure) = failure else {
-        shared.quietly(|world| world.refused.remove(&name));
+        note(shared, set, |notes| {
+            notes.create_refused = None;
+            notes.batches = notes.batches.saturating_add(1);
+            notes.batch_ended = Some(now);
+        });
         return Ok(());
     };
-    let now = shared.env.now();
-    let text = format!("Error creating {} of {wanted} machines: {failure}", wanted - made);
-    shared.events.publish(set, Severity::Warning, "FailedCreate", &text);
-    shared.quietly(|world| world.refused.insert(name, (text, now)));
+    let text = format!("Error creating {} of {}: {failure}", wanted - made, machines(wanted));
+    shared.events.publish(set, Severity::Warning, keys::REASON_FAILED_CREATE, &text);
+    note(shared, set, |notes| {
+        // Who gives no answer may give one the next moment; who says no says it again.
+        let before = notes
+            .create_refused
+            .take()
+            .filter(|_| matches!(failure, WriteError::Refused { .. }));
+        notes.create_refused = Some(Refusal::after(before.as_ref(), text, now));
+        notes.batches = 0;
+        notes.batch_ended = Some(now);
+    });
     Err(failure.into())
 }
 
 /// A name that is taken was taken by an earlier try whose answer was lost; its Machine is read, so that it counts. A try that is given
 /// up, as when another one is refused, stays unanswered.
-async fn post(shared: &Shared, body: Value) -> Result<(), WriteError> {
-    let name = body.pointer("/metadata/name").and_then(Value::as_str);
-    let (name, now) = (Name::new(name.unwrap_or_default()), shared.env.now());
-    let earlier = shared.quietly(|world| world.sends(&name, now));
-    let answer = shared.write.create::<Machine>(body).await;
+async fn post(shared: &Shared, made: NewMachine) -> Result<(), WriteError> {
+    let now = shared.env.now();
+    let earlier = shared.quietly(|world| world.ledger.sends(&made.name, now));
+    let answer = shared.write.create::<Machine>(made.body()).await;
     if !matches!(answer, Err(WriteError::Unreachable { .. })) {
-        shared.quietly(|world| world.answered(&name, earlier));
+        shared.quietly(|world| world.ledger.answered(&made.name, earlier));
     }
     match answer {
         Ok(machine) => {
@@ -150,7 +175,7 @@ async fn post(shared: &Shared, body: Value) -> Result<(), WriteError> {
             Ok(())
         }
         Err(WriteError::AlreadyExists) => {
-            if let Ok(machine) = shared.write.read::<Machine>(&name).await {
+            if let Ok(machine) = shared.write.read::<Machine>(&made.name).await {
                 shared.wrote(machine);
             }
             Ok(())
@@ -159,97 +184,42 @@ async fn post(shared: &Shared, body: Value) -> Result<(), WriteError> {
     }
 }
 
-async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<(Name, Uid)>) -> Result<(), StepError> {
-    let asked = victims.len();
-    let one = |(name, uid): (Name, Uid)| async move {
-        match shared.write.delete::<Machine>(&name, &uid).await {
-            Ok(Some(left)) => drop(shared.wrote(left)),
-            Ok(None) => shared.change(|world, uptime| world.ended::<Machine>(&name, &uid, uptime)),
-            Err(WriteError::Gone) => {}
-            Err(error) => {
-                if matches!(error, WriteError::Unreachable { .. }) {
-                    shared.quietly(|world| world.condemned.insert(uid));
-                }
-                return Err(error);
-            }
+async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<Victim>) -> Result<(), StepError> {
+    let one = |victim: Victim| async move {
+        let deleted = children::delete::<Machine>(shared, &victim.name, &victim.uid).await;
+        if let Err(WriteError::Unreachable { .. }) = deleted {
+            shared.quietly(|world| {
+                world.note::<Machine>(&victim.name, &victim.uid, |ledger| {
+                    ledger.condemned.insert(victim.uid.clone());
+                });
+            });
         }
-        Ok(())
+        deleted.map(|()| victim.is_replaced)
     };
-    let results: Vec<Result<(), WriteError>> = stream::iter(victims)
+    let results: Vec<Result<bool, WriteError>> = stream::iter(victims)
         .map(one)
         .buffer_unordered(TOGETHER)
         .collect()
         .await;
-    let failures: Vec<WriteError> = results.into_iter().filter_map(Result::err).collect();
-    let done = asked - failures.len();
+    let done = results.iter().filter(|result| result.is_ok()).count();
+    let is_replacement = results.iter().any(|result| matches!(result, Ok(true)));
     if done > 0 {
-        shared.events.publish(
-            set,
-            Severity::Normal,
-            "SuccessfulDelete",
-            &format!("Deleted {done} machines"),
-        );
+        let text = format!("Deleted {}", machines(done));
+        shared.events.publish(set, Severity::Normal, "SuccessfulDelete", &text);
     }
-    let Some(failure) = failures.into_iter().next() else {
-        return Ok(());
-    };
-    shared.events.publish(
-        set,
-        Severity::Warning,
-        "FailedDelete",
-        &format!("Error deleting machines: {failure}"),
-    );
-    Err(failure.into())
-}
-
-/// The Machine of that name and uid as the store knows it; the write is guarded by its version.
-fn known(shared: &Shared, name: &Name, uid: &Uid) -> Result<Arc<Machine>, StepError> {
-    let machine = shared.look(|world| world.machines.get(name).cloned());
-    machine
-        .filter(|machine| machine.uid().as_ref() == Some(uid))
-        .ok_or(StepError::Void)
-}
-
-/// Adds the set as controller before everybody else's references, which stay.
-async fn adopt(shared: &Shared, set: &MachineSet, name: &Name, uid: &Uid) -> Result<(), StepError> {
-    // The decision was made on a cached set: an adoption by one that is gone would orphan the Machine for good.
-    let live = shared
-        .write
-        .read::<MachineSet>(&meta::identity(&set.metadata).0)
-        .await?;
-    if live.metadata.uid != set.metadata.uid || meta::is_deleting(&live.metadata) {
-        return Err(StepError::Void);
+    let failure = results.into_iter().find_map(Result::err);
+    let now = shared.env.now();
+    let refusal = failure.as_ref().map(|failure| format!("Error deleting machines: {failure}"));
+    note(shared, set, |notes| {
+        if is_replacement {
+            let times = notes.replaced.map_or(0, |(times, _)| times).saturating_add(1);
+            notes.replaced = Some((times, now));
+        }
+        let before = notes.delete_refused.take();
+        notes.delete_refused = refusal.clone().map(|text| Refusal::after(before.as_ref(), text, now));
+    });
+    if let Some(text) = refusal {
+        shared.events.publish(set, Severity::Warning, keys::REASON_FAILED_DELETE, &text);
     }
-    let machine = known(shared, name, uid)?;
-    let mut owners = vec![owner_reference(set)];
-    owners.extend(
-        machine
-            .metadata
-            .owner_references
-            .iter()
-            .flatten()
-            .map(|owner| json!(owner)),
-    );
-    let body = json!({ "metadata": { "ownerReferences": owners } });
-    shared.wrote(shared.write.merge(&*machine, body).await?);
-    Ok(())
-}
-
-async fn release(shared: &Shared, set: &MachineSet, name: &Name, uid: &Uid) -> Result<(), StepError> {
-    let machine = known(shared, name, uid)?;
-    let others = machine.metadata.owner_references.iter().flatten();
-    let others: Vec<Value> = others
-        .filter(|owner| Some(&owner.uid) != set.metadata.uid.as_ref())
-        .map(|owner| json!(owner))
-        .collect();
-    let body = json!({ "metadata": { "ownerReferences": others } });
-    shared.wrote(shared.write.merge(&*machine, body).await?);
-    Ok(())
-}
-
-async fn bring(shared: &Shared, name: &Name, body: Value) -> Result<(), StepError> {
-    let machine = shared.look(|world| world.machines.get(name).cloned());
-    let machine = machine.ok_or(StepError::Void)?;
-    shared.wrote(shared.write.merge(&*machine, body).await?);
-    Ok(())
+    failure.map_or(Ok(()), |failure| Err(failure.into()))
 }

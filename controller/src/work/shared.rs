@@ -7,11 +7,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::meta;
+use millwright_core::ids::DriverName;
 use millwright_core::settings::Settings;
+use millwright_core::sight::Sight;
 use millwright_core::world::{Kind, World};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -147,6 +150,27 @@ impl Shared {
         let (name, uid) = meta::identity(left.meta());
         self.change(|world, uptime| world.ended::<K>(&name, &uid, uptime));
         None
+    }
+
+    /// Since when this process sees what timeouts rest on, for an object of that driver.
+    pub fn sight(&self, driver: Option<&DriverName>) -> Sight {
+        let (now, instant) = (self.env.now(), Instant::now());
+        let at = |since: Instant| {
+            let ago = SignedDuration::try_from(instant.saturating_duration_since(since)).unwrap_or(SignedDuration::MAX);
+            now.saturating_sub(ago).unwrap_or(Timestamp::MIN)
+        };
+        let views: Option<Vec<Instant>> = self.control_views.iter().map(|view| view.fresh_since()).collect();
+        let control = views.and_then(|views| views.into_iter().max());
+        let target = match &self.target_view {
+            Some(view) => view.fresh_since(),
+            None => control,
+        };
+        Sight {
+            lead_since: self.lead.since().map_or(now, at),
+            control_since: control.map(at),
+            target_since: target.map(at),
+            driver_since: driver.and_then(|driver| self.drivers.ready_since(driver)).map(at),
+        }
     }
 
     /// The uptime of a time on the wall clock.

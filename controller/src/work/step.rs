@@ -38,6 +38,16 @@ impl StepError {
         }
     }
 
+    /// Whether what the plan was made from is no longer so, or may not be acted on any more: then nothing of the plan holds.
+    pub fn voids(&self) -> bool {
+        match self {
+            Self::Write(WriteError::Stale | WriteError::Gone | WriteError::Fenced) | Self::Void => true,
+            Self::Read(ReadError::Gone) => true,
+            Self::Write(WriteError::AlreadyExists | WriteError::Refused { .. } | WriteError::Unreachable { .. }) => false,
+            Self::Read(ReadError::Refused { .. } | ReadError::Unreadable | ReadError::Unreachable { .. }) => false,
+        }
+    }
+
     /// Whether it belongs to ordinary life: a conflict, an end.
     pub fn is_ordinary(&self) -> bool {
         match self {

@@ -4,12 +4,14 @@
 //! The Secret's name is a function of the Machine's uid, so a repeat finds the same token and the VM gets the same
 //! bytes. Chooses nothing but the next name where one is another's. Source: `spec/machine.md` §3.3, W11, W40.
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use millwright_core::api::lenient::GoDuration;
 use millwright_core::api::{Machine, keys, meta};
 use millwright_core::ids::Uid;
+use millwright_core::sight::later;
 use millwright_core::user_data::bootstrap_token_id;
 use zeroize::Zeroizing;
 
@@ -36,11 +38,42 @@ pub async fn ensure(shared: &Shared, machine: &Machine) -> Result<Zeroizing<Stri
             Err(error) => return Err(error.into()),
         };
         if is_of(&found, &uid) {
-            return text(&found, &id).ok_or(StepError::Read(ReadError::Unreadable));
+            let token = text(&found, &id).ok_or(StepError::Read(ReadError::Unreadable))?;
+            keep_alive(shared, machine, &found, &name(&id)).await?;
+            return Ok(token);
         }
     }
     let reason = format!("the names of {NAMES} bootstrap tokens are taken by others");
     Err(StepError::Write(WriteError::Refused { reason }))
+}
+
+/// A token lives as long as its Machine may take to join. One that was made at an earlier try, or before a time in which nobody
+/// could look, lives on (M8): its value stays, because a VM may have it already.
+async fn keep_alive(shared: &Shared, machine: &Machine, found: &Secret, name: &str) -> Result<(), StepError> {
+    let lifetime = lifetime(shared, machine);
+    let wanted = later(shared.env.wall(), lifetime);
+    let slack = (lifetime / 10).max(SignedDuration::from_secs(1));
+    let stored = expiration(found);
+    if stored.is_none_or(|stored| later(stored, slack) < wanted) {
+        shared.write.extend_token(name, found, &format!("{wanted:.0}")).await?;
+    }
+    let (machine, uid) = meta::identity(&machine.metadata);
+    let until = later(shared.env.now(), lifetime);
+    shared.quietly(|world| {
+        world.note::<Machine>(&machine, &uid, |ledger| {
+            ledger.calls.entry(uid.clone()).or_default().token_until = Some(until);
+        });
+    });
+    Ok(())
+}
+
+fn lifetime(shared: &Shared, machine: &Machine) -> SignedDuration {
+    machine.creation_timeout().unwrap_or(shared.settings.creation_timeout)
+}
+
+fn expiration(secret: &Secret) -> Option<Timestamp> {
+    let value = secret.data.as_ref()?.get("expiration")?;
+    std::str::from_utf8(&value.0).ok()?.parse().ok()
 }
 
 /// Deletes the Machine's token, if it is there.
@@ -76,8 +109,8 @@ fn text(secret: &Secret, id: &str) -> Option<Zeroizing<String>> {
 }
 
 fn secret(shared: &Shared, machine: &Machine, uid: &Uid, id: &str) -> Secret {
-    let lifetime = machine.creation_timeout().unwrap_or(shared.settings.creation_timeout);
-    let expiration = format!("{:.0}", shared.env.wall() + lifetime);
+    let lifetime = lifetime(shared, machine);
+    let expiration = format!("{:.0}", later(shared.env.wall(), lifetime));
     let place = format!(
         "{}/{}",
         meta::namespace(&machine.metadata),

@@ -8,21 +8,24 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use millwright_core::api::{Machine, MachineClass, meta};
+use millwright_core::api::machine_class::SecretRef;
+use millwright_core::api::{Machine, meta};
 use millwright_core::class::{self, Readiness};
 use millwright_core::driver::{Code, Deletion, Effect, Failure, Reason};
-use millwright_core::ids::{DriverName, Name};
+use millwright_core::ids::{DriverName, Name, SecretKey};
 use millwright_core::machine::{Answer, Call, Pacing};
 use millwright_core::permit::DeletePermit;
+use millwright_core::provider_spec::SpecError;
 use millwright_core::queue::Urgency;
 use millwright_core::user_data;
 use millwright_core::wake::Key;
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::machine::{begin, readiness};
+use super::machine::{begin, driver_of, readiness};
 use super::shared::Shared;
 use crate::crash;
-use crate::driver::{ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, SecretData, Target};
+use crate::driver::{ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, SecretData, SecretError, Target};
 
 /// Starts a call; its answer wakes the Machine.
 pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Option<Zeroizing<String>>) {
@@ -33,7 +36,9 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
             Readiness::Ready(recipe) => Some(recipe.digest),
             Readiness::Unchecked | Readiness::Faulty(_) => None,
         });
-    begin(shared, &uid, call);
+    if !begin(shared, &name, &uid, call) {
+        return;
+    }
     let (task, machine) = (Arc::clone(shared), Arc::clone(machine));
     shared.calls.spawn(async move {
         let asked = crash::around(word(call), ask(&task, &machine, call, token, digest.clone()));
@@ -47,7 +52,7 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
                 resource_exhausted: task.settings.resource_exhausted_retry,
                 jitter: task.env.jitter(),
             };
-            if let Some(calls) = world.calls.get_mut(&uid) {
+            if let Some(calls) = world.ledger.calls.get_mut(&uid) {
                 calls.absorb(answer, digest.as_deref(), pacing, now);
             }
             world.queue.push(Key::Machine(name), uptime, Urgency::Prompt);
@@ -88,6 +93,23 @@ fn not_sent(code: Code, message: impl Into<String>) -> Failure {
     }
 }
 
+/// Which driver is asked, about which spec, with which Secrets.
+struct Way {
+    driver: Arc<Driver>,
+    class: DriverClass,
+    secrets: Vec<SecretKey>,
+}
+
+/// Why nobody is asked.
+enum NoWay {
+    /// What the plan had seen is no longer so; the next plan sees what is so now.
+    NotAsked,
+    /// The class cannot be put into a request.
+    Unusable(Failure),
+    /// Nobody knows which driver made the VM.
+    Everywhere,
+}
+
 async fn ask(
     shared: &Shared,
     machine: &Machine,
@@ -95,102 +117,84 @@ async fn ask(
     token: Option<Zeroizing<String>>,
     digest: Option<String>,
 ) -> Answer {
-    let class = machine
-        .class_name()
-        .and_then(|class| shared.look(|world| world.classes.get(&Name::new(class)).cloned()));
-    let Some(class) = class else {
-        return match call {
-            Call::Delete => Answer::Deletion(delete_everywhere(shared, machine).await),
-            Call::Create | Call::Initialize | Call::Status => Answer::NotAsked(call),
-        };
+    let way = match way(shared, machine, call) {
+        Ok(way) => way,
+        Err(NoWay::Everywhere) if call == Call::Delete => {
+            return Answer::Deletion(delete_everywhere(shared, machine).await);
+        }
+        Err(NoWay::NotAsked | NoWay::Everywhere) => return Answer::NotAsked(call),
+        Err(NoWay::Unusable(failure)) => return failed(call, failure),
     };
-    let driver = class.driver().map(|driver| shared.drivers.get(&driver));
-    let driver = match driver {
-        Some(DriverState::Ready(driver)) => driver,
-        Some(DriverState::Away { .. } | DriverState::Missing { .. }) => return Answer::NotAsked(call),
-        None if call == Call::Delete => return Answer::Deletion(delete_everywhere(shared, machine).await),
-        None => return Answer::NotAsked(call),
-    };
-    let secrets = match secrets_of(shared, &class).await {
+    let secrets = match secrets_of(shared, &way.secrets).await {
         Ok(secrets) => secrets,
-        // A deletion goes on without: the driver may not need them, and says so if it does (W4).
-        Err(_) if call == Call::Delete || meta::is_deleting(&machine.metadata) => ClassSecrets {
+        // Credentials that are gone for good must not keep the VM: the driver may not need them, and says so if it does (W4).
+        // Those that cannot be read now are waited for: without them a driver could look into the wrong account (P2).
+        Err(error) if meta::is_deleting(&machine.metadata) && error.is_lasting() => ClassSecrets {
             data: Arc::new(SecretData::default()),
             user_data: None,
         },
-        Err(failure) => return failed(call, failure),
+        Err(error) => return failed(call, not_sent(Code::Unavailable, error.to_string())),
     };
-    let target = match target(shared, machine, &class, &driver, &secrets) {
-        Ok(target) => target,
-        Err(failure) => return failed(call, failure),
-    };
+    let target = target_of(shared, machine, way.class, Arc::clone(&secrets.data));
+    let driver = &way.driver;
     match call {
         Call::Create => match digest {
-            Some(digest) => Answer::Vm(call, create(&driver, &target, &secrets, machine, token, digest).await),
+            Some(digest) => Answer::Vm(call, create(driver, &target, &secrets, machine, token, digest).await),
             // The class is being looked at again, as after every return of its driver.
             None => Answer::NotAsked(call),
         },
         Call::Initialize => Answer::Vm(call, driver.initialize_machine(&target).await),
         Call::Status => Answer::Vm(call, driver.get_machine_status(&target).await),
-        Call::Delete => Answer::Deletion(delete(&driver, &target, machine).await),
+        Call::Delete => Answer::Deletion(delete(driver, &target, machine).await),
     }
 }
 
-/// The Secrets of a class.
-pub async fn secrets_of(shared: &Shared, class: &MachineClass) -> Result<ClassSecrets, Failure> {
-    let keys = class::secret_keys(class);
-    let versions = |key: &millwright_core::ids::SecretKey| {
-        (key.namespace == shared.write.namespace())
-            .then(|| {
-                shared.look(|world| {
-                    world
-                        .secrets
-                        .get(&Name::new(&key.name))
-                        .and_then(|s| s.metadata.resource_version.clone())
-                })
-            })
-            .flatten()
+/// The class says who is asked and how. For a VM that must go, what it was asked for with counts where the class is gone, names
+/// another driver now, or cannot be sent any more.
+fn way(shared: &Shared, machine: &Machine, call: Call) -> Result<Way, NoWay> {
+    let class = machine
+        .class_name()
+        .and_then(|class| shared.look(|world| world.classes.get(&Name::new(class)).cloned()));
+    let Some(name) = driver_of(machine, class.as_deref()) else {
+        return Err(NoWay::Everywhere);
     };
-    shared
-        .secrets
-        .get(&keys, versions)
-        .await
-        // A Secret that is missing for good is found by the check of the class; what is met here passes.
-        .map_err(|error| not_sent(Code::Unavailable, error.to_string()))
+    let DriverState::Ready(driver) = shared.drivers.get(&name) else {
+        return Err(NoWay::NotAsked);
+    };
+    let class = class.filter(|class| class.driver().as_ref() == Some(&name));
+    let from_class = class.map(|class| {
+        let spec = wire_class(machine, meta::name(&class.metadata), &name, &class.spec.provider_spec);
+        spec.map(|spec| (spec, class::secret_keys(&class)))
+    });
+    let request = machine.creation_request().filter(|_| meta::is_deleting(&machine.metadata));
+    let (class, secrets) = match (from_class, request) {
+        (Some(Ok(found)), _) => found,
+        (Some(Err(_)) | None, Some(request)) => {
+            let spec = json!(request.provider_spec);
+            let class = wire_class(machine, machine.class_name().unwrap_or("unknown"), &name, &spec);
+            let secrets = request.secret_refs.iter().filter_map(SecretRef::key).collect();
+            (class.map_err(|error| NoWay::Unusable(unusable(&error)))?, secrets)
+        }
+        (Some(Err(error)), None) => return Err(NoWay::Unusable(unusable(&error))),
+        (None, None) if call == Call::Delete => return Err(NoWay::Everywhere),
+        (None, None) => return Err(NoWay::NotAsked),
+    };
+    Ok(Way { driver, class, secrets })
 }
 
-fn target(
-    shared: &Shared,
-    machine: &Machine,
-    class: &MachineClass,
-    driver: &Driver,
-    secrets: &ClassSecrets,
-) -> Result<Target, Failure> {
-    let spec = DriverClass::new(
-        meta::namespace(&class.metadata),
-        meta::name(&class.metadata),
-        &driver.info().name,
-        &class.spec.provider_spec,
-    );
-    // A class that went bad after its VM was made must not keep the VM: the driver gets what it needs least, its name.
-    let spec = match spec {
-        Err(_) if meta::is_deleting(&machine.metadata) => nameless_spec(class, &driver.info().name),
-        other => other,
-    };
-    let spec = spec.map_err(|error| unusable(&error))?;
-    Ok(target_of(shared, machine, spec, Arc::clone(&secrets.data)))
+fn wire_class(machine: &Machine, name: &str, driver: &DriverName, spec: &Value) -> Result<DriverClass, SpecError> {
+    DriverClass::new(meta::namespace(&machine.metadata), name, driver, spec)
 }
 
-fn nameless_spec(
-    class: &MachineClass,
-    driver: &DriverName,
-) -> Result<DriverClass, millwright_core::provider_spec::SpecError> {
-    DriverClass::new(
-        meta::namespace(&class.metadata),
-        meta::name(&class.metadata),
-        driver,
-        &serde_json::json!({}),
-    )
+/// The data of these Secrets, merged. The metadata watch tells the version of those in its own namespace.
+pub(super) async fn secrets_of(shared: &Shared, keys: &[SecretKey]) -> Result<ClassSecrets, SecretError> {
+    let version = |key: &SecretKey| {
+        if key.namespace != shared.write.namespace() {
+            return None;
+        }
+        shared.look(|world| world.secrets.get(&Name::new(&key.name))?.metadata.resource_version.clone())
+    };
+    shared.secrets.get(keys, version).await
 }
 
 fn target_of(shared: &Shared, machine: &Machine, class: DriverClass, secrets: Arc<SecretData>) -> Target {
@@ -251,24 +255,20 @@ async fn delete(driver: &Driver, target: &Target, machine: &Machine) -> Result<D
         .await
 }
 
-/// The class is gone, or names no provider any more, so nobody knows which driver made the VM: the deletion holds when
-/// every driver says so. Asking the wrong one is harmless, because a driver never touches what does not bear the uid
+/// Nobody knows which driver made the VM: the deletion holds when every driver that this manager was given says so, and not while one
+/// of them cannot be asked. Asking the wrong one is harmless, because a driver never touches what does not bear the uid
 /// (driver.proto, DeleteMachine).
 async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Result<Deletion, Failure> {
+    let drivers = shared.drivers.every();
+    let drivers = drivers.map_err(|error| not_sent(Code::Unavailable, error.to_string()))?;
     let mut all = Deletion {
         gone: true,
         poll_after: None,
         last_known_state: None,
     };
-    for driver in shared.drivers.all() {
-        let class = machine.class_name().unwrap_or("unknown");
-        let class = DriverClass::new(
-            meta::namespace(&machine.metadata),
-            class,
-            &driver.info().name,
-            &serde_json::json!({}),
-        );
-        let class = class.map_err(|error| unusable(&error))?;
+    for driver in drivers {
+        let name = machine.class_name().unwrap_or("unknown");
+        let class = wire_class(machine, name, &driver.info().name, &json!({})).map_err(|error| unusable(&error))?;
         let target = target_of(shared, machine, class, Arc::new(SecretData::default()));
         let answer = delete(&driver, &target, machine).await?;
         all.gone &= answer.gone;

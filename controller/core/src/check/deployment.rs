@@ -1,11 +1,12 @@
 //! Laws of a deployment's plan: one set, found and guarded from its first moment, whose template only a rollout replaces.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Broken, is_child, text, wakes_later};
+use super::{Broken, is_child, wakes_later};
 use crate::api::template::Scope;
 use crate::api::{Template, meta};
+use crate::deployment::change::SetChange;
 use crate::ids::Uid;
 use crate::{deployment, merge};
 
@@ -27,25 +28,26 @@ pub fn deployment(seen: &deployment::Observed<'_>, plan: &deployment::Plan, now:
                 broken.extend((!last).then_some(Broken::StepAfterTheEnd));
                 broken.extend((!leaving || owned().next().is_some()).then_some(Broken::ReleaseUnproven));
             }
-            Step::Create(_) | Step::Change(..) | Step::Adopt(..) | Step::Number(_) | Step::AddFinalizer if leaving => {
+            Step::Create(_) | Step::Change(_) | Step::Adopt(_) | Step::Number(_) | Step::AddFinalizer if leaving => {
                 broken.push(Broken::GrowthOfLeaving);
             }
-            Step::Create(body) => {
+            Step::Create(made) => {
                 let count = owned().filter(|set| !meta::is_deleting(&set.metadata)).count() + 1;
                 broken.extend((count > 1).then_some(Broken::OverBudget {
                     step: index,
                     count,
                     allowed: 1,
                 }));
-                let name = text(body, "/metadata/name");
+                let name = made.name.as_str();
                 broken.extend((seen.exists)(name).then(|| Broken::NameTaken(name.to_owned())));
                 let uid = own.clone().unwrap_or_else(|| Uid::new(""));
-                let child = is_child(body, &uid, seen.deployment.spec.selector.as_ref());
+                let selector = seen.deployment.spec.selector.as_ref();
+                let child = is_child(&made.owner, &made.template.labels(), &uid, selector);
                 broken.extend((!child).then_some(Broken::ChildUnguarded));
             }
-            Step::Change(name, body) => {
-                let set = owned().find(|set| meta::name(&set.metadata) == name.as_str());
-                let kept = set.is_some_and(|set| keeps_template(&set.spec.template, body));
+            Step::Change(change) => {
+                let is_own = owned().any(|set| set.metadata.uid == change.set.metadata.uid);
+                let kept = is_own && keeps_template(change);
                 broken.extend((!kept).then_some(Broken::TemplateReplaced));
             }
             Step::Delete(victims) => {
@@ -54,22 +56,19 @@ pub fn deployment(seen: &deployment::Observed<'_>, plan: &deployment::Plan, now:
                     broken.extend((!right).then(|| Broken::WrongVictim(name.to_string())));
                 }
             }
-            Step::Adopt(..) | Step::Release(..) | Step::Number(_) | Step::AddFinalizer | Step::Record(_) => {}
+            Step::Adopt(_) | Step::Release(_) | Step::Number(_) | Step::AddFinalizer | Step::Record(_) => {}
         }
     }
     broken
 }
 
 /// A change of a set leaves alone what its Machines were made from.
-fn keeps_template(template: &Template, body: &Value) -> bool {
-    let Some(change) = body.pointer("/spec/template") else {
-        return true;
-    };
-    let before = Value::Object(template.as_json().clone());
-    let mut after = before.clone();
-    merge::apply(&mut after, change);
+fn keeps_template(change: &SetChange) -> bool {
+    let template = &change.set.spec.template;
+    let mut after = Value::Object(template.as_json().clone());
+    merge::apply(&mut after, &json!({ "spec": change.template_spec }));
     match serde_json::from_value::<Template>(after) {
-        Ok(after) => after.semantically_equal(template, Scope::Rollout),
+        Ok(after) => change.template_spec.is_empty() || after.semantically_equal(template, Scope::Rollout),
         Err(_) => false,
     }
 }

@@ -14,14 +14,17 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
     broken.extend(calls_alone(seen, plan));
     let mut phase = seen.machine.phase().clone();
     let mut read_live = false;
+    let mut is_asked_for = seen.machine.creation_request().is_some();
     for (index, step) in plan.steps.iter().enumerate() {
         let last = index + 1 == plan.steps.len();
-        broken.extend(machine_step(seen, step, &phase, read_live, last));
+        let may_create = read_live && is_asked_for;
+        broken.extend(machine_step(seen, step, &phase, may_create, last));
         match step {
             machine::Step::Record(change) => {
                 phase = change.phase.clone();
                 // The API server refuses the write if the uid differs, and answers with the object as it is.
                 read_live = true;
+                is_asked_for |= change.creation_request.is_some();
             }
             machine::Step::Confirm => read_live = true,
             machine::Step::AddFinalizer
@@ -32,6 +35,7 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             | machine::Step::DropToken
             | machine::Step::DeleteMachine
             | machine::Step::RemoveNode(_)
+            | machine::Step::LeaveBehind
             | machine::Step::RemoveFinalizer
             | machine::Step::StepDown => {}
         }
@@ -54,7 +58,7 @@ fn machine_step(
     seen: &machine::Observed<'_>,
     step: &machine::Step,
     phase: &Phase,
-    read_live: bool,
+    may_create: bool,
     last: bool,
 ) -> Option<Broken> {
     use machine::Step;
@@ -63,13 +67,18 @@ fn machine_step(
     let guarded = meta::has_finalizer(&machine.metadata, keys::FINALIZER);
     match step {
         Step::Call(Call::Create) if deleting || !guarded => Some(Broken::CreateUnguarded),
-        Step::Call(Call::Create) => (phase.is_new() || !read_live).then_some(Broken::CreateWithoutIntent),
+        Step::Call(Call::Create) => (phase.is_new() || !may_create).then_some(Broken::CreateWithoutIntent),
         Step::Call(Call::Delete) => (!deleting).then_some(Broken::DeleteOfWanted),
         Step::RemoveFinalizer if !last => Some(Broken::StepAfterTheEnd),
         Step::RemoveFinalizer => (!deleting || !is_proven(seen)).then_some(Broken::ReleaseUnproven),
         Step::DeleteMachine => deleting.then_some(Broken::DeletedTwice),
+        // Only the driver's own word about this uid changes what stands there, and only before the Machine has joined.
         Step::Identify { provider_id, .. } => {
-            (provider_id.is_some() && machine.provider_id().is_some()).then_some(Broken::IdentityChanged)
+            let said = seen.calls.vm.as_ref().and_then(|vm| vm.provider_id.as_ref());
+            let is_settled = machine.has_joined() || deleting;
+            let is_changed = provider_id.is_some() && machine.provider_id().is_some();
+            let is_wrong = provider_id.as_ref().is_some_and(|id| Some(id) != said);
+            (is_wrong || (is_changed && is_settled)).then_some(Broken::IdentityChanged)
         }
         // One that is stored already is carried on: clocks jump.
         Step::Record(change) if change.since > change.at && machine.phase_since() != Some(change.since) => {
@@ -86,6 +95,7 @@ fn machine_step(
         | Step::Call(Call::Initialize | Call::Status)
         | Step::GuardNode(_)
         | Step::RemoveNode(_)
+        | Step::LeaveBehind
         | Step::DropToken
         | Step::StepDown => None,
     }
@@ -96,8 +106,9 @@ fn machine_step(
 fn is_proven(seen: &machine::Observed<'_>) -> bool {
     let machine = seen.machine;
     let unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
+    let never_asked = unnamed && machine.creation_request().is_none() && seen.calls.vm.is_none();
     let nobody_to_ask = matches!(seen.driver, DriverView::Missing { is_certain: true, .. });
-    if machine.phase().is_new() && unnamed && seen.calls.vm.is_none() && nobody_to_ask {
+    if matches!(machine.phase(), Phase::New | Phase::Pending) && never_asked && nobody_to_ask {
         return true;
     }
     let Some(gone_since) = seen.calls.gone_since else {
@@ -110,7 +121,7 @@ fn is_proven(seen: &machine::Observed<'_>) -> bool {
         DriverView::Ready(info) => seen
             .calls
             .not_found_at
-            .is_some_and(|at| at >= gone_since + info.propagation_delay),
+            .is_some_and(|at| at >= crate::sight::later(gone_since, info.propagation_delay)),
         // Nobody knows the delay of a driver that nobody knows; all of them have said that nothing is left.
         DriverView::Unnamed { all_ready } => all_ready,
         DriverView::Missing { .. } | DriverView::Away { .. } => false,
@@ -121,7 +132,8 @@ fn is_proven(seen: &machine::Observed<'_>) -> bool {
 /// for a Machine that nobody began, which may stay so.
 fn is_edge(from: &Phase, to: &Phase, deleting: bool) -> bool {
     if deleting || *to == Phase::Terminating {
-        return deleting && (*to == Phase::Terminating || (from.is_new() && to.is_new()));
+        let stays_early = from == to && matches!(from, Phase::New | Phase::Pending);
+        return deleting && (*to == Phase::Terminating || stays_early);
     }
     let reachable: &[Phase] = match from {
         Phase::New | Phase::CrashLoopBackOff => &[

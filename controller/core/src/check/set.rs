@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
-use super::{Broken, is_child, text, wakes_later};
+use super::{Broken, is_child, is_guarded, wakes_later};
 use crate::api::{Machine, MachineSet, Phase, keys, meta};
 use crate::ids::Uid;
 use crate::selector::Matcher;
@@ -22,7 +21,7 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
         .filter(|step| matches!(step, set::Step::Record(_)))
         .count();
     broken.extend((records > 1).then_some(Broken::RecordedTwice));
-    broken.extend(set_budget(seen, plan));
+    broken.extend(set_budget(seen, plan, now));
     broken.extend(set_victims(seen, plan, now));
     let leaving = meta::is_deleting(&seen.set.metadata);
     let mut next = seen.set.status.as_ref().map_or(0, |status| status.next_machine_number);
@@ -34,40 +33,44 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
                 next = *new;
             }
             set::Step::Create(_) if leaving => broken.push(Broken::GrowthOfLeaving),
-            set::Step::Create(bodies) => broken.extend(set_creation(seen, bodies, next)),
+            set::Step::Create(batch) => broken.extend(set_creation(seen, batch, next)),
             set::Step::RemoveFinalizer => {
                 broken.extend((!last).then_some(Broken::StepAfterTheEnd));
                 broken.extend((!leaving || own_machines(seen).next().is_some()).then_some(Broken::ReleaseUnproven));
             }
-            set::Step::Adopt(name, uid) => {
-                let fits = find(seen.machines, uid).is_some_and(|machine| {
+            set::Step::Adopt(machines) => {
+                let fits = |machine: &Machine| {
                     let free = meta::controller_uid(&machine.metadata).is_none();
-                    free && !meta::is_deleting(&machine.metadata) && selects(seen.set, machine)
-                });
-                broken.extend((leaving || !fits).then(|| Broken::WrongClaim(name.to_string())));
+                    !leaving && free && !meta::is_deleting(&machine.metadata) && selects(seen.set, machine)
+                };
+                broken.extend(wrong_claims(machines, fits));
             }
-            set::Step::Release(name, uid) => {
-                let fits = own_machines(seen).any(|own| own.uid().as_ref() == Some(uid) && !selects(seen.set, own));
-                broken.extend((!fits).then(|| Broken::WrongClaim(name.to_string())));
+            set::Step::Release(machines) => {
+                let fits = |machine: &Machine| {
+                    let is_own = own_machines(seen).any(|own| own.metadata.uid == machine.metadata.uid);
+                    is_own && !selects(seen.set, machine)
+                };
+                broken.extend(wrong_claims(machines, fits));
             }
             set::Step::AddFinalizer => broken.extend(leaving.then_some(Broken::GrowthOfLeaving)),
-            set::Step::Delete(_) | set::Step::Bring(..) | set::Step::Record(_) => {}
+            set::Step::Delete(_) | set::Step::Bring(_) | set::Step::Record(_) => {}
         }
     }
     broken
+}
+
+fn wrong_claims<'a>(
+    machines: &'a [Arc<Machine>],
+    fits: impl Fn(&Machine) -> bool + 'a,
+) -> impl Iterator<Item = Broken> + 'a {
+    let wrong = machines.iter().filter(move |machine| !fits(machine));
+    wrong.map(|machine| Broken::WrongClaim(meta::name(&machine.metadata).to_owned()))
 }
 
 fn own_machines<'a>(seen: &'a set::Observed<'_>) -> impl Iterator<Item = &'a Machine> {
     let own = meta::uid(&seen.set.metadata);
     let machines = seen.machines.iter().map(Arc::as_ref);
     machines.filter(move |machine| own.is_some() && meta::controller_uid(&machine.metadata) == own)
-}
-
-fn find<'a>(machines: &'a [Arc<Machine>], uid: &Uid) -> Option<&'a Machine> {
-    machines
-        .iter()
-        .map(Arc::as_ref)
-        .find(|machine| machine.uid().as_ref() == Some(uid))
 }
 
 fn selects(set: &MachineSet, machine: &Machine) -> bool {
@@ -83,11 +86,19 @@ fn is_leaving(machine: &Machine) -> bool {
     meta::is_deleting(&machine.metadata) || *machine.phase() == Phase::Terminating
 }
 
+/// The API server refused the last write to the Machine, and it is not tried again yet. One that ought to be released and cannot be
+/// is no longer the set's but by name.
+fn waits(seen: &set::Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
+    let refusal = machine.uid().and_then(|uid| seen.refusals.get(&uid));
+    refusal.is_some_and(|refusal| refusal.holds(now))
+}
+
 /// S4: after any prefix no more Machines that stay than are wanted, or than there were.
-fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan) -> Vec<Broken> {
+fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     let staying: BTreeSet<Uid> = own_machines(seen)
         .filter(|own| !is_leaving(own))
+        .filter(|own| !(waits(seen, own, now) && !selects(seen.set, own)))
         .filter_map(Machine::uid)
         .collect();
     let mut count = staying.len();
@@ -95,20 +106,20 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan) -> Vec<Broken> {
     let mut broken = Vec::new();
     for (step, done) in plan.steps.iter().enumerate() {
         match done {
-            set::Step::Create(bodies) => count += bodies.len(),
+            set::Step::Create(batch) => count += batch.len(),
             set::Step::Delete(victims) => {
-                count = count.saturating_sub(victims.iter().filter(|(_, uid)| staying.contains(uid)).count());
+                count = count.saturating_sub(victims.iter().filter(|victim| staying.contains(&victim.uid)).count());
             }
             // What is adopted was there before.
-            set::Step::Adopt(..) => {
-                count += 1;
+            set::Step::Adopt(machines) => {
+                count += machines.len();
                 allowed = allowed.max(count);
             }
             set::Step::AddFinalizer
             | set::Step::RemoveFinalizer
-            | set::Step::Release(..)
+            | set::Step::Release(_)
             | set::Step::Reserve { .. }
-            | set::Step::Bring(..)
+            | set::Step::Bring(_)
             | set::Step::Record(_) => {}
         }
         if count > allowed {
@@ -119,7 +130,7 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan) -> Vec<Broken> {
 }
 
 /// Names were reserved and are free; each child can be found and guarded from its first moment.
-fn set_creation(seen: &set::Observed<'_>, bodies: &[Value], next: i64) -> Vec<Broken> {
+fn set_creation(seen: &set::Observed<'_>, batch: &[set::NewMachine], next: i64) -> Vec<Broken> {
     let (title, own) = meta::identity(&seen.set.metadata);
     let settled = seen.set.status.as_ref().map_or(0, |status| {
         status.settled_machine_number.min(status.next_machine_number)
@@ -129,19 +140,20 @@ fn set_creation(seen: &set::Observed<'_>, bodies: &[Value], next: i64) -> Vec<Br
         .collect();
     let mut used = BTreeSet::new();
     let mut broken = Vec::new();
-    for body in bodies {
-        let name = text(body, "/metadata/name");
+    for made in batch {
+        let name = made.name.as_str();
         broken.extend((!reserved.contains(name)).then(|| Broken::NameNotReserved(name.to_owned())));
         broken.extend((!used.insert(name) || (seen.exists)(name)).then(|| Broken::NameTaken(name.to_owned())));
         let selector = seen.set.spec.selector.as_ref();
-        broken.extend((!is_child(body, &own, selector)).then_some(Broken::ChildUnguarded));
+        let child = is_guarded(&made.finalizers) && is_child(&made.owner, &made.labels, &own, selector);
+        broken.extend((!child).then_some(Broken::ChildUnguarded));
     }
     broken
 }
 
 /// S10 and S16: victims are the set's own, not spared, the first in the order of leaving, and no more than need be.
 fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
-    let victims: Vec<&(crate::ids::Name, Uid)> = plan
+    let victims: Vec<&set::Victim> = plan
         .steps
         .iter()
         .filter_map(|step| match step {
@@ -150,12 +162,12 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
         })
         .flatten()
         .collect();
-    let uids: BTreeSet<&Uid> = victims.iter().map(|(_, uid)| uid).collect();
+    let uids: BTreeSet<&Uid> = victims.iter().map(|victim| &victim.uid).collect();
     let leaving = meta::is_deleting(&seen.set.metadata);
     let spared =
         |machine: &Machine| meta::label(&machine.metadata, keys::UPDATE_RESULT) == Some(keys::UPDATE_SUCCESSFUL);
     let mut broken = Vec::new();
-    for (name, uid) in &victims {
+    for set::Victim { name, uid, .. } in victims.iter().copied() {
         let own = own_machines(seen).find(|own| own.uid().as_ref() == Some(uid));
         let right = own.is_some_and(|own| !meta::is_deleting(&own.metadata) && (leaving || !spared(own)));
         broken.extend((!right).then(|| Broken::WrongVictim(name.to_string())));
@@ -167,9 +179,10 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
     let present = || own_machines(seen).filter(|own| selects(seen.set, own) && !is_leaving(own));
     let policy = seen.set.spec.delete_policy.as_ref().and_then(|policy| policy.known());
     let ordinary = present().filter(|own| !spared(own) && !is_replaceable(own));
+    // Who was chosen and could not be deleted stays chosen; its deletion waits.
     let mut one_stays = false;
     for machine in rank::rank(ordinary, seen.condemned, policy, now) {
-        one_stays |= !is_victim(machine);
+        one_stays |= !is_victim(machine) && !waits(seen, machine, now);
         if one_stays && is_victim(machine) {
             broken.push(Broken::VictimOrder(meta::name(&machine.metadata).to_owned()));
         }

@@ -3,13 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use serde_json::Value;
-
+use super::change::{NewSet, SetChange};
 use crate::api::{MachineDeployment, MachineSet};
 use crate::ids::{Name, Uid};
+use crate::ledger::OwnerNotes;
+use crate::plan::Bearing;
+use crate::set::StatusPatch;
 
 /// All that a decision about one MachineDeployment may read.
+#[derive(Clone, Copy)]
 pub struct Observed<'a> {
     /// The deployment.
     pub deployment: &'a MachineDeployment,
@@ -17,42 +19,48 @@ pub struct Observed<'a> {
     pub sets: &'a [Arc<MachineSet>],
     /// Whether any set bears a name.
     pub exists: &'a dyn Fn(&str) -> bool,
-    /// When the status was last written: small changes wait a moment so that many become one write.
-    pub status_written: Option<Timestamp>,
+    /// What this process knows of the deployment.
+    pub notes: &'a OwnerNotes,
 }
 
-/// What to do now, when to look again, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// In order; every prefix is safe.
-    pub steps: Vec<Step>,
-    /// When to look again if nothing happens.
-    pub wake: Option<Timestamp>,
-    /// The reason.
-    pub why: Why,
-}
+/// The plan of a deployment.
+pub type Plan = crate::plan::Plan<Step, Why>;
 
-/// One effect.
+/// One effect. A set is meant in the version that the plan saw: a write to a newer one is refused as stale, and ends the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Store our finalizer on the deployment.
     AddFinalizer,
     /// Take our finalizer from the deployment: it has no set left.
     RemoveFinalizer,
-    /// Make the deployment the controller of a set that nobody controls.
-    Adopt(Name, Uid),
-    /// Take the deployment's owner reference from a set that its selector no longer matches.
-    Release(Name, Uid),
+    /// Make the deployment the controller of sets that nobody controls.
+    Adopt(Vec<Arc<MachineSet>>),
+    /// Take the deployment's owner reference from sets that its selector no longer matches.
+    Release(Vec<Arc<MachineSet>>),
     /// Create the deployment's set.
-    Create(Value),
+    Create(Box<NewSet>),
     /// Change a set: its size, and what the deployment passes on to it.
-    Change(Name, Value),
+    Change(Box<SetChange>),
     /// Delete these sets.
     Delete(Vec<(Name, Uid)>),
     /// Write the deployment's revision annotation.
     Number(i64),
     /// Write the status.
-    Record(Value),
+    Record(StatusPatch),
+}
+
+impl crate::plan::Step for Step {
+    fn bearing(&self) -> Bearing {
+        match self {
+            Self::AddFinalizer
+            | Self::RemoveFinalizer
+            | Self::Create(_)
+            | Self::Change(_)
+            | Self::Delete(_)
+            | Self::Number(_) => Bearing::Stops,
+            Self::Adopt(_) | Self::Release(_) | Self::Record(_) => Bearing::Independent,
+        }
+    }
 }
 
 /// Why a plan is what it is.
@@ -69,6 +77,7 @@ pub enum Why {
     Passing,
     TemplateChanged,
     Paused,
+    CoolingOff,
     Settled,
 }
 
@@ -85,26 +94,8 @@ impl fmt::Display for Why {
             Self::Passing => f.write_str("changes are passed on to the set"),
             Self::TemplateChanged => f.write_str("the template changed, and rollouts are not built yet"),
             Self::Paused => f.write_str("the deployment is paused"),
+            Self::CoolingOff => f.write_str("waiting before the set is created again"),
             Self::Settled => f.write_str("the deployment has what it wants"),
-        }
-    }
-}
-
-impl Why {
-    /// One word for metrics.
-    pub fn label(&self) -> &'static str {
-        match self {
-            Self::Invalid(_) => "Invalid",
-            Self::Emptying => "Emptying",
-            Self::Empty => "Empty",
-            Self::Claiming => "Claiming",
-            Self::NoSet => "NoSet",
-            Self::NameTaken => "NameTaken",
-            Self::Scaling { .. } => "Scaling",
-            Self::Passing => "Passing",
-            Self::TemplateChanged => "TemplateChanged",
-            Self::Paused => "Paused",
-            Self::Settled => "Settled",
         }
     }
 }

@@ -7,17 +7,20 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use super::change::{NewSet, SetChange};
 use super::names::{set_name, template_hash};
 use super::observed::{Observed, Plan, Step, Why};
 use super::status;
 use crate::api::lenient::Rounding;
 use crate::api::template::Scope;
-use crate::api::{API_VERSION, MachineDeployment, MachineSet, keys, meta};
+use crate::api::{MachineDeployment, MachineSet, keys, meta};
 use crate::ids::{Name, Uid};
 use crate::merge::replacing;
+use crate::owner::{self, Owner as _};
 use crate::selector::Matcher;
+use crate::sight::later;
 
 /// Changes of the counts within this time become one status write.
 const STATUS_PACE: SignedDuration = SignedDuration::from_millis(250);
@@ -33,87 +36,64 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
             reason: "InvalidConfiguration",
             message: fault.clone(),
         };
-        let mut steps = Vec::new();
-        let wake = record(seen, &owned(seen), None, Some(problem), now, &mut steps);
-        return Plan {
-            steps,
-            wake,
-            why: Why::Invalid(fault),
-        };
+        return Plan::rest(Why::Invalid(fault)).told(seen, &owned(seen), None, Some(problem), now);
     }
-    let mut steps = Vec::new();
+    let mut plan = Plan::rest(Why::Claiming);
     if !meta::has_finalizer(&deployment.metadata, keys::FINALIZER) {
-        steps.push(Step::AddFinalizer);
+        plan.steps.push(Step::AddFinalizer);
     }
     let claims = claims(seen);
     if !claims.is_empty() {
-        steps.extend(claims);
-        return Plan {
-            steps,
-            wake: None,
-            why: Why::Claiming,
-        };
+        plan.steps.extend(claims);
+        return plan;
     }
     let sets = owned(seen);
     let current = current_set(deployment, &sets);
-    let (why, problem) = match current {
-        Some(set) => (serve(seen, set, &sets, true, &mut steps), None),
-        None => match newest_in_use(&sets) {
-            Some(set) => {
-                serve(seen, set, &sets, false, &mut steps);
-                let message = format!(
-                    "The template differs from that of MachineSet {}; this version does not roll out changes, machines keep the old template",
-                    meta::name(&set.metadata)
-                );
-                (
-                    Why::TemplateChanged,
-                    Some(status::Problem {
-                        reason: "TemplateChangeNotRolledOut",
-                        message,
-                    }),
-                )
-            }
-            None => (create(seen, &sets, &mut steps), None),
-        },
+    let mut problem = None;
+    plan.why = match (current, newest_in_use(&sets)) {
+        (Some(set), _) => serve(seen, set, &sets, true, &mut plan.steps),
+        (None, Some(set)) => {
+            serve(seen, set, &sets, false, &mut plan.steps);
+            problem = Some(not_rolled_out(set));
+            Why::TemplateChanged
+        }
+        (None, None) => {
+            problem = create_problem(seen);
+            create(seen, &sets, now, &mut plan)
+        }
     };
-    let why = if deployment.spec.paused && why == Why::Settled {
-        Why::Paused
-    } else {
-        why
-    };
-    let wake = record(seen, &sets, current.map(Arc::as_ref), problem, now, &mut steps);
-    Plan { steps, wake, why }
+    if deployment.spec.paused && plan.why == Why::Settled {
+        plan.why = Why::Paused;
+    }
+    plan.told(seen, &sets, current.map(Arc::as_ref), problem, now)
+}
+
+fn not_rolled_out(set: &MachineSet) -> status::Problem {
+    status::Problem {
+        reason: "TemplateChangeNotRolledOut",
+        message: format!(
+            "The template differs from that of MachineSet {}; this version does not roll out changes, machines keep the old template",
+            meta::name(&set.metadata)
+        ),
+    }
 }
 
 /// Deletion: sets first, the finalizer last.
 fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if !meta::has_finalizer(&seen.deployment.metadata, keys::FINALIZER) {
-        return Plan {
-            steps: Vec::new(),
-            wake: None,
-            why: Why::Empty,
-        };
+        return Plan::rest(Why::Empty);
     }
     let sets = owned(seen);
     if sets.is_empty() {
-        return Plan {
-            steps: vec![Step::RemoveFinalizer],
-            wake: None,
-            why: Why::Empty,
-        };
+        return Plan::act(vec![Step::RemoveFinalizer], Why::Empty);
     }
     let staying = sets.iter().filter(|set| !meta::is_deleting(&set.metadata));
     let leaving: Vec<(Name, Uid)> = staying.map(|set| meta::identity(&set.metadata)).collect();
-    let mut steps = Vec::new();
+    let mut plan = Plan::rest(Why::Emptying);
     if !leaving.is_empty() {
-        steps.push(Step::Delete(leaving));
+        plan.steps.push(Step::Delete(leaving));
     }
-    let wake = record(seen, &sets, None, None, now, &mut steps);
-    Plan {
-        steps,
-        wake,
-        why: Why::Emptying,
-    }
+    plan.told(seen, &sets, None, None, now)
 }
 
 /// What could never work (`spec/api.md` §8), in words. A strategy is not judged: nothing here depends on it.
@@ -141,13 +121,8 @@ fn fault(deployment: &MachineDeployment) -> Option<String> {
 
 /// Sets that the deployment controls, oldest first.
 fn owned(seen: &Observed<'_>) -> Vec<Arc<MachineSet>> {
-    let own = meta::uid(&seen.deployment.metadata);
-    let mut sets: Vec<Arc<MachineSet>> = seen
-        .sets
-        .iter()
-        .filter(|set| own.is_some() && meta::controller_uid(&set.metadata) == own)
-        .cloned()
-        .collect();
+    let is_own = |set: &&Arc<MachineSet>| owner::controls(&seen.deployment.metadata, &set.metadata);
+    let mut sets: Vec<Arc<MachineSet>> = seen.sets.iter().filter(is_own).cloned().collect();
     sets.sort_by_key(|set| (meta::created(&set.metadata), meta::name(&set.metadata).to_owned()));
     sets
 }
@@ -157,16 +132,25 @@ fn claims(seen: &Observed<'_>) -> Vec<Step> {
     let Some(Ok(selector)) = seen.deployment.spec.selector.as_ref().map(Matcher::new) else {
         return Vec::new();
     };
-    let own = meta::uid(&seen.deployment.metadata);
-    let claim = |set: &Arc<MachineSet>| {
-        let (name, uid) = meta::identity(&set.metadata);
+    let (mut adopts, mut releases) = (Vec::new(), Vec::new());
+    for set in seen.sets {
         let matches = selector.selects(&set.metadata);
-        match meta::controller_uid(&set.metadata) {
-            Some(owner) => (Some(owner) == own && !matches).then_some(Step::Release(name, uid)),
-            None => (matches && !meta::is_deleting(&set.metadata)).then_some(Step::Adopt(name, uid)),
+        let is_own = owner::controls(&seen.deployment.metadata, &set.metadata);
+        let is_free = meta::controller_uid(&set.metadata).is_none() && !meta::is_deleting(&set.metadata);
+        if is_own && !matches {
+            releases.push(Arc::clone(set));
+        } else if is_free && matches {
+            adopts.push(Arc::clone(set));
         }
-    };
-    seen.sets.iter().filter_map(claim).collect()
+    }
+    let mut steps = Vec::new();
+    if !adopts.is_empty() {
+        steps.push(Step::Adopt(adopts));
+    }
+    if !releases.is_empty() {
+        steps.push(Step::Release(releases));
+    }
+    steps
 }
 
 /// The oldest set that has the deployment's template.
@@ -184,50 +168,40 @@ fn newest_in_use(sets: &[Arc<MachineSet>]) -> Option<&Arc<MachineSet>> {
 }
 
 /// Scales a set and passes on to it what needs no rollout (`spec/machinedeployment.md` §5.2).
-fn serve(seen: &Observed<'_>, set: &MachineSet, sets: &[Arc<MachineSet>], current: bool, steps: &mut Vec<Step>) -> Why {
+fn serve(
+    seen: &Observed<'_>,
+    set: &Arc<MachineSet>,
+    sets: &[Arc<MachineSet>],
+    current: bool,
+    steps: &mut Vec<Step>,
+) -> Why {
     let deployment = seen.deployment;
     let wanted = deployment.spec.replicas;
-    let mut spec = Map::new();
-    if set.spec.replicas != wanted {
-        spec.insert("replicas".to_owned(), json!(wanted));
-    }
-    let mut annotations = sizes(deployment);
-    if current {
-        annotations.extend(passed_annotations(deployment));
-        annotations.insert(keys::REVISION.to_owned(), revision(set, sets).to_string());
-        spec.extend(passed_spec(deployment, set));
-    }
-    let told = |(key, value): &(String, String)| meta::annotation(&set.metadata, key) != Some(value.as_str());
-    let annotations: Map<String, Value> = annotations
-        .into_iter()
-        .filter(told)
-        .map(|(key, value)| (key, json!(value)))
-        .collect();
-
-    let why = match (set.spec.replicas != wanted, spec.is_empty() && annotations.is_empty()) {
-        (true, _) => Why::Scaling {
-            from: set.spec.replicas,
-            to: wanted,
-        },
-        (false, false) => Why::Passing,
-        (false, true) => Why::Settled,
-    };
-    let mut body = Map::new();
-    if !annotations.is_empty() {
-        body.insert("metadata".to_owned(), json!({ "annotations": annotations }));
-    }
-    if !spec.is_empty() {
-        body.insert("spec".to_owned(), Value::Object(spec));
-    }
-    if !body.is_empty() {
-        steps.push(Step::Change(Name::new(meta::name(&set.metadata)), Value::Object(body)));
-    }
-    let why = if why == Why::Settled {
-        empty_others(seen, set, sets, steps).unwrap_or(why)
-    } else {
-        why
-    };
     let number = revision(set, sets);
+    let mut change = match current {
+        true => passed(deployment, set),
+        false => SetChange::none(set),
+    };
+    change.replicas = (set.spec.replicas != wanted).then_some(wanted);
+    change.annotations = sizes(deployment);
+    if current {
+        change.annotations.extend(passed_annotations(deployment));
+        change.annotations.insert(keys::REVISION.to_owned(), number.to_string());
+    }
+    change
+        .annotations
+        .retain(|key, value| meta::annotation(&set.metadata, key) != Some(value.as_str()));
+    let why = match (change.replicas, change.is_empty()) {
+        (Some(to), _) => Why::Scaling {
+            from: set.spec.replicas,
+            to,
+        },
+        (None, false) => Why::Passing,
+        (None, true) => empty_others(seen, set, sets, steps).unwrap_or(Why::Settled),
+    };
+    if !change.is_empty() {
+        steps.push(Step::Change(Box::new(change)));
+    }
     if current && meta::annotation(&deployment.metadata, keys::REVISION) != Some(number.to_string().as_str()) {
         steps.push(Step::Number(number));
     }
@@ -247,43 +221,41 @@ fn empty_others(seen: &Observed<'_>, set: &MachineSet, sets: &[Arc<MachineSet>],
     let surplus: Vec<&Arc<MachineSet>> = sets.iter().filter(is_surplus).collect();
     let from = surplus.first()?.spec.replicas;
     let emptied = |other: &Arc<MachineSet>| {
-        let name = Name::new(meta::name(&other.metadata));
-        Step::Change(name, json!({ "spec": { "replicas": 0 } }))
+        let replicas = Some(0);
+        Step::Change(Box::new(SetChange {
+            replicas,
+            ..SetChange::none(other)
+        }))
     };
     steps.extend(surplus.into_iter().map(emptied));
     Some(Why::Scaling { from, to: 0 })
 }
 
 /// Parts of the template and numbers that a set takes over without a rollout.
-fn passed_spec(deployment: &MachineDeployment, set: &MachineSet) -> Map<String, Value> {
-    let mut spec = Map::new();
-    if set.spec.min_ready_seconds != deployment.spec.min_ready_seconds {
-        spec.insert("minReadySeconds".to_owned(), json!(deployment.spec.min_ready_seconds));
+fn passed(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> SetChange {
+    let (wanted, has) = (&deployment.spec, &set.spec);
+    let differs = |wanted: i32, has: i32| (wanted != has).then_some(wanted);
+    let template_spec = match has.template.semantically_equal(&wanted.template, Scope::Whole) {
+        true => Map::new(),
+        false => spec_change(&has.template.spec_json(), &wanted.template.spec_json()),
+    };
+    SetChange {
+        template_spec,
+        min_ready_seconds: differs(wanted.min_ready_seconds, has.min_ready_seconds),
+        auto_preserve_failed_machine_max: differs(
+            wanted.auto_preserve_failed_machine_max,
+            has.auto_preserve_failed_machine_max,
+        ),
+        ..SetChange::none(set)
     }
-    if set.spec.auto_preserve_failed_machine_max != deployment.spec.auto_preserve_failed_machine_max {
-        spec.insert(
-            "autoPreserveFailedMachineMax".to_owned(),
-            json!(deployment.spec.auto_preserve_failed_machine_max),
-        );
-    }
-    if !set
-        .spec
-        .template
-        .semantically_equal(&deployment.spec.template, Scope::Whole)
-    {
-        let (old, new) = (set.spec.template.spec_json(), deployment.spec.template.spec_json());
-        let gone = old
-            .keys()
-            .filter(|field| !new.contains_key(*field))
-            .map(|field| (field.clone(), Value::Null));
-        let mut fields: Map<String, Value> = gone.collect();
-        fields.extend(
-            new.iter()
-                .map(|(field, value)| (field.clone(), replacing(old.get(field), value))),
-        );
-        spec.insert("template".to_owned(), json!({ "spec": fields }));
-    }
-    spec
+}
+
+fn spec_change(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
+    let gone = old.keys().filter(|field| !new.contains_key(*field));
+    let mut fields: Map<String, Value> = gone.map(|field| (field.clone(), Value::Null)).collect();
+    let kept = new.iter().map(|(field, value)| (field.clone(), replacing(old.get(field), value)));
+    fields.extend(kept);
+    fields
 }
 
 /// What the deployment last told a set of its size; the original tells scaling from rolling by it.
@@ -326,10 +298,14 @@ fn revision(set: &MachineSet, sets: &[Arc<MachineSet>]) -> i64 {
 }
 
 /// The deployment's first set, named by its template.
-fn create(seen: &Observed<'_>, sets: &[Arc<MachineSet>], steps: &mut Vec<Step>) -> Why {
+fn create(seen: &Observed<'_>, sets: &[Arc<MachineSet>], now: Timestamp, plan: &mut Plan) -> Why {
     // A set that is going still bears its name and its Machines; the new one waits for its end.
     if !sets.is_empty() {
         return Why::NameTaken;
+    }
+    if let Some(refusal) = seen.notes.create_refused.as_ref().filter(|refusal| refusal.holds(now)) {
+        plan.wake = Some(refusal.retry_at);
+        return Why::CoolingOff;
     }
     let deployment = seen.deployment;
     let taken = deployment
@@ -341,71 +317,60 @@ fn create(seen: &Observed<'_>, sets: &[Arc<MachineSet>], steps: &mut Vec<Step>) 
     let hash = (taken..taken.saturating_add(32)).map(|count| template_hash(&deployment.spec.template, count));
     let mut hash = hash.filter(|hash| !(seen.exists)(&set_name(meta::name(&deployment.metadata), *hash)));
     let Some(hash) = hash.next() else { return Why::NameTaken };
-    steps.push(Step::Create(body(deployment, hash)));
+    plan.steps.push(Step::Create(Box::new(new_set(deployment, hash))));
     Why::NoSet
 }
 
-fn body(deployment: &MachineDeployment, hash: u32) -> Value {
+/// The last creation of the set was refused.
+fn create_problem(seen: &Observed<'_>) -> Option<status::Problem> {
+    seen.notes.create_refused.as_ref().map(|refusal| status::Problem {
+        reason: keys::REASON_SET_CREATE_FAILED,
+        message: refusal.message.clone(),
+    })
+}
+
+fn new_set(deployment: &MachineDeployment, hash: u32) -> NewSet {
     let hash_text = hash.to_string();
-    let template = deployment.spec.template.with_label(keys::TEMPLATE_HASH, &hash_text);
-    let mut selector = json!(deployment.spec.selector);
-    if let Some(fields) = selector.as_object_mut() {
-        let labels = fields.entry("matchLabels").or_insert_with(|| json!({}));
-        if let Some(labels) = labels.as_object_mut() {
-            labels.insert(keys::TEMPLATE_HASH.to_owned(), json!(hash_text));
-        }
-    }
+    let mut selector = deployment.spec.selector.clone().unwrap_or_default();
+    let labels = selector.match_labels.get_or_insert_default();
+    labels.insert(keys::TEMPLATE_HASH.to_owned(), hash_text.clone());
     let mut annotations = passed_annotations(deployment);
     annotations.extend(sizes(deployment));
     annotations.insert(keys::REVISION.to_owned(), "1".to_owned());
-    json!({
-        "apiVersion": API_VERSION,
-        "kind": "MachineSet",
-        "metadata": {
-            "name": set_name(meta::name(&deployment.metadata), hash),
-            "namespace": deployment.metadata.namespace,
-            "labels": template.labels(),
-            "annotations": annotations,
-            "finalizers": [keys::FINALIZER],
-            "ownerReferences": [owner_reference(deployment)],
-        },
-        "spec": {
-            "replicas": deployment.spec.replicas,
-            "selector": selector,
-            "template": template,
-            "minReadySeconds": deployment.spec.min_ready_seconds,
-            "autoPreserveFailedMachineMax": deployment.spec.auto_preserve_failed_machine_max,
-        },
-    })
+    NewSet {
+        name: Name::new(set_name(meta::name(&deployment.metadata), hash)),
+        namespace: deployment.metadata.namespace.clone(),
+        annotations,
+        owner: deployment.reference(),
+        replicas: deployment.spec.replicas,
+        selector,
+        template: deployment.spec.template.with_label(keys::TEMPLATE_HASH, &hash_text),
+        min_ready_seconds: deployment.spec.min_ready_seconds,
+        auto_preserve_failed_machine_max: deployment.spec.auto_preserve_failed_machine_max,
+    }
 }
 
-/// The deployment as the controller of a set. It must stand first in the list: the autoscaler reads index 0.
-pub fn owner_reference(deployment: &MachineDeployment) -> Value {
-    json!({
-        "apiVersion": API_VERSION,
-        "kind": "MachineDeployment",
-        "name": deployment.metadata.name,
-        "uid": deployment.metadata.uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    })
-}
-
-/// Adds the status write, if one is due. Returns when it will be, if it has to wait.
-fn record(
-    seen: &Observed<'_>,
-    sets: &[Arc<MachineSet>],
-    current: Option<&MachineSet>,
-    problem: Option<status::Problem>,
-    now: Timestamp,
-    steps: &mut Vec<Step>,
-) -> Option<Timestamp> {
-    let patch = status::compute(seen.deployment, sets, current, problem, now)?;
-    match seen.status_written.map(|at| at + STATUS_PACE).filter(|due| *due > now) {
-        Some(due) => Some(due),
-        None => {
-            steps.push(Step::Record(patch));
-            None
+impl Plan {
+    /// Adds the status write, if one is due, or the time when it will be. It comes first where it tells a failure, because the
+    /// step that failed may fail again.
+    fn told(
+        mut self,
+        seen: &Observed<'_>,
+        sets: &[Arc<MachineSet>],
+        current: Option<&MachineSet>,
+        problem: Option<status::Problem>,
+        now: Timestamp,
+    ) -> Self {
+        let is_failure = problem.is_some();
+        let Some(patch) = status::compute(seen.deployment, sets, current, problem, now) else {
+            return self;
+        };
+        let due = seen.notes.status_written.map(|at| later(at, STATUS_PACE));
+        if let Some(due) = due.filter(|due| *due > now) {
+            return self.or_at(Some(due), now);
         }
+        let place = if is_failure { 0 } else { self.steps.len() };
+        self.steps.insert(place, Step::Record(patch));
+        self
     }
 }

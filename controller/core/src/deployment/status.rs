@@ -10,7 +10,8 @@ use crate::api::lenient::Rounding;
 use crate::api::machine_deployment::{MachineDeploymentCondition, StrategyType};
 use crate::api::{MachineDeployment, MachineSet, MachineSetStatus, keys, meta};
 use crate::selector;
-use crate::set::status::{is_same, patch_of};
+use crate::set::StatusPatch;
+use crate::set::status::is_same;
 
 /// Something that keeps the deployment from what it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +37,7 @@ pub fn compute(
     current: Option<&MachineSet>,
     problem: Option<Problem>,
     now: Timestamp,
-) -> Option<Value> {
+) -> Option<StatusPatch> {
     let told = || sets.iter().filter_map(|set| set.status.as_ref());
     let sum = |field: &dyn Fn(&MachineSetStatus) -> i32| told().map(field).fold(0, i32::saturating_add);
     let available = sum(&|status| status.available_replicas);
@@ -82,7 +83,7 @@ pub fn compute(
     if status.iter().all(|(field, value)| is_same(before.get(field), value)) {
         return None;
     }
-    Some(patch_of(status))
+    Some(StatusPatch(status))
 }
 
 fn availability(deployment: &MachineDeployment, available: i32, preserved: i32) -> Option<Wanted> {

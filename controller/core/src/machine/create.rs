@@ -10,9 +10,10 @@ use jiff::Timestamp;
 use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
-use crate::api::{OperationState, OperationType, Phase};
+use crate::api::{Machine, OperationState, OperationType, Phase, meta};
 use crate::class::{Readiness, Recipe};
 use crate::driver::{Initialization, Reaction, Vm, VmState};
+use crate::sight::Judging;
 
 /// Prefix of the original's description of a failed creation (`spec/machine.md` T3).
 const PROVIDER_SAYS: &str = "Cloud provider message - ";
@@ -26,6 +27,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Ok(recipe) => recipe,
         Err(plan) => return plan,
     };
+    if lacks_token(seen, recipe) {
+        return blocked(seen, Why::TargetAway, now);
+    }
     if let Some(trouble) = seen
         .calls
         .trouble
@@ -38,25 +42,43 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = out_of_time(seen, now) {
         return plan;
     }
-    let mut steps = Vec::new();
-    if *seen.machine.phase() == Phase::New {
-        let text = "Creating the VM on the provider".to_owned();
-        let change = StatusChange::told(
-            seen.machine,
-            OperationType::Create,
-            OperationState::Processing,
-            text,
-            now,
-        );
-        steps.push(Step::Record(Box::new(change.entering(seen.machine, Phase::Pending))));
-    } else {
-        steps.push(Step::Confirm);
-    }
+    let mut steps = vec![intent(seen, recipe, now)];
     if recipe.needs_token && seen.settings.has_target {
         steps.push(Step::EnsureToken);
     }
     steps.push(Step::Call(Call::Create));
     Plan::act(steps, Why::NoVm)
+}
+
+/// The write that says that a VM is asked for, and with what; it is the live read too. Where it stands already, the read alone.
+/// Its phase begins now, also for a Machine that has waited: the time of waiting is no time of the VM's.
+fn intent(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Step {
+    let machine = seen.machine;
+    if machine.creation_request() == Some(&recipe.essentials) && !machine.phase().is_new() && !is_waiting(machine) {
+        return Step::Confirm;
+    }
+    let text = "Creating the VM on the provider".to_owned();
+    let mut change = StatusChange::told(machine, OperationType::Create, OperationState::Processing, text, now)
+        .entering(machine, Phase::Pending)
+        .with_request(&recipe.essentials);
+    if is_waiting(machine) {
+        change.since = now;
+    }
+    Step::Record(Box::new(change))
+}
+
+/// Begins the description of a Machine for which no driver has been asked yet.
+const WAITING: &str = "Waiting: ";
+
+/// Whether the Machine says that it waits for something before its VM is asked for.
+fn is_waiting(machine: &Machine) -> bool {
+    let said = machine.last_operation().and_then(|said| said.description.as_deref());
+    machine.operation_type() == Some(OperationType::Create) && said.is_some_and(|said| said.starts_with(WAITING))
+}
+
+/// Whether a VM can only be asked for with a token of a target cluster that is away.
+fn lacks_token(seen: &Observed<'_>, recipe: &Recipe) -> bool {
+    recipe.needs_token && seen.settings.has_target && seen.sight.target_since.is_none()
 }
 
 /// What must be there before any driver is asked. The error is the plan that says what is missing.
@@ -79,10 +101,14 @@ fn prerequisites<'a>(seen: &Observed<'a>, now: Timestamp) -> Result<&'a Recipe, 
     }
 }
 
-/// Says on the Machine what it waits for. The phase stays, so waiting burns no timeout (`driver-api.md` §6h).
+/// Says on the Machine what it waits for. One that nobody has looked at becomes Pending, so that whoever looks for machines that
+/// wait finds it; waiting burns no timeout (`driver-api.md` §6h), because the phase begins anew when a VM is asked for.
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
-    let text = format!("Waiting: {why}");
-    let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now);
+    let text = format!("{WAITING}{why}");
+    let mut change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now);
+    if seen.machine.phase().is_new() {
+        change = change.entering(seen.machine, Phase::Pending);
+    }
     if change.is_told(seen.machine) {
         return Plan::rest(why);
     }
@@ -95,9 +121,13 @@ fn troubled(seen: &Observed<'_>, trouble: &Trouble, recipe: &Recipe, now: Timest
     let text = format!("{PROVIDER_SAYS}{}", failure.message);
     let told = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
         .with_code(failure.word())
-        .with_crumb(failure.last_known_state.as_ref());
+        .with_crumb(seen.calls.crumb.as_ref());
     match failure.reaction() {
-        Reaction::StepDown => return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader)),
+        Reaction::StepDown if !trouble.is_false_alarm => {
+            return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
+        }
+        // The Lease is ours, so it is the driver that is wrong: its own machines wait for it.
+        Reaction::StepDown => {}
         Reaction::GiveUp => return Some(failed(seen, told, Why::CreationFailed)),
         // The driver holds that this uid was deleted. If the Machine lives on all the same, its VM never will.
         Reaction::Reread => {
@@ -132,9 +162,11 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     }
     let timeout = super::creation_timeout(seen);
     let since = seen.machine.phase_since()?;
-    if now < since + timeout {
+    if !seen.sight.expired(since, timeout, Judging::Driver, now) {
         return None;
     }
+    // A Machine whose driver was away, or whose manager has just begun, is tried once before it is given up.
+    seen.calls.trouble.as_ref().filter(|trouble| trouble.call == Call::Create)?;
     let last = seen
         .calls
         .trouble
@@ -191,8 +223,8 @@ fn made(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> Plan {
 
 /// A provider that gives ids late is asked again, at its own pace, for as long as a creation may take.
 fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
-    let deadline = seen.machine.phase_since().unwrap_or(now) + super::creation_timeout(seen);
-    if now >= deadline {
+    let deadline = super::join::deadline(seen, now);
+    if deadline.is_some_and(|deadline| deadline <= now) {
         return super::join::timed_out(seen, now);
     }
     let trouble = seen
@@ -209,16 +241,22 @@ fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
     }
     Plan::act(steps, Why::VmBooting)
         .or_at(due, now)
-        .or_at(Some(deadline), now)
+        .or_at(deadline, now)
 }
 
-/// What identifies the VM, if the Machine does not carry all of it.
+/// What identifies the VM, if the Machine does not carry all of it. What its driver says of this Machine's own uid counts more than
+/// what the Machine says: a copied manifest carries another's VM and Node (M11). Only a Machine that has not joined is put right.
 pub fn identify(seen: &Observed<'_>, vm: &Vm) -> Option<Step> {
-    let provider_id = vm.provider_id.clone().filter(|_| seen.machine.provider_id().is_none());
-    let node = vm
-        .node_name
-        .clone()
-        .filter(|_| seen.settings.has_target && seen.machine.node_label().is_none());
+    let machine = seen.machine;
+    let is_open = !machine.has_joined() && !meta::is_deleting(&machine.metadata);
+    let provider_id = vm.provider_id.clone().filter(|id| match machine.provider_id() {
+        None => true,
+        Some(known) => is_open && known != *id,
+    });
+    let node = vm.node_name.clone().filter(|name| match machine.node_label() {
+        None => seen.settings.has_target,
+        Some(known) => seen.settings.has_target && is_open && known != *name,
+    });
     (provider_id.is_some() || node.is_some()).then_some(Step::Identify { provider_id, node })
 }
 
@@ -234,7 +272,7 @@ fn accepted(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> StatusChange {
             now,
         )
         .entering(seen.machine, Phase::Pending)
-        .with_crumb(vm.last_known_state.as_ref())
+        .with_crumb(seen.calls.crumb.as_ref())
     } else {
         let text = "The VM has been created on the provider".to_owned();
         StatusChange::told(
@@ -246,6 +284,6 @@ fn accepted(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> StatusChange {
         )
         .entering(seen.machine, Phase::Available)
         .with_addresses(vm)
-        .with_crumb(vm.last_known_state.as_ref())
+        .with_crumb(seen.calls.crumb.as_ref())
     }
 }

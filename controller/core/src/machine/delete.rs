@@ -14,6 +14,7 @@ use crate::api::{OperationState, OperationType, Phase, keys, meta};
 use crate::class::Readiness;
 use crate::driver::Reaction;
 use crate::ids::NodeName;
+use crate::sight::later;
 
 /// How often the node's name is asked for before the VM goes without.
 const LOOKUPS: u32 = 3;
@@ -55,6 +56,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = unproven(seen, gone_since, now) {
         return plan;
     }
+    if super::is_blind(seen) {
+        return blind(seen, now);
+    }
     let mut steps = Vec::new();
     if let Some(name) = node_name(seen).or_else(|| lost_node(seen)) {
         steps.push(Step::RemoveNode(name));
@@ -66,16 +70,34 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(steps, Why::VmGone)
 }
 
+/// The VM is gone and the target cluster is away. A Machine that never joined ends all the same: what it may have left there, a
+/// token or a Node of the last moment, is removed when the cluster returns. One that joined waits for that, because its Node is
+/// certainly there.
+fn blind(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    if !seen.machine.has_joined() {
+        return Plan::act(vec![Step::LeaveBehind, Step::RemoveFinalizer], Why::VmGone);
+    }
+    let why = Why::TargetAway;
+    let text = format!("The VM is gone; waiting to remove its Node: {why}. {}", keys::MARK_NODE_DELETION);
+    let change = told(seen, OperationState::Processing, text, now);
+    if change.is_told(seen.machine) {
+        return Plan::rest(why);
+    }
+    Plan::act(vec![Step::Record(Box::new(change))], why)
+}
+
 fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp) -> StatusChange {
     StatusChange::told(seen.machine, OperationType::Delete, state, text, now).entering(seen.machine, Phase::Terminating)
 }
 
-/// The intent is always written before a driver is asked, so a Machine in phase "" never had a VM of ours. One that an
-/// older controller left in that phase may have: its driver is asked all the same, or waited for, unless there is none.
-fn is_untouched(seen: &Observed<'_>) -> bool {
+/// What a VM is asked for with is always stored before a driver is asked, so a Machine that waited for something in phase "" or
+/// Pending never had a VM of ours. One that an older controller left in phase "" may have: its driver is asked all the same, or
+/// waited for, unless there is none.
+pub fn is_untouched(seen: &Observed<'_>) -> bool {
     let machine = seen.machine;
-    let is_new = *machine.phase() == Phase::New && machine.provider_id().is_none() && machine.node_label().is_none();
-    is_new && seen.calls.vm.is_none()
+    let is_early = matches!(machine.phase(), Phase::New | Phase::Pending);
+    let is_unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
+    is_early && is_unnamed && machine.creation_request().is_none() && seen.calls.vm.is_none()
 }
 
 /// Nobody can be asked now.
@@ -96,6 +118,9 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return plan;
     }
     if let Some(plan) = find_node(seen) {
+        return plan;
+    }
+    if let Some(plan) = super::crumb_due(seen, now) {
         return plan;
     }
     match seen.calls.delete_at {
@@ -132,7 +157,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         .trouble
         .as_ref()
         .filter(|trouble| matches!(trouble.call, Call::Delete | Call::Status))?;
-    if trouble.failure.reaction() == Reaction::StepDown {
+    if trouble.failure.reaction() == Reaction::StepDown && !trouble.is_false_alarm {
         return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
     }
     let text = format!(
@@ -143,7 +168,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     );
     let change = told(seen, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
-        .with_crumb(trouble.failure.last_known_state.as_ref());
+        .with_crumb(seen.calls.crumb.as_ref());
     let due = now >= trouble.retry_at;
     match (change.is_told(seen.machine), due) {
         (true, true) => None,
@@ -157,7 +182,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
     let text = format!("Waiting to remove the VM: {why}. {}", keys::MARK_VM_DELETION);
-    // Phase "" stays, which lets the Machine go as soon as it is certain that there is nobody to ask.
+    // The early phase stays, which lets the Machine go as soon as it is certain that there is nobody to ask.
     let change = match is_untouched(seen) {
         true => StatusChange::told(seen.machine, OperationType::Delete, OperationState::Failed, text, now),
         false => told(seen, OperationState::Failed, text, now),
@@ -175,14 +200,15 @@ fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Optio
     if seen.machine.provider_id().is_some() {
         return None;
     }
-    // A driver that left after it said so has not been asked a second time.
+    // "Nothing is left" counts only when it was said twice, the delay apart. A driver that went away after the first time has said
+    // it once, so its return is waited for.
     if let Some(plan) = unaskable(seen, now) {
         return Some(plan);
     }
     let DriverView::Ready(info) = seen.driver else {
         return None;
     };
-    let certain = gone_since + info.propagation_delay;
+    let certain = later(gone_since, info.propagation_delay);
     if seen.calls.not_found_at.is_some_and(|at| at >= certain) {
         return None;
     }
@@ -214,11 +240,7 @@ fn lost_node(seen: &Observed<'_>) -> Option<NodeName> {
 
 /// A Machine that has joined says so by its conditions, and its token went before they were written.
 fn may_have_token(seen: &Observed<'_>) -> bool {
-    let joined = seen
-        .machine
-        .status
-        .as_ref()
-        .is_some_and(|status| !status.conditions.is_empty());
+    let joined = seen.machine.has_joined();
     let wanted = match seen.class {
         ClassView::Present {
             readiness: Readiness::Ready(recipe),

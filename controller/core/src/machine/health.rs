@@ -73,12 +73,10 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
 
 /// T7a: the Node was there once and is not any more.
 fn missing(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let joined_once = seen
-        .machine
-        .status
-        .as_ref()
-        .is_some_and(|status| !status.conditions.is_empty());
-    if *seen.machine.phase() != Phase::Running || !joined_once {
+    if let Some(rival) = seen.rival {
+        return Plan::rest(Why::NodeContested(rival.to_owned()));
+    }
+    if *seen.machine.phase() != Phase::Running || !seen.machine.has_joined() {
         return Plan::rest(Why::NodeMissing);
     }
     let text = format!("The Node object is gone; {NOT_BUILT}");

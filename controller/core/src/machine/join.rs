@@ -14,6 +14,7 @@ use crate::api::lenient::GoDuration;
 use crate::api::{OperationState, OperationType, Phase, keys, meta};
 use crate::class::Readiness;
 use crate::driver::{Capability, Initialization, VmState};
+use crate::sight::{Judging, later};
 
 /// Pause before a VM that its driver did not find is asked for again (`driver-api.md` §6e).
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
@@ -23,31 +24,55 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = uninitialized(seen, now) {
         return plan;
     }
+    if let Some(vm) = &seen.calls.vm
+        && let Some(identify) = create::identify(seen, vm)
+    {
+        return Plan::act(vec![identify], Why::VmMade);
+    }
+    if super::is_blind(seen) {
+        return Plan::rest(Why::TargetAway);
+    }
     // A Node that is on its way out is none that has joined.
     let staying = seen.node.filter(|joined| joined.metadata.deletion_timestamp.is_none());
     if let Some(joined) = staying.filter(|joined| node::belongs(joined, seen.machine)) {
         return met(seen, joined, now);
     }
-    let foreign = seen.node.is_some();
-    let deadline = seen.machine.phase_since().unwrap_or(now) + super::creation_timeout(seen);
-    if now >= deadline {
+    let deadline = deadline(seen, now);
+    if deadline.is_some_and(|deadline| deadline <= now) {
         return timed_out(seen, now);
     }
-    if let Some(vm) = &seen.calls.vm {
-        if vm.state == VmState::Failed {
-            return create::plan(seen, now);
-        }
-        if let Some(identify) = create::identify(seen, vm) {
-            return Plan::act(vec![identify], Why::VmMade);
-        }
+    if seen.calls.vm.as_ref().is_some_and(|vm| vm.state == VmState::Failed) {
+        return create::plan(seen, now);
     }
-    let why = if foreign { Why::NodeForeign } else { Why::Joining };
+    if let Some(plan) = super::crumb_due(seen, now).or_else(|| token_due(seen, deadline)) {
+        return plan;
+    }
+    let why = match (seen.rival, seen.node) {
+        (Some(rival), _) => Why::NodeContested(rival.to_owned()),
+        (None, Some(_)) => Why::NodeForeign,
+        (None, None) => Why::Joining,
+    };
     match seen.calls.poll_at {
         Some(at) if now >= at && matches!(seen.driver, DriverView::Ready(_)) => {
-            Plan::act(vec![Step::Call(Call::Status)], Why::VmBooting).or_at(Some(deadline), now)
+            Plan::act(vec![Step::Call(Call::Status)], Why::VmBooting).or_at(deadline, now)
         }
-        poll_at => Plan::wait(deadline, why).or_at(poll_at, now),
+        poll_at => Plan::rest(why).or_at(deadline, now).or_at(poll_at, now),
     }
+}
+
+/// When the Machine is given up. `None`: its time does not run, because its driver or the target cluster is away.
+pub fn deadline(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
+    let since = seen.machine.phase_since().unwrap_or(now);
+    seen.sight.deadline(since, super::creation_timeout(seen), Judging::Join)
+}
+
+/// The bootstrap token was made for the creation timeout. Where that counts anew, because nobody could look for a while, the token
+/// must live on.
+fn token_due(seen: &Observed<'_>, deadline: Option<Timestamp>) -> Option<Plan> {
+    let deadline = deadline.filter(|_| needs_token(seen) && seen.settings.has_target)?;
+    let written = seen.machine.phase_since().map(|since| later(since, super::creation_timeout(seen)));
+    let until = seen.calls.token_until.max(written)?;
+    (deadline > until).then(|| Plan::act(vec![Step::EnsureToken], Why::Joining))
 }
 
 /// InitializeMachine has work to do, or nobody knows: the knowledge died with an earlier process.
@@ -69,9 +94,10 @@ pub fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     } else {
         Call::Status
     };
-    let deadline = seen.machine.phase_since().unwrap_or(now) + super::creation_timeout(seen);
+    let deadline = deadline(seen, now);
+    let is_late = deadline.is_some_and(|deadline| deadline <= now);
     if let Some(trouble) = seen.calls.trouble.as_ref().filter(|trouble| trouble.call == call) {
-        return Some(if now >= deadline {
+        return Some(if is_late {
             timed_out(seen, now)
         } else {
             failing(seen, trouble, now)
@@ -79,10 +105,13 @@ pub fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     }
     // Asked anew at once, a driver that does not know the VM, or does not move, would be asked without end.
     let lost = seen.calls.not_found_at.filter(|_| known.is_none());
-    let again = lost.map(|at| at + LOOK_AGAIN).or(seen.calls.poll_at);
+    let again = lost.map(|at| later(at, LOOK_AGAIN)).or(seen.calls.poll_at);
     match again {
-        Some(_) if now >= deadline => Some(timed_out(seen, now)),
-        Some(again) if now < again => Some(Plan::wait(deadline, Why::NotInitialized).or_at(Some(again), now)),
+        Some(_) if is_late => Some(timed_out(seen, now)),
+        Some(again) if now < again => {
+            let wait = Plan::wait(again, Why::NotInitialized).or_at(deadline, now);
+            Some(super::crumb_due(seen, now).unwrap_or(wait))
+        }
         Some(_) | None => Some(Plan::act(vec![Step::Call(call)], Why::NotInitialized)),
     }
 }
@@ -93,7 +122,7 @@ fn failing(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> Plan {
     let text = format!("Provider error: {}. {}", trouble.failure.message, keys::MARK_INITIALIZE);
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
-        .with_crumb(trouble.failure.last_known_state.as_ref());
+        .with_crumb(seen.calls.crumb.as_ref());
     if !change.is_told(seen.machine) {
         let steps = vec![Step::Record(Box::new(change))];
         return Plan::act(steps, Why::InitializationFailed).or_at(Some(trouble.retry_at), now);
@@ -106,13 +135,14 @@ fn failing(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> Plan {
 
 /// The Machine's own Node is there.
 fn met(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
-    let deadline = seen.machine.phase_since().unwrap_or(now) + super::creation_timeout(seen);
     let healthy = node::is_healthy(joined, &super::node_conditions(seen));
     if !healthy || node::is_gated(joined) {
-        if now >= deadline {
+        let deadline = deadline(seen, now);
+        if deadline.is_some_and(|deadline| deadline <= now) {
             return timed_out(seen, now);
         }
-        return Plan::wait(deadline, if healthy { Why::NodeGated } else { Why::NodeNotReady });
+        let why = if healthy { Why::NodeGated } else { Why::NodeNotReady };
+        return Plan::rest(why).or_at(deadline, now);
     }
     let mut steps = Vec::new();
     if let Some(name) = node::unguarded(joined, seen.machine) {

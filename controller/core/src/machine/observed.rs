@@ -7,6 +7,7 @@ use crate::api::Machine;
 use crate::class::Readiness;
 use crate::driver::{Deletion, DriverInfo, Failure, Vm};
 use crate::settings::Settings;
+use crate::sight::Sight;
 
 /// All that a decision about one Machine may read.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +18,13 @@ pub struct Observed<'a> {
     pub class: ClassView<'a>,
     /// The driver of its class.
     pub driver: DriverView<'a>,
-    /// Its Node: the one that bears its providerID, or the name that its VM registers with.
+    /// Its Node: the one that bears its providerID, or the name that its VM registers with. None where another Machine has the
+    /// better claim to it.
     pub node: Option<&'a Node>,
+    /// The Machine that has the better claim to the Node that this one names.
+    pub rival: Option<&'a str>,
+    /// Since when all is seen that timeouts rest on.
+    pub sight: Sight,
     /// What this process knows of its VM.
     pub calls: &'a Calls,
     /// The operator's wishes.
@@ -106,6 +112,8 @@ pub struct Trouble {
     pub retry_at: Timestamp,
     /// The recipe it was tried with: another one may be tried at once.
     pub digest: Option<String>,
+    /// A driver claimed that a newer leader has spoken to it, and the Lease says otherwise.
+    pub is_false_alarm: bool,
 }
 
 /// What this process knows of a Machine's VM. It dies with the process, and all of it can be asked again.
@@ -126,4 +134,8 @@ pub struct Calls {
     pub trouble: Option<Trouble>,
     /// When DeleteMachine first answered that nothing is left.
     pub gone_since: Option<Timestamp>,
+    /// The driver's last breadcrumb.
+    pub crumb: Option<String>,
+    /// Until when the bootstrap token is good, if this process made sure of it.
+    pub token_until: Option<Timestamp>,
 }

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::observed::{Answer, Call, Calls, Trouble};
 use crate::driver::{Failure, Initialization, Vm, VmState};
+use crate::sight::later;
 
 /// Pause before a VM that is still changing is asked for again, where the driver advises none (driver.proto).
 const POLL: SignedDuration = SignedDuration::from_secs(5);
@@ -45,15 +46,18 @@ impl Calls {
                 self.trouble = None;
                 // What was believed gone was only not visible.
                 self.gone_since = None;
+                self.keep_crumb(vm.last_known_state.as_ref());
                 self.vm = Some(vm);
             }
-            Answer::Vm(Call::Status, Err(failure)) if failure.is_not_found() => {
+            // A bare NOT_FOUND may come from a proxy or another service: it proves nothing.
+            Answer::Vm(Call::Status, Err(failure)) if failure.is_not_found() && failure.reason.is_some() => {
                 self.not_found_at = Some(now);
                 self.vm = None;
                 self.trouble = None;
             }
             Answer::Vm(call, Err(failure)) => self.fail(call, failure, recipe, pacing, now),
             Answer::Deletion(Ok(deletion)) => {
+                self.keep_crumb(deletion.last_known_state.as_ref());
                 self.trouble = None;
                 if deletion.gone {
                     self.end(now);
@@ -86,6 +90,12 @@ impl Calls {
         nameless || changing || unmoved || self.gone_since.is_some()
     }
 
+    fn keep_crumb(&mut self, crumb: Option<&String>) {
+        if let Some(crumb) = crumb.filter(|crumb| !crumb.is_empty()) {
+            self.crumb = Some(crumb.clone());
+        }
+    }
+
     fn end(&mut self, now: Timestamp) {
         self.vm = None;
         self.gone_since.get_or_insert(now);
@@ -95,13 +105,15 @@ impl Calls {
         let before = self.trouble.take().filter(|trouble| trouble.call == call);
         let times = before.map_or(0, |trouble| trouble.times).saturating_add(1);
         let pause = failure.pause(times, pacing.resource_exhausted);
-        let retry_at = now + SignedDuration::from_secs_f64(pause.as_secs_f64() * pacing.jitter);
+        self.keep_crumb(failure.last_known_state.as_ref());
+        let retry_at = later(now, SignedDuration::from_secs_f64(pause.as_secs_f64() * pacing.jitter));
         self.trouble = Some(Trouble {
             call,
             failure,
             times,
             retry_at,
             digest: recipe.map(str::to_owned),
+            is_false_alarm: false,
         });
     }
 }

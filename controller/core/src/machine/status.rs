@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
 use serde_json::{Map, Value, json};
 
+use crate::api::machine::CreationRequest;
 use crate::api::{Machine, OperationState, OperationType, Phase};
 use crate::driver::Vm;
 
@@ -33,6 +34,8 @@ pub struct StatusChange {
     pub addresses: Option<Vec<NodeAddress>>,
     /// The driver's breadcrumb.
     pub last_known_state: Option<String>,
+    /// What the VM is asked for with, if it is to be stored.
+    pub creation_request: Option<CreationRequest>,
 }
 
 impl StatusChange {
@@ -55,7 +58,16 @@ impl StatusChange {
             conditions: None,
             addresses: None,
             last_known_state: None,
+            creation_request: None,
         }
+    }
+
+    /// What the status says already, with another breadcrumb. `None`: it says nothing yet.
+    pub fn same(machine: &Machine, crumb: &str, now: Timestamp) -> Option<Self> {
+        let mut change = Self::again(machine, now)?;
+        change.since = machine.phase_since().unwrap_or(now);
+        change.last_known_state = Some(crumb.to_owned());
+        Some(change)
     }
 
     /// What the status says already, with a phase that begins now. `None`: it says nothing yet.
@@ -87,6 +99,12 @@ impl StatusChange {
     /// With a driver's code.
     pub fn with_code(mut self, word: &str) -> Self {
         self.error_code = Some(word.to_owned());
+        self
+    }
+
+    /// With what the VM is asked for with.
+    pub fn with_request(mut self, essentials: &CreationRequest) -> Self {
+        self.creation_request = Some(essentials.clone());
         self
     }
 
@@ -137,6 +155,10 @@ impl StatusChange {
             && self.conditions.is_none()
             && self.addresses.is_none()
             && self
+                .creation_request
+                .as_ref()
+                .is_none_or(|request| machine.creation_request() == Some(request))
+            && self
                 .last_known_state
                 .as_ref()
                 .is_none_or(|crumb| status.last_known_state.as_ref() == Some(crumb))
@@ -171,6 +193,9 @@ impl StatusChange {
         }
         if let Some(crumb) = &self.last_known_state {
             status.insert("lastKnownState".to_owned(), json!(crumb));
+        }
+        if let Some(request) = &self.creation_request {
+            status.insert("creationRequest".to_owned(), json!(request));
         }
         json!({ "status": status })
     }

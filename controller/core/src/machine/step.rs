@@ -2,56 +2,13 @@
 
 use std::fmt;
 
-use jiff::Timestamp;
-
 use super::observed::Call;
 use super::status::StatusChange;
 use crate::ids::{NodeName, ProviderId};
+use crate::plan::Bearing;
 
-/// What to do now, when to look again, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// In order; every prefix is safe, because a crash can stop after any of them.
-    pub steps: Vec<Step>,
-    /// When to look again if nothing happens.
-    pub wake: Option<Timestamp>,
-    /// The reason that logs, events, status and golden files show.
-    pub why: Why,
-}
-
-impl Plan {
-    /// Nothing to do until something changes.
-    pub fn rest(why: Why) -> Self {
-        Self {
-            steps: Vec::new(),
-            wake: None,
-            why,
-        }
-    }
-
-    /// Nothing to do before `wake`.
-    pub fn wait(wake: Timestamp, why: Why) -> Self {
-        Self {
-            steps: Vec::new(),
-            wake: Some(wake),
-            why,
-        }
-    }
-
-    /// Steps to take now.
-    pub fn act(steps: Vec<Step>, why: Why) -> Self {
-        Self { steps, wake: None, why }
-    }
-
-    /// Looks again at `wake` too, if that is sooner and still to come.
-    pub fn or_at(mut self, wake: Option<Timestamp>, now: Timestamp) -> Self {
-        self.wake = match (self.wake, wake.filter(|at| *at > now)) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        self
-    }
-}
+/// The plan of a Machine.
+pub type Plan = crate::plan::Plan<Step, Why>;
 
 /// One effect. The shell carries it out and chooses nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,10 +39,34 @@ pub enum Step {
     DeleteMachine,
     /// Delete the Node and take our finalizer from it. Does nothing if the Node is another VM's.
     RemoveNode(NodeName),
+    /// Remember that a Node or a bootstrap token may be left in the target cluster, which is away: both are removed when it
+    /// returns.
+    LeaveBehind,
     /// Take our finalizer from the Machine: nothing of it is left.
     RemoveFinalizer,
-    /// Give the lease up and end the process: a newer leader has spoken to the driver.
+    /// Read the Lease live; if it is another's, give up and end: a newer leader has spoken to the driver. If it is ours, the driver
+    /// is wrong, and this is noted.
     StepDown,
+}
+
+impl crate::plan::Step for Step {
+    fn bearing(&self) -> Bearing {
+        match self {
+            Self::AddFinalizer
+            | Self::Confirm
+            | Self::Record(_)
+            | Self::EnsureToken
+            | Self::Call(_)
+            | Self::Identify { .. }
+            | Self::GuardNode(_)
+            | Self::DropToken
+            | Self::DeleteMachine
+            | Self::RemoveNode(_)
+            | Self::LeaveBehind
+            | Self::RemoveFinalizer
+            | Self::StepDown => Bearing::Stops,
+        }
+    }
 }
 
 /// Why a plan is what it is.
@@ -116,6 +97,9 @@ pub enum Why {
     NodeNotReady,
     NodeGated,
     NodeForeign,
+    NodeContested(String),
+    TargetAway,
+    CrumbChanged,
     Joined,
     JoinTimedOut,
     NodeUnguarded,
@@ -166,6 +150,9 @@ impl fmt::Display for Why {
             Self::NodeNotReady => "the node is not ready yet",
             Self::NodeGated => "critical components on the node are not ready",
             Self::NodeForeign => "a Node of that name belongs to another VM",
+            Self::NodeContested(rival) => return write!(f, "machine {rival} has the better claim to the Node"),
+            Self::TargetAway => "the target cluster cannot be seen now",
+            Self::CrumbChanged => "the driver wants its last known state stored",
             Self::Joined => "the node has joined",
             Self::JoinTimedOut => "the node did not join in time",
             Self::NodeUnguarded => "the Node lacks our label or finalizer",
@@ -189,14 +176,6 @@ impl fmt::Display for Why {
             Self::StaleLeader => "a newer leader has spoken to the driver",
         };
         f.write_str(text)
-    }
-}
-
-impl Why {
-    /// One word for metrics.
-    pub fn label(&self) -> String {
-        let text = format!("{self:?}");
-        text.split(['(', ' ']).next().unwrap_or_default().to_owned()
     }
 }
 

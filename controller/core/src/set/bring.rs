@@ -3,14 +3,31 @@
 //! Source: `spec/machineset.md` §5: nodeTemplate and the timeouts for Machines in use, the class's kind for all. Nothing
 //! else of a template reaches a Machine that exists.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use crate::api::{Machine, MachineSet, MachineSpec, Phase, keys, meta};
-use crate::ids::Name;
 use crate::merge::replacing;
 
+/// Parts of the template for one Machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Brought {
+    /// The Machine as the plan saw it.
+    pub machine: Arc<Machine>,
+    /// What changes below `spec`, as a merge patch.
+    pub spec: Map<String, Value>,
+}
+
+impl Brought {
+    /// The body of a JSON merge patch.
+    pub fn patch(&self) -> Value {
+        json!({ "spec": self.spec })
+    }
+}
+
 /// What to merge into a Machine of the set, if anything.
-pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Machine) -> Option<(Name, Value)> {
+pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Arc<Machine>) -> Option<Brought> {
     // A plan asks this of every Machine of a set, and nearly always there is nothing to bring.
     if is_same(template, &machine.spec) {
         return None;
@@ -25,7 +42,8 @@ pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Machine) -> Opt
         let told = wanted.iter().filter(|(field, value)| has.get(*field) != Some(*value));
         spec.extend(told.map(|(field, value)| (field.clone(), replacing(has.get(field), value))));
     }
-    (!spec.is_empty()).then(|| (meta::identity(&machine.metadata).0, json!({ "spec": spec })))
+    let machine = Arc::clone(machine);
+    (!spec.is_empty()).then_some(Brought { machine, spec })
 }
 
 /// Whether two specs agree in everything that could be carried over.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use super::observed::Step;
 use crate::api::{Machine, MachineSet, meta};
 use crate::selector::Matcher;
 
@@ -12,8 +11,10 @@ use crate::selector::Matcher;
 pub struct Claimed {
     /// Machines that count as the set's.
     pub machines: Vec<Arc<Machine>>,
-    /// What to adopt and release.
-    pub steps: Vec<Step>,
+    /// Machines to adopt.
+    pub adopts: Vec<Arc<Machine>>,
+    /// Machines to release.
+    pub releases: Vec<Arc<Machine>>,
 }
 
 /// Sorts the Machines that the set controls or could control.
@@ -24,12 +25,11 @@ pub fn claim(set: &MachineSet, selector: &Matcher, machines: &[Arc<Machine>]) ->
     for machine in machines {
         let matches = selector.selects(&machine.metadata);
         let controlled = meta::controller_uid(&machine.metadata).map(|owner| Some(owner) == own);
-        let (name, uid) = meta::identity(&machine.metadata);
         match (controlled, matches) {
             (Some(true), true) => claimed.machines.push(Arc::clone(machine)),
-            (Some(true), false) if !leaving => claimed.steps.push(Step::Release(name, uid)),
+            (Some(true), false) if !leaving => claimed.releases.push(Arc::clone(machine)),
             (None, true) if !leaving && !meta::is_deleting(&machine.metadata) => {
-                claimed.steps.push(Step::Adopt(name, uid))
+                claimed.adopts.push(Arc::clone(machine));
             }
             (Some(_) | None, _) => {}
         }

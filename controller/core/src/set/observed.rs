@@ -5,12 +5,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
+use super::made::NewMachine;
+use super::status::StatusPatch;
+use super::bring::Brought;
 use crate::api::{Machine, MachineSet};
 use crate::ids::{Name, Uid};
+use crate::ledger::{OwnerNotes, Refusal};
+use crate::plan::Bearing;
 
 /// All that a decision about one MachineSet may read.
+#[derive(Clone, Copy)]
 pub struct Observed<'a> {
     /// The set.
     pub set: &'a MachineSet,
@@ -22,51 +27,65 @@ pub struct Observed<'a> {
     pub refusal: Option<&'a str>,
     /// The class has not been looked at since it changed; that takes moments.
     pub class_unchecked: bool,
-    /// The last creation that the API server refused, and when.
-    pub refused: Option<&'a (String, Timestamp)>,
+    /// What this process knows of the set.
+    pub notes: &'a OwnerNotes,
+    /// Writes to Machines that the API server refused.
+    pub refusals: &'a BTreeMap<Uid, Refusal>,
     /// Machines whose deletion was sent and not answered.
     pub condemned: &'a BTreeSet<Uid>,
     /// When creations were last sent that were not answered, by the Machine's name.
     pub unanswered: &'a BTreeMap<Name, Timestamp>,
-    /// When the status was last written: small changes wait a moment so that many become one write.
-    pub status_written: Option<Timestamp>,
 }
 
-/// What to do now, when to look again, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// In order; every prefix is safe.
-    pub steps: Vec<Step>,
-    /// When to look again if nothing happens.
-    pub wake: Option<Timestamp>,
-    /// The reason.
-    pub why: Why,
-}
+/// The plan of a set.
+pub type Plan = crate::plan::Plan<Step, Why>;
 
-/// One effect.
+/// One effect. A child is meant in the version that the plan saw: a write to a newer one is refused as stale.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Store our finalizer on the set.
     AddFinalizer,
     /// Take our finalizer from the set: it has no Machine left.
     RemoveFinalizer,
-    /// Make the set the controller of a Machine that nobody controls.
-    Adopt(Name, Uid),
-    /// Take the set's owner reference from a Machine that its selector no longer matches.
-    Release(Name, Uid),
+    /// Make the set the controller of Machines that nobody controls.
+    Adopt(Vec<Arc<Machine>>),
+    /// Take the set's owner reference from Machines that its selector no longer matches.
+    Release(Vec<Arc<Machine>>),
     /// Advance the counter of names, guarded by the version that was read, before anything is named by it.
     Reserve {
         /// The new value of `status.nextMachineNumber`.
         next: i64,
     },
-    /// Create these Machines, together; stop at the first refusal.
-    Create(Vec<Value>),
+    /// Create these Machines, together: one batch. Whether more are wanted is looked at again after it.
+    Create(Vec<NewMachine>),
     /// Delete these Machines, together.
-    Delete(Vec<(Name, Uid)>),
-    /// Bring parts of the template to a Machine that exists (`spec/machineset.md` §5).
-    Bring(Name, Value),
+    Delete(Vec<Victim>),
+    /// Bring parts of the template to Machines that exist (`spec/machineset.md` §5).
+    Bring(Vec<Brought>),
     /// Write the status.
-    Record(Value),
+    Record(StatusPatch),
+}
+
+/// A Machine to delete. A deletion is right whatever else changed about the Machine, so it is bound to its uid alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// Its name.
+    pub name: Name,
+    /// Its uid.
+    pub uid: Uid,
+    /// It failed and another is made in its place.
+    pub is_replaced: bool,
+}
+
+impl crate::plan::Step for Step {
+    fn bearing(&self) -> Bearing {
+        match self {
+            Self::AddFinalizer | Self::RemoveFinalizer | Self::Reserve { .. } | Self::Create(_) | Self::Delete(_) => {
+                Bearing::Stops
+            }
+            Self::Adopt(_) | Self::Release(_) | Self::Bring(_) | Self::Record(_) => Bearing::Independent,
+        }
+    }
 }
 
 /// Why a plan is what it is.
@@ -76,6 +95,7 @@ pub enum Why {
     Unguarded,
     Invalid(String),
     Emptying,
+    MayStillArrive,
     Empty,
     Claiming,
     TooFew { by: usize },
@@ -85,6 +105,11 @@ pub enum Why {
     ClassUnchecked,
     Frozen,
     CoolingOff,
+    NextBatch,
+    Refused(String),
+    ReplacedAt(Timestamp),
+    Preserved,
+    Spared,
     Settled,
 }
 
@@ -94,6 +119,7 @@ impl fmt::Display for Why {
             Self::Unguarded => f.write_str("the finalizer is not stored yet"),
             Self::Invalid(fault) => write!(f, "the set is invalid: {fault}"),
             Self::Emptying => f.write_str("the set is being deleted and its machines go first"),
+            Self::MayStillArrive => f.write_str("a creation that was not answered may still arrive"),
             Self::Empty => f.write_str("the set is being deleted and has no machine left"),
             Self::Claiming => f.write_str("machines are adopted or released"),
             Self::TooFew { by } => write!(f, "{by} machines are missing"),
@@ -103,28 +129,12 @@ impl fmt::Display for Why {
             Self::ClassUnchecked => f.write_str("the class has not been checked yet"),
             Self::Frozen => f.write_str("the set is frozen"),
             Self::CoolingOff => f.write_str("waiting before machines are created again"),
+            Self::NextBatch => f.write_str("the next batch of machines is about to be created"),
+            Self::Refused(message) => write!(f, "the API server refused a write: {message}"),
+            Self::ReplacedAt(at) => write!(f, "the machine failed and is replaced at {at:.0}"),
+            Self::Preserved => f.write_str("the machine failed and is preserved"),
+            Self::Spared => f.write_str("the machine is in the hands of an in-place update"),
             Self::Settled => f.write_str("the set has what it wants"),
-        }
-    }
-}
-
-impl Why {
-    /// One word for metrics.
-    pub fn label(&self) -> &'static str {
-        match self {
-            Self::Unguarded => "Unguarded",
-            Self::Invalid(_) => "Invalid",
-            Self::Emptying => "Emptying",
-            Self::Empty => "Empty",
-            Self::Claiming => "Claiming",
-            Self::TooFew { .. } => "TooFew",
-            Self::TooMany { .. } => "TooMany",
-            Self::Replacing { .. } => "Replacing",
-            Self::ClassRefused(_) => "ClassRefused",
-            Self::ClassUnchecked => "ClassUnchecked",
-            Self::Frozen => "Frozen",
-            Self::CoolingOff => "CoolingOff",
-            Self::Settled => "Settled",
         }
     }
 }

@@ -2,69 +2,98 @@
 //!
 //! Source: `spec/machineset.md` §2 and §7; the budget S4: after any prefix of the steps the set controls no more
 //! Machines that are not leaving than it wants, or than it had. Deletions therefore come before creations, a deleting
-//! Machine does not count (§12.11 there), and creations are named by the counter (`set::names`).
+//! Machine does not count (§12.11 there), and creations are named by the counter (`set::names`). A plan creates one batch; the
+//! next one is planned from what is so then, so that a scale-up can be taken back (`growth`). A Machine that cannot be written
+//! costs only itself: it is left alone until its pause is over, and counts as it is.
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
 
 use super::bring::bring;
 use super::claim::{Claimed, claim};
-use super::names::machine_name;
-use super::observed::{Observed, Plan, Step, Why};
+use super::growth::{grow, may_still_arrive};
+use super::observed::{Observed, Plan, Step, Victim, Why};
 use super::{rank, status};
-use crate::api::{API_VERSION, Machine, MachineSet, Phase, keys, meta};
-use crate::ids::{Name, Uid};
+use crate::api::{Machine, MachineSet, Phase, keys, meta};
+use crate::ids::Name;
+use crate::owner;
 use crate::selector::Matcher;
+use crate::sight::later;
 
 /// A Machine that failed is kept this long, so that a class whose every VM fails does not make and remove Machines in a
-/// tight circle.
+/// tight circle; twice as long after each replacement that brought no Machine that became ready.
 const REPLACE_AFTER: SignedDuration = SignedDuration::from_secs(10);
+/// The longest that a failed Machine is kept before its replacement.
+const REPLACE_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
 /// Changes of the counts within this time become one status write.
 const STATUS_PACE: SignedDuration = SignedDuration::from_millis(250);
+/// While a set makes or removes Machines, its counts change all the time: they are told once in this time.
+const STATUS_PACE_MOVING: SignedDuration = SignedDuration::from_secs(1);
+/// How many Machines one plan brings parts of the template to.
+const BRING_TOGETHER: usize = 64;
 
 /// Decides what a set needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let set = seen.set;
-    if !meta::is_deleting(&set.metadata) {
-        return match fault(set) {
-            Some(fault) => invalid(seen, fault, now),
-            None => serve(seen, now),
-        };
+    if meta::is_deleting(&set.metadata) {
+        return leave(seen, now);
     }
-    if !meta::has_finalizer(&set.metadata, keys::FINALIZER) {
-        return Plan {
-            steps: Vec::new(),
-            wake: None,
-            why: Why::Empty,
-        };
-    }
-    // A set that goes takes along what it controls, whatever its selector says today.
-    let owned = owned(seen);
-    if owned.is_empty() {
-        return Plan {
-            steps: vec![Step::RemoveFinalizer],
-            wake: None,
-            why: Why::Empty,
-        };
-    }
-    let staying = owned
-        .iter()
-        .filter(|machine| !meta::is_deleting(&machine.metadata))
-        .map(Arc::as_ref);
-    let mut steps: Vec<Step> = deletion(staying).into_iter().collect();
-    let wake = record(seen, &owned, None, now, &mut steps);
-    Plan {
-        steps,
-        wake,
-        why: Why::Emptying,
+    match fault(set) {
+        Some(fault) => invalid(seen, fault, now),
+        None => serve(seen, now),
     }
 }
 
+/// Deletion: Machines first, whatever the selector says today; the finalizer last.
+fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    if !meta::has_finalizer(&seen.set.metadata, keys::FINALIZER) {
+        return Plan::rest(Why::Empty);
+    }
+    let owned = owned(seen);
+    if owned.is_empty() {
+        // A creation that arrives after the end of its set would bring a Machine that nobody counts.
+        return match may_still_arrive(seen, now) {
+            Some(until) => Plan::wait(until, Why::MayStillArrive),
+            None => Plan::act(vec![Step::RemoveFinalizer], Why::Empty),
+        };
+    }
+    let mut plan = Plan::rest(Why::Emptying);
+    let staying = owned.iter().filter(|machine| !meta::is_deleting(&machine.metadata));
+    let (victims, retry) = writable(seen, staying.map(Arc::as_ref), now, &mut plan);
+    let problem = delete_problem(seen);
+    let is_told_first = problem.is_some();
+    let mut deletion: Vec<Step> = deletion(victims.into_iter().map(|machine| victim(machine, false)));
+    let told = record(seen, &owned, problem, !deletion.is_empty(), now);
+    place(&mut plan.steps, told.step, deletion.drain(..), is_told_first);
+    plan.or_at(retry, now).or_at(told.due, now)
+}
+
+/// The Machines that may be written now; the others are refused by the API server and wait. The second value is when the first of
+/// these may be tried again.
+fn writable<'a>(
+    seen: &Observed<'_>,
+    machines: impl Iterator<Item = &'a Machine>,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> (Vec<&'a Machine>, Option<Timestamp>) {
+    let (mut free, mut retry): (Vec<&Machine>, Option<Timestamp>) = (Vec::new(), None);
+    for machine in machines {
+        let refusal = machine.uid().and_then(|uid| seen.refusals.get(&uid));
+        match refusal.filter(|refusal| refusal.holds(now)) {
+            Some(refusal) => {
+                retry = Some(retry.map_or(refusal.retry_at, |sooner| sooner.min(refusal.retry_at)));
+                let name = Name::new(meta::name(&machine.metadata));
+                plan.withheld.push((name, Why::Refused(refusal.message.clone())));
+            }
+            None => free.push(machine),
+        }
+    }
+    (free, retry)
+}
+
 fn owned(seen: &Observed<'_>) -> Vec<Arc<Machine>> {
-    let own = meta::uid(&seen.set.metadata);
-    let is_own = |machine: &&Arc<Machine>| own.is_some() && meta::controller_uid(&machine.metadata) == own;
+    let is_own = |machine: &&Arc<Machine>| owner::controls(&seen.set.metadata, &machine.metadata);
     seen.machines.iter().filter(is_own).cloned().collect()
 }
 
@@ -95,95 +124,120 @@ fn fault(set: &MachineSet) -> Option<String> {
 }
 
 fn invalid(seen: &Observed<'_>, fault: String, now: Timestamp) -> Plan {
-    let owned = owned(seen);
-    let mut steps = Vec::new();
     let problem = status::Problem {
         reason: "InvalidConfiguration",
         message: fault.clone(),
         terminal: true,
     };
-    let wake = record(seen, &owned, Some(problem), now, &mut steps);
-    Plan {
-        steps,
-        wake,
-        why: Why::Invalid(fault),
-    }
+    let told = record(seen, &owned(seen), Some(problem), false, now);
+    Plan::act(told.step.into_iter().collect(), Why::Invalid(fault)).or_at(told.due, now)
 }
 
 /// A valid set that stays.
 fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let set = seen.set;
-    let mut steps = Vec::new();
-    let guarded = meta::has_finalizer(&set.metadata, keys::FINALIZER);
-    if !guarded {
-        steps.push(Step::AddFinalizer);
-    }
-    let selector = set
-        .spec
-        .selector
-        .as_ref()
-        .and_then(|selector| Matcher::new(selector).ok());
-    let Claimed {
-        machines,
-        steps: claims,
-    } = match &selector {
-        Some(selector) => claim(set, selector, seen.machines),
-        None => Claimed::default(),
-    };
-    let claiming = !claims.is_empty();
-    steps.extend(claims);
-    let template = set.spec.template.spec();
-    let brought = machines.iter().filter_map(|machine| bring(set, &template, machine));
-    steps.extend(brought.map(|(machine, body)| Step::Bring(machine, body)));
-    let present: Vec<&Machine> = machines
+    let mut plan = Plan::rest(Why::Settled);
+    let claimed = claimed(seen);
+    let (adopts, retry_adopts) = writable(seen, claimed.adopts.iter().map(Arc::as_ref), now, &mut plan);
+    let (releases, retry_releases) = writable(seen, claimed.releases.iter().map(Arc::as_ref), now, &mut plan);
+    let present: Vec<&Machine> = claimed
+        .machines
         .iter()
         .map(Arc::as_ref)
         .filter(|machine| !is_leaving(machine))
         .collect();
-    let (victims, retry) = victims(set, &present, now);
-    let failed = victims.len();
+    let (failed, replace_at) = replaceable(seen, &present, now, &mut plan);
+    let (failed, retry_failed) = writable(seen, failed.into_iter(), now, &mut plan);
     let kept: Vec<&Machine> = present
         .iter()
-        .filter(|machine| !is_among(machine, &victims))
+        .filter(|machine| !is_among(machine, &failed))
         .copied()
         .collect();
     let wanted = usize::try_from(set.spec.replicas).unwrap_or(0);
-
-    let mut why = Why::Settled;
-    if kept.len() > wanted {
-        let by = kept.len() - wanted;
-        let movable = kept.iter().copied().filter(|machine| !is_exempt(machine));
-        let mut leaving = rank::rank(
-            movable,
-            seen.condemned,
-            set.spec.delete_policy.as_ref().and_then(|policy| policy.known()),
-            now,
-        );
-        leaving.truncate(by);
-        steps.extend(deletion(victims.into_iter().chain(leaving)));
-        why = Why::TooMany { by };
-    } else {
-        if failed > 0 {
-            why = Why::Replacing { failed };
-        }
-        steps.extend(deletion(victims.into_iter()));
-    }
-    let mut problem = None;
+    let (excess, retry_excess) = excess(seen, &kept, wanted, now, &mut plan);
+    plan.why = match (kept.len() > wanted, failed.len()) {
+        (true, _) => Why::TooMany {
+            by: kept.len() - wanted,
+        },
+        (false, 0) => Why::Settled,
+        (false, failed) => Why::Replacing { failed },
+    };
+    let replaced = failed.into_iter().map(|machine| victim(machine, true));
+    let mut moves = deletion(replaced.chain(excess.into_iter().map(|machine| victim(machine, false))));
+    let mut again = [replace_at, retry_adopts, retry_releases, retry_failed, retry_excess].to_vec();
+    let mut problem = (kept.len() > wanted).then(|| delete_problem(seen)).flatten();
     if kept.len() < wanted {
-        // Adoptions change the count; what they bring is known in the next pass.
-        why = if claiming {
-            Why::Claiming
-        } else {
-            grow(seen, wanted - kept.len(), &mut steps)
+        let missing = wanted - kept.len();
+        // Adoptions and releases change the count; what they bring is known in the next pass.
+        let growth = match adopts.is_empty() && releases.is_empty() {
+            true => grow(seen, missing, now),
+            false => Plan::rest(Why::Claiming),
         };
-        problem = problem_of(seen, &why);
+        problem = create_problem(seen, &growth.why);
+        again.push(growth.wake);
+        moves.extend(growth.steps);
+        plan.why = growth.why;
     }
-    let written = record(seen, &machines, problem, now, &mut steps);
-    let wake = [retry, written, status::next_available(set, &machines, now)]
-        .into_iter()
-        .flatten()
-        .min();
-    Plan { steps, wake, why }
+    let is_told_first = problem.is_some();
+    let told = record(seen, &claimed.machines, problem, !moves.is_empty(), now);
+    again.extend([told.due, status::next_available(set, &claimed.machines, now)]);
+    if !meta::has_finalizer(&set.metadata, keys::FINALIZER) {
+        plan.steps.push(Step::AddFinalizer);
+    }
+    let tended = tend(seen, &claimed, &adopts, &releases, now, &mut plan);
+    place(&mut plan.steps, told.step, moves.into_iter().chain(tended), is_told_first);
+    again.into_iter().fold(plan, |plan, at| plan.or_at(at, now))
+}
+
+/// Puts the report first where it tells a failure, because the moves may fail again, and else last, because they change what it
+/// tells.
+fn place(steps: &mut Vec<Step>, report: Option<Step>, moves: impl Iterator<Item = Step>, is_told_first: bool) {
+    let (first, last) = match is_told_first {
+        true => (report, None),
+        false => (None, report),
+    };
+    steps.extend(first);
+    steps.extend(moves);
+    steps.extend(last);
+}
+
+fn claimed(seen: &Observed<'_>) -> Claimed {
+    let selector = seen.set.spec.selector.as_ref();
+    match selector.and_then(|selector| Matcher::new(selector).ok()) {
+        Some(selector) => claim(seen.set, &selector, seen.machines),
+        None => Claimed::default(),
+    }
+}
+
+/// What is done to single Machines and holds up nothing else.
+fn tend(
+    seen: &Observed<'_>,
+    claimed: &Claimed,
+    adopts: &[&Machine],
+    releases: &[&Machine],
+    now: Timestamp,
+    plan: &mut Plan,
+) -> Vec<Step> {
+    let chosen = |all: &[Arc<Machine>], free: &[&Machine]| -> Vec<Arc<Machine>> {
+        all.iter().filter(|machine| is_among(machine, free)).cloned().collect()
+    };
+    let template = seen.set.spec.template.spec();
+    let brought = claimed.machines.iter().filter_map(|machine| bring(seen.set, &template, machine));
+    let mut brought: Vec<_> = brought
+        .filter(|brought| {
+            let refusal = brought.machine.uid().and_then(|uid| seen.refusals.get(&uid));
+            refusal.is_none_or(|refusal| !refusal.holds(now))
+        })
+        .collect();
+    if brought.len() > BRING_TOGETHER {
+        brought.truncate(BRING_TOGETHER);
+        plan.wake = Some(later(now, STATUS_PACE));
+    }
+    let (adopts, releases) = (chosen(&claimed.adopts, adopts), chosen(&claimed.releases, releases));
+    let release = (!releases.is_empty()).then_some(Step::Release(releases));
+    let adopt = (!adopts.is_empty()).then_some(Step::Adopt(adopts));
+    let bring = (!brought.is_empty()).then_some(Step::Bring(brought));
+    adopt.into_iter().chain(release).chain(bring).collect()
 }
 
 fn is_leaving(machine: &Machine) -> bool {
@@ -199,33 +253,77 @@ fn is_exempt(machine: &Machine) -> bool {
     meta::label(&machine.metadata, keys::UPDATE_RESULT) == Some(keys::UPDATE_SUCCESSFUL)
 }
 
+/// Machines above the number, in the order of leaving.
+fn excess<'a>(
+    seen: &Observed<'_>,
+    kept: &[&'a Machine],
+    wanted: usize,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> (Vec<&'a Machine>, Option<Timestamp>) {
+    let by = kept.len().saturating_sub(wanted);
+    if by == 0 {
+        return (Vec::new(), None);
+    }
+    let policy = seen.set.spec.delete_policy.as_ref().and_then(|policy| policy.known());
+    let movable = kept.iter().copied().filter(|machine| !is_exempt(machine));
+    let mut leaving = rank::rank(movable, seen.condemned, policy, now);
+    leaving.truncate(by);
+    // Who cannot be deleted stays chosen: another one would go in its place for good.
+    writable(seen, leaving.into_iter(), now, plan)
+}
+
 /// Machines to replace whatever the count is: failed ones, and those that the autoscaler marked (§7.4, §7.5 there).
 /// The second value is when a Machine that failed just now may go.
-fn victims<'a>(set: &MachineSet, present: &[&'a Machine], now: Timestamp) -> (Vec<&'a Machine>, Option<Timestamp>) {
+fn replaceable<'a>(
+    seen: &Observed<'_>,
+    present: &[&'a Machine],
+    now: Timestamp,
+    plan: &mut Plan,
+) -> (Vec<&'a Machine>, Option<Timestamp>) {
     let change =
-        meta::annotation(&set.metadata, keys::SCALER_CHANGE_TIME).and_then(|text| text.parse::<Timestamp>().ok());
-    let mut retry: Option<Timestamp> = None;
-    let mut victims = Vec::new();
-    for machine in present.iter().copied().filter(|machine| !is_exempt(machine)) {
-        let triggered = machine.is_triggered_for_deletion();
+        meta::annotation(&seen.set.metadata, keys::SCALER_CHANGE_TIME).and_then(|text| text.parse::<Timestamp>().ok());
+    let pause = replacement_pause(seen, present);
+    let (mut victims, mut retry): (Vec<&Machine>, Option<Timestamp>) = (Vec::new(), None);
+    for machine in present.iter().copied() {
         let marked = machine
             .marked_for_deletion()
             .zip(change)
             .is_some_and(|(marked, change)| marked <= change);
-        if triggered && marked {
-            victims.push(machine);
-        } else if *machine.phase() == Phase::Failed && !is_preserved(machine, now) {
-            let due = machine
-                .phase_since()
-                .map(|since| since + REPLACE_AFTER)
-                .filter(|due| *due > now);
-            match due {
-                Some(due) => retry = Some(retry.map_or(due, |sooner| sooner.min(due))),
-                None => victims.push(machine),
+        let is_marked = machine.is_triggered_for_deletion() && marked;
+        let has_failed = *machine.phase() == Phase::Failed;
+        let due = machine.phase_since().map(|since| later(since, pause)).filter(|due| *due > now);
+        let why = match due {
+            _ if !is_marked && !has_failed => continue,
+            _ if is_exempt(machine) => Why::Spared,
+            _ if has_failed && !is_marked && is_preserved(machine, now) => Why::Preserved,
+            Some(due) if !is_marked => {
+                retry = Some(retry.map_or(due, |sooner| sooner.min(due)));
+                Why::ReplacedAt(due)
             }
-        }
+            Some(_) | None => {
+                victims.push(machine);
+                continue;
+            }
+        };
+        plan.withheld.push((Name::new(meta::name(&machine.metadata)), why));
     }
     (victims, retry)
+}
+
+/// How long a failed Machine is kept: longer with every replacement since which no Machine of the set became ready, so that a
+/// class whose VMs all fail costs fewer and fewer of them.
+fn replacement_pause(seen: &Observed<'_>, present: &[&Machine]) -> SignedDuration {
+    let Some((times, at)) = seen.notes.replaced else {
+        return REPLACE_AFTER;
+    };
+    let is_ready = |machine: &&&Machine| matches!(machine.phase(), Phase::Running | Phase::Available);
+    let mut ready = present.iter().filter(is_ready);
+    if ready.any(|machine| machine.phase_since().is_some_and(|since| since >= at)) {
+        return REPLACE_AFTER;
+    }
+    let doublings = times.min(6);
+    SignedDuration::from_secs(REPLACE_AFTER.as_secs() << doublings).min(REPLACE_AT_MOST)
 }
 
 /// Kept for inspection: its time runs, or it is about to be set (§7.5 there).
@@ -237,142 +335,74 @@ fn is_preserved(machine: &Machine, now: Timestamp) -> bool {
     [keys::PRESERVE_NOW, keys::PRESERVE_WHEN_FAILED, keys::PRESERVE_AUTO].contains(&asked)
 }
 
-fn deletion<'a>(machines: impl Iterator<Item = &'a Machine>) -> Option<Step> {
-    let leaving: Vec<(Name, Uid)> = machines.map(|machine| meta::identity(&machine.metadata)).collect();
-    (!leaving.is_empty()).then_some(Step::Delete(leaving))
+fn victim(machine: &Machine, is_replaced: bool) -> Victim {
+    let (name, uid) = meta::identity(&machine.metadata);
+    Victim { name, uid, is_replaced }
 }
 
-/// Adds the steps that create `by` Machines, or says why not.
-fn grow(seen: &Observed<'_>, by: usize, steps: &mut Vec<Step>) -> Why {
-    let label = |key| meta::label(&seen.set.metadata, key);
-    if label(keys::FREEZE) == Some(keys::TRUE) || label(keys::SCALE_UP_DISABLED).is_some() {
-        return Why::Frozen;
+fn deletion(victims: impl Iterator<Item = Victim>) -> Vec<Step> {
+    let victims: Vec<Victim> = victims.collect();
+    match victims.is_empty() {
+        true => Vec::new(),
+        false => vec![Step::Delete(victims)],
     }
-    if let Some(refusal) = seen.refusal {
-        return Why::ClassRefused(refusal.to_owned());
-    }
-    if seen.class_unchecked {
-        return Why::ClassUnchecked;
-    }
-    let counted = seen.set.status.as_ref().map_or(0, |status| status.next_machine_number);
-    let (names, next) = choose(seen, by, counted);
-    if next > counted {
-        steps.push(Step::Reserve { next });
-    }
-    steps.push(Step::Create(names.iter().map(|name| body(seen.set, name)).collect()));
-    Why::TooFew { by }
 }
 
-/// Names for `by` Machines and the counter after them. Numbers that were reserved and whose Machine was never seen come
-/// first: a request of an earlier process may still be under way, and must meet ours.
-fn choose(seen: &Observed<'_>, by: usize, counted: i64) -> (Vec<String>, i64) {
-    let set = seen.set;
-    let (title, own) = meta::identity(&set.metadata);
-    let settled = set
-        .status
-        .as_ref()
-        .map_or(0, |status| status.settled_machine_number)
-        .min(counted);
-    let mut names = Vec::new();
-    let mut number = settled;
-    while names.len() < by {
-        let name = machine_name(title.as_str(), &own, number);
-        if !(seen.exists)(&name) {
-            names.push(name);
-        }
-        number += 1;
-    }
-    (names, number.max(counted))
-}
-
-/// The Machine as it is posted: with its finalizer, owner and labels, so that no moment passes without them
-/// (`spec/machineset.md` §7.2; §12.17 there).
-fn body(set: &MachineSet, name: &str) -> Value {
-    let template = &set.spec.template;
-    let mut annotations = template.annotations();
-    annotations
-        .entry(keys::PRIORITY.to_owned())
-        .or_insert_with(|| keys::PRIORITY_DEFAULT.to_owned());
-    let mut spec = template.spec_json();
-    if let Some(timeout) = meta::annotation(&set.metadata, keys::EFFECTIVE_CREATION_TIMEOUT) {
-        annotations.insert(keys::EFFECTIVE_CREATION_TIMEOUT.to_owned(), timeout.to_owned());
-        let valid = crate::api::lenient::GoDuration::from_text(timeout).get().is_ok();
-        if valid {
-            spec.insert("creationTimeout".to_owned(), json!(timeout));
-        }
-    }
-    let mut finalizers = template.finalizers();
-    if !finalizers.iter().any(|finalizer| finalizer == keys::FINALIZER) {
-        finalizers.push(keys::FINALIZER.to_owned());
-    }
-    json!({
-        "apiVersion": API_VERSION,
-        "kind": "Machine",
-        "metadata": {
-            "name": name,
-            "namespace": set.metadata.namespace,
-            "labels": template.labels(),
-            "annotations": annotations,
-            "finalizers": finalizers,
-            "ownerReferences": [owner_reference(set)],
-        },
-        "spec": spec,
-    })
-}
-
-/// The set as the controller of a Machine. It must stand first in the list: the autoscaler reads index 0.
-pub fn owner_reference(set: &MachineSet) -> Value {
-    json!({
-        "apiVersion": API_VERSION,
-        "kind": "MachineSet",
-        "name": set.metadata.name,
-        "uid": set.metadata.uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    })
-}
-
-fn problem_of(seen: &Observed<'_>, why: &Why) -> Option<status::Problem> {
-    match why {
-        Why::ClassRefused(fault) => {
-            let message = format!("No machine can be made of the class: {fault}");
-            Some(status::Problem {
-                reason: "MachineClassRefused",
-                message,
-                terminal: false,
-            })
-        }
-        _ => seen.refused.map(|(message, _)| status::Problem {
-            reason: "FailedCreate",
-            message: message.clone(),
+/// Why Machines that are wanted are not made.
+fn create_problem(seen: &Observed<'_>, why: &Why) -> Option<status::Problem> {
+    if let Why::ClassRefused(fault) = why {
+        return Some(status::Problem {
+            reason: "MachineClassRefused",
+            message: format!("No machine can be made of the class: {fault}"),
             terminal: false,
-        }),
+        });
     }
+    seen.notes.create_refused.as_ref().map(|refusal| status::Problem {
+        reason: keys::REASON_FAILED_CREATE,
+        message: refusal.message.clone(),
+        terminal: false,
+    })
 }
 
-/// Adds the status write, if one is due. Returns when it will be, if it has to wait.
+/// Why Machines that are to go do not.
+fn delete_problem(seen: &Observed<'_>) -> Option<status::Problem> {
+    seen.notes.delete_refused.as_ref().map(|refusal| status::Problem {
+        reason: keys::REASON_FAILED_DELETE,
+        message: refusal.message.clone(),
+        terminal: false,
+    })
+}
+
+/// The status write, if one is due now, or when it will be.
+struct Told {
+    step: Option<Step>,
+    due: Option<Timestamp>,
+}
+
 fn record(
     seen: &Observed<'_>,
     machines: &[Arc<Machine>],
     problem: Option<status::Problem>,
+    acts: bool,
     now: Timestamp,
-    steps: &mut Vec<Step>,
-) -> Option<Timestamp> {
-    let patch = status::compute(seen, machines, problem, now)?;
+) -> Told {
+    let is_moving = acts && problem.is_none();
+    let Some(patch) = status::compute(seen, machines, problem, now) else {
+        return Told { step: None, due: None };
+    };
     // A plan that changes what is counted is followed by another, which counts again.
-    let acts = steps.iter().any(|step| {
-        matches!(
-            step,
-            Step::Create(_) | Step::Delete(_) | Step::Adopt(..) | Step::Reserve { .. }
-        )
-    });
-    let due = seen.status_written.map(|at| at + STATUS_PACE).filter(|due| *due > now);
-    match due {
-        Some(due) => Some(due),
-        None if acts => Some(now + STATUS_PACE),
-        None => {
-            steps.push(Step::Record(patch));
-            None
-        }
+    let (before, pace) = match is_moving {
+        true => (
+            seen.notes.status_written.or(meta::created(&seen.set.metadata)),
+            STATUS_PACE_MOVING,
+        ),
+        false => (seen.notes.status_written, STATUS_PACE),
+    };
+    match before.map(|at| later(at, pace)).filter(|due| *due > now) {
+        Some(due) => Told { step: None, due: Some(due) },
+        None => Told {
+            step: Some(Step::Record(patch)),
+            due: None,
+        },
     }
 }

@@ -10,7 +10,9 @@ use super::names::machine_name;
 use super::observed::Observed;
 use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
 use crate::ids::Name;
+use crate::ledger::LINGERS;
 use crate::selector;
+use crate::sight::later;
 
 /// Something that keeps the set from what it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub fn compute(
     machines: &[Arc<Machine>],
     problem: Option<Problem>,
     now: Timestamp,
-) -> Option<Value> {
+) -> Option<StatusPatch> {
     let set = seen.set;
     let labels = set.spec.template.labels();
     let count = |test: &dyn Fn(&Machine) -> bool| machines.iter().filter(|machine| test(machine)).count();
@@ -85,12 +87,28 @@ pub fn compute(
         return None;
     }
     status.insert("lastOperation".into(), json!({ "lastUpdateTime": format!("{now:.0}") }));
-    Some(patch_of(status))
+    Some(StatusPatch(status))
 }
 
-/// A status as it is sent. `json!` would copy it, field by field.
-pub(crate) fn patch_of(status: Map<String, Value>) -> Value {
-    Value::Object(Map::from_iter([("status".to_owned(), Value::Object(status))]))
+/// A status as it is to be: the fields that one write sets, whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusPatch(pub(crate) Map<String, Value>);
+
+impl StatusPatch {
+    /// One field of the status.
+    pub fn field(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// All fields.
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// The body of a JSON merge patch of `/status`. `json!` would copy it, field by field.
+    pub fn into_patch(self) -> Value {
+        Value::Object(Map::from_iter([("status".to_owned(), Value::Object(self.0))]))
+    }
 }
 
 /// Absent, null, zero and empty say the same, as Go's writers leave them out.
@@ -118,7 +136,7 @@ fn available_at(set: &MachineSet, machine: &Machine) -> Option<Timestamp> {
     match machine.phase() {
         Phase::Available => Some(Timestamp::MIN),
         Phase::Running if wait.is_zero() => Some(Timestamp::MIN),
-        Phase::Running => machine.phase_since().map(|since| since + wait),
+        Phase::Running => machine.phase_since().map(|since| later(since, wait)),
         Phase::New
         | Phase::Pending
         | Phase::Unknown
@@ -141,10 +159,6 @@ pub fn next_available(set: &MachineSet, machines: &[Arc<Machine>], now: Timestam
         .min()
 }
 
-/// A creation that was sent so long ago and not answered is taken for lost. `reliability.md` F10 lets a request land minutes late; this
-/// is also how old S4 lets a view be.
-pub const LINGERS: SignedDuration = SignedDuration::from_mins(5);
-
 /// Numbers below this one have all been seen as Machines; from it on, a creation may still be under way. Of one that was sent twice
 /// the second may be, though the first was seen: once that Machine is gone, the second would make another one of its name.
 fn settled(seen: &Observed<'_>, before: i64, now: Timestamp) -> i64 {
@@ -153,7 +167,7 @@ fn settled(seen: &Observed<'_>, before: i64, now: Timestamp) -> i64 {
     let is_open = |number: &i64| {
         let name = machine_name(title.as_str(), &own, *number);
         let sent = seen.unanswered.get(&Name::new(&*name));
-        !(seen.exists)(&name) || sent.is_some_and(|sent| now < *sent + LINGERS)
+        !(seen.exists)(&name) || sent.is_some_and(|sent| now < later(*sent, LINGERS))
     };
     (before..next).find(is_open).unwrap_or(next.max(before))
 }

@@ -6,7 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::{MachineDeployment, MachineSet, keys, meta};
 use millwright_core::deployment::{self, Observed, Plan, Step};
-use millwright_core::{check, narrate};
+use millwright_core::ids::Uid;
+use millwright_core::ledger::OwnerNotes;
+use millwright_core::{check, narrate, owner};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -17,7 +19,7 @@ use crate::machines::merged;
 struct Scene {
     deployment: MachineDeployment,
     sets: Vec<Arc<MachineSet>>,
-    status_written: Option<Timestamp>,
+    notes: OwnerNotes,
 }
 
 impl Scene {
@@ -28,7 +30,10 @@ impl Scene {
         Self {
             deployment: deployment(dice),
             sets,
-            status_written,
+            notes: OwnerNotes {
+                status_written,
+                ..OwnerNotes::default()
+            },
         }
     }
 
@@ -37,7 +42,7 @@ impl Scene {
             deployment: &self.deployment,
             sets: &self.sets,
             exists: &|name| self.sets.iter().any(|set| meta::name(&set.metadata) == name),
-            status_written: self.status_written,
+            notes: &self.notes,
         };
         let plan = deployment::plan(&seen, now);
         let broken = check::deployment(&seen, &plan, now);
@@ -61,20 +66,26 @@ impl Scene {
                         .push(keys::FINALIZER.to_owned());
                 }
                 Step::RemoveFinalizer => return false,
-                Step::Adopt(name, _) => {
-                    let owner = deployment::plan::owner_reference(&self.deployment);
-                    let owner = serde_json::from_value(owner).expect("it is one");
-                    self.set(name.as_str()).metadata.owner_references = Some(vec![owner]);
+                Step::Adopt(sets) => {
+                    for set in sets {
+                        let owners = owner::adopted(&set.metadata, &self.deployment);
+                        self.set(meta::name(&set.metadata)).metadata.owner_references = Some(owners);
+                    }
                 }
-                Step::Release(name, _) => self.set(name.as_str()).metadata.owner_references = None,
-                Step::Create(body) => {
-                    let mut set: MachineSet = serde_json::from_value(body).expect("it is a set");
+                Step::Release(sets) => {
+                    for set in sets {
+                        let owners = owner::released(&set.metadata, Some(&Uid::new("uid-d")));
+                        self.set(meta::name(&set.metadata)).metadata.owner_references = Some(owners);
+                    }
+                }
+                Step::Create(made) => {
+                    let mut set: MachineSet = serde_json::from_value(made.body()).expect("it is a set");
                     set.metadata.uid = Some("made".to_owned());
                     self.sets.push(Arc::new(set));
                 }
-                Step::Change(name, body) => {
-                    let set = self.set(name.as_str());
-                    *set = merged(set, &body);
+                Step::Change(change) => {
+                    let set = self.set(meta::name(&change.set.metadata));
+                    *set = merged(set, &change.patch());
                 }
                 Step::Delete(victims) => {
                     for (name, _) in victims {
@@ -85,9 +96,9 @@ impl Scene {
                     let annotations = json!({keys::REVISION: number.to_string()});
                     self.deployment = merged(&self.deployment, &json!({"metadata": {"annotations": annotations}}));
                 }
-                Step::Record(body) => {
-                    self.deployment = merged(&self.deployment, &body);
-                    self.status_written = Some(at);
+                Step::Record(status) => {
+                    self.deployment = merged(&self.deployment, &status.into_patch());
+                    self.notes.status_written = Some(at);
                 }
             }
         }
@@ -193,7 +204,7 @@ proptest! {
     fn no_plan_of_a_deployment_breaks_a_law_whatever_is_observed(tape in tapes()) {
         let scene = Scene::throw(&mut Dice::new(tape));
         let (plan, broken) = scene.plan(now());
-        prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", narrate::deployment(&plan, now()));
+        prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", narrate::plan(&plan, now()));
         prop_assert_eq!(&plan, &scene.plan(now()).0);
     }
 
@@ -203,7 +214,7 @@ proptest! {
         let (mut at, mut told) = (now(), Vec::new());
         for _ in 0..10 {
             let (plan, broken) = scene.plan(at);
-            told.push(narrate::deployment(&plan, at));
+            told.push(narrate::plan(&plan, at));
             prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", told.join("\n"));
             if plan.steps.is_empty() && plan.wake.is_none() || !scene.apply(plan.steps, at) {
                 return Ok(());

@@ -69,7 +69,7 @@ proptest! {
         for _ in 0..1500 {
             let plan = scene.plan(at);
             let broken = check::machine(&scene.seen(), &plan, at);
-            told.push(format!("{at} {}", narrate::machine(&plan, at)));
+            told.push(format!("{at} {}", narrate::plan(&plan, at)));
             prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", told.join("\n"));
             if !scene.apply(&plan.steps) {
                 return Ok(());

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{Machine, keys, meta};
 use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::driver::{Capability, DriverInfo};
 use millwright_core::ids::DriverName;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Trouble};
 use millwright_core::settings::Settings;
+use millwright_core::sight::Sight;
 use millwright_core::{check, merge, narrate};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -28,6 +30,8 @@ pub struct Scene {
     pub info: DriverInfo,
     pub node: Option<Node>,
     pub calls: Calls,
+    rival: bool,
+    sight: Sight,
     settings: Settings,
 }
 
@@ -41,6 +45,7 @@ impl Scene {
             0..=3 => Readiness::Ready(Recipe {
                 digest: dice.pick(&["a", "b"]).to_owned(),
                 needs_token: dice.flag(),
+                essentials: CreationRequest::default(),
             }),
             4 => Readiness::Unchecked,
             _ => Readiness::Faulty(Fault::NoProvider),
@@ -60,6 +65,8 @@ impl Scene {
             },
             node: dice.maybe(node),
             calls: calls(dice),
+            rival: dice.rarely(),
+            sight: sight(dice),
             settings,
         }
     }
@@ -71,7 +78,9 @@ impl Scene {
         scene.readiness = Readiness::Ready(Recipe {
             digest: "a".to_owned(),
             needs_token: false,
+            essentials: CreationRequest::default(),
         });
+        scene.sight = Sight::CLEAR;
         scene.calls = Calls::default();
         scene
     }
@@ -104,7 +113,9 @@ impl Scene {
             machine: &self.machine,
             class,
             driver,
-            node,
+            node: node.filter(|_| !self.rival),
+            rival: self.rival.then_some("rival"),
+            sight: self.sight,
             calls: &self.calls,
             settings: &self.settings,
         }
@@ -161,7 +172,8 @@ impl Scene {
                 Step::Call(call) => self.calls.begin(*call),
                 Step::DeleteMachine => self.machine.metadata.deletion_timestamp = Some(Time(now())),
                 Step::RemoveNode(_) => self.node = None,
-                Step::Confirm | Step::EnsureToken | Step::DropToken => {}
+                Step::EnsureToken => self.calls.token_until = Some(Timestamp::MAX),
+                Step::Confirm | Step::DropToken | Step::LeaveBehind => {}
                 Step::RemoveFinalizer | Step::StepDown => return false,
             }
         }
@@ -237,7 +249,11 @@ fn machine(dice: &mut Dice) -> Machine {
         });
         let crumb = dice.maybe(|_| "crumb");
         let conditions = dice.conditions();
-        body["status"] = json!({"lastOperation": operation, "currentStatus": current, "lastKnownState": crumb, "conditions": conditions});
+        let request = dice.maybe(|_| json!({"provider": "virtual"}));
+        body["status"] = json!({
+            "lastOperation": operation, "currentStatus": current, "lastKnownState": crumb, "conditions": conditions,
+            "creationRequest": request,
+        });
     }
     serde_json::from_value(body).expect("it is a Machine")
 }
@@ -258,6 +274,16 @@ fn node(dice: &mut Dice) -> Node {
     serde_json::from_value(body).expect("it is a Node")
 }
 
+fn sight(dice: &mut Dice) -> Sight {
+    let side = |dice: &mut Dice| dice.maybe(Dice::time).filter(|at| *at <= now());
+    Sight {
+        lead_since: side(dice).unwrap_or(Timestamp::MIN),
+        control_since: side(dice),
+        target_since: side(dice),
+        driver_since: side(dice),
+    }
+}
+
 fn calls(dice: &mut Dice) -> Calls {
     let trouble = dice.maybe(|dice| Trouble {
         call: dice.pick(&CALLS),
@@ -265,6 +291,7 @@ fn calls(dice: &mut Dice) -> Calls {
         times: u32::from(dice.number(5)) + 1,
         retry_at: dice.time(),
         digest: dice.maybe(|dice| dice.pick(&["a", "b"]).to_owned()),
+        is_false_alarm: dice.flag(),
     });
     Calls {
         running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
@@ -274,6 +301,8 @@ fn calls(dice: &mut Dice) -> Calls {
         delete_at: dice.maybe(Dice::time),
         trouble,
         gone_since: dice.maybe(Dice::time),
+        crumb: dice.maybe(|dice| dice.pick(&["crumb", "other"]).to_owned()),
+        token_until: dice.maybe(Dice::time),
     }
 }
 
@@ -285,7 +314,7 @@ proptest! {
         let scene = Scene::throw(&mut Dice::new(tape));
         let plan = scene.plan(now());
         let broken = check::machine(&scene.seen(), &plan, now());
-        prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", narrate::machine(&plan, now()));
+        prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", narrate::plan(&plan, now()));
         prop_assert_eq!(plan, scene.plan(now()));
     }
 
@@ -295,7 +324,7 @@ proptest! {
         let mut told = Vec::new();
         for _ in 0..8 {
             let plan = scene.plan(now());
-            told.push(narrate::machine(&plan, now()));
+            told.push(narrate::plan(&plan, now()));
             if plan.steps.is_empty() || !scene.apply(&plan.steps) {
                 return Ok(());
             }

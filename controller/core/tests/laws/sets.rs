@@ -8,8 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::machine_set::DeletePolicy;
 use millwright_core::api::{Machine, MachineSet, keys, meta};
 use millwright_core::ids::{Name, Uid};
+use millwright_core::ledger::{OwnerNotes, Refusal};
 use millwright_core::set::{self, Observed, Plan, Step, rank};
-use millwright_core::{check, narrate};
+use millwright_core::{check, narrate, owner};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -22,10 +23,10 @@ struct Scene {
     machines: Vec<Arc<Machine>>,
     refusal: Option<String>,
     class_unchecked: bool,
-    refused: Option<(String, Timestamp)>,
+    notes: OwnerNotes,
+    refusals: BTreeMap<Uid, Refusal>,
     condemned: BTreeSet<Uid>,
     unanswered: BTreeMap<Name, Timestamp>,
-    status_written: Option<Timestamp>,
     uids: u32,
 }
 
@@ -45,6 +46,8 @@ impl Scene {
             .into_iter()
             .map(|name| (name, dice.time()))
             .collect();
+        let refused = machines.iter().filter_map(|machine| machine.uid().filter(|_| dice.rarely()));
+        let refusals = refused.collect::<Vec<Uid>>().into_iter().map(|uid| (uid, refusal(dice))).collect();
         Self {
             set: set(dice),
             condemned,
@@ -56,12 +59,8 @@ impl Scene {
                 None
             },
             class_unchecked: dice.rarely(),
-            refused: if dice.rarely() {
-                Some(("quota".to_owned(), now()))
-            } else {
-                None
-            },
-            status_written: dice.maybe(Dice::time).filter(|at| *at <= now()),
+            notes: notes(dice),
+            refusals,
             uids: 0,
         }
     }
@@ -77,10 +76,10 @@ impl Scene {
             },
             refusal: self.refusal.as_deref(),
             class_unchecked: self.class_unchecked,
-            refused: self.refused.as_ref(),
+            notes: &self.notes,
+            refusals: &self.refusals,
             condemned: &self.condemned,
             unanswered: &self.unanswered,
-            status_written: self.status_written,
         })
     }
 
@@ -112,42 +111,72 @@ impl Scene {
                         .push(keys::FINALIZER.to_owned());
                 }
                 Step::RemoveFinalizer => return false,
-                Step::Adopt(_, uid) => {
-                    let owner = serde_json::from_value(set::plan::owner_reference(&self.set)).expect("it is one");
-                    self.edit(&uid, |machine| machine.metadata.owner_references = Some(vec![owner]));
+                Step::Adopt(machines) => {
+                    for machine in machines {
+                        let owners = owner::adopted(&machine.metadata, &self.set);
+                        let uid = machine.uid().expect("it is stored");
+                        self.edit(&uid, |machine| machine.metadata.owner_references = Some(owners));
+                    }
                 }
-                Step::Release(_, uid) => self.edit(&uid, |machine| machine.metadata.owner_references = None),
+                Step::Release(machines) => {
+                    for machine in machines {
+                        let owners = owner::released(&machine.metadata, Some(&Uid::new("uid-s")));
+                        let uid = machine.uid().expect("it is stored");
+                        self.edit(&uid, |machine| machine.metadata.owner_references = Some(owners));
+                    }
+                }
                 Step::Reserve { next } => {
                     self.set = merged(&self.set, &json!({"status": {"nextMachineNumber": next}}));
                 }
-                Step::Create(bodies) => {
-                    for body in bodies {
-                        let mut machine: Machine = serde_json::from_value(body).expect("it is a Machine");
+                Step::Create(batch) => {
+                    for made in batch {
+                        let mut machine: Machine = serde_json::from_value(made.body()).expect("it is a Machine");
                         self.uids += 1;
                         machine.metadata.uid = Some(format!("made-{}", self.uids));
                         self.machines.push(Arc::new(machine));
                     }
+                    self.notes.batches += 1;
+                    (self.notes.batch_ended, self.notes.create_refused) = (Some(at), None);
                 }
                 Step::Delete(victims) => {
-                    for (_, uid) in victims {
-                        self.edit(&uid, |machine| machine.metadata.deletion_timestamp = Some(Time(at)));
+                    for victim in victims {
+                        self.edit(&victim.uid, |machine| machine.metadata.deletion_timestamp = Some(Time(at)));
+                    }
+                    self.notes.delete_refused = None;
+                }
+                Step::Bring(all) => {
+                    for brought in all {
+                        let uid = brought.machine.uid().expect("it is stored");
+                        self.edit(&uid, |machine| *machine = merged(machine, &brought.patch()));
                     }
                 }
-                Step::Bring(name, body) => {
-                    let place = self
-                        .machines
-                        .iter()
-                        .position(|machine| machine.metadata.name.as_deref() == Some(name.as_str()));
-                    let machine = &mut self.machines[place.expect("steps name Machines that are seen")];
-                    *machine = Arc::new(merged(machine.as_ref(), &body));
-                }
-                Step::Record(body) => {
-                    self.set = merged(&self.set, &body);
-                    self.status_written = Some(at);
+                Step::Record(status) => {
+                    self.set = merged(&self.set, &status.into_patch());
+                    self.notes.status_written = Some(at);
                 }
             }
         }
         true
+    }
+}
+
+fn refusal(dice: &mut Dice) -> Refusal {
+    Refusal {
+        message: "a webhook says no".to_owned(),
+        retry_at: dice.time(),
+        times: 1,
+    }
+}
+
+fn notes(dice: &mut Dice) -> OwnerNotes {
+    let past = |dice: &mut Dice| dice.maybe(Dice::time).filter(|at| *at <= now());
+    OwnerNotes {
+        status_written: past(dice),
+        create_refused: if dice.rarely() { Some(refusal(dice)) } else { None },
+        delete_refused: if dice.rarely() { Some(refusal(dice)) } else { None },
+        batches: u32::from(dice.number(8)),
+        batch_ended: past(dice),
+        replaced: past(dice).map(|at| (u32::from(dice.number(9)), at)),
     }
 }
 
@@ -280,7 +309,7 @@ proptest! {
     fn no_plan_of_a_set_breaks_a_law_whatever_is_observed(tape in tapes()) {
         let scene = Scene::throw(&mut Dice::new(tape));
         let (plan, broken) = scene.plan(now());
-        prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", narrate::set(&plan, now()));
+        prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", narrate::plan(&plan, now()));
         prop_assert_eq!(&plan, &scene.plan(now()).0);
     }
 
@@ -289,8 +318,8 @@ proptest! {
         let scene = Scene::throw(&mut Dice::new(tape));
         let before = scene.set.status.as_ref().map_or(0, |status| status.settled_machine_number);
         for step in scene.plan(now()).0.steps {
-            let Step::Record(body) = step else { continue };
-            let Some(settled) = body["status"]["settledMachineNumber"].as_i64() else { continue };
+            let Step::Record(status) = step else { continue };
+            let Some(settled) = status.field("settledMachineNumber").and_then(Value::as_i64) else { continue };
             for number in before..settled {
                 let name = set::names::machine_name("workers", &Uid::new("uid-s"), number);
                 let sent = scene.unanswered.get(&Name::new(name.as_str()));
@@ -307,7 +336,7 @@ proptest! {
         let (mut at, mut told) = (now(), Vec::new());
         for _ in 0..10 {
             let (plan, broken) = scene.plan(at);
-            told.push(narrate::set(&plan, at));
+            told.push(narrate::plan(&plan, at));
             prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", told.join("\n"));
             if plan.steps.is_empty() && plan.wake.is_none_or(|wake| wake > at + SignedDuration::from_secs(1)) {
                 return Ok(());

@@ -1,13 +1,18 @@
 //! Carries out steps against the API server and the cloud of the stage, as the shell does against real ones.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness, Recipe};
 use millwright_core::ids::{Name, Uid};
 use millwright_core::kin;
-use millwright_core::wake::Key;
-use millwright_core::{deployment, machine, set};
+use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::wake::{Key, Wake};
+use millwright_core::{deployment, machine, owner, set};
 use serde_json::{Value, json};
 
 use crate::etcd::{Refused, Resource};
@@ -56,6 +61,8 @@ impl Stage {
                 self.took(written)
             }
             Step::EnsureToken => {
+                let lifetime = seen.creation_timeout().unwrap_or(self.settings.creation_timeout);
+                self.world.ledger.calls.entry(uid.clone()).or_default().token_until = Some(now + lifetime);
                 self.tokens.insert(uid);
                 true
             }
@@ -64,14 +71,14 @@ impl Stage {
                 true
             }
             Step::Call(call) => {
-                self.world.calls.entry(uid.clone()).or_default().begin(call);
+                self.world.ledger.calls.entry(uid.clone()).or_default().begin(call);
                 let known = self
                     .etcd
                     .machines
                     .get(&name)
                     .is_some_and(|live| live.provider_id().is_some());
                 let class = seen.class_name().map(Name::new);
-                let digest = class.and_then(|class| match self.world.readiness(&class) {
+                let digest = class.and_then(|class| match self.world.ledger.readiness(&class) {
                     Readiness::Ready(recipe) => Some(recipe.digest.clone()),
                     Readiness::Unchecked | Readiness::Faulty(_) => None,
                 });
@@ -109,15 +116,26 @@ impl Stage {
                 self.left(&name, &uid, left)
             }
             Step::RemoveNode(node) => self.remove_node(seen, &Name::new(node.as_str())),
+            Step::LeaveBehind => {
+                self.world.leaves_behind(Arc::new(seen.clone()), self.uptime);
+                true
+            }
             Step::RemoveFinalizer => {
                 let left = self.etcd.remove_finalizer::<Machine>(&name, &uid, keys::FINALIZER);
                 self.left(&name, &uid, left)
             }
-            Step::StepDown => false,
+            Step::StepDown => {
+                let trouble = self.world.ledger.calls.get_mut(&uid).and_then(|calls| calls.trouble.as_mut());
+                if let Some(trouble) = trouble.filter(|_| self.holds_lease) {
+                    trouble.is_false_alarm = true;
+                    self.world.wake([Wake::event(Key::Machine(name))], self.uptime);
+                }
+                false
+            }
         }
     }
 
-    fn remove_node(&mut self, machine: &Machine, name: &Name) -> bool {
+    pub fn remove_node(&mut self, machine: &Machine, name: &Name) -> bool {
         let now = self.now();
         let Some(node) = self
             .etcd
@@ -148,46 +166,104 @@ impl Stage {
                 let left = self.etcd.remove_finalizer::<MachineSet>(&name, &uid, keys::FINALIZER);
                 self.left(&name, &uid, left);
             }
-            Step::Adopt(child, child_uid) => {
-                self.own::<Machine>(&child, &child_uid, Some(set::plan::owner_reference(seen)));
+            Step::Adopt(children) => {
+                for child in children {
+                    self.own(&*child, owner::adopted(&child.metadata, seen));
+                }
             }
-            Step::Release(child, child_uid) => self.own::<Machine>(&child, &child_uid, None),
+            Step::Release(children) => {
+                for child in children {
+                    self.own(&*child, owner::released(&child.metadata, Some(&uid)));
+                }
+            }
             Step::Reserve { next } => {
                 let body = json!({"status": {"nextMachineNumber": next}});
                 let written = self.etcd.merge_status::<MachineSet>(&name, Some(&uid), &body);
                 self.took(written);
             }
-            Step::Create(bodies) => {
-                for body in bodies {
-                    self.chance()?;
-                    let child = Name::new(body["metadata"]["name"].as_str().unwrap_or_default());
-                    let earlier = self.world.sends(&child, now);
-                    if self.loses_creations {
+            Step::Create(batch) => self.create_batch(&name, &uid, batch)?,
+            Step::Delete(victims) => self.delete_victims(&name, &uid, victims)?,
+            Step::Bring(all) => {
+                for brought in all {
+                    let (child, child_uid) = meta::identity(&brought.machine.metadata);
+                    if self.refuses(&child_uid) {
                         continue;
                     }
-                    self.make::<Machine>(body);
-                    self.world.answered(&child, earlier);
+                    let written = self.etcd.merge::<Machine>(&child, None, &brought.patch());
+                    self.took(written);
                 }
             }
-            Step::Delete(victims) => {
-                for (victim, victim_uid) in victims {
-                    self.chance()?;
-                    if self.loses_deletions {
-                        self.world.condemned.insert(victim_uid);
-                        continue;
-                    }
-                    let left = self.etcd.delete::<Machine>(&victim, Some(&victim_uid), now);
-                    self.left(&victim, &victim_uid, left);
-                }
-            }
-            Step::Bring(child, body) => {
-                let written = self.etcd.merge::<Machine>(&child, None, &body);
+            Step::Record(status) => {
+                let written = self.etcd.merge_status::<MachineSet>(&name, Some(&uid), &status.into_patch());
                 self.took(written);
+                self.world
+                    .note_owner::<MachineSet>(&name, &uid, |notes| notes.status_written = Some(now));
             }
-            Step::Record(body) => {
-                let written = self.etcd.merge_status::<MachineSet>(&name, Some(&uid), &body);
-                self.took(written);
-                self.world.status_written.insert(Key::Set(name), now);
+        }
+        Ok(())
+    }
+
+    /// Whether the API server refuses writes to this Machine; then it is noted.
+    fn refuses(&mut self, uid: &Uid) -> bool {
+        let name = self.etcd.machines.values().find(|machine| machine.uid().as_ref() == Some(uid));
+        let name = name.map(|machine| Name::new(meta::name(&machine.metadata)));
+        let Some(name) = name.filter(|name| self.unwritable.contains(name)) else {
+            return false;
+        };
+        let now = self.now();
+        self.world.note::<Machine>(&name, uid, |ledger| {
+            let refusal = Refusal::after(ledger.refusals.get(uid), "a webhook says no".to_owned(), now);
+            ledger.refusals.insert(uid.clone(), refusal);
+        });
+        true
+    }
+
+    fn create_batch(&mut self, set: &Name, uid: &Uid, batch: Vec<set::NewMachine>) -> Result<(), Crash> {
+        let now = self.now();
+        for made in batch {
+            self.chance()?;
+            if self.refuses_creations {
+                let refuse = |notes: &mut OwnerNotes| {
+                    let before = notes.create_refused.take();
+                    notes.create_refused = Some(Refusal::after(before.as_ref(), "quota is used up".to_owned(), now));
+                    (notes.batches, notes.batch_ended) = (0, Some(now));
+                };
+                self.world.note_owner::<MachineSet>(set, uid, refuse);
+                self.refused_creations += 1;
+                return Ok(());
+            }
+            let earlier = self.world.ledger.sends(&made.name, now);
+            if self.loses_creations {
+                continue;
+            }
+            self.make::<Machine>(made.body());
+            self.world.ledger.answered(&made.name, earlier);
+        }
+        self.world.note_owner::<MachineSet>(set, uid, |notes| {
+            notes.create_refused = None;
+            (notes.batches, notes.batch_ended) = (notes.batches + 1, Some(now));
+        });
+        Ok(())
+    }
+
+    fn delete_victims(&mut self, set: &Name, uid: &Uid, victims: Vec<set::Victim>) -> Result<(), Crash> {
+        let now = self.now();
+        for victim in victims {
+            self.chance()?;
+            if self.refuses(&victim.uid) {
+                continue;
+            }
+            if self.loses_deletions {
+                self.world.ledger.condemned.insert(victim.uid);
+                continue;
+            }
+            let left = self.etcd.delete::<Machine>(&victim.name, Some(&victim.uid), now);
+            self.left(&victim.name, &victim.uid, left);
+            if victim.is_replaced {
+                self.world.note_owner::<MachineSet>(set, uid, |notes| {
+                    let times = notes.replaced.map_or(0, |(times, _)| times) + 1;
+                    notes.replaced = Some((times, now));
+                });
             }
         }
         Ok(())
@@ -215,11 +291,13 @@ impl Stage {
         self.took(made);
     }
 
-    fn own<K: Resource>(&mut self, name: &Name, uid: &Uid, owner: Option<Value>) {
-        let owners: Vec<Value> = owner.into_iter().collect();
-        let written = self
-            .etcd
-            .merge::<K>(name, Some(uid), &json!({"metadata": {"ownerReferences": owners}}));
+    fn own<K: Resource>(&mut self, child: &K, owners: Vec<OwnerReference>) {
+        let (name, uid) = (child.key(), child.uid());
+        if self.refuses(&uid) {
+            return;
+        }
+        let body = json!({"metadata": {"ownerReferences": owners}});
+        let written = self.etcd.merge::<K>(&name, Some(&uid), &body);
         self.took(written);
     }
 
@@ -240,13 +318,20 @@ impl Stage {
                     .remove_finalizer::<MachineDeployment>(&name, &uid, keys::FINALIZER);
                 self.left(&name, &uid, left);
             }
-            Step::Adopt(child, child_uid) => {
-                self.own::<MachineSet>(&child, &child_uid, Some(deployment::plan::owner_reference(seen)));
+            Step::Adopt(children) => {
+                for child in children {
+                    self.own(&*child, owner::adopted(&child.metadata, seen));
+                }
             }
-            Step::Release(child, child_uid) => self.own::<MachineSet>(&child, &child_uid, None),
-            Step::Create(body) => self.make::<MachineSet>(body),
-            Step::Change(set, body) => {
-                let written = self.etcd.merge::<MachineSet>(&set, None, &body);
+            Step::Release(children) => {
+                for child in children {
+                    self.own(&*child, owner::released(&child.metadata, Some(&uid)));
+                }
+            }
+            Step::Create(made) => self.make::<MachineSet>(made.body()),
+            Step::Change(change) => {
+                let (set, set_uid) = meta::identity(&change.set.metadata);
+                let written = self.etcd.merge::<MachineSet>(&set, Some(&set_uid), &change.patch());
                 self.took(written);
             }
             Step::Delete(victims) => {
@@ -260,10 +345,13 @@ impl Stage {
                 let written = self.etcd.merge::<MachineDeployment>(&name, Some(&uid), &body);
                 self.took(written);
             }
-            Step::Record(body) => {
-                let written = self.etcd.merge_status::<MachineDeployment>(&name, Some(&uid), &body);
+            Step::Record(status) => {
+                let written = self
+                    .etcd
+                    .merge_status::<MachineDeployment>(&name, Some(&uid), &status.into_patch());
                 self.took(written);
-                self.world.status_written.insert(Key::Deployment(name), now);
+                self.world
+                    .note_owner::<MachineDeployment>(&name, &uid, |notes| notes.status_written = Some(now));
             }
         }
     }
@@ -280,16 +368,20 @@ impl Stage {
                 self.left(&name, &uid, left);
             }
             class::Step::Check => {
+                let stamp = self.world.ledger.begins_check(&name);
                 let good = Readiness::Ready(Recipe {
                     digest: String::new(),
                     needs_token: false,
+                    essentials: CreationRequest::default(),
                 });
                 let mut found = self.checks.get(&name).cloned().unwrap_or(good);
                 if let Readiness::Ready(recipe) = &mut found {
                     recipe.digest = seen.spec.provider_spec.to_string();
+                    recipe.essentials = CreationRequest::of(seen);
                 }
-                self.world.judged(&name, found, self.uptime);
+                self.world.judged(&name, stamp, found, self.uptime);
             }
+            class::Step::Report(in_use) => self.told.push(format!("Event on class {name}: {in_use}")),
         }
     }
 }

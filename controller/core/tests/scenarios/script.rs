@@ -6,7 +6,8 @@
 //! driver can initialise                             driver shows VMs after SECONDS
 //! driver fails CALL with REASON                     driver answers CALL unnamed | broken | going
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
-//! deletions are lost | answered
+//! deletions are lost | answered                      creations are lost | answered | refused | allowed
+//! machine NAME cannot be written | can be written    target is away | back              lease is lost
 //! after SECONDS        restart        no target cluster        show
 //! ```
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
+use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys};
 use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::driver::Capability;
@@ -102,6 +104,16 @@ impl Stage {
             ["driver", rest @ ..] => self.direct(line, rest)?,
             ["deletions", "are", "lost"] => self.loses_deletions = true,
             ["deletions", "are", "answered"] => self.loses_deletions = false,
+            ["creations", "are", "refused"] => self.refuses_creations = true,
+            ["creations", "are", "allowed"] => self.refuses_creations = false,
+            ["machine", name, "cannot", "be", "written"] => drop(self.unwritable.insert(Name::new(*name))),
+            ["machine", name, "can", "be", "written"] => drop(self.unwritable.remove(&Name::new(*name))),
+            ["target", "is", "away"] => self.sight.target_since = None,
+            ["target", "is", "back"] => {
+                self.sight.target_since = Some(self.now());
+                self.world.look_at_all(self.uptime, Duration::ZERO);
+            }
+            ["lease", "is", "lost"] => self.holds_lease = false,
             ["creations", "are", "lost"] => self.loses_creations = true,
             ["creations", "are", "answered"] => self.loses_creations = false,
             ["node", "of", machine, "joins", rest @ ..] => self.join(machine, rest),
@@ -239,6 +251,7 @@ impl Stage {
             _ => return None,
         }
         if matches!(words, ["ready" | "missing" | "unheard" | "away", ..]) {
+            self.sight.driver_since = (self.driver == DriverNow::Ready).then(|| self.now());
             let driver = self.cloud.info.name.clone();
             millwright_core::wake::driver_changed(&mut self.world, &driver, self.uptime);
         }
@@ -321,6 +334,7 @@ fn judged(verdict: &str, line: &str) -> Option<Readiness> {
         Readiness::Ready(Recipe {
             digest: String::new(),
             needs_token,
+            essentials: CreationRequest::default(),
         })
     };
     match verdict {

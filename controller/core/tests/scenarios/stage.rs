@@ -5,17 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{Machine, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness};
-use millwright_core::ids::{Name, Uid};
+use millwright_core::ids::{Name, NodeName, Uid};
 use millwright_core::kin;
 use millwright_core::kinds::OwnedBy;
+use millwright_core::ledger::OwnerNotes;
 use millwright_core::machine::outcome::Pacing;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView};
 use millwright_core::queue::Urgency;
 use millwright_core::settings::Settings;
+use millwright_core::sight::Sight;
 use millwright_core::wake::Key;
 use millwright_core::world::World;
 use millwright_core::{check, deployment, narrate, set};
@@ -55,6 +57,16 @@ pub struct Stage {
     pub loses_deletions: bool,
     /// Creations of Machines take effect, or not, and are not answered.
     pub loses_creations: bool,
+    /// The API server refuses creations of Machines.
+    pub refuses_creations: bool,
+    /// How many it has refused.
+    pub refused_creations: usize,
+    /// Machines that the API server lets nobody write.
+    pub unwritable: BTreeSet<Name>,
+    /// The Lease is this manager's, whatever a driver says.
+    pub holds_lease: bool,
+    /// Since when this process leads and sees each side.
+    pub sight: Sight,
     pub cloud: Cloud,
     pub world: World,
     pub settings: Settings,
@@ -85,6 +97,11 @@ impl Default for Stage {
             settings: Settings::new("test"),
             loses_deletions: false,
             loses_creations: false,
+            refuses_creations: false,
+            refused_creations: 0,
+            unwritable: BTreeSet::new(),
+            holds_lease: true,
+            sight: Sight::CLEAR,
             driver: DriverNow::Ready,
             checks: BTreeMap::new(),
             tokens: BTreeSet::new(),
@@ -117,6 +134,14 @@ impl Stage {
     /// A new process: it lists everything and knows nothing else. Calls under way go on, unheard.
     pub fn restart(&mut self) {
         self.world = World::default();
+        let now = self.now();
+        let seen_again = |side: Option<Timestamp>| side.map(|_| now);
+        self.sight = Sight {
+            lead_since: now,
+            control_since: Some(now),
+            target_since: seen_again(self.sight.target_since),
+            driver_since: seen_again(self.sight.driver_since),
+        };
         self.last.clear();
         self.fuel = None;
         for flight in &mut self.flights {
@@ -146,6 +171,7 @@ impl Stage {
             Key::Deployment(name) => self.pass_deployment(key, name),
             Key::Class(name) => self.pass_class(name),
             Key::Secret(_) => Ok(None),
+            Key::Leftover(uid) => Ok(self.pass_leftover(uid)),
         }
     }
 
@@ -159,13 +185,17 @@ impl Stage {
             let broken = check::machine(seen, &plan, now);
             (plan, broken)
         });
-        let text = narrate::machine(&plan, now);
+        let text = narrate::plan(&plan, now);
         self.tell(key, &text, !plan.steps.is_empty());
         assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
         for step in plan.steps {
             self.burn()?;
+            let tale = machine::life::tale(&machine, &step, &plan.why, now);
             if !self.machine_step(&machine, step) {
                 break;
+            }
+            if let Some(tale) = tale {
+                self.told.push(format!("Event on {name}: {} {}", tale.reason, tale.note));
             }
         }
         Ok(plan.wake)
@@ -181,28 +211,34 @@ impl Stage {
             (Some(name), Some(class)) => ClassView::Present {
                 name: name.as_str(),
                 guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
-                readiness: self.world.readiness(name),
+                readiness: self.world.ledger.readiness(name),
             },
         };
-        let driver = match (class, &self.driver) {
-            (None, state) => DriverView::Unnamed {
+        let was_asked = meta::is_deleting(&machine.metadata) && machine.creation_request().is_some();
+        let known = class.is_some() || was_asked;
+        let driver = match (known, &self.driver) {
+            (false, state) => DriverView::Unnamed {
                 all_ready: *state == DriverNow::Ready,
             },
-            (Some(_), DriverNow::Ready) => DriverView::Ready(&self.cloud.info),
-            (Some(_), DriverNow::Away(why)) => DriverView::Away { name: "virtual", why },
-            (Some(_), DriverNow::Missing { is_certain }) => DriverView::Missing {
+            (true, DriverNow::Ready) => DriverView::Ready(&self.cloud.info),
+            (true, DriverNow::Away(why)) => DriverView::Away { name: "virtual", why },
+            (true, DriverNow::Missing { is_certain }) => DriverView::Missing {
                 name: "virtual",
                 is_certain: *is_certain,
             },
         };
         let nothing = Calls::default();
         let uid = meta::identity(&machine.metadata).1;
+        let claim = kin::node_of(&self.world, machine);
+
         look(&machine::Observed {
             machine,
             class: class_view,
             driver,
-            node: kin::node_of(&self.world, machine),
-            calls: self.world.calls.get(&uid).unwrap_or(&nothing),
+            node: claim.node,
+            rival: claim.rival,
+            sight: self.sight,
+            calls: self.world.ledger.calls.get(&uid).unwrap_or(&nothing),
             settings: &self.settings,
         })
     }
@@ -215,25 +251,26 @@ impl Stage {
         let uid = meta::identity(&set.metadata).1;
         let machines: Vec<Arc<Machine>> = self.children(uid.as_str());
         let class = set.spec.template.class().and_then(|class| class.name).map(Name::new);
-        let readiness = class.as_ref().map(|class| self.world.readiness(class).clone());
+        let readiness = class.as_ref().map(|class| self.world.ledger.readiness(class).clone());
         let refusal = match &readiness {
             Some(Readiness::Faulty(fault)) if fault.refuses_machines() => Some(fault.to_string()),
             _ => None,
         };
+        let nothing = OwnerNotes::default();
         let seen = set::Observed {
             set: &set,
             machines: &machines,
             exists: &|name| self.world.machines.get(&Name::new(name)).is_some(),
             refusal: refusal.as_deref(),
             class_unchecked: self.driver == DriverNow::Ready && readiness == Some(Readiness::Unchecked),
-            refused: self.world.refused.get(name),
-            condemned: &self.world.condemned,
-            unanswered: &self.world.unanswered,
-            status_written: self.world.status_written.get(key).copied(),
+            notes: self.world.ledger.owners.get(&uid).unwrap_or(&nothing),
+            refusals: &self.world.ledger.refusals,
+            condemned: &self.world.ledger.condemned,
+            unanswered: &self.world.ledger.unanswered,
         };
         let plan = set::plan(&seen, now);
         let broken = check::set(&seen, &plan, now);
-        let text = narrate::set(&plan, now);
+        let text = narrate::plan(&plan, now);
         self.tell(key, &text, !plan.steps.is_empty());
         assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
         for step in plan.steps {
@@ -262,15 +299,16 @@ impl Stage {
             .chain(self.world.sets.find(OwnedBy::Controller, ""))
             .cloned()
             .collect();
+        let nothing = OwnerNotes::default();
         let seen = deployment::Observed {
             deployment: &deployment,
             sets: &sets,
             exists: &|name| self.world.sets.get(&Name::new(name)).is_some(),
-            status_written: self.world.status_written.get(key).copied(),
+            notes: self.world.ledger.owners.get(&uid).unwrap_or(&nothing),
         };
         let plan = deployment::plan(&seen, now);
         let broken = check::deployment(&seen, &plan, now);
-        let text = narrate::deployment(&plan, now);
+        let text = narrate::plan(&plan, now);
         self.tell(key, &text, !plan.steps.is_empty());
         assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
         for step in plan.steps {
@@ -284,17 +322,34 @@ impl Stage {
         let Some(found) = self.world.classes.get(name).cloned() else {
             return Ok(None);
         };
-        let machines = self.world.machines.count(OwnedBy::Class, name.as_str());
-        let steps = class::plan(&class::Observed {
+        let first = self.world.machines.find(OwnedBy::Class, name.as_str()).next();
+        let plan = class::plan(&class::Observed {
             class: &found,
-            machines,
-            readiness: self.world.readiness(name),
+            machines: self.world.machines.count(OwnedBy::Class, name.as_str()),
+            first_machine: first.map(|machine| meta::name(&machine.metadata)),
+            readiness: self.world.ledger.readiness(name),
+            is_being_checked: self.world.ledger.is_being_checked(name),
         });
-        for step in steps {
+        for step in plan.steps {
             self.burn()?;
             self.class_step(&found, step);
         }
         Ok(None)
+    }
+
+    /// What a Machine that is gone may have left in the target cluster.
+    fn pass_leftover(&mut self, uid: &Uid) -> Option<Timestamp> {
+        let left = self.world.ledger.leftovers.get(uid).cloned()?;
+        if self.sight.target_since.is_none() {
+            return Some(self.now() + SignedDuration::from_secs(5));
+        }
+        let own_name = left.metadata.name.clone().map(NodeName::new);
+        for node in left.node_label().into_iter().chain(own_name) {
+            self.remove_node(&left, &Name::new(node.as_str()));
+        }
+        self.tokens.remove(uid);
+        self.world.ledger.leftovers.remove(uid);
+        None
     }
 
     fn burn(&mut self) -> Result<(), Crash> {
@@ -336,7 +391,7 @@ impl Stage {
             resource_exhausted: self.settings.resource_exhausted_retry,
             jitter: 1.0,
         };
-        if let Some(calls) = self.world.calls.get_mut(&flight.uid) {
+        if let Some(calls) = self.world.ledger.calls.get_mut(&flight.uid) {
             calls.absorb(answer, flight.digest.as_deref(), pacing, now);
         }
         self.world

@@ -1,0 +1,124 @@
+//! What a deployment writes into its sets, as values: a new set, and a change of one.
+//!
+//! Decides nothing about when; the bodies are rendered here and sent by the shell.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use serde_json::{Map, Value, json};
+
+use crate::api::{API_VERSION, MachineSet, Template, keys};
+use crate::ids::Name;
+
+/// A set that does not exist yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewSet {
+    /// Its name, a function of the template, so that a repeat meets AlreadyExists.
+    pub name: Name,
+    /// Its namespace.
+    pub namespace: Option<String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// The deployment.
+    pub owner: OwnerReference,
+    /// How many Machines.
+    pub replicas: i32,
+    /// The deployment's selector with the template's hash.
+    pub selector: LabelSelector,
+    /// The deployment's template with its hash as a label.
+    pub template: Template,
+    /// As the deployment has it.
+    pub min_ready_seconds: i32,
+    /// As the deployment has it.
+    pub auto_preserve_failed_machine_max: i32,
+}
+
+impl NewSet {
+    /// The body of the POST.
+    pub fn body(&self) -> Value {
+        json!({
+            "apiVersion": API_VERSION,
+            "kind": "MachineSet",
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "labels": self.template.labels(),
+                "annotations": self.annotations,
+                "finalizers": [keys::FINALIZER],
+                "ownerReferences": [self.owner],
+            },
+            "spec": {
+                "replicas": self.replicas,
+                "selector": self.selector,
+                "template": self.template,
+                "minReadySeconds": self.min_ready_seconds,
+                "autoPreserveFailedMachineMax": self.auto_preserve_failed_machine_max,
+            },
+        })
+    }
+}
+
+/// What changes about a set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetChange {
+    /// The set as the plan saw it.
+    pub set: Arc<MachineSet>,
+    /// Its new number of Machines.
+    pub replicas: Option<i32>,
+    /// Annotations to set.
+    pub annotations: BTreeMap<String, String>,
+    /// What changes below `spec.template.spec`, as a merge patch: nothing of it replaces a Machine.
+    pub template_spec: Map<String, Value>,
+    /// As the deployment has it.
+    pub min_ready_seconds: Option<i32>,
+    /// As the deployment has it.
+    pub auto_preserve_failed_machine_max: Option<i32>,
+}
+
+impl SetChange {
+    /// Nothing changes.
+    pub fn none(set: &Arc<MachineSet>) -> Self {
+        Self {
+            set: Arc::clone(set),
+            replicas: None,
+            annotations: BTreeMap::new(),
+            template_spec: Map::new(),
+            min_ready_seconds: None,
+            auto_preserve_failed_machine_max: None,
+        }
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.annotations.is_empty() && self.spec().is_empty()
+    }
+
+    fn spec(&self) -> Map<String, Value> {
+        let mut spec = Map::new();
+        let numbers = [
+            ("replicas", self.replicas),
+            ("minReadySeconds", self.min_ready_seconds),
+            ("autoPreserveFailedMachineMax", self.auto_preserve_failed_machine_max),
+        ];
+        let told = numbers.into_iter().filter_map(|(field, number)| Some((field, number?)));
+        spec.extend(told.map(|(field, number)| (field.to_owned(), json!(number))));
+        if !self.template_spec.is_empty() {
+            spec.insert("template".to_owned(), json!({ "spec": self.template_spec }));
+        }
+        spec
+    }
+
+    /// The body of a JSON merge patch.
+    pub fn patch(&self) -> Value {
+        let mut body = Map::new();
+        if !self.annotations.is_empty() {
+            body.insert("metadata".to_owned(), json!({ "annotations": self.annotations }));
+        }
+        let spec = self.spec();
+        if !spec.is_empty() {
+            body.insert("spec".to_owned(), Value::Object(spec));
+        }
+        Value::Object(body)
+    }
+}

@@ -1,0 +1,248 @@
+//! What this process alone knows, beside the objects: calls under way, requests without an answer, refusals, paces.
+//!
+//! It dies with the process, and nothing in it is needed for safety that cannot be asked for again. Every entry belongs to an
+//! object by its uid, and goes with it by [`Ledger::forget`]; entries are made only for objects that are known, so that an answer
+//! which arrives after the end of its object leaves nothing behind. Decides nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::Machine;
+use crate::class::Readiness;
+use crate::ids::{Name, Uid};
+use crate::machine::Calls;
+use crate::sight::later;
+
+/// A creation that was sent so long ago and not answered is taken for lost. `reliability.md` F10 lets a request land minutes
+/// late; this is also how old S4 lets a view be.
+pub const LINGERS: SignedDuration = SignedDuration::from_mins(5);
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// What is known of each Machine's VM.
+    pub calls: BTreeMap<Uid, Calls>,
+    /// Machines whose deletion a set sent and heard no answer of.
+    pub condemned: BTreeSet<Uid>,
+    /// Writes to a child that the API server refused, by the child.
+    pub refusals: BTreeMap<Uid, Refusal>,
+    /// What is known of each set and deployment.
+    pub owners: BTreeMap<Uid, OwnerNotes>,
+    /// When a creation of the Machine of that name was last sent that was not answered, and may still arrive.
+    pub unanswered: BTreeMap<Name, Timestamp>,
+    /// What is known of each class.
+    classes: BTreeMap<Name, ClassNotes>,
+    /// Machines that ended while the target cluster was away, and may have left a Node or a token there.
+    pub leftovers: BTreeMap<Uid, Arc<Machine>>,
+    /// Counts doubts about classes, so that no two are taken for the same.
+    doubts: u64,
+}
+
+/// A write that the API server refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The server's words.
+    pub message: String,
+    /// When it may be tried again.
+    pub retry_at: Timestamp,
+    /// How often in a row.
+    pub times: u32,
+}
+
+impl Refusal {
+    /// Whether it is too early to try again.
+    pub fn holds(&self, now: Timestamp) -> bool {
+        now < self.retry_at
+    }
+
+    /// The refusal after `before`, with a pause that doubles from 5 s to 1 min: quotas and webhooks are mended by people, who look at once.
+    pub fn after(before: Option<&Self>, message: String, now: Timestamp) -> Self {
+        let times = before.map_or(0, |before| before.times).saturating_add(1);
+        let doublings = times.saturating_sub(1).min(4);
+        let pause = SignedDuration::from_secs(5 << doublings).min(SignedDuration::from_mins(1));
+        Self {
+            message,
+            retry_at: later(now, pause),
+            times,
+        }
+    }
+}
+
+/// What is known of a set or a deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerNotes {
+    /// When the status was last written.
+    pub status_written: Option<Timestamp>,
+    /// The last creation of a child that the API server refused.
+    pub create_refused: Option<Refusal>,
+    /// The last deletion of a child that the API server refused.
+    pub delete_refused: Option<Refusal>,
+    /// Batches of creations that succeeded in a row.
+    pub batches: u32,
+    /// When the last batch of creations ended.
+    pub batch_ended: Option<Timestamp>,
+    /// How often failed Machines were replaced with none of the set becoming ready in between, and when last.
+    pub replaced: Option<(u32, Timestamp)>,
+}
+
+/// What is known of a class.
+#[derive(Debug, Default)]
+struct ClassNotes {
+    readiness: Readiness,
+    /// Which doubt the readiness answers.
+    doubt: u64,
+    is_being_checked: bool,
+}
+
+/// Names the state of knowledge about a class that a check began with: its outcome counts only if nothing was doubted since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(u64);
+
+/// What the outcome of a check means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// It is believed, and another than before.
+    News,
+    /// It is believed, and the same as before.
+    Same,
+    /// The class, its Secrets or its driver changed while it was made: it is not believed.
+    Outdated,
+}
+
+impl Ledger {
+    /// Forgets all about an object that is gone.
+    pub fn forget(&mut self, uid: &Uid) {
+        self.calls.remove(uid);
+        self.condemned.remove(uid);
+        self.refusals.remove(uid);
+        self.owners.remove(uid);
+    }
+
+    /// A creation of a Machine is about to be sent. Gives when an earlier one was that may still arrive, for
+    /// [`Ledger::answered`].
+    pub fn sends(&mut self, machine: &Name, now: Timestamp) -> Option<Timestamp> {
+        self.unanswered.retain(|_, sent| now < later(*sent, LINGERS));
+        self.unanswered.insert(machine.clone(), now)
+    }
+
+    /// A creation of a Machine was answered, whatever the answer is; `earlier` was not.
+    pub fn answered(&mut self, machine: &Name, earlier: Option<Timestamp>) {
+        match earlier {
+            Some(earlier) => self.unanswered.insert(machine.clone(), earlier),
+            None => self.unanswered.remove(machine),
+        };
+    }
+
+    /// What is known of a class.
+    pub fn readiness(&self, class: &Name) -> &Readiness {
+        const UNCHECKED: &Readiness = &Readiness::Unchecked;
+        self.classes.get(class).map_or(UNCHECKED, |notes| &notes.readiness)
+    }
+
+    /// Whether a check of the class is under way.
+    pub fn is_being_checked(&self, class: &Name) -> bool {
+        self.classes.get(class).is_some_and(|notes| notes.is_being_checked)
+    }
+
+    /// A check of the class begins.
+    pub fn begins_check(&mut self, class: &Name) -> Stamp {
+        if !self.classes.contains_key(class) {
+            self.doubt(class);
+        }
+        let notes = self.classes.entry(class.clone()).or_default();
+        notes.is_being_checked = true;
+        Stamp(notes.doubt)
+    }
+
+    /// A check of the class has ended.
+    pub fn judged(&mut self, class: &Name, stamp: Stamp, readiness: Readiness) -> Finding {
+        let Some(notes) = self.classes.get_mut(class) else {
+            return Finding::Outdated;
+        };
+        notes.is_being_checked = false;
+        if stamp != Stamp(notes.doubt) {
+            return Finding::Outdated;
+        }
+        if notes.readiness == readiness {
+            return Finding::Same;
+        }
+        notes.readiness = readiness;
+        Finding::News
+    }
+
+    /// What was found out about a class may hold no longer, and what a check that is under way finds out neither.
+    pub fn doubt(&mut self, class: &Name) {
+        self.doubts += 1;
+        let notes = self.classes.entry(class.clone()).or_default();
+        notes.readiness = Readiness::Unchecked;
+        notes.doubt = self.doubts;
+    }
+
+    /// The class is gone.
+    pub fn forget_class(&mut self, class: &Name) {
+        // A check that is under way finds its stamp gone.
+        self.classes.remove(class);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::Fault;
+
+    fn small() -> Name {
+        Name::new("small")
+    }
+
+    #[test]
+    fn what_a_check_finds_out_about_a_class_that_changed_meanwhile_is_not_believed() {
+        let mut ledger = Ledger::default();
+        let stamp = ledger.begins_check(&small());
+        ledger.doubt(&small());
+        assert_eq!(ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)), Finding::Outdated);
+        assert_eq!(*ledger.readiness(&small()), Readiness::Unchecked);
+        let stamp = ledger.begins_check(&small());
+        assert_eq!(ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)), Finding::News);
+        assert!(!ledger.is_being_checked(&small()));
+    }
+
+    #[test]
+    fn what_a_check_finds_out_about_a_class_that_is_gone_leaves_nothing_behind() {
+        let mut ledger = Ledger::default();
+        let stamp = ledger.begins_check(&small());
+        ledger.forget_class(&small());
+        assert_eq!(ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)), Finding::Outdated);
+        assert!(ledger.classes.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_left_of_an_object_that_is_forgotten() {
+        let (mut ledger, uid) = (Ledger::default(), Uid::new("1"));
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+        ledger.calls.entry(uid.clone()).or_default();
+        ledger.condemned.insert(uid.clone());
+        ledger.refusals.insert(uid.clone(), Refusal::after(None, "no".to_owned(), now));
+        ledger.owners.entry(uid.clone()).or_default();
+        ledger.forget(&uid);
+        let left = (
+            ledger.calls.len(),
+            ledger.condemned.len(),
+            ledger.refusals.len(),
+            ledger.owners.len(),
+        );
+        assert_eq!(left, (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn the_pause_after_a_refusal_grows_up_to_a_minute() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let mut refusal = Refusal::after(None, "no".to_owned(), now);
+        assert_eq!(refusal.retry_at, now + SignedDuration::from_secs(5));
+        for _ in 0..20 {
+            refusal = Refusal::after(Some(&refusal), "no".to_owned(), now);
+        }
+        assert_eq!(refusal.retry_at, now + SignedDuration::from_mins(1));
+    }
+}

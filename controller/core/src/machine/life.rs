@@ -1,0 +1,117 @@
+//! What is told of a Machine's life as Kubernetes events: few, so that `kubectl describe machine` reads as a story.
+//!
+//! An ordinary creation brings two (the VM is made; the node has joined), an ordinary deletion one, and each turn for the worse or
+//! better one. Decides which step is worth an event and in which words; the shell sends it when the step took effect.
+
+use jiff::Timestamp;
+
+use super::status::StatusChange;
+use super::step::{Step, Why};
+use crate::api::lenient::GoDuration;
+use crate::api::{Machine, OperationState, Phase, meta};
+use crate::machine::node::whole_seconds;
+use crate::plan::label;
+
+/// How loud an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Every ordinary Machine has one such; under load they are the first to be left out.
+    Ordinary,
+    /// A turn for the better after one for the worse.
+    Better,
+    /// Somebody may have to act.
+    Worse,
+}
+
+/// An event about a Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tale {
+    /// How loud.
+    pub tone: Tone,
+    /// One CamelCase word.
+    pub reason: String,
+    /// A sentence, without secrets.
+    pub note: String,
+}
+
+/// What a step that took effect is worth telling of the Machine as it was before.
+pub fn tale(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Option<Tale> {
+    match step {
+        Step::Identify {
+            provider_id: Some(id), ..
+        } => ordinary("VMCreated", format!("The provider made the VM {id}")),
+        Step::Record(change) => recorded(machine, change, why, now),
+        Step::RemoveFinalizer if meta::is_deleting(&machine.metadata) => {
+            let id = machine.provider_id();
+            let vm = id.map_or_else(|| "no VM is left".to_owned(), |id| format!("its VM {id} is gone"));
+            let since = meta::deleting_since(&machine.metadata).unwrap_or(now);
+            let took = GoDuration::from(whole_seconds(now.duration_since(since)));
+            ordinary("MachineDeleted", format!("The machine is deleted after {took}: {vm}"))
+        }
+        Step::DeleteMachine => Some(Tale {
+            tone: Tone::Worse,
+            reason: label(why),
+            note: "The Node was deleted, so the machine is deleted too".to_owned(),
+        }),
+        Step::AddFinalizer
+        | Step::Confirm
+        | Step::EnsureToken
+        | Step::Call(_)
+        | Step::Identify { provider_id: None, .. }
+        | Step::GuardNode(_)
+        | Step::DropToken
+        | Step::RemoveNode(_)
+        | Step::LeaveBehind
+        | Step::RemoveFinalizer
+        | Step::StepDown => None,
+    }
+}
+
+fn ordinary(reason: &str, note: String) -> Option<Tale> {
+    Some(Tale {
+        tone: Tone::Ordinary,
+        reason: reason.to_owned(),
+        note,
+    })
+}
+
+fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp) -> Option<Tale> {
+    let worse = |note: &str| {
+        Some(Tale {
+            tone: Tone::Worse,
+            reason: label(why),
+            note: note.to_owned(),
+        })
+    };
+    let turned = *machine.phase() != change.phase;
+    match &change.phase {
+        Phase::Unknown | Phase::Failed if turned => worse(&change.description),
+        Phase::Running if turned && *machine.phase() == Phase::Unknown => Some(Tale {
+            tone: Tone::Better,
+            reason: label(why),
+            note: change.description.clone(),
+        }),
+        Phase::Running if turned => {
+            let node = machine.node_label().map_or_else(String::new, |node| format!(" as node {node}"));
+            let took = now.duration_since(meta::created(&machine.metadata).unwrap_or(now));
+            let took = GoDuration::from(whole_seconds(took));
+            ordinary("NodeJoined", format!("The machine joined{node} after {took}"))
+        }
+        Phase::Available if turned => ordinary("VMAvailable", change.description.clone()),
+        Phase::New
+        | Phase::Pending
+        | Phase::Available
+        | Phase::Running
+        | Phase::Unknown
+        | Phase::Failed
+        | Phase::CrashLoopBackOff
+        | Phase::Terminating
+        | Phase::InPlaceUpdating
+        | Phase::InPlaceUpdateSuccessful
+        | Phase::InPlaceUpdateFailed
+        | Phase::Other(_) => match change.state {
+            OperationState::Failed => worse(&change.description),
+            OperationState::Processing | OperationState::Successful => None,
+        },
+    }
+}

@@ -1,0 +1,100 @@
+//! What every planner returns, whatever its kind: steps, when to look again, why; and what a step's failure means to the others.
+//!
+//! Decides nothing. Rules (`architecture.md` §2): every prefix of the steps is safe, because a crash can stop after any of
+//! them; telling a failure never stands behind the step that failed; a plan can say why it does not act.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use crate::ids::Name;
+
+/// What to do now, when to look again, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan<S, W> {
+    /// In order; every prefix is safe.
+    pub steps: Vec<S>,
+    /// When to look again if nothing happens.
+    pub wake: Option<Timestamp>,
+    /// The reason that logs, status and golden files show.
+    pub why: W,
+    /// Objects that are left alone although something is wanted of them, each with the reason.
+    pub withheld: Vec<(Name, W)>,
+}
+
+/// What the failure of a step means to the steps after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bearing {
+    /// It rests on nothing before it and nothing after it rests on it: it is carried out although an earlier step failed, and
+    /// its own failure holds nobody up. Reports and work on single children.
+    Independent,
+    /// The steps after it were planned on the assumption that it took effect: its failure ends the plan, but for the
+    /// independent steps.
+    Stops,
+}
+
+/// One effect that a plan asks for.
+pub trait Step: fmt::Debug + Send {
+    /// What its failure means to the others.
+    fn bearing(&self) -> Bearing;
+}
+
+impl<S, W> Plan<S, W> {
+    /// Nothing to do until something changes.
+    pub fn rest(why: W) -> Self {
+        Self::act(Vec::new(), why)
+    }
+
+    /// Nothing to do before `wake`.
+    pub fn wait(wake: Timestamp, why: W) -> Self {
+        Self {
+            wake: Some(wake),
+            ..Self::rest(why)
+        }
+    }
+
+    /// Steps to take now.
+    pub fn act(steps: Vec<S>, why: W) -> Self {
+        Self {
+            steps,
+            wake: None,
+            why,
+            withheld: Vec::new(),
+        }
+    }
+
+    /// Looks again at `wake` too, if that is sooner and still to come.
+    pub fn or_at(mut self, wake: Option<Timestamp>, now: Timestamp) -> Self {
+        self.wake = match (self.wake, wake.filter(|at| *at > now)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        self
+    }
+}
+
+/// The reason in one word, for metrics and events: the name of its variant.
+pub fn label(why: &impl fmt::Debug) -> String {
+    let text = format!("{why:?}");
+    let end = text.find(['(', ' ', '{']).unwrap_or(text.len());
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::label;
+
+    #[derive(Debug)]
+    enum Why {
+        Bare,
+        Wide(u8),
+        Named { by: u8 },
+    }
+
+    #[test]
+    fn the_label_of_a_reason_is_the_name_of_its_variant() {
+        let all = [Why::Bare, Why::Wide(1), Why::Named { by: 2 }];
+        assert!(all.iter().all(|why| !matches!(why, Why::Wide(0) | Why::Named { by: 0 })));
+        assert_eq!(all.map(|why| label(&why)), ["Bare", "Wide", "Named"]);
+    }
+}

@@ -1,0 +1,109 @@
+//! The next Machines of a set: how many now, and under which names.
+//!
+//! Machines are created in batches that start at one and double while they succeed (slow start): a class or a quota that refuses
+//! costs one request, and a scale-up that is taken back ends after the batch under way. Names are functions of a counter
+//! (`set::names`), so that a repeat meets its own Machine. Decides nothing about how many are wanted.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::made::NewMachine;
+use super::names::machine_name;
+use super::observed::{Observed, Plan, Step, Why};
+use crate::api::{keys, meta};
+use crate::ids::Name;
+use crate::ledger::LINGERS;
+use crate::sight::later;
+
+/// The largest batch: what an API server with two cores takes at once without queueing (`architecture.md` §4).
+pub const LARGEST_BATCH: usize = 32;
+/// The pause between two batches. With [`LARGEST_BATCH`] it bounds what a scale-up that is taken back after a second has made:
+/// below 300 Machines.
+pub const PAUSE: SignedDuration = SignedDuration::from_millis(75);
+
+/// The steps that create the first of `missing` Machines, or why none is created now.
+pub fn grow(seen: &Observed<'_>, missing: usize, now: Timestamp) -> Plan {
+    let label = |key| meta::label(&seen.set.metadata, key);
+    if label(keys::FREEZE) == Some(keys::TRUE) || label(keys::SCALE_UP_DISABLED).is_some() {
+        return Plan::rest(Why::Frozen);
+    }
+    if let Some(refusal) = seen.refusal {
+        return Plan::rest(Why::ClassRefused(refusal.to_owned()));
+    }
+    if seen.class_unchecked {
+        return Plan::rest(Why::ClassUnchecked);
+    }
+    if let Some(refusal) = seen.notes.create_refused.as_ref().filter(|refusal| refusal.holds(now)) {
+        return Plan::wait(refusal.retry_at, Why::CoolingOff);
+    }
+    let next_batch = seen.notes.batch_ended.map(|ended| later(ended, PAUSE));
+    if let Some(at) = next_batch.filter(|at| *at > now) {
+        return Plan::wait(at, Why::NextBatch);
+    }
+    let (names, next) = choose(seen, missing);
+    let mut steps = Vec::new();
+    if next > counted(seen) {
+        steps.push(Step::Reserve { next });
+    }
+    let batch = names.into_iter().take(batch(seen.notes.batches));
+    steps.push(Step::Create(batch.map(|name| NewMachine::of(seen.set, name)).collect()));
+    let more = (missing > batch_size(&steps)).then(|| later(now, PAUSE));
+    Plan::act(steps, Why::TooFew { by: missing }).or_at(more, now)
+}
+
+/// The size of a batch after so many that succeeded.
+pub fn batch(successes: u32) -> usize {
+    let doublings = successes.min(LARGEST_BATCH.ilog2());
+    1 << doublings
+}
+
+fn batch_size(steps: &[Step]) -> usize {
+    let sizes = steps.iter().map(|step| match step {
+        Step::Create(batch) => batch.len(),
+        Step::AddFinalizer
+        | Step::RemoveFinalizer
+        | Step::Adopt(_)
+        | Step::Release(_)
+        | Step::Reserve { .. }
+        | Step::Delete(_)
+        | Step::Bring(_)
+        | Step::Record(_) => 0,
+    });
+    sizes.sum()
+}
+
+fn counted(seen: &Observed<'_>) -> i64 {
+    seen.set.status.as_ref().map_or(0, |status| status.next_machine_number)
+}
+
+fn settled(seen: &Observed<'_>) -> i64 {
+    let settled = seen.set.status.as_ref().map_or(0, |status| status.settled_machine_number);
+    settled.min(counted(seen))
+}
+
+/// Names for `missing` Machines and the counter after them. Numbers that were reserved and whose Machine was never seen come
+/// first: a request of an earlier process may still be under way, and must meet ours. All that are missing are reserved at once,
+/// so that the batches after the first need no write of their own.
+fn choose(seen: &Observed<'_>, missing: usize) -> (Vec<Name>, i64) {
+    let (title, own) = meta::identity(&seen.set.metadata);
+    let mut names = Vec::new();
+    let mut number = settled(seen);
+    while names.len() < missing {
+        let name = machine_name(title.as_str(), &own, number);
+        if !(seen.exists)(&name) {
+            names.push(Name::new(name));
+        }
+        number += 1;
+    }
+    (names, number.max(counted(seen)))
+}
+
+/// Until when a creation of the set that was sent and not answered may still arrive.
+pub fn may_still_arrive(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
+    if seen.unanswered.is_empty() {
+        return None;
+    }
+    let (title, own) = meta::identity(&seen.set.metadata);
+    let names = (settled(seen)..counted(seen)).map(|number| Name::new(machine_name(title.as_str(), &own, number)));
+    let sent = names.filter_map(|name| seen.unanswered.get(&name));
+    sent.map(|sent| later(*sent, LINGERS)).filter(|until| *until > now).max()
+}

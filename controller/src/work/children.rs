@@ -1,0 +1,114 @@
+//! Writes to the children of a set or deployment: many at once, each for itself, each bound to what the plan saw.
+//!
+//! Chooses nothing. What the API server refuses is noted for that child alone, so that the next plan leaves it alone for a while; a
+//! child that turns out to be gone leaves the store.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures::{StreamExt as _, stream};
+use kube::Resource as _;
+use millwright_core::api::meta;
+use millwright_core::ids::{Name, Uid};
+use millwright_core::ledger::Refusal;
+use millwright_core::owner::{self, Owner};
+use millwright_core::world::Kind;
+use serde_json::{Value, json};
+
+use super::shared::Shared;
+use super::step::StepError;
+use crate::kube::error::WriteError;
+use crate::kube::write::Own;
+
+/// How many children are written at once: what an API server with two cores takes without queueing (`architecture.md` §4).
+pub(super) const TOGETHER: usize = 32;
+
+/// Does the same to all children, so many at once. All are tried; the first failure is told.
+pub(super) async fn each<T, F>(all: Vec<T>, one: impl Fn(T) -> F) -> Result<(), StepError>
+where
+    F: Future<Output = Result<(), WriteError>>,
+{
+    let results: Vec<Result<(), WriteError>> = stream::iter(all).map(one).buffer_unordered(TOGETHER).collect().await;
+    results.into_iter().collect::<Result<Vec<()>, WriteError>>()?;
+    Ok(())
+}
+
+/// Merges into one child in the version that the plan saw.
+pub(super) async fn merge<C: Own + Kind>(shared: &Shared, child: &C, body: Value) -> Result<(), WriteError> {
+    let (name, uid) = meta::identity(child.meta());
+    let written = shared.write.merge(child, body).await;
+    settled::<C, _>(shared, &name, &uid, written.map(|child| drop(shared.wrote(child))))
+}
+
+/// Deletes one child of that uid.
+pub(super) async fn delete<C: Own + Kind>(shared: &Shared, name: &Name, uid: &Uid) -> Result<(), WriteError> {
+    let left = shared.write.delete::<C>(name, uid).await;
+    let left = left.map(|left| match left {
+        Some(left) => drop(shared.wrote(left)),
+        None => shared.change(|world, uptime| world.ended::<C>(name, uid, uptime)),
+    });
+    match settled::<C, _>(shared, name, uid, left) {
+        // That is what a deletion wants.
+        Err(WriteError::Gone) => Ok(()),
+        other => other,
+    }
+}
+
+/// Notes what the outcome of a write says about the child.
+fn settled<C: Kind, T>(
+    shared: &Shared,
+    name: &Name,
+    uid: &Uid,
+    written: Result<T, WriteError>,
+) -> Result<T, WriteError> {
+    let now = shared.env.now();
+    match &written {
+        Ok(_) => {
+            shared.quietly(|world| drop(world.ledger.refusals.remove(uid)));
+        }
+        Err(WriteError::Gone) => shared.change(|world, uptime| world.ended::<C>(name, uid, uptime)),
+        Err(error @ WriteError::Refused { .. }) => shared.quietly(|world| {
+            world.note::<C>(name, uid, |ledger| {
+                let refusal = Refusal::after(ledger.refusals.get(uid), error.to_string(), now);
+                ledger.refusals.insert(uid.clone(), refusal);
+            });
+        }),
+        Err(
+            WriteError::Stale | WriteError::AlreadyExists | WriteError::Fenced | WriteError::Unreachable { .. },
+        ) => {}
+    }
+    written
+}
+
+/// Makes the owner the controller of its children: its reference stands before everybody else's, which stay.
+pub(super) async fn adopt<O, C>(shared: &Shared, owner: &O, children: Vec<Arc<C>>) -> Result<(), StepError>
+where
+    O: Owner + Own,
+    C: Own + Kind + Sync,
+{
+    // The decision was made on a cached owner: an adoption by one that is gone would orphan the child for good.
+    let live = shared.write.read::<O>(&meta::identity(owner.meta()).0).await?;
+    if live.meta().uid != owner.meta().uid || meta::is_deleting(live.meta()) {
+        return Err(StepError::Void);
+    }
+    let one = |child: Arc<C>| async move {
+        let body = json!({ "metadata": { "ownerReferences": owner::adopted(child.meta(), owner) } });
+        merge(shared, &*child, body).await
+    };
+    each(children, one).await
+}
+
+/// Takes the owner's reference from its children.
+pub(super) async fn release<O, C>(shared: &Shared, owner: &O, children: Vec<Arc<C>>) -> Result<(), StepError>
+where
+    O: Owner + Own,
+    C: Own + Kind + Sync,
+{
+    let own = meta::uid(owner.meta());
+    let own = own.as_ref();
+    let one = |child: Arc<C>| async move {
+        let body = json!({ "metadata": { "ownerReferences": owner::released(child.meta(), own) } });
+        merge(shared, &*child, body).await
+    };
+    each(children, one).await
+}

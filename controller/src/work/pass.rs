@@ -1,0 +1,164 @@
+//! One pass over one key, the same for every kind: observe, plan, check in debug builds, narrate, execute.
+//!
+//! Chooses nothing: what is done is the plan's, what a failed step means to the others is the step's own
+//! (`millwright_core::plan::Bearing`), what becomes of the key is the error's.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use millwright_core::check::Broken;
+use millwright_core::ids::Name;
+use millwright_core::narrate::{self, Narrate};
+use millwright_core::plan::{Bearing, Plan, Step, label};
+use millwright_core::queue::Verdict;
+use millwright_core::world::World;
+
+use super::shared::Shared;
+use super::step::StepError;
+
+/// What is particular about one kind: how it is observed, and how each of its steps is carried out.
+pub(super) trait Reconciler: Sized + Send + 'static {
+    /// The kind, as logs and metrics say it.
+    const KIND: &'static str;
+    /// The object that is planned for.
+    type Object: Send + Sync;
+    /// Its steps.
+    type Step: Step + Narrate;
+    /// Its reasons.
+    type Why: fmt::Debug + fmt::Display + Send + Sync;
+    /// What one step of a pass leaves for a later one.
+    type Carry: Default + Send;
+
+    /// Gathers what the plan may read, and plans. `None`: the object is gone.
+    fn plan(shared: &Shared, world: &World, name: &Name, now: Timestamp) -> Option<Planned<Self>>;
+
+    /// Carries out one step.
+    fn step(
+        shared: &Arc<Shared>,
+        run: &mut Run<Self>,
+        step: Self::Step,
+        why: &Self::Why,
+    ) -> impl Future<Output = Result<(), StepError>> + Send;
+}
+
+/// A plan and the object that it was made for.
+pub(super) struct Planned<R: Reconciler> {
+    /// The object in the version that the plan saw.
+    pub(super) object: Arc<R::Object>,
+    /// The plan.
+    pub(super) plan: Plan<R::Step, R::Why>,
+    /// Laws that the plan breaks; looked for in debug builds.
+    pub(super) broken: Vec<Broken>,
+}
+
+/// A plan that is being carried out.
+pub(super) struct Run<R: Reconciler> {
+    /// The object as our last write left it: each write is guarded by the version of the one before.
+    pub(super) object: Arc<R::Object>,
+    /// What earlier steps left.
+    pub(super) carry: R::Carry,
+}
+
+/// How one pass over a key ended.
+pub struct Pass {
+    /// What the queue does with the key.
+    pub verdict: Verdict,
+    /// The plan's reason, in one word.
+    pub why: String,
+    /// How the steps went, in one word.
+    pub result: &'static str,
+}
+
+impl Pass {
+    /// The object is not there.
+    pub(super) fn gone() -> Self {
+        Self {
+            verdict: Verdict::Forget,
+            why: "Gone".to_owned(),
+            result: "done",
+        }
+    }
+
+    /// The steps were carried out, or as far as one that did not take effect. `done` is when to look again.
+    pub(super) fn ended(kind: &str, name: &str, why: String, done: Result<Option<Duration>, StepError>) -> Self {
+        match done {
+            Ok(wake) => Self {
+                verdict: Verdict::Done { wake },
+                why,
+                result: "done",
+            },
+            Err(error) => {
+                if !error.is_ordinary() {
+                    tracing::warn!(kind, name, %error, "a step did not take effect; it will be tried again");
+                }
+                Self {
+                    verdict: error.verdict(),
+                    why,
+                    result: "failed",
+                }
+            }
+        }
+    }
+}
+
+/// One pass over an object.
+pub(super) async fn pass<R: Reconciler>(shared: &Arc<Shared>, name: &Name) -> Pass {
+    let now = shared.env.now();
+    let Some(planned) = shared.look(|world| R::plan(shared, world, name, now)) else {
+        return Pass::gone();
+    };
+    let Planned { object, plan, broken } = planned;
+    assert!(
+        broken.is_empty(),
+        "the plan of {} {name} breaks laws: {broken:?}\n{}",
+        R::KIND,
+        narrate::plan(&plan, now)
+    );
+    tracing::debug!(kind = R::KIND, %name, plan = %Told(&plan, now), "plan");
+    let (why, wake) = (label(&plan.why), plan.wake.map(|at| shared.uptime_of(at)));
+    let done = execute::<R>(shared, name, object, plan).await;
+    Pass::ended(R::KIND, name.as_str(), why, done.map(|()| wake))
+}
+
+/// A plan that is put into words only where somebody logs it.
+struct Told<'a, S, W>(&'a Plan<S, W>, Timestamp);
+
+impl<S: Narrate, W: fmt::Display> fmt::Display for Told<'_, S, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&narrate::plan(self.0, self.1))
+    }
+}
+
+/// Runs the steps in order. After one that stops the plan has failed, only the independent ones are carried out; after a conflict
+/// none, because the plan was made from what is no longer so.
+async fn execute<R: Reconciler>(
+    shared: &Arc<Shared>,
+    name: &Name,
+    object: Arc<R::Object>,
+    plan: Plan<R::Step, R::Why>,
+) -> Result<(), StepError> {
+    let mut run = Run {
+        object,
+        carry: R::Carry::default(),
+    };
+    let (mut failure, mut is_stopped): (Option<StepError>, bool) = (None, false);
+    for step in plan.steps {
+        let bearing = step.bearing();
+        if is_stopped && bearing == Bearing::Stops {
+            continue;
+        }
+        let told = step.narrate();
+        match R::step(shared, &mut run, step, &plan.why).await {
+            Ok(()) => tracing::info!(kind = R::KIND, %name, why = %plan.why, "{told}"),
+            Err(error) if bearing == Bearing::Stops && error.voids() => return Err(failure.unwrap_or(error)),
+            Err(error) => {
+                is_stopped |= bearing == Bearing::Stops;
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
