@@ -138,6 +138,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn work_counts_from_the_beginning_of_its_term() {
+        let lead = Lead::alone();
+        assert_eq!(lead.since(), None);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        lead.begin(None);
+        assert_eq!(lead.since(), Some(Instant::now()));
+        assert_eq!(lead.epoch(), None);
+    }
+
+    #[tokio::test]
+    async fn without_an_election_no_other_leader_is_believed_in() {
+        let lead = Lead::alone();
+        lead.begin(None);
+        assert!(matches!(lead.still_leads().await, Ok(true)));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn who_needs_no_lease_changes_what_it_will() {
         assert!(Lead::alone().may_change(Instant::now()));
     }

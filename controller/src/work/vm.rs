@@ -260,7 +260,11 @@ async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Result<Deletio
         poll_after: None,
         last_known_state: None,
     };
-    for driver in shared.drivers.all() {
+    let drivers = shared
+        .drivers
+        .every()
+        .map_err(|not_all| not_sent(Code::Unavailable, not_all.to_string()))?;
+    for driver in drivers {
         let class = machine.class_name().unwrap_or("unknown");
         let class = DriverClass::new(
             meta::namespace(&machine.metadata),
