@@ -293,3 +293,32 @@ fn too_late(timeout: Duration) -> Failure {
         format!("the driver did not answer within {timeout:?}"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(reason: Option<Reason>) -> Failure {
+        Failure {
+            reason,
+            ..Failure::transport(Code::NotFound, "m")
+        }
+    }
+
+    #[test]
+    fn an_answer_of_an_ordinary_life_is_no_failure_worth_a_line() {
+        let expected = |method, reason| is_expected(method, &failed(reason));
+        let not_found = Some(Reason::MachineNotFound);
+        assert!(expected(Method::GetMachineStatus, not_found));
+        assert!(expected(Method::DeleteMachine, not_found));
+        assert!(!expected(Method::CreateMachine, not_found));
+        assert!(!expected(Method::InitializeMachine, not_found));
+        assert!(
+            Method::ALL
+                .into_iter()
+                .all(|method| expected(method, Some(Reason::OperationInProgress)))
+        );
+        assert!(!expected(Method::GetMachineStatus, Some(Reason::ProviderUnavailable)));
+        assert!(!expected(Method::GetMachineStatus, None), "nobody knows who said it");
+    }
+}

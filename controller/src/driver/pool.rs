@@ -222,19 +222,25 @@ impl Upkeep {
     async fn follow(&mut self, directory: &Path) {
         let mut seen = Seen::default();
         loop {
-            match sockets_of(directory) {
+            let sockets = match sockets_of(directory) {
                 Ok(sockets) => {
                     seen.look(&sockets);
-                    self.mark_absent(&sockets);
-                    self.begin(sockets).await;
+                    Some(sockets)
                 }
-                Err(error) => seen.fail(directory, &error.to_string()),
-            }
+                Err(error) => {
+                    seen.fail(directory, &error.to_string());
+                    None
+                }
+            };
             let incomplete = seen.incomplete(directory, self.shared.pauses.settle);
             self.shared.change(|roster| {
                 roster.set_incomplete(incomplete);
                 News::nothing()
             });
+            if let Some(sockets) = sockets {
+                self.mark_absent(&sockets);
+                self.begin(sockets).await;
+            }
             let _ = tokio::time::timeout(self.shared.pauses.scan, self.watch_over()).await;
         }
     }
@@ -267,8 +273,9 @@ impl Upkeep {
         }
     }
 
-    /// Takes note of which sockets are there and which are gone. One that is gone and still answers is kept as it is: its
-    /// file may have been replaced, its connection has not. The others are asked on and count as away.
+    /// Takes note of which sockets are there and which are gone. Behind one that is gone the driver is asked at once whether
+    /// it is there: if it answers it is kept as it is, because its file may have been replaced, its connection has not.
+    /// The others are asked on and count as away.
     fn mark_absent(&mut self, present: &[Endpoint]) {
         let now = Instant::now();
         let forgotten_by = now.checked_sub(self.shared.pauses.forget);
@@ -278,9 +285,10 @@ impl Upkeep {
             let mut is_newly_absent = false;
             let mut is_known = true;
             self.shared.change(|roster| {
-                match is_present || roster.is_ready(&endpoint) {
-                    true => roster.present(&endpoint),
-                    false => is_newly_absent = roster.absent(&endpoint, now),
+                match (is_present, roster.driver_of(&endpoint)) {
+                    (true, _) => roster.present(&endpoint),
+                    (false, Some(driver)) if roster.is_ready(&endpoint) => driver.doubted.notify_one(),
+                    (false, _) => is_newly_absent = roster.absent(&endpoint, now),
                 }
                 if let Some(by) = forgotten_by {
                     roster.forget_nameless(by);
