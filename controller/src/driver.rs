@@ -18,11 +18,11 @@ mod target;
 
 pub use answer::{Listed, Page, ValidationReport};
 pub use call::{CallObserver, CallRecord, Driver};
-pub use connection::{ManagerIdentity, Pauses};
+pub use connection::{ManagerIdentity, OnChange, Pauses};
 pub use endpoint::{Connect, Endpoint, EndpointError, Endpoints, Wire};
 pub use lanes::{Deadlines, Method};
 pub use lead::Lead;
-pub use pool::{DriverState, OnChange, Pool, PoolSettings};
-pub use roster::{EndpointState, Health};
+pub use pool::{DriverState, Pool, PoolSettings};
+pub use roster::{EndpointState, Health, NotAll};
 pub use secrets::{ClassSecrets, SecretData, SecretError, SecretStore};
 pub use target::{Creation, DriverClass, MachineKey, Scope, Target};

@@ -1,9 +1,13 @@
 //! The composition root: clients, watches, drivers, workers, and the order in which they start and stop.
 //!
-//! Decides nothing about machines. One `JoinSet` holds every task, so that a panic of any ends the process. Order of
-//! start: watches and drivers at once, work when this process leads and every watch has a list that is newer than its lead.
-//! Order of stop: no new work, passes end, driver calls get a moment for their answers, events are flushed, the lease is
-//! given up.
+//! Decides nothing about machines. One `JoinSet` holds every task of a term, so that a panic of any ends the process. Order
+//! of start: watches and drivers at once, work when this process leads and every watch of the control cluster has a list
+//! that is newer than its lead. Order of stop: no new work, passes end, driver calls get a moment for their answers, events
+//! are flushed, the lease is given up.
+//!
+//! A term is work under one epoch. It ends with any change of the epoch. Where another leads the process ends, and whoever
+//! supervises it starts it afresh. Where this process holds the lease again under a new epoch (somebody deleted or emptied
+//! the Lease) it begins a new term with nothing of the old one: new lists, new connections to drivers, an empty world.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,11 +28,11 @@ use crate::driver::{
     CallObserver, CallRecord, Connect, Endpoint, Lead, ManagerIdentity, Pauses, Pool, PoolSettings, SecretStore,
 };
 use crate::env::Env;
+use crate::health::{Health, Heartbeat};
 use crate::kube::client::{Cluster, Policy, Role};
 use crate::kube::events;
 use crate::kube::leadership::Leadership;
-use crate::kube::lease::{Candidate, LeaseSettings};
-use crate::kube::watch::WatchHealth;
+use crate::kube::lease::{Candidate, LeaseReader, LeaseSettings};
 use crate::kube::write::Writer;
 use crate::telemetry::Metrics;
 use crate::work::dispatch;
@@ -36,6 +40,12 @@ use crate::work::shared::{Parts, Shared};
 
 mod checks;
 mod watches;
+
+use watches::{Views, Watches};
+
+/// How long the start of work waits for the target cluster's Nodes. Work begins without them when it is over: a target
+/// cluster that cannot be reached does not keep the control cluster from being served. Plans know what they could not see.
+const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long driver calls may take to answer after the stop; their work goes on in the driver either way.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -109,33 +119,33 @@ pub fn manage(config: &Config, given: Given) -> BoxFuture<'_, anyhow::Result<End
 }
 
 async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
-    let mut tasks = JoinSet::new();
-    let lead = Arc::new(Lead::new(given.leadership.clone()));
-    let shared = build(config, &given, &lead, &mut tasks);
     let Given {
         env,
         control,
         target,
         leads,
         leadership,
+        connect,
         metrics,
         port,
         stop,
-        ..
     } = given;
-    let watches = watches::start(&mut tasks, &shared, &control, target.as_ref(), &config.namespace, &stop);
-
     // The lease and the admin port outlive all other work: from the moment the lease is given back, another may lead.
     let held = CancellationToken::new();
     let mut standing = JoinSet::new();
-    let candidate = config
+    standing.spawn(tell_lead(metrics.clone(), leadership.clone()));
+    let lease = config
         .election
         .as_ref()
-        .map(|election| candidate(&control, &config.namespace, election, leads, env));
-    let beat = candidate.as_ref().map(Candidate::heartbeat);
+        .map(|election| lease_settings(&config.namespace, election, &env));
+    let candidate = lease
+        .clone()
+        .map(|lease| Candidate::new(control.client.clone(), lease, leads));
+    let election = candidate.as_ref().map(Candidate::heartbeat);
+    let health = Arc::new(Health::default());
     if let Some(port) = port {
-        let health = checks::all(&shared, &watches, leadership.clone(), beat);
-        standing.spawn(serve(admin::run(port, Arc::new(health), metrics, held.clone())));
+        let serving = admin::run(port, Arc::clone(&health), metrics.clone(), held.clone());
+        standing.spawn(serve(serving));
     }
     if let Some(candidate) = candidate {
         standing.spawn(candidate.run(held.clone()));
@@ -145,17 +155,83 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
         cluster = config.settings.cluster_id,
         "manager started"
     );
-
-    let end = tokio::select! {
-        biased;
-        failed = watch_over(&mut tasks) => Err(failed),
-        end = work(config, &shared, &watches, leadership, &lead) => end,
+    let seat = Seat {
+        env,
+        control,
+        target,
+        leadership,
+        lease,
+        election,
+        connect,
+        metrics,
+        health,
+        stop,
     };
-    close(&shared, &mut tasks).await;
+    let end = loop {
+        match term(config, &seat).await {
+            Ok(TermEnd::Process(end)) => break Ok(end),
+            Ok(TermEnd::NewEpoch) => {}
+            Err(error) => break Err(error),
+        }
+    };
     held.cancel();
     while standing.join_next().await.is_some() {}
     tracing::info!(?end, "manager stopped");
     end
+}
+
+/// What stays from term to term.
+struct Seat {
+    env: Env,
+    control: Cluster,
+    target: Option<Cluster>,
+    leadership: watch::Receiver<Leadership>,
+    lease: Option<LeaseSettings>,
+    /// Sign of life of the election.
+    election: Option<Arc<Heartbeat>>,
+    connect: Connect,
+    metrics: Metrics,
+    health: Arc<Health>,
+    /// Ends the process in order.
+    stop: CancellationToken,
+}
+
+/// How a term ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TermEnd {
+    /// And the process with it.
+    Process(End),
+    /// This process holds the lease under another epoch than the one under which work began.
+    NewEpoch,
+}
+
+/// Stands by, works, and ends what is under way.
+async fn term(config: &Config, seat: &Seat) -> anyhow::Result<TermEnd> {
+    let mut tasks = JoinSet::new();
+    let watches = Watches::new(&seat.control, seat.target.as_ref(), &config.namespace, &seat.env);
+    let views = watches.views();
+    let shared = build(config, seat, &views, &mut tasks);
+    let checks = checks::all(&shared, &views, seat.leadership.clone(), seat.election.clone());
+    seat.health.replace(checks);
+    watches.start(&mut tasks, &shared);
+    let ended = tokio::select! {
+        biased;
+        failed = watch_over(&mut tasks) => Err(failed),
+        ended = work(config, &shared, &views, seat.leadership.clone()) => ended,
+    };
+    close(&shared, &mut tasks).await;
+    ended
+}
+
+/// Keeps the metric of leadership true until the election ends.
+async fn tell_lead(metrics: Metrics, mut leadership: watch::Receiver<Leadership>) {
+    loop {
+        let leads = matches!(*leadership.borrow_and_update(), Leadership::Leader { .. });
+        metrics.leader(leads);
+        if leadership.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The control cluster, and the target where there is one.
@@ -184,19 +260,24 @@ pub fn policy(config: &Config, role: Role, metrics: &Metrics, leadership: &watch
     }
 }
 
-/// What all workers share, and the tasks behind it.
-fn build(config: &Config, given: &Given, lead: &Arc<Lead>, tasks: &mut JoinSet<()>) -> Arc<Shared> {
-    let Given {
+/// What all workers of a term share, and the tasks behind it.
+fn build(config: &Config, seat: &Seat, views: &Views, tasks: &mut JoinSet<()>) -> Arc<Shared> {
+    let Seat {
         env,
         control,
-        target,
         metrics,
-        stop,
+        leadership,
         ..
-    } = given;
+    } = seat;
+    // A term can end before the process does.
+    let stop = seat.stop.child_token();
+    let lead = Arc::new(match &seat.lease {
+        Some(lease) => Lead::of_lease(leadership.clone(), LeaseReader::new(control.client.clone(), lease)),
+        None => Lead::new(leadership.clone()),
+    });
     // The pool tells of changes to what is built with the pool: it gets to know it afterwards.
     let known: Arc<OnceLock<Weak<Shared>>> = Arc::default();
-    let (drivers, upkeep) = Pool::new(pool_settings(config, given, lead, &known));
+    let (drivers, upkeep) = Pool::new(pool_settings(config, seat, &lead, &known));
     let secrets = SecretStore::new(control.client.clone());
     let identity = config
         .election
@@ -206,7 +287,7 @@ fn build(config: &Config, given: &Given, lead: &Arc<Lead>, tasks: &mut JoinSet<(
     tasks.spawn(until(stop.clone(), upkeep));
     tasks.spawn(until(stop.clone(), secrets.clone().upkeep()));
     tasks.spawn(postman.run(stop.clone()));
-    let target = target.as_ref().map(|target| target.client.clone());
+    let target = seat.target.as_ref().map(|target| target.client.clone());
     let shared = Shared::new(Parts {
         env: env.clone(),
         write: Writer::new(control.client.clone(), target, &config.namespace),
@@ -216,7 +297,10 @@ fn build(config: &Config, given: &Given, lead: &Arc<Lead>, tasks: &mut JoinSet<(
         settings: config.settings.clone(),
         token_groups: config.bootstrap_groups.join(","),
         metrics: metrics.clone(),
-        stop: stop.clone(),
+        lead,
+        control_views: views.control.clone(),
+        target_view: views.target.clone(),
+        stop,
     });
     known.get_or_init(|| Arc::downgrade(&shared));
     shared
@@ -252,12 +336,7 @@ async fn close(shared: &Shared, tasks: &mut JoinSet<()>) {
     }
 }
 
-fn pool_settings(
-    config: &Config,
-    given: &Given,
-    lead: &Arc<Lead>,
-    shared: &Arc<OnceLock<Weak<Shared>>>,
-) -> PoolSettings {
+fn pool_settings(config: &Config, seat: &Seat, lead: &Arc<Lead>, shared: &Arc<OnceLock<Weak<Shared>>>) -> PoolSettings {
     let shared = Arc::clone(shared);
     PoolSettings {
         endpoints: config.drivers.clone(),
@@ -267,12 +346,14 @@ fn pool_settings(
         },
         deadlines: crate::driver::Deadlines::new(),
         pauses: Pauses::default(),
-        connect: Arc::clone(&given.connect),
+        connect: Arc::clone(&seat.connect),
         lead: Arc::clone(lead),
-        observer: Arc::new(Observer(given.metrics.clone())),
-        on_change: Arc::new(move |driver: &DriverName| {
+        observer: Arc::new(Observer(seat.metrics.clone())),
+        on_change: Arc::new(move |driver: Option<&DriverName>| {
+            // No class names a driver "", so only those are woken that wait for all drivers.
+            let nobody = DriverName::new("");
             if let Some(shared) = shared.get().and_then(Weak::upgrade) {
-                shared.change(|world, uptime| wake::driver_changed(world, driver, uptime));
+                shared.change(|world, uptime| wake::driver_changed(world, driver.unwrap_or(&nobody), uptime));
             }
         }),
     }
@@ -293,21 +374,14 @@ impl CallObserver for Observer {
     }
 }
 
-fn candidate(
-    control: &Cluster,
-    namespace: &str,
-    election: &Election,
-    leads: watch::Sender<Leadership>,
-    env: Env,
-) -> Candidate {
-    let settings = LeaseSettings {
+fn lease_settings(namespace: &str, election: &Election, env: &Env) -> LeaseSettings {
+    LeaseSettings {
         namespace: namespace.to_owned(),
         name: election.lease_name.clone(),
         identity: election.identity.clone(),
         terms: election.terms,
-        env,
-    };
-    Candidate::new(control.client.clone(), settings, leads)
+        env: env.clone(),
+    }
 }
 
 async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
@@ -330,17 +404,11 @@ fn catch(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-async fn synced(watches: &[Arc<WatchHealth>]) {
-    while !watches.iter().all(|watch| watch.is_synced()) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-/// Waits for the lead, and for lists that are newer than it: each watch lags on its own, so a follower may know that the last
-/// leader's Machines were counted and not know the Machines.
+/// Waits for the lead, and for lists of the control cluster that are newer than it: each watch lags on its own, so a follower
+/// may know that the last leader's Machines were counted and not know the Machines.
 async fn lead(
     config: &Config,
-    watches: &[Arc<WatchHealth>],
+    views: &Views,
     leadership: &mut watch::Receiver<Leadership>,
 ) -> Result<Option<u32>, watch::error::RecvError> {
     loop {
@@ -349,52 +417,75 @@ async fn lead(
         if config.election.is_none() {
             return Ok(epoch);
         }
-        watches.iter().for_each(|watch| watch.doubt());
-        synced(watches).await;
+        views.doubt();
+        views.control_synced().await;
+        nodes(views).await;
         // Who lost the lead meanwhile, and perhaps won it again, begins anew.
-        if epoch.is_some() && leadership.borrow().epoch() == epoch {
+        if epoch.is_some() && leadership.borrow().is_term(epoch) {
             return Ok(epoch);
         }
     }
+}
+
+/// Waits for the target cluster's Nodes, but not for ever. Returns whether they are known.
+async fn nodes(views: &Views) -> bool {
+    let listed = tokio::time::timeout(TARGET_PATIENCE, views.target_synced()).await;
+    listed.is_ok()
 }
 
 /// Waits for the first lists and the lead, then works until the end of either.
 async fn work(
     config: &Config,
     shared: &Arc<Shared>,
-    watches: &[Arc<WatchHealth>],
+    views: &Views,
     mut leadership: watch::Receiver<Leadership>,
-    term: &Lead,
-) -> anyhow::Result<End> {
+) -> anyhow::Result<TermEnd> {
     let ready = async {
-        synced(watches).await;
-        tracing::info!("every watch has its first list");
-        lead(config, watches, &mut leadership).await
+        views.control_synced().await;
+        if nodes(views).await {
+            tracing::info!("every watch has its first list");
+        } else {
+            tracing::warn!("the target cluster's nodes are not listed yet: the control cluster is served without them");
+        }
+        lead(config, views, &mut leadership).await
     };
     let Some(leading) = shared.stop.run_until_cancelled(ready).await else {
-        return Ok(End::Asked);
+        return Ok(TermEnd::Process(End::Asked));
     };
-    if let Some(number) = leading.context("the election ended")? {
-        term.begin(number);
-    }
+    let epoch = leading.context("the election ended")?;
+    shared.lead.begin(epoch);
+    shared.heartbeat.beat();
     tracing::info!("this process leads");
-    // An error means that the election has ended, and then nobody renews either.
-    let lost = async {
-        drop(
-            leadership
-                .wait_for(|leadership| !matches!(leadership, Leadership::Leader { .. }))
-                .await,
-        )
-    };
     tokio::select! {
         biased;
-        () = lost, if config.election.is_some() => {
-            tracing::error!("the lease is lost; another process leads, this one ends");
-            Ok(End::LostLead)
-        }
+        over = term_is_over(epoch, leadership) => Ok(over),
         () = dispatch::run(Arc::clone(shared), config.workers) => {
             let deposed = shared.deposed.load(Ordering::Acquire);
-            Ok(if deposed { End::LostLead } else { End::Asked })
+            Ok(TermEnd::Process(if deposed { End::LostLead } else { End::Asked }))
         }
     }
 }
+
+/// Waits until this process does not lead any more, or leads under another epoch: what was planned in one term is never
+/// carried out in another, before which somebody else may have led.
+async fn term_is_over(epoch: Option<u32>, mut leadership: watch::Receiver<Leadership>) -> TermEnd {
+    if epoch.is_none() {
+        // Without leader election there is one term.
+        return std::future::pending().await;
+    }
+    // An error means that the election has ended, and then nobody renews either.
+    let leads_again = leadership
+        .wait_for(|leadership| !leadership.is_term(epoch))
+        .await
+        .is_ok_and(|now| matches!(*now, Leadership::Leader { .. }));
+    if leads_again {
+        tracing::warn!("this process leads under another epoch now: what is under way ends, and a new term begins");
+        TermEnd::NewEpoch
+    } else {
+        tracing::error!("the lease is lost; another process leads, this one ends");
+        TermEnd::Process(End::LostLead)
+    }
+}
+
+#[cfg(test)]
+mod tests;

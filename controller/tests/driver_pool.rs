@@ -9,6 +9,7 @@
 mod stub;
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millwright::driver::{DriverState, Endpoint, Endpoints, Health, Pauses};
@@ -48,7 +49,7 @@ async fn a_driver_that_comes_late_is_found_and_its_machines_are_woken() {
         (heard.manager_name.as_str(), heard.manager_capabilities[0]),
         ("millwright", 1)
     );
-    assert_eq!(desk.pool.all().len(), 1);
+    assert_eq!(desk.pool.every().unwrap().len(), 1);
     let other = desk.pool.get(&DriverName::new("y"));
     assert!(
         matches!(other, DriverState::Missing { is_certain: true, .. }),
@@ -149,7 +150,8 @@ async fn of_two_drivers_of_one_name_the_first_of_the_list_is_used_and_the_second
     tokio::time::sleep(Duration::from_millis(300)).await;
     desk.away("x").await;
     refused().expect("still refused");
-    assert!(desk.pool.all().is_empty());
+    let not_all = desk.pool.every().expect_err("neither can be asked").to_string();
+    assert!(not_all.contains("z.sock") && not_all.contains("a.sock"), "{not_all}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -321,29 +323,180 @@ async fn a_driver_that_refuses_to_say_who_it_is_is_told_with_its_own_words() {
     );
 }
 
+/// A pool over a directory, with these pauses.
+fn over(directory: &Path, pauses: Pauses) -> Desk {
+    Desk::new(Endpoints::Directory(directory.to_owned()), pauses)
+}
+
+/// Waits until every driver is known and can be asked; their names.
+async fn every(desk: &Desk) -> Vec<String> {
+    until("every driver can be asked", || {
+        let drivers = desk.pool.every().ok()?;
+        Some(drivers.iter().map(|driver| driver.info().name.to_string()).collect())
+    })
+    .await
+}
+
+/// Why not every driver can be asked.
+fn not_all(desk: &Desk) -> String {
+    let why = desk.pool.every().map(|drivers| drivers.len());
+    why.expect_err("not every driver can be asked").to_string()
+}
+
+fn is_certain_that_none_is(desk: &Desk, name: &str) -> bool {
+    matches!(
+        desk.pool.get(&DriverName::new(name)),
+        DriverState::Missing { is_certain: true, .. }
+    )
+}
+
+/// Long enough for several looks into the directory, and for it to count as settled.
+async fn looks() {
+    tokio::time::sleep(Duration::from_millis(600)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn sockets_of_a_directory_are_found_when_they_come_and_forgotten_when_they_go() {
+async fn sockets_of_a_directory_are_found_when_they_come() {
     let directory = directory();
     let drivers = directory.path().join("drivers");
-    let mut desk = Desk::new(Endpoints::Directory(drivers.clone()), pauses());
+    let mut desk = over(&drivers, pauses());
     std::fs::create_dir(&drivers).unwrap();
-    let (x, y) = (drivers.join("x.sock"), drivers.join("y.sock"));
-    let running = Stub::named("x").serve(&x);
+    let _x = Stub::named("x").serve(&drivers.join("x.sock"));
     assert_eq!(desk.change().await, "x");
-    let _other = Stub::named("y").serve(&y);
+    let _y = Stub::named("y").serve(&drivers.join("y.sock"));
     assert_eq!(desk.change().await, "y");
+    assert_eq!(every(&desk).await, ["x", "y"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_whose_socket_goes_is_away_and_counts_until_it_is_back() {
+    let directory = directory();
+    let (x, y) = (directory.path().join("x.sock"), directory.path().join("y.sock"));
+    let running = Stub::named("x").serve(&x);
+    let _other = Stub::named("y").serve(&y);
+    let desk = over(directory.path(), pauses());
+    assert_eq!(every(&desk).await, ["x", "y"]);
+    let since = desk.pool.ready_since(&DriverName::new("x"));
+    assert!(since.is_some());
 
     let driver = desk.ready("x").await;
     running.kill();
     std::fs::remove_file(&x).unwrap();
     let _ = driver.get_machine_status(&target()).await;
-    until("forgotten", || {
-        matches!(desk.pool.get(&DriverName::new("x")), DriverState::Missing { .. }).then_some(())
+    desk.away("x").await;
+    looks().await;
+    desk.away("x").await;
+    desk.ready("y").await;
+    let why = not_all(&desk);
+    assert!(why.contains("driver x at") && why.contains("x.sock"), "{why}");
+    assert!(!why.contains("y.sock"), "{why}");
+    assert_eq!(desk.pool.ready_since(&DriverName::new("x")), None);
+
+    let _running = Stub::named("x").serve(&x);
+    assert_eq!(every(&desk).await, ["x", "y"]);
+    assert!(desk.pool.ready_since(&DriverName::new("x")) > since);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_a_driver_whose_socket_is_gone_is_free_for_another_socket() {
+    let directory = directory();
+    let (old, new) = (directory.path().join("old.sock"), directory.path().join("new.sock"));
+    let running = Stub::named("x").serve(&old);
+    let desk = over(directory.path(), pauses());
+    desk.ready("x").await;
+    running.kill();
+    let second = Stub::named("x").with(|script| script.info.vendor_version = "2".into());
+    let _second = second.serve(&new);
+    until("refused while the first socket lies there", || {
+        desk.health(&endpoint(&new)).contains("which came first").then_some(())
     })
     .await;
-    desk.ready("y").await;
-    let _running = Stub::named("x").serve(&x);
+
+    std::fs::remove_file(&old).unwrap();
+    until("the second serves the name", || match desk.pool.get(&DriverName::new("x")) {
+        DriverState::Ready(driver) => (driver.info().vendor_version == "2").then_some(()),
+        DriverState::Away { .. } | DriverState::Missing { .. } => None,
+    })
+    .await;
+    assert_eq!(every(&desk).await, ["x"]);
+
+    let _third = Stub::named("x").serve(&old);
+    until("who comes back later is the second", || {
+        desk.health(&endpoint(&old))
+            .contains("new.sock, which came first")
+            .then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_is_absent_empty_or_cannot_be_read_proves_nothing() {
+    let directory = directory();
+    let (absent, file) = (directory.path().join("absent"), directory.path().join("file"));
+    let empty = directory.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    std::fs::write(&file, b"").unwrap();
+    for (place, word) in [
+        (&absent, "no driver was found"),
+        (&empty, "no driver was found"),
+        (&file, "cannot be read"),
+    ] {
+        let desk = over(place, pauses());
+        assert!(!is_certain_that_none_is(&desk, "y"), "{place:?}, perhaps not read yet");
+        assert!(desk.pool.every().is_err());
+        looks().await;
+        assert!(!is_certain_that_none_is(&desk, "y"), "{place:?}");
+        assert!(not_all(&desk).contains(word), "{place:?}: {}", not_all(&desk));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_is_taken_for_whole_when_no_socket_comes_for_a_while_and_who_waits_for_that_is_woken() {
+    let directory = directory();
+    let _x = Stub::named("x").serve(&directory.path().join("x.sock"));
+    let pauses = Pauses {
+        settle: Duration::from_secs(2),
+        ..pauses()
+    };
+    let mut desk = over(directory.path(), pauses);
+    assert_eq!(desk.change().await, "x");
+    assert!(!is_certain_that_none_is(&desk, "y"), "its sidecar may be starting");
+    assert!(
+        not_all(&desk).contains("none comes or goes for 2 s"),
+        "{}",
+        not_all(&desk)
+    );
+    assert_eq!(desk.turns.load(Ordering::Relaxed), 0);
+
+    assert_eq!(every(&desk).await, ["x"]);
+    assert!(is_certain_that_none_is(&desk, "y"));
+    assert_eq!(desk.turns.load(Ordering::Relaxed), 1);
+
+    let _y = Stub::named("y").serve(&directory.path().join("y.sock"));
+    assert_eq!(desk.change().await, "y");
+    assert!(!is_certain_that_none_is(&desk, "z"), "one came: more may");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_that_never_told_a_name_is_waited_for_when_it_goes_but_not_for_ever() {
+    let directory = directory();
+    let _x = Stub::named("x").serve(&directory.path().join("x.sock"));
+    let dead = directory.path().join("dead.sock");
+    std::fs::write(&dead, b"").unwrap();
+    let pauses = Pauses {
+        forget: Duration::from_secs(2),
+        ..pauses()
+    };
+    let desk = over(directory.path(), pauses);
     desk.ready("x").await;
+    looks().await;
+    assert!(not_all(&desk).contains("dead.sock"), "{}", not_all(&desk));
+    std::fs::remove_file(&dead).unwrap();
+    looks().await;
+    assert!(not_all(&desk).contains("dead.sock"), "{}", not_all(&desk));
+    assert!(!is_certain_that_none_is(&desk, "y"), "it may have been y");
+    assert_eq!(every(&desk).await, ["x"]);
+    assert!(is_certain_that_none_is(&desk, "y"));
 }
 
 /// A replacement at the same path: the old process still holds its connection, its file is another's now.

@@ -27,6 +27,19 @@ pub struct Sight<'a> {
     /// The highest epoch this process ever saw. A Lease that somebody deleted must not take the count back, or drivers
     /// would refuse the new leader as an old one.
     pub highest_epoch: Option<u32>,
+    /// The least epoch of a new term: [`epoch_floor`] of the wall clock. It stands in for `highest_epoch` where the Lease
+    /// was deleted while no manager ran: a driver that runs on remembers the old epoch, and nobody else does.
+    pub epoch_floor: u32,
+}
+
+/// The greatest epoch that `Lease.spec.leaseTransitions`, a signed 32-bit number, can hold.
+const GREATEST_EPOCH: u32 = i32::MAX.unsigned_abs();
+
+/// The floor of new epochs at a time, given as seconds since the Unix epoch: whole minutes. It grows by itself, faster than
+/// leaders can change for long, and fits a Lease until the year 6053. A clock that was set back gives a lower floor, and
+/// then the highest epoch that was seen counts.
+pub fn epoch_floor(unix_seconds: i64) -> u32 {
+    u32::try_from(unix_seconds / 60).map_or(0, |minutes| minutes.min(GREATEST_EPOCH))
 }
 
 /// How long things take in an election.
@@ -115,6 +128,8 @@ pub enum LeaseMove {
     Wait {
         /// How long.
         pause: Duration,
+        /// When it will be ours if its holder stays silent.
+        left: Duration,
     },
 }
 
@@ -122,10 +137,10 @@ pub enum LeaseMove {
 pub fn step(sight: &Sight<'_>, me: &str, terms: &Terms) -> LeaseMove {
     let Some(record) = sight.record else {
         return LeaseMove::Create {
-            epoch: next_epoch(sight.highest_epoch),
+            epoch: next_epoch(sight.highest_epoch, sight.epoch_floor),
         };
     };
-    let epoch = next_epoch(sight.highest_epoch.max(Some(record.transitions)));
+    let epoch = next_epoch(sight.highest_epoch.max(Some(record.transitions)), sight.epoch_floor);
     let Some(holder) = record.holder.as_deref().filter(|holder| !holder.is_empty()) else {
         return LeaseMove::Take { epoch };
     };
@@ -142,13 +157,16 @@ pub fn step(sight: &Sight<'_>, me: &str, terms: &Terms) -> LeaseMove {
     match silence.checked_sub(sight.unchanged_for) {
         Some(left) if !left.is_zero() => LeaseMove::Wait {
             pause: left.min(terms.retry_period),
+            left,
         },
         _ => LeaseMove::Take { epoch },
     }
 }
 
-fn next_epoch(highest: Option<u32>) -> u32 {
-    highest.map_or(0, |epoch| epoch.saturating_add(1))
+/// Higher than every epoch that is known of, and not below the floor.
+fn next_epoch(highest: Option<u32>, floor: u32) -> u32 {
+    let next = highest.map_or(0, |epoch| epoch.saturating_add(1));
+    next.max(floor).min(GREATEST_EPOCH)
 }
 
 #[cfg(test)]
@@ -171,6 +189,7 @@ mod tests {
                 record,
                 unchanged_for,
                 highest_epoch,
+                epoch_floor: 0,
             },
             "me",
             &Terms::default(),
@@ -188,6 +207,7 @@ mod tests {
             record: None,
             unchanged_for: Duration::ZERO,
             highest_epoch: Some(7),
+            epoch_floor: 0,
         };
         assert_eq!(step(&sight, "me", &Terms::default()), LeaseMove::Create { epoch: 8 });
     }
@@ -203,16 +223,75 @@ mod tests {
             record: Some(&released),
             unchanged_for: Duration::ZERO,
             highest_epoch: Some(7),
+            epoch_floor: 0,
         };
         assert_eq!(step(&sight, "me", &Terms::default()), LeaseMove::Take { epoch: 8 });
     }
 
+    /// What a candidate does that sees no Lease, or a released one of epoch 4.
+    fn takes(is_there: bool, highest_epoch: Option<u32>, epoch_floor: u32) -> u32 {
+        let released = held_by("");
+        let sight = Sight {
+            record: is_there.then_some(&released),
+            unchanged_for: Duration::ZERO,
+            highest_epoch,
+            epoch_floor,
+        };
+        match step(&sight, "me", &Terms::default()) {
+            LeaseMove::Create { epoch } | LeaseMove::Take { epoch } => epoch,
+            LeaseMove::Renew { .. } | LeaseMove::Hold { .. } | LeaseMove::Wait { .. } => {
+                panic!("nobody holds it: it is ours to take")
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_that_was_deleted_while_no_manager_ran_gives_no_epoch_below_the_time() {
+        assert_eq!(takes(false, None, 29_000_000), 29_000_000);
+        assert_eq!(takes(true, None, 29_000_000), 29_000_000);
+    }
+
+    #[test]
+    fn where_the_clock_was_set_back_the_highest_epoch_that_was_seen_counts() {
+        assert_eq!(takes(false, Some(29_000_007), 29_000_000), 29_000_008);
+        assert_eq!(takes(true, Some(29_000_007), 29_000_000), 29_000_008);
+    }
+
+    #[test]
+    fn an_epoch_always_fits_the_lease() {
+        assert_eq!(takes(false, Some(u32::MAX), 0), GREATEST_EPOCH);
+        assert_eq!(takes(false, Some(GREATEST_EPOCH), 0), GREATEST_EPOCH);
+        assert_eq!(takes(false, None, u32::MAX), GREATEST_EPOCH);
+    }
+
+    #[test]
+    fn the_floor_of_epochs_is_whole_minutes_and_never_below_zero() {
+        assert_eq!(epoch_floor(1_800_000_059), 30_000_000);
+        assert_eq!(epoch_floor(-1), 0);
+        assert_eq!(epoch_floor(i64::MIN), 0);
+        assert_eq!(epoch_floor(i64::MAX), 0, "no clock says this; it is not taken for one");
+    }
+
+    #[test]
+    fn a_lease_renewed_is_renewed_under_its_own_epoch_whatever_the_time_is() {
+        let ours = held_by("me");
+        let sight = Sight {
+            record: Some(&ours),
+            unchanged_for: Duration::from_secs(2),
+            highest_epoch: Some(4),
+            epoch_floor: 29_000_000,
+        };
+        assert_eq!(step(&sight, "me", &Terms::default()), LeaseMove::Renew { epoch: 4 });
+    }
+
     #[test]
     fn a_lease_held_by_another_is_left_alone_while_its_time_runs() {
-        let pause = Duration::from_secs(2);
-        assert_eq!(next(Some(&held_by("you")), 0), LeaseMove::Wait { pause });
-        let pause = Duration::from_secs(1);
-        assert_eq!(next(Some(&held_by("you")), 14), LeaseMove::Wait { pause });
+        let wait = |pause, left| LeaseMove::Wait {
+            pause: Duration::from_secs(pause),
+            left: Duration::from_secs(left),
+        };
+        assert_eq!(next(Some(&held_by("you")), 0), wait(2, 15));
+        assert_eq!(next(Some(&held_by("you")), 14), wait(1, 1));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A driver's answers into values of core, after a check that they are answers to what was asked.
 //!
-//! Decides which OK is none: one without a VM, with another machine's VM, or with a VM that cannot be named later. Such
-//! an answer becomes a failure with unknown outcome, so the call is repeated and nothing is concluded from it.
+//! Decides which OK is none: one without a VM, with another machine's or another cluster's VM, with one that is gone, or
+//! with one that cannot be named later. Such an answer becomes a failure with unknown outcome, so the call is repeated and
+//! nothing is concluded from it.
 
 use std::collections::BTreeSet;
 
@@ -64,6 +65,13 @@ pub(super) fn vm_of(
         return Err(broken_answer("the driver answered OK without a machine"));
     };
     if let Some(owner) = &machine.key {
+        let cluster = &owner.cluster_id;
+        if !cluster.is_empty() && *cluster != key.cluster_id {
+            return Err(broken_answer(format!(
+                "the driver answered with a VM of another cluster, {}",
+                cut(cluster, 80)
+            )));
+        }
         let is_ours = match owner.uid.as_str() {
             // An older controller's VM, found by its name.
             "" => owner.name.is_empty() || owner.name == key.name.as_str(),
@@ -76,6 +84,18 @@ pub(super) fn vm_of(
             )));
         }
     }
+    // The contract has DELETED only in answers of DeleteMachine: here "not found" would be the word, and would be a
+    // statement that the driver stands for. Neither a VM nor its end is concluded from it.
+    if machine.state() == v1::machine::State::Deleted {
+        let id = cut(&machine.provider_id, 256);
+        return Err(broken_answer(format!(
+            "the driver answered with a VM in state DELETED ({id}), which only DeleteMachine may: a VM that is gone is MACHINE_NOT_FOUND"
+        )));
+    }
+    if let Err(why) = node_name(&machine.node_name) {
+        let id = cut(&machine.provider_id, 256);
+        return Err(broken_answer(format!("the driver answered for VM {id:?} with {why}")));
+    }
     let vm = vm(machine, poll_after.and_then(duration));
     if vm.provider_id.is_none() && vm.state != VmState::Creating {
         return Err(broken_answer(format!(
@@ -84,6 +104,27 @@ pub(super) fn vm_of(
         )));
     }
     Ok(vm)
+}
+
+/// Longest name of a node: it becomes the value of a label.
+const NODE_NAME_MAX: usize = 63;
+
+/// A node's name that Kubernetes takes as the name of a Node and as the value of a label; none is fine too.
+fn node_name(text: &str) -> Result<Option<NodeName>, String> {
+    let is_label = |label: &str| {
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_edge = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-');
+        let bytes = label.as_bytes();
+        bytes.iter().copied().all(is_inner) && is_edge(bytes.first()) && is_edge(bytes.last())
+    };
+    if text.is_empty() || (text.len() <= NODE_NAME_MAX && text.split('.').all(is_label)) {
+        return Ok(NodeName::non_empty(Some(text)));
+    }
+    Err(format!(
+        "node_name {:?}, which no Node can have: at most {NODE_NAME_MAX} of a-z, 0-9, '-' and '.', each part beginning and ending with a letter or digit (it has {} bytes)",
+        cut(text, 80),
+        text.len()
+    ))
 }
 
 /// A VM as core knows it.
@@ -106,7 +147,8 @@ fn vm(machine: v1::Machine, poll_after: Option<SignedDuration>) -> Vm {
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
     Vm {
         provider_id: ProviderId::non_empty(Some(&machine.provider_id)),
-        node_name: NodeName::non_empty(Some(&machine.node_name)),
+        // An answer about one machine is refused for it; in a list the other VMs count all the same.
+        node_name: node_name(&machine.node_name).unwrap_or(None),
         state,
         state_message: cut(&words.join(": "), MAX_MESSAGE),
         initialization,
@@ -199,10 +241,28 @@ pub(super) fn driver_info(response: &v1::GetDriverInfoResponse) -> Result<Driver
         name: DriverName::new(name),
         vendor_version: cut(&response.vendor_version, 256),
         capabilities,
-        propagation_delay: response
-            .propagation_delay
-            .and_then(duration)
-            .unwrap_or(SignedDuration::ZERO),
+        propagation_delay: propagation_delay(response),
+    })
+}
+
+/// Longest delay until a VM that was accepted shows itself. What is beyond is a driver's mistake: deletions wait for it.
+const LONGEST_PROPAGATION: SignedDuration = SignedDuration::from_hours(1);
+
+/// The propagation delay, within reason.
+fn propagation_delay(response: &v1::GetDriverInfoResponse) -> SignedDuration {
+    let told = response.propagation_delay.and_then(duration).unwrap_or_default();
+    told.min(LONGEST_PROPAGATION)
+}
+
+/// What the driver says of itself beyond reason and is not taken as said: for the log.
+pub(super) fn overstated(response: &v1::GetDriverInfoResponse) -> Option<String> {
+    let told = response.propagation_delay.and_then(duration)?;
+    (told > LONGEST_PROPAGATION).then(|| {
+        let taken = LONGEST_PROPAGATION.as_secs();
+        format!(
+            "propagation_delay of {} s is too long, {taken} s is taken",
+            told.as_secs()
+        )
     })
 }
 
@@ -270,6 +330,99 @@ mod tests {
         for (name, uid) in [("m-1", "uid-1"), ("m-1", ""), ("", "")] {
             assert!(vm_of(&key(), Some(machine(name, uid)), None).is_ok(), "{name} {uid}");
         }
+    }
+
+    fn broken(machine: v1::Machine) -> String {
+        let failure = vm_of(&key(), Some(machine), None).expect_err("no VM is taken from it");
+        assert_eq!(
+            (failure.code, failure.reason, failure.effect),
+            (Code::Internal, None, Effect::Unknown)
+        );
+        failure.message
+    }
+
+    #[test]
+    fn the_vm_of_another_cluster_is_never_taken_for_ours_and_one_that_names_none_may_be() {
+        let of = |cluster: &str| {
+            let mut machine = machine("m-1", "uid-1");
+            machine.key.as_mut().expect("it has a key").cluster_id = cluster.into();
+            machine
+        };
+        assert!(broken(of("other")).contains("another cluster, other"));
+        assert!(vm_of(&key(), Some(of("")), None).is_ok());
+    }
+
+    #[test]
+    fn a_vm_that_is_gone_is_neither_a_vm_nor_proof_of_its_end() {
+        let gone = v1::Machine {
+            state: v1::machine::State::Deleted.into(),
+            ..machine("m-1", "uid-1")
+        };
+        assert!(broken(gone).contains("DELETED (virtual:///1)"));
+    }
+
+    #[test]
+    fn a_node_name_that_no_node_can_have_is_a_failure_that_says_what_is_wrong() {
+        let named = |name: &str| v1::Machine {
+            node_name: name.into(),
+            ..machine("m-1", "uid-1")
+        };
+        for fine in ["", "m-1", "ip-10-0-0-1.eu.internal", "1", &"x".repeat(63)] {
+            assert!(vm_of(&key(), Some(named(fine)), None).is_ok(), "{fine}");
+        }
+        for wrong in [
+            "M-1",
+            "a_b",
+            "-a",
+            "a-",
+            "a..b",
+            ".a",
+            "a b",
+            "ä",
+            "a/b",
+            &"x".repeat(64),
+        ] {
+            let why = broken(named(wrong));
+            assert!(
+                why.contains("node_name") && why.contains("virtual:///1"),
+                "{wrong}: {why}"
+            );
+        }
+        assert!(broken(named(&"x".repeat(64))).contains("64 bytes"));
+    }
+
+    #[test]
+    fn one_vm_with_a_bad_node_name_does_not_hide_the_others_of_a_list() {
+        let bad = v1::Machine {
+            node_name: "No Name".into(),
+            ..machine("m-1", "uid-1")
+        };
+        let response = v1::ListMachinesResponse {
+            machines: vec![bad, machine("m-2", "uid-2")],
+            ..Default::default()
+        };
+        let page = page("c", response);
+        assert_eq!(page.vms.len(), 2);
+        assert!(page.vms.iter().all(|listed| listed.vm.node_name.is_none()));
+    }
+
+    #[test]
+    fn a_propagation_delay_beyond_an_hour_is_cut_and_said() {
+        let info = |seconds| v1::GetDriverInfoResponse {
+            name: "virtual".into(),
+            propagation_delay: Some(prost_types::Duration { seconds, nanos: 0 }),
+            ..Default::default()
+        };
+        let delay = |seconds| {
+            driver_info(&info(seconds))
+                .expect("a good name")
+                .propagation_delay
+                .as_secs()
+        };
+        assert_eq!((delay(-1), delay(3), delay(3600)), (0, 3, 3600));
+        assert_eq!((delay(3601), delay(i64::MAX)), (3600, 3600));
+        assert_eq!(overstated(&info(3600)), None);
+        assert!(overstated(&info(i64::MAX)).is_some_and(|why| why.contains("3600 s is taken")));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millwright_core::driver::{Code, Deletion, DriverInfo, Effect, Failure, Vm};
+use millwright_core::driver::{Code, Deletion, DriverInfo, Effect, Failure, Reason, Vm};
 use millwright_core::ids::DriverName;
 use millwright_core::permit::DeletePermit;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
@@ -241,6 +241,9 @@ impl Driver {
         });
         match failure {
             None => tracing::debug!(code, ?took, "driver answered"),
+            Some(failure) if is_expected(method, failure) => {
+                tracing::debug!(code, reason, message = %failure.message, ?took, "driver answered");
+            }
             Some(failure) => {
                 tracing::info!(code, reason, effect = ?failure.effect, message = %failure.message, ?took, "driver call failed")
             }
@@ -253,6 +256,16 @@ impl Driver {
 }
 
 type Client = DriverServiceClient<Wire>;
+
+/// Answers of an ordinary life that come as errors: that there is no such VM, to who asked whether there is; and that the
+/// work asked for is under way.
+fn is_expected(method: Method, failure: &Failure) -> bool {
+    match failure.reason {
+        Some(Reason::MachineNotFound) => matches!(method, Method::GetMachineStatus | Method::DeleteMachine),
+        Some(Reason::OperationInProgress) => true,
+        Some(_) | None => false,
+    }
+}
 
 /// All places stayed taken. Nothing was sent, so nothing is left behind. Not RESOURCE_EXHAUSTED: an autoscaler would take
 /// that for a stock-out (`driver-api.md` §2).
@@ -279,4 +292,33 @@ fn too_late(timeout: Duration) -> Failure {
         Code::DeadlineExceeded,
         format!("the driver did not answer within {timeout:?}"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(reason: Option<Reason>) -> Failure {
+        Failure {
+            reason,
+            ..Failure::transport(Code::NotFound, "m")
+        }
+    }
+
+    #[test]
+    fn an_answer_of_an_ordinary_life_is_no_failure_worth_a_line() {
+        let expected = |method, reason| is_expected(method, &failed(reason));
+        let not_found = Some(Reason::MachineNotFound);
+        assert!(expected(Method::GetMachineStatus, not_found));
+        assert!(expected(Method::DeleteMachine, not_found));
+        assert!(!expected(Method::CreateMachine, not_found));
+        assert!(!expected(Method::InitializeMachine, not_found));
+        assert!(
+            Method::ALL
+                .into_iter()
+                .all(|method| expected(method, Some(Reason::OperationInProgress)))
+        );
+        assert!(!expected(Method::GetMachineStatus, Some(Reason::ProviderUnavailable)));
+        assert!(!expected(Method::GetMachineStatus, None), "nobody knows who said it");
+    }
 }

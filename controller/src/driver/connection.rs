@@ -12,6 +12,7 @@ use millwright_core::ids::DriverName;
 use millwright_proto::v1;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::answer;
 use super::call::{CallObserver, Driver};
@@ -47,6 +48,11 @@ pub struct Pauses {
     pub first: Duration,
     /// Between two looks into `--driver-dir`.
     pub scan: Duration,
+    /// How long the sockets in `--driver-dir` must have been the same ones before they are taken for all: sidecars start one
+    /// after the other, and one that restarts has no socket for a moment.
+    pub settle: Duration,
+    /// How long a socket that is gone from `--driver-dir` and never told its driver's name is waited for.
+    pub forget: Duration,
 }
 
 impl Default for Pauses {
@@ -59,6 +65,8 @@ impl Default for Pauses {
             handshake: Duration::from_secs(5),
             first: Duration::from_secs(1),
             scan: Duration::from_secs(3),
+            settle: Duration::from_secs(60),
+            forget: Duration::from_secs(600),
         }
     }
 }
@@ -72,14 +80,26 @@ pub(super) struct Shared {
     pub(super) connect: Connect,
     pub(super) lead: Arc<Lead>,
     pub(super) observer: Arc<dyn CallObserver>,
-    pub(super) on_change: Arc<dyn Fn(&DriverName) + Send + Sync>,
+    pub(super) on_change: OnChange,
 }
+
+/// Told the name of a driver that came, went or was replaced; or no name, where it is known otherwise than before whether
+/// all drivers are known and can be asked.
+pub type OnChange = Arc<dyn Fn(Option<&DriverName>) + Send + Sync>;
 
 impl Shared {
     /// Changes the roster and tells those who wait for a name.
     pub(super) fn change(&self, change: impl FnOnce(&mut Roster<Arc<Driver>>) -> News) -> bool {
-        let news = change(&mut self.roster.lock().expect("nothing panics under this lock"));
-        news.names.iter().for_each(|name| (self.on_change)(name));
+        let (news, has_turned) = {
+            let mut roster = self.roster.lock().expect("nothing panics under this lock");
+            let before = (roster.is_certain(), roster.every().is_ok());
+            let news = change(&mut roster);
+            (news, before != (roster.is_certain(), roster.every().is_ok()))
+        };
+        news.names.iter().for_each(|name| (self.on_change)(Some(name)));
+        if has_turned && news.names.is_empty() {
+            (self.on_change)(None);
+        }
         news.is_new
     }
 }
@@ -103,6 +123,8 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     /// The last handshake failed in a way that a driver may get over by the next.
     is_on_trial: bool,
+    /// What was last warned of.
+    overstated: Option<String>,
 }
 
 type Answer = Result<v1::GetDriverInfoResponse, Trouble>;
@@ -116,6 +138,7 @@ impl Connection {
             doubted: Arc::default(),
             shared,
             is_on_trial: false,
+            overstated: None,
         }
     }
 
@@ -160,6 +183,7 @@ impl Connection {
         let trouble = match answer.and_then(read) {
             Ok((info, response)) => {
                 self.is_on_trial = false;
+                self.tell_overstated(&response);
                 return self.shown(info, &response);
             }
             Err(trouble) => trouble,
@@ -198,7 +222,7 @@ impl Connection {
                     Arc::new(self.driver(info, lanes))
                 }
             };
-            roster.shown(&self.endpoint, name.clone(), driver)
+            roster.shown(&self.endpoint, name.clone(), driver, Instant::now())
         });
         if let Some(before) = replaced {
             let (from, to) = (&before.info.vendor_version, &response.vendor_version);
@@ -222,6 +246,18 @@ impl Connection {
         } else {
             tracing::info!(%endpoint, driver = %name, version, "driver is ready");
         }
+    }
+
+    /// Warns of what the driver says of itself and is not taken as said: once while it says the same.
+    fn tell_overstated(&mut self, response: &v1::GetDriverInfoResponse) {
+        let overstated = answer::overstated(response);
+        if self.overstated == overstated {
+            return;
+        }
+        if let Some(why) = &overstated {
+            tracing::warn!(endpoint = %self.endpoint, driver = response.name, why, "the driver's own word is not taken");
+        }
+        self.overstated = overstated;
     }
 
     fn driver(&self, info: DriverInfo, lanes: Lanes) -> Driver {

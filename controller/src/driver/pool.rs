@@ -2,25 +2,30 @@
 //!
 //! Decides nothing about machines. A driver that is away, slow or no driver at all has a task of its own and costs only
 //! the machines of its own classes; who waits for one is told by the callback when it comes.
+//!
+//! When are all drivers known? Those of `--driver` at once. Those of `--driver-dir` when the last look into the directory
+//! succeeded, it has shown the same sockets for [`Pauses::settle`], and there is at least one. A socket that goes stays
+//! known, as away, for the life of the process or until another takes its driver's name; one that never told a name, for
+//! [`Pauses::forget`].
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::future::join_all;
 use millwright_core::ids::DriverName;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 use super::call::{CallObserver, Driver};
-use super::connection::{Connection, ManagerIdentity, Pauses, Shared};
+use super::connection::{Connection, ManagerIdentity, OnChange, Pauses, Shared};
 use super::endpoint::{Connect, Endpoint, Endpoints, sockets_of};
 use super::lanes::Deadlines;
 use super::lead::Lead;
-use super::roster::{EndpointState, Found, Health, Roster};
-
-/// Told the name of a driver that came, went or was replaced.
-pub type OnChange = Arc<dyn Fn(&DriverName) + Send + Sync>;
+use super::roster::{EndpointState, Found, Health, News, NotAll, Roster};
 
 /// What a pool is made of.
 pub struct PoolSettings {
@@ -49,7 +54,8 @@ pub enum DriverState {
     Missing {
         /// For people.
         why: String,
-        /// Every endpoint has told its driver's name, so none of them will turn out to be this one.
+        /// All endpoints are known (the module's text says when), there is at least one, and each has told its driver's
+        /// name: none will turn out to be this one.
         is_certain: bool,
     },
     /// It was there and does not answer now.
@@ -78,7 +84,14 @@ impl Pool {
             observer,
             on_change,
         } = settings;
-        let roster = Mutex::new(Roster::new());
+        let mut roster = Roster::new();
+        match &endpoints {
+            Endpoints::Listed(listed) => listed.iter().for_each(|endpoint| drop(roster.add(endpoint.clone()))),
+            Endpoints::Directory(directory) => {
+                roster.set_incomplete(Some(format!("{} was not read yet", directory.display())));
+            }
+        }
+        let roster = Mutex::new(roster);
         let shared = Arc::new(Shared {
             roster,
             manager,
@@ -107,37 +120,31 @@ impl Pool {
             Found::Away { endpoint, health } => DriverState::Away {
                 why: format!("driver {name} at {endpoint} is away: {health}"),
             },
-            Found::Nobody { unheard } => {
-                let others: Vec<String> = unheard
-                    .iter()
-                    .map(|(endpoint, health)| format!("{endpoint}: {health}"))
+            Found::Nobody { unheard, incomplete } => {
+                let is_certain = unheard.is_empty() && incomplete.is_none();
+                let unheard = unheard.iter().map(|(endpoint, health)| format!("{endpoint}: {health}"));
+                let others: String = incomplete
+                    .into_iter()
+                    .chain(unheard)
+                    .map(|why| format!("; {why}"))
                     .collect();
-                let others = if others.is_empty() {
-                    String::new()
-                } else {
-                    format!("; {}", others.join("; "))
-                };
                 DriverState::Missing {
-                    is_certain: unheard.is_empty(),
+                    is_certain,
                     why: format!("no driver calls itself {name}{others}"),
                 }
             }
         }
     }
 
-    /// Every driver that can be called.
-    pub fn all(&self) -> Vec<Arc<Driver>> {
-        let names = self.states().into_iter().filter_map(|state| state.name);
-        let found = names.map(|name| self.get(&name));
-        found
-            .filter_map(|state| {
-                if let DriverState::Ready(driver) = state {
-                    Some(driver)
-                } else {
-                    None
-                }
-            })
-            .collect()
+    /// Every driver, for what can only be concluded if all of them agree. An error where one cannot be asked now (it is
+    /// away, no driver, refused, or was not heard yet), where there may be others, and where there is none.
+    pub fn every(&self) -> Result<Vec<Arc<Driver>>, NotAll> {
+        self.roster(Roster::every)
+    }
+
+    /// Since when the driver of that name answers without interruption. `None`: it does not answer now.
+    pub fn ready_since(&self, name: &DriverName) -> Option<Instant> {
+        self.roster(|roster| roster.ready_since(name))
     }
 
     /// Every endpoint and how it stands, for health, readiness and metrics.
@@ -147,6 +154,49 @@ impl Pool {
 
     fn roster<T>(&self, look: impl FnOnce(&Roster<Arc<Driver>>) -> T) -> T {
         look(&self.0.roster.lock().expect("nothing panics under this lock"))
+    }
+}
+
+/// What was seen of a directory.
+#[derive(Default)]
+struct Seen {
+    sockets: Vec<Endpoint>,
+    /// Since when the sockets are these.
+    since: Option<Instant>,
+    /// Why the last look failed.
+    trouble: Option<String>,
+}
+
+impl Seen {
+    fn look(&mut self, sockets: &[Endpoint]) {
+        self.trouble = None;
+        if self.since.is_none() || self.sockets != sockets {
+            self.sockets = sockets.to_vec();
+            self.since = Some(Instant::now());
+        }
+    }
+
+    fn fail(&mut self, directory: &Path, error: &str) {
+        if self.trouble.as_deref() != Some(error) {
+            tracing::error!(directory = %directory.display(), error, "directory of drivers cannot be read");
+        }
+        self.trouble = Some(error.to_owned());
+        // What came and went meanwhile was not seen.
+        self.since = None;
+    }
+
+    /// Why there may be drivers that are not known of.
+    fn incomplete(&self, directory: &Path, settle: Duration) -> Option<String> {
+        let directory = directory.display();
+        match (&self.trouble, self.since) {
+            (Some(error), _) => Some(format!("{directory} cannot be read: {error}")),
+            (None, None) => Some(format!("{directory} was not read yet")),
+            (None, Some(since)) if since.elapsed() < settle => Some(format!(
+                "the sockets in {directory} are looked at until none comes or goes for {} s",
+                settle.as_secs()
+            )),
+            (None, Some(_)) => None,
+        }
     }
 }
 
@@ -164,26 +214,34 @@ impl Upkeep {
                 self.begin(listed).await;
                 self.watch_over().await;
             }
-            Endpoints::Directory(directory) => {
-                let mut trouble = None;
-                loop {
-                    match sockets_of(&directory) {
-                        Ok(sockets) => {
-                            trouble = None;
-                            self.forget_absent(&sockets);
-                            self.begin(sockets).await;
-                        }
-                        Err(error) => {
-                            let text = error.to_string();
-                            if trouble.as_ref() != Some(&text) {
-                                tracing::error!(directory = %directory.display(), %error, "directory of drivers cannot be read");
-                            }
-                            trouble = Some(text);
-                        }
-                    }
-                    let _ = tokio::time::timeout(self.shared.pauses.scan, self.watch_over()).await;
+            Endpoints::Directory(directory) => self.follow(&directory).await,
+        }
+    }
+
+    /// Looks into the directory again and again.
+    async fn follow(&mut self, directory: &Path) {
+        let mut seen = Seen::default();
+        loop {
+            let sockets = match sockets_of(directory) {
+                Ok(sockets) => {
+                    seen.look(&sockets);
+                    Some(sockets)
                 }
+                Err(error) => {
+                    seen.fail(directory, &error.to_string());
+                    None
+                }
+            };
+            let incomplete = seen.incomplete(directory, self.shared.pauses.settle);
+            self.shared.change(|roster| {
+                roster.set_incomplete(incomplete);
+                News::nothing()
+            });
+            if let Some(sockets) = sockets {
+                self.mark_absent(&sockets);
+                self.begin(sockets).await;
             }
+            let _ = tokio::time::timeout(self.shared.pauses.scan, self.watch_over()).await;
         }
     }
 
@@ -208,41 +266,47 @@ impl Upkeep {
         for ((endpoint, mut connection), answer) in connections.into_iter().zip(answers) {
             let pause = match answer {
                 Ok(answer) => connection.absorb(answer),
-                Err(_) => std::time::Duration::ZERO,
+                Err(_) => Duration::ZERO,
             };
             let handle = self.connections.spawn(connection.run(pause));
             self.handles.insert(endpoint, handle);
         }
     }
 
-    /// Forgets endpoints whose socket is gone from the directory. One that still answers is kept: its file may have been
-    /// replaced, its connection has not.
-    fn forget_absent(&mut self, present: &[Endpoint]) {
-        let absent: Vec<Endpoint> = self
-            .handles
-            .keys()
-            .filter(|known| !present.contains(known))
-            .cloned()
-            .collect();
-        for endpoint in absent {
-            if self
-                .shared
-                .roster
-                .lock()
-                .expect("nothing panics under this lock")
-                .is_ready(&endpoint)
-            {
-                continue;
+    /// Takes note of which sockets are there and which are gone. Behind one that is gone the driver is asked at once whether
+    /// it is there: if it answers it is kept as it is, because its file may have been replaced, its connection has not.
+    /// The others are asked on and count as away.
+    fn mark_absent(&mut self, present: &[Endpoint]) {
+        let now = Instant::now();
+        let forgotten_by = now.checked_sub(self.shared.pauses.forget);
+        let known: Vec<Endpoint> = self.handles.keys().cloned().collect();
+        for endpoint in known {
+            let is_present = present.contains(&endpoint);
+            let mut is_newly_absent = false;
+            let mut is_known = true;
+            self.shared.change(|roster| {
+                match (is_present, roster.driver_of(&endpoint)) {
+                    (true, _) => roster.present(&endpoint),
+                    (false, Some(driver)) if roster.is_ready(&endpoint) => driver.doubted.notify_one(),
+                    (false, _) => is_newly_absent = roster.absent(&endpoint, now),
+                }
+                if let Some(by) = forgotten_by {
+                    roster.forget_nameless(by);
+                }
+                is_known = roster.knows(&endpoint);
+                News::nothing()
+            });
+            if is_newly_absent {
+                tracing::warn!(%endpoint, "socket is gone: its driver counts as away until it is back or another socket takes its name");
             }
-            if let Some(handle) = self.handles.remove(&endpoint) {
+            if !is_known && let Some(handle) = self.handles.remove(&endpoint) {
                 handle.abort();
+                tracing::info!(%endpoint, "socket is gone, its driver is forgotten");
             }
-            self.shared.change(|roster| roster.remove(&endpoint));
-            tracing::info!(%endpoint, "socket is gone, its driver is forgotten");
         }
     }
 
-    /// Waits for ever. Connections end only by `forget_absent` or a fault of ours, which must not pass unseen.
+    /// Waits for ever. Connections end only by `mark_absent` or a fault of ours, which must not pass unseen.
     async fn watch_over(&mut self) {
         while let Some(ended) = self.connections.join_next().await {
             if let Err(error) = ended

@@ -2,12 +2,17 @@
 //!
 //! Decides the one hard question of several drivers: two of one name. The first to show itself keeps the name for as
 //! long as its endpoint is known, be it there or away, because its VMs are at *its* cloud: another driver that answered
-//! in its place would know none of them and say so. The second is refused until the first's endpoint is taken away.
+//! in its place would know none of them and say so. The second is refused until the first's socket is gone from the
+//! directory: then it takes the name.
+//!
+//! An endpoint whose socket is gone counts as away: its driver may only be restarting, and to conclude anything from what
+//! the others say would be wrong. It is forgotten when another takes its name, or, if it never told one, after a while.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use millwright_core::ids::DriverName;
+use tokio::time::Instant;
 
 use super::endpoint::Endpoint;
 
@@ -64,8 +69,14 @@ pub struct EndpointState {
 /// What a name leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found<D> {
-    Nobody { unheard: Vec<(Endpoint, Health)> },
-    Away { endpoint: Endpoint, health: Health },
+    Nobody {
+        unheard: Vec<(Endpoint, Health)>,
+        incomplete: Option<String>,
+    },
+    Away {
+        endpoint: Endpoint,
+        health: Health,
+    },
     Ready(D),
 }
 
@@ -83,12 +94,46 @@ struct Entry<D> {
     health: Health,
     /// Kept while away: a driver that comes back unchanged is the same one.
     driver: Option<D>,
+    /// Since when it answers without interruption.
+    ready_since: Option<Instant>,
+    /// Since when its socket is gone from the directory and nobody answers.
+    absent_since: Option<Instant>,
+}
+
+impl News {
+    pub(super) fn nothing() -> Self {
+        Self {
+            names: Vec::new(),
+            is_new: false,
+        }
+    }
+}
+
+/// Why it cannot be said that every driver has been heard.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAll {
+    /// There may be endpoints that are not known of.
+    #[error("not every driver is known yet: {0}")]
+    Incomplete(String),
+    /// These cannot be asked.
+    #[error("{}", told(.0))]
+    NotReady(Vec<EndpointState>),
+}
+
+fn told(states: &[EndpointState]) -> String {
+    let one = |state: &EndpointState| {
+        let name = state.name.as_ref().map_or("of a name not told yet", DriverName::as_str);
+        format!("driver {name} at {} cannot be asked: {}", state.endpoint, state.health)
+    };
+    states.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// All endpoints and the names they hold.
 pub(super) struct Roster<D> {
     entries: BTreeMap<Endpoint, Entry<D>>,
     holders: BTreeMap<DriverName, Endpoint>,
+    /// Why there may be endpoints that are not in it, if there may.
+    incomplete: Option<String>,
 }
 
 impl<D: Clone + PartialEq> Roster<D> {
@@ -96,7 +141,13 @@ impl<D: Clone + PartialEq> Roster<D> {
         Self {
             entries: BTreeMap::new(),
             holders: BTreeMap::new(),
+            incomplete: None,
         }
+    }
+
+    /// Says why there may be endpoints that are not known of, or that there are none.
+    pub(super) fn set_incomplete(&mut self, why: Option<String>) {
+        self.incomplete = why;
     }
 
     /// The endpoint is known from now on.
@@ -108,16 +159,16 @@ impl<D: Clone + PartialEq> Roster<D> {
             name: None,
             health,
             driver: None,
+            ready_since: None,
+            absent_since: None,
         });
-        News {
-            names: Vec::new(),
-            is_new: false,
-        }
+        News::nothing()
     }
 
     /// The endpoint has shown itself as `name`.
-    pub(super) fn shown(&mut self, endpoint: &Endpoint, name: DriverName, driver: D) -> News {
+    pub(super) fn shown(&mut self, endpoint: &Endpoint, name: DriverName, driver: D, now: Instant) -> News {
         let mut names = self.release_other_name(endpoint, &name);
+        names.extend(self.forget_absent_holder(endpoint, &name));
         let holder = self.holders.entry(name.clone()).or_insert_with(|| endpoint.clone());
         if holder != endpoint {
             let health = Health::Conflict {
@@ -126,12 +177,12 @@ impl<D: Clone + PartialEq> Roster<D> {
             };
             return News {
                 names,
-                is_new: self.set(endpoint, None, health, None),
+                is_new: self.set(endpoint, None, health, None, now),
             };
         }
         let is_same = self.driver_of(endpoint) == Some(&driver);
-        let is_new = self.set(endpoint, Some(name.clone()), Health::Ready, Some(driver));
-        if is_new || !is_same {
+        let is_new = self.set(endpoint, Some(name.clone()), Health::Ready, Some(driver), now);
+        if (is_new || !is_same) && !names.contains(&name) {
             names.push(name);
         }
         News { names, is_new }
@@ -140,30 +191,75 @@ impl<D: Clone + PartialEq> Roster<D> {
     /// The endpoint does not answer, or with something that is no driver. It keeps its name.
     pub(super) fn lost(&mut self, endpoint: &Endpoint, health: Health) -> News {
         let Some(entry) = self.entries.get_mut(endpoint) else {
-            return News {
-                names: Vec::new(),
-                is_new: false,
-            };
+            return News::nothing();
         };
         let was_ready = entry.health == Health::Ready;
         let is_new = entry.health != health;
         entry.health = health;
+        entry.ready_since = None;
         News {
             names: entry.name.iter().filter(|_| was_ready).cloned().collect(),
             is_new,
         }
     }
 
-    /// The endpoint was taken away, and its name with it.
-    pub(super) fn remove(&mut self, endpoint: &Endpoint) -> News {
-        let name = self.entries.remove(endpoint).and_then(|entry| entry.name);
-        if let Some(name) = &name {
-            self.holders.remove(name);
+    /// The endpoint's socket is gone and nobody answers behind it. It stays, with its name, and counts as away. Returns
+    /// whether that is new.
+    pub(super) fn absent(&mut self, endpoint: &Endpoint, now: Instant) -> bool {
+        let Some(entry) = self.entries.get_mut(endpoint) else {
+            return false;
+        };
+        let is_new = entry.absent_since.is_none();
+        entry.absent_since.get_or_insert(now);
+        is_new
+    }
+
+    /// The endpoint's socket is there.
+    pub(super) fn present(&mut self, endpoint: &Endpoint) {
+        if let Some(entry) = self.entries.get_mut(endpoint) {
+            entry.absent_since = None;
         }
-        News {
-            names: name.into_iter().collect(),
-            is_new: true,
+    }
+
+    /// Whether the endpoint is known.
+    pub(super) fn knows(&self, endpoint: &Endpoint) -> bool {
+        self.entries.contains_key(endpoint)
+    }
+
+    /// Forgets endpoints that have been absent since before `by` and hold no name: nothing is known to depend on them.
+    pub(super) fn forget_nameless(&mut self, by: Instant) {
+        self.entries
+            .retain(|_, entry| entry.name.is_some() || entry.absent_since.is_none_or(|since| since > by));
+    }
+
+    /// Every driver, if every endpoint is known and each can be asked now. What none of them knows of, nobody does.
+    pub(super) fn every(&self) -> Result<Vec<D>, NotAll> {
+        self.complete().map_err(NotAll::Incomplete)?;
+        let not_ready: Vec<EndpointState> = self.states().into_iter().filter(|state| !state.is_ready()).collect();
+        if not_ready.is_empty() {
+            Ok(self.entries.values().filter_map(|entry| entry.driver.clone()).collect())
+        } else {
+            Err(NotAll::NotReady(not_ready))
         }
+    }
+
+    /// Whether every endpoint is known, and at least one; the error says what is missing.
+    pub(super) fn complete(&self) -> Result<(), String> {
+        match &self.incomplete {
+            Some(why) => Err(why.clone()),
+            None if self.entries.is_empty() => Err("no driver was found".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether no driver of another name than those that were told will turn up.
+    pub(super) fn is_certain(&self) -> bool {
+        self.complete().is_ok() && self.entries.values().all(|entry| entry.name.is_some())
+    }
+
+    /// Since when the driver of that name answers without interruption.
+    pub(super) fn ready_since(&self, name: &DriverName) -> Option<Instant> {
+        self.entries.get(self.holders.get(name)?)?.ready_since
     }
 
     /// What serves that name.
@@ -178,6 +274,7 @@ impl<D: Clone + PartialEq> Roster<D> {
                 unheard: unheard
                     .map(|(endpoint, entry)| (endpoint.clone(), entry.health.clone()))
                     .collect(),
+                incomplete: self.complete().err(),
             };
         };
         match (&entry.health, &entry.driver) {
@@ -232,13 +329,39 @@ impl<D: Clone + PartialEq> Roster<D> {
         old.into_iter().collect()
     }
 
+    /// Frees `name` if its holder's socket is gone: whoever shows itself under it now has come in its place.
+    fn forget_absent_holder(&mut self, endpoint: &Endpoint, name: &DriverName) -> Option<DriverName> {
+        let holder = self.holders.get(name).filter(|holder| *holder != endpoint)?;
+        self.entries.get(holder)?.absent_since?;
+        let holder = holder.clone();
+        self.entries.remove(&holder);
+        self.holders.remove(name);
+        Some(name.clone())
+    }
+
     /// Sets an entry, and tells whether its health is another than before.
-    fn set(&mut self, endpoint: &Endpoint, name: Option<DriverName>, health: Health, driver: Option<D>) -> bool {
-        let is_new = self
-            .entries
-            .get(endpoint)
-            .is_none_or(|before| before.health != health || before.name != name);
-        self.entries.insert(endpoint.clone(), Entry { name, health, driver });
+    fn set(
+        &mut self,
+        endpoint: &Endpoint,
+        name: Option<DriverName>,
+        health: Health,
+        driver: Option<D>,
+        now: Instant,
+    ) -> bool {
+        let before = self.entries.get(endpoint);
+        let is_new = before.is_none_or(|before| before.health != health || before.name != name);
+        let is_ready = health == Health::Ready;
+        let ready_since = before
+            .filter(|before| before.name == name)
+            .and_then(|before| before.ready_since);
+        let entry = Entry {
+            name,
+            health,
+            driver,
+            ready_since: is_ready.then(|| ready_since.unwrap_or(now)),
+            absent_since: None,
+        };
+        self.entries.insert(endpoint.clone(), entry);
         is_new
     }
 }
@@ -263,6 +386,10 @@ mod tests {
         roster
     }
 
+    fn now() -> Instant {
+        Instant::now()
+    }
+
     fn x() -> DriverName {
         DriverName::new("x")
     }
@@ -271,7 +398,7 @@ mod tests {
     fn the_first_of_two_keeps_the_name_even_while_it_is_away() {
         let mut roster = roster(&["a", "b"]);
         assert_eq!(
-            roster.shown(&at("b"), x(), 1),
+            roster.shown(&at("b"), x(), 1, now()),
             News {
                 names: vec![x()],
                 is_new: true
@@ -282,7 +409,7 @@ mod tests {
             holder: at("b"),
         };
         assert_eq!(
-            roster.shown(&at("a"), x(), 2),
+            roster.shown(&at("a"), x(), 2, now()),
             News {
                 names: vec![],
                 is_new: true
@@ -293,7 +420,7 @@ mod tests {
 
         roster.lost(&at("b"), away("refused"));
         assert_eq!(
-            roster.shown(&at("a"), x(), 2),
+            roster.shown(&at("a"), x(), 2, now()),
             News {
                 names: vec![],
                 is_new: false
@@ -306,49 +433,129 @@ mod tests {
                 health: away("refused")
             }
         );
-        assert_eq!(roster.shown(&at("b"), x(), 1).names, [x()]);
+        assert_eq!(roster.shown(&at("b"), x(), 1, now()).names, [x()]);
         assert_eq!(roster.find(&x()), Found::Ready(1));
     }
 
     #[test]
-    fn the_second_gets_the_name_once_the_firsts_endpoint_is_taken_away() {
+    fn the_second_gets_the_name_once_the_firsts_socket_is_gone() {
         let mut roster = roster(&["a", "b"]);
-        roster.shown(&at("a"), x(), 1);
-        roster.shown(&at("b"), x(), 2);
-        assert_eq!(roster.remove(&at("a")).names, [x()]);
-        assert!(matches!(roster.find(&x()), Found::Nobody { .. }));
+        roster.shown(&at("a"), x(), 1, now());
+        roster.shown(&at("b"), x(), 2, now());
+        roster.lost(&at("a"), away("gone"));
+        assert!(roster.absent(&at("a"), now()));
+        assert!(!roster.absent(&at("a"), now()), "it is said once");
+        assert!(matches!(roster.find(&x()), Found::Away { .. }), "it may come back");
         assert_eq!(
-            roster.shown(&at("b"), x(), 2),
+            roster.shown(&at("b"), x(), 2, now()),
             News {
                 names: vec![x()],
                 is_new: true
             }
         );
         assert_eq!(roster.find(&x()), Found::Ready(2));
+        assert!(!roster.knows(&at("a")), "another has come in its place");
+        assert_eq!(roster.every(), Ok(vec![2]));
     }
 
     #[test]
-    fn removing_the_refused_one_leaves_the_holder_alone() {
+    fn a_socket_that_is_back_keeps_its_name() {
         let mut roster = roster(&["a", "b"]);
-        roster.shown(&at("a"), x(), 1);
-        roster.shown(&at("b"), x(), 2);
-        assert!(roster.remove(&at("b")).names.is_empty());
-        assert_eq!(roster.find(&x()), Found::Ready(1));
+        roster.shown(&at("a"), x(), 1, now());
+        roster.lost(&at("a"), away("gone"));
+        roster.absent(&at("a"), now());
+        roster.present(&at("a"));
+        roster.shown(&at("b"), x(), 2, now());
+        assert!(matches!(roster.find(&x()), Found::Away { .. }));
+    }
+
+    #[test]
+    fn every_driver_is_heard_only_when_each_endpoint_is_ready_and_there_is_one() {
+        let not_ready = |roster: &Roster<u32>| match roster.every() {
+            Err(NotAll::NotReady(states)) => states.iter().map(|state| state.endpoint.clone()).collect::<Vec<_>>(),
+            Ok(_) | Err(NotAll::Incomplete(_)) => panic!("an endpoint is not ready"),
+        };
+        let mut roster = roster(&[]);
+        assert!(matches!(roster.every(), Err(NotAll::Incomplete(_))), "none at all");
+        roster.add(at("a"));
+        roster.add(at("b"));
+        roster.shown(&at("a"), x(), 1, now());
+        assert_eq!(not_ready(&roster), [at("b")], "it was not heard yet");
+        roster.shown(&at("b"), x(), 2, now());
+        assert_eq!(not_ready(&roster), [at("b")], "it was refused");
+        roster.shown(&at("b"), DriverName::new("y"), 2, now());
+        assert_eq!(roster.every(), Ok(vec![1, 2]));
+        roster.lost(&at("a"), away("refused"));
+        assert_eq!(not_ready(&roster), [at("a")], "it is away");
+        roster.absent(&at("a"), now());
+        assert_eq!(
+            not_ready(&roster),
+            [at("a")],
+            "its socket is gone: it may be restarting"
+        );
+        roster.shown(&at("a"), x(), 1, now());
+        roster.set_incomplete(Some("the directory cannot be read".to_owned()));
+        assert_eq!(
+            roster.every(),
+            Err(NotAll::Incomplete("the directory cannot be read".to_owned()))
+        );
+    }
+
+    #[test]
+    fn who_cannot_be_asked_is_named_with_its_endpoint_and_the_reason() {
+        let mut roster = roster(&["a", "b"]);
+        roster.shown(&at("a"), x(), 1, now());
+        roster.lost(&at("a"), away("refused"));
+        let told = roster.every().expect_err("nobody is ready").to_string();
+        assert_eq!(
+            told,
+            "driver x at unix:///a.sock cannot be asked: refused; driver of a name not told yet at unix:///b.sock cannot be asked: not asked yet"
+        );
+    }
+
+    #[test]
+    fn an_absent_endpoint_that_never_told_a_name_is_forgotten_after_a_while_and_one_that_did_is_not() {
+        let mut roster = roster(&["a", "b"]);
+        let begun = now();
+        let later = begun + std::time::Duration::from_secs(1);
+        roster.shown(&at("a"), x(), 1, begun);
+        roster.absent(&at("a"), begun);
+        roster.absent(&at("b"), later);
+        roster.forget_nameless(begun);
+        assert!(roster.knows(&at("b")));
+        roster.forget_nameless(later);
+        assert!(!roster.knows(&at("b")));
+        assert!(roster.knows(&at("a")));
+    }
+
+    #[test]
+    fn readiness_counts_from_the_last_interruption() {
+        let mut roster = roster(&["a"]);
+        let first = now();
+        let at_second = |second| first + std::time::Duration::from_secs(second);
+        assert_eq!(roster.ready_since(&x()), None);
+        roster.shown(&at("a"), x(), 1, first);
+        roster.shown(&at("a"), x(), 2, at_second(5));
+        assert_eq!(roster.ready_since(&x()), Some(first), "an upgrade is no interruption");
+        roster.lost(&at("a"), away("refused"));
+        assert_eq!(roster.ready_since(&x()), None);
+        roster.shown(&at("a"), x(), 2, at_second(9));
+        assert_eq!(roster.ready_since(&x()), Some(at_second(9)));
     }
 
     #[test]
     fn the_same_again_is_no_news_and_an_upgrade_is_told_without_a_line() {
         let mut roster = roster(&["a"]);
-        roster.shown(&at("a"), x(), 1);
+        roster.shown(&at("a"), x(), 1, now());
         assert_eq!(
-            roster.shown(&at("a"), x(), 1),
+            roster.shown(&at("a"), x(), 1, now()),
             News {
                 names: vec![],
                 is_new: false
             }
         );
         assert_eq!(
-            roster.shown(&at("a"), x(), 2),
+            roster.shown(&at("a"), x(), 2, now()),
             News {
                 names: vec![x()],
                 is_new: false
@@ -376,7 +583,7 @@ mod tests {
             }
         );
         assert_eq!(
-            roster.shown(&at("a"), x(), 2),
+            roster.shown(&at("a"), x(), 2, now()),
             News {
                 names: vec![x()],
                 is_new: true
@@ -388,18 +595,36 @@ mod tests {
     fn a_driver_that_comes_back_under_another_name_gives_the_old_one_up() {
         let mut roster = roster(&["a", "b"]);
         let y = DriverName::new("y");
-        roster.shown(&at("a"), x(), 1);
-        assert_eq!(roster.shown(&at("a"), y.clone(), 2).names, [x(), y.clone()]);
-        assert_eq!(roster.shown(&at("b"), x(), 3).names, [x()]);
+        roster.shown(&at("a"), x(), 1, now());
+        assert_eq!(roster.shown(&at("a"), y.clone(), 2, now()).names, [x(), y.clone()]);
+        assert_eq!(roster.shown(&at("b"), x(), 3, now()).names, [x()]);
         assert_eq!(roster.find(&y), Found::Ready(2));
     }
 
     #[test]
     fn a_name_that_nobody_told_leads_to_those_who_have_told_none() {
         let mut roster = roster(&["a", "b"]);
-        roster.shown(&at("a"), x(), 1);
+        roster.shown(&at("a"), x(), 1, now());
         roster.lost(&at("b"), away("refused"));
         let unheard = vec![(at("b"), away("refused"))];
-        assert_eq!(roster.find(&DriverName::new("y")), Found::Nobody { unheard });
+        let incomplete = None;
+        assert_eq!(
+            roster.find(&DriverName::new("y")),
+            Found::Nobody { unheard, incomplete }
+        );
+    }
+
+    #[test]
+    fn that_no_driver_of_a_name_will_come_is_certain_only_when_all_are_known_and_all_have_told_theirs() {
+        let mut roster = roster(&[]);
+        assert!(!roster.is_certain(), "an empty roster proves nothing");
+        roster.add(at("a"));
+        assert!(!roster.is_certain());
+        roster.shown(&at("a"), x(), 1, now());
+        assert!(roster.is_certain());
+        roster.lost(&at("a"), away("refused"));
+        assert!(roster.is_certain(), "its name is known");
+        roster.set_incomplete(Some("the directory was not read yet".to_owned()));
+        assert!(!roster.is_certain());
     }
 }

@@ -281,6 +281,21 @@ mod tests {
     }
 
     #[test]
+    fn a_not_found_that_the_driver_stands_for_can_be_told_from_a_bare_one() {
+        let said = failure(&status(
+            tonic::Code::NotFound,
+            "m",
+            vec![info(ERROR_DOMAIN, "MACHINE_NOT_FOUND")],
+        ));
+        let bare = failure(&tonic::Status::not_found("m"));
+        assert_eq!(
+            (said.code, said.reason),
+            (Code::NotFound, Some(Reason::MachineNotFound))
+        );
+        assert_eq!((bare.code, bare.reason), (Code::NotFound, None));
+    }
+
+    #[test]
     fn details_are_read_whole() {
         let detail = v1::ErrorDetail {
             provider_ids: (0..9).map(|n| format!("virtual:///{n}")).collect(),

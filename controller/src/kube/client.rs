@@ -24,6 +24,7 @@ use tower::{BoxError, Layer, Service};
 use crate::kube::budget::Budget;
 use crate::kube::call::Call;
 use crate::kube::leadership::LeadershipReader;
+use crate::kube::watch::BLIND_AFTER;
 use crate::telemetry::Metrics;
 
 /// How long one answer may take, to its last byte. Half of the API server's own limit of a minute: behind that, it has
@@ -188,24 +189,43 @@ fn origin(access: &Access) -> String {
     }
 }
 
-/// When each resource's watch was last answered. A watch of a quiet cluster brings no events for minutes; that the
-/// server still opens it is the only sign of life there is.
+/// When each resource's watch was heard of. A watch of a quiet cluster brings no events for minutes; that the server
+/// still opens it is the only sign of life there is.
 #[derive(Debug, Default)]
-pub struct Contact(Mutex<BTreeMap<String, Instant>>);
+pub struct Contact(Mutex<BTreeMap<String, Spell>>);
+
+/// Signs of life that followed one another without a silence between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spell {
+    /// The first of them.
+    pub since: Instant,
+    /// The newest.
+    pub last: Instant,
+}
 
 impl Contact {
-    fn answered(&self, resource: &str) {
+    /// A sign of life. After a silence of [`BLIND_AFTER`] it is the first of a new spell.
+    pub fn answered(&self, resource: &str) {
+        let now = Instant::now();
         let mut heard = self.0.lock().expect("no holder of this lock panics");
-        heard.insert(resource.to_owned(), Instant::now());
+        match heard.get_mut(resource) {
+            Some(spell) if now.saturating_duration_since(spell.last) < BLIND_AFTER => spell.last = now,
+            Some(_) | None => {
+                let spell = Spell { since: now, last: now };
+                heard.insert(resource.to_owned(), spell);
+            }
+        }
     }
 
-    /// When a list or watch of the resource last succeeded.
+    /// The newest spell of the resource.
+    pub fn spell(&self, resource: &str) -> Option<Spell> {
+        let heard = self.0.lock().expect("no holder of this lock panics");
+        heard.get(resource).copied()
+    }
+
+    /// When the resource was last heard of.
     pub fn last(&self, resource: &str) -> Option<Instant> {
-        self.0
-            .lock()
-            .expect("no holder of this lock panics")
-            .get(resource)
-            .copied()
+        self.spell(resource).map(|spell| spell.last)
     }
 }
 

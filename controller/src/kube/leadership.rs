@@ -37,6 +37,14 @@ impl Leadership {
         }
     }
 
+    /// Whether we lead, and under this epoch: the term in which the work that asks was begun.
+    pub fn is_term(&self, begun_under: Option<u32>) -> bool {
+        match self {
+            Self::Unknown | Self::Follower => false,
+            Self::Leader { epoch, .. } => *epoch == begun_under,
+        }
+    }
+
     /// What drivers are told, where we lead.
     pub fn epoch(&self) -> Option<u32> {
         match self {
@@ -65,6 +73,18 @@ mod tests {
 
         assert!(leader.may_act(now));
         assert!(!leader.may_act(now + Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn another_epoch_is_another_term_even_without_a_pause_between_them() {
+        let leader = |epoch| Leadership::Leader {
+            epoch,
+            valid_until: None,
+        };
+        assert!(leader(Some(3)).is_term(Some(3)));
+        assert!(!leader(Some(4)).is_term(Some(3)));
+        assert!(!Leadership::Follower.is_term(Some(3)));
+        assert!(Leadership::ALONE.is_term(None));
     }
 
     #[tokio::test(start_paused = true)]

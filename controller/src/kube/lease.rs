@@ -2,7 +2,8 @@
 //! publishes whether this process leads.
 //!
 //! Decides only how long to wait for the API server. Every write carries the resourceVersion that was read, so of two
-//! candidates that see the same Lease one gets 409.
+//! candidates that see the same Lease one gets 409. A Lease that somebody deletes or empties under its holder is taken
+//! again under a new epoch; what that means for the work under way is `run.rs`'s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use millwright_core::lease::{LeaseMove, LeaseRecord, Sight, Terms, step};
+use millwright_core::lease::{LeaseMove, LeaseRecord, Sight, Terms, epoch_floor, step};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -74,6 +75,7 @@ impl Candidate {
     pub fn new(client: Client, settings: LeaseSettings, sender: watch::Sender<Leadership>) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
         let heartbeat = Arc::new(Heartbeat::new(HANGS_AFTER));
+        heartbeat.beat();
         Self {
             api,
             settings,
@@ -128,10 +130,11 @@ impl Candidate {
     }
 
     fn complain(&mut self, error: &TurnError) {
-        let lost_a_race = matches!(
-            error,
-            TurnError::Write(WriteError::Stale | WriteError::AlreadyExists | WriteError::Gone)
-        );
+        if matches!(error, TurnError::Write(WriteError::Gone)) {
+            tracing::warn!(lease = self.settings.name, "the lease was deleted: it is made anew");
+            return;
+        }
+        let lost_a_race = matches!(error, TurnError::Write(WriteError::Stale | WriteError::AlreadyExists));
         let text = error.to_string();
         if lost_a_race || self.complaint.as_ref() == Some(&text) {
             return;
@@ -153,14 +156,15 @@ impl Candidate {
             record: record.as_ref(),
             unchanged_for: self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed()),
             highest_epoch: self.highest_epoch,
+            epoch_floor: epoch_floor(self.settings.env.wall().as_second()),
         };
         let retry = self.settings.terms.retry_period;
         match step(&sight, &self.settings.identity, &self.settings.terms) {
             LeaseMove::Create { epoch } | LeaseMove::Take { epoch } => self.write(epoch, true).await.map(|()| retry),
             LeaseMove::Renew { epoch } => self.write(epoch, false).await.map(|()| retry),
             LeaseMove::Hold { pause } => Ok(pause),
-            LeaseMove::Wait { pause } => {
-                self.follow(record.and_then(|record| record.holder));
+            LeaseMove::Wait { pause, left } => {
+                self.follow(record.and_then(|record| record.holder).unwrap_or_default(), left);
                 Ok(pause)
             }
         }
@@ -243,12 +247,18 @@ impl Candidate {
     }
 
     fn lead(&mut self, epoch: u32, valid_until: Instant) {
+        let before = *self.sender.borrow();
+        let (lease, identity) = (&self.settings.name, &self.settings.identity);
         if !self.is_leader() {
-            tracing::info!(
-                lease = self.settings.name,
-                identity = self.settings.identity,
+            tracing::info!(lease, identity, epoch, "leading");
+        } else if !before.is_term(Some(epoch)) {
+            let was = before.epoch();
+            tracing::warn!(
+                lease,
+                identity,
                 epoch,
-                "leading"
+                was,
+                "the lease was deleted or emptied by somebody; this process holds it again, as a new leader"
             );
         }
         self.told_of = None;
@@ -258,10 +268,18 @@ impl Candidate {
         });
     }
 
-    fn follow(&mut self, holder: Option<String>) {
-        if self.told_of != holder {
-            tracing::info!(lease = self.settings.name, holder, "another process leads");
-            self.told_of = holder;
+    /// Another holds the Lease. `left`: when it is ours if it is not renewed. Said once for each holder, at once: a
+    /// manager that was killed leaves a Lease that nobody renews, and its successor would seem to hang.
+    fn follow(&mut self, holder: String, left: Duration) {
+        if self.told_of.as_ref() != Some(&holder) {
+            let until = self.settings.env.wall() + left;
+            tracing::info!(
+                lease = self.settings.name,
+                holder,
+                until = format!("{until:.0}"),
+                "another process holds the lease: waiting, at the latest until the time said here if it does not renew it"
+            );
+            self.told_of = Some(holder);
         }
         self.step_down("another process took the lease");
     }
@@ -325,6 +343,37 @@ impl Candidate {
                 lease = self.settings.name,
                 "the lease was not released in time and runs out"
             ),
+        }
+    }
+}
+
+/// Asks the API server itself who holds the Lease, past everything that this process remembers.
+#[derive(Clone, Debug)]
+pub struct LeaseReader {
+    api: Api<Bare<Lease>>,
+    name: String,
+    identity: String,
+}
+
+impl LeaseReader {
+    /// Over the client of the control cluster, for the process of these settings.
+    pub fn new(client: Client, settings: &LeaseSettings) -> Self {
+        Self {
+            api: Api::namespaced(client, &settings.namespace),
+            name: settings.name.clone(),
+            identity: settings.identity.clone(),
+        }
+    }
+
+    /// Whether this process holds the Lease under that epoch now. A Lease that is not there is held by nobody.
+    pub async fn is_held_under(&self, epoch: u32) -> Result<bool, ReadError> {
+        match self.api.get(&self.name).await.map_err(ReadError::from) {
+            Ok(Bare(lease)) => {
+                let record = record_of(&lease);
+                Ok(record.holder.as_deref() == Some(&self.identity) && record.transitions == epoch)
+            }
+            Err(ReadError::Gone) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Watches: what the API server streams becomes `Change`s, for as long as the process runs.
 //!
 //! kube's `watcher` lists, watches, resumes and lists again; this file adds what it leaves out: back-off, an object that
-//! cannot be read costs only itself, and a health that can fail. Decides nothing about what a change means.
+//! cannot be read costs only itself, a health that can fail, and since when nothing was missed. Decides nothing about
+//! what a change means.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,7 +33,7 @@ use crate::telemetry::Metrics;
 const WATCH_SECONDS: u32 = 60;
 
 /// Without any sign of life for this long a watch is blind: two rounds of `WATCH_SECONDS`.
-const BLIND_AFTER: Duration = Duration::from_secs(120);
+pub(crate) const BLIND_AFTER: Duration = Duration::from_secs(120);
 
 /// Errors in a row for this long make a watch unhealthy: longer than a restart of an API server.
 const FAILING_AFTER: Duration = Duration::from_secs(30);
@@ -129,7 +130,9 @@ where
             };
             // `Init` is kube's intention to list, not an answer of the server: taken for one, it would reset the
             // back-off and hide the failure at every try. kube's own `default_backoff` does that.
-            if !matches!(event, Event::Init) {
+            if matches!(event, Event::Init) {
+                self.health.begins_list();
+            } else {
                 backoff = pauses(self.env.seed());
                 self.heard(complaints);
             }
@@ -137,7 +140,7 @@ where
                 return;
             };
             if matches!(change, Change::Synced) {
-                self.health.synced(doubts);
+                self.health.completes_list(doubts);
             }
             sink(change);
         }
@@ -241,13 +244,14 @@ impl Complaints {
     }
 }
 
-/// How one watch is doing. A value that `run` feeds and readiness asks.
+/// How one watch is doing. A value that `run` feeds, readiness asks, and plans ask for how long they could see.
 #[derive(Debug)]
 pub struct WatchHealth {
     resource: String,
     contact: Arc<Contact>,
     state: Mutex<WatchState>,
     doubted: Notify,
+    listed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -259,6 +263,42 @@ struct WatchState {
     failing_since: Option<Instant>,
     /// Since when listings fail, whatever the server answers otherwise.
     unlisted_since: Option<Instant>,
+    /// Since when what was brought has been complete, but for what `behind` says.
+    fresh_since: Option<Instant>,
+    behind: Option<Behind>,
+}
+
+/// The server may know more than the watch has brought: it failed, or is listing.
+#[derive(Clone, Copy, Debug)]
+struct Behind {
+    since: Instant,
+    /// Only a complete list ends it. Otherwise any answer does: a watch goes on where it stopped.
+    needs_list: bool,
+}
+
+impl WatchState {
+    fn is_synced(&self) -> bool {
+        self.synced.is_some_and(|doubts| doubts >= self.doubts)
+    }
+
+    fn falls_behind(&mut self, now: Instant, needs_list: bool) {
+        let behind = self.behind.get_or_insert(Behind { since: now, needs_list });
+        behind.needs_list |= needs_list;
+    }
+
+    /// What the server knows has been brought, at `now`. Who was behind for longer than a restart of an API server takes
+    /// could not see meanwhile, and begins anew; a short break is none, or a proxy that cuts connections now and then
+    /// would put off every timeout for ever.
+    fn catches_up(&mut self, now: Instant) {
+        if let Some(behind) = self.behind.take()
+            && now.saturating_duration_since(behind.since) >= FAILING_AFTER
+        {
+            self.fresh_since = None;
+        }
+        if self.is_synced() {
+            self.fresh_since.get_or_insert(now);
+        }
+    }
 }
 
 impl WatchHealth {
@@ -268,6 +308,7 @@ impl WatchHealth {
             contact,
             state: Mutex::default(),
             doubted: Notify::new(),
+            listed: Notify::new(),
         }
     }
 
@@ -278,14 +319,56 @@ impl WatchHealth {
 
     /// Whether a listing is complete that was begun after the last doubt.
     pub fn is_synced(&self) -> bool {
-        let state = self.locked();
-        state.synced.is_some_and(|doubts| doubts >= state.doubts)
+        self.locked().is_synced()
+    }
+
+    /// Waits until a listing is complete that was begun after the last doubt.
+    pub async fn synced(&self) {
+        loop {
+            let mut listed = pin!(self.listed.notified());
+            // Listens before it looks: a list that ends in between is not missed.
+            listed.as_mut().enable();
+            if self.is_synced() {
+                return;
+            }
+            listed.await;
+        }
     }
 
     /// What the watch brought so far may be old: it lists again, at once.
     pub fn doubt(&self) {
-        self.locked().doubts += 1;
+        let mut state = self.locked();
+        state.doubts += 1;
+        state.fresh_since = None;
+        drop(state);
         self.doubted.notify_one();
+    }
+
+    /// Since when the view has been complete and current without a gap: what was not seen since then did not happen.
+    /// `None` while it is not: it was never listed or is doubted, it fails or lists for [`FAILING_AFTER`], or nothing was
+    /// heard for [`BLIND_AFTER`].
+    pub fn fresh_since(&self) -> Option<Instant> {
+        self.fresh_since_at(Instant::now())
+    }
+
+    fn fresh_since_at(&self, now: Instant) -> Option<Instant> {
+        let spell = self.contact.spell(&self.resource)?;
+        let mut state = self.locked();
+        // That a watch was opened again is no event: it shows only here.
+        if state
+            .behind
+            .is_some_and(|behind| !behind.needs_list && spell.last > behind.since)
+        {
+            state.catches_up(spell.last);
+        }
+        let is_lost = state
+            .behind
+            .is_some_and(|behind| now.saturating_duration_since(behind.since) >= FAILING_AFTER);
+        let is_silent = now.saturating_duration_since(spell.last) >= BLIND_AFTER;
+        if is_lost || is_silent || !state.is_synced() {
+            return None;
+        }
+        state.fresh_since.map(|since| since.max(spell.since))
     }
 
     /// The reason why decisions should not rest on this watch, if there is one.
@@ -317,19 +400,35 @@ impl WatchHealth {
         }
     }
 
+    /// The server is about to be asked for a list: what was brought before may be old until it is complete.
+    fn begins_list(&self) {
+        self.locked().falls_behind(Instant::now(), true);
+    }
+
+    /// The server has sent something.
     fn heard(&self) {
+        let now = Instant::now();
+        self.contact.answered(&self.resource);
         let mut state = self.locked();
-        state.heard = Some(Instant::now());
+        state.heard = Some(now);
         state.failing_since = None;
         state.unlisted_since = None;
+        if state.behind.is_some_and(|behind| !behind.needs_list) {
+            state.catches_up(now);
+        }
     }
 
     fn doubts(&self) -> u64 {
         self.locked().doubts
     }
 
-    fn synced(&self, doubts: u64) {
-        self.locked().synced = Some(doubts);
+    /// A list is complete that was begun after so many doubts.
+    fn completes_list(&self, doubts: u64) {
+        let mut state = self.locked();
+        state.synced = Some(doubts);
+        state.catches_up(Instant::now());
+        drop(state);
+        self.listed.notify_waiters();
     }
 
     fn failed(&self, is_list: bool) -> bool {
@@ -347,6 +446,13 @@ impl WatchHealth {
         if is_first {
             state.failing_since = Some(now);
         }
+        if state
+            .behind
+            .is_some_and(|behind| !behind.needs_list && heard.is_some_and(|heard| heard > behind.since))
+        {
+            state.catches_up(heard.unwrap_or(now));
+        }
+        state.falls_behind(now, is_list);
         is_first
     }
 

@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::watches::Views;
 use crate::health::{Health, Heartbeat};
 use crate::kube::leadership::Leadership;
-use crate::kube::watch::WatchHealth;
 use crate::work::shared::Shared;
 
 /// The checks of a manager. A standby that knows that another leads is ready: it would take over.
+///
+/// The watch of the target cluster is told and does not count. By the conventions of Kubernetes readiness says whether
+/// *this* process does its work, not whether what it depends on is up: an unready pod is taken out of services and holds up
+/// the rollout of a newer one, and neither would bring the target cluster back. The control cluster is served without it.
 pub(super) fn all(
     shared: &Arc<Shared>,
-    watches: &[Arc<WatchHealth>],
+    views: &Views,
     leadership: watch::Receiver<Leadership>,
     election: Option<Arc<Heartbeat>>,
 ) -> Health {
@@ -26,9 +30,12 @@ pub(super) fn all(
     if let Some(election) = election {
         health.live("leader-election", move || election.check());
     }
-    for watch in watches {
+    for watch in &views.control {
         let watch = Arc::clone(watch);
         health.ready(format!("watch-{}", watch.resource()), move || watch.check());
+    }
+    if let Some(watch) = views.target.clone() {
+        health.told(format!("watch-{}", watch.resource()), move || watch.check());
     }
     let drivers = shared.drivers.clone();
     health.ready("drivers", move || {

@@ -7,7 +7,6 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
-use kube::Resource as _;
 use millwright_core::api::meta;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::Refusal;

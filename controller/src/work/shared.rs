@@ -18,10 +18,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::driver::{Pool, SecretStore};
+use crate::driver::{Lead, Pool, SecretStore};
 use crate::env::Env;
 use crate::health::Heartbeat;
 use crate::kube::events::Publisher;
+use crate::kube::watch::WatchHealth;
 use crate::kube::write::Writer;
 use crate::telemetry::Metrics;
 
@@ -49,13 +50,19 @@ pub struct Shared {
     pub token_groups: String,
     /// Numbers.
     pub metrics: Metrics,
+    /// The lead under which this term works; in doubt it asks the Lease.
+    pub lead: Arc<Lead>,
+    /// The watches of the control cluster: since when each has shown everything.
+    pub control_views: Vec<Arc<WatchHealth>>,
+    /// The watch of the target cluster's Nodes, where there is one.
+    pub target_view: Option<Arc<WatchHealth>>,
     /// Driver calls under way.
     pub calls: TaskTracker,
     /// A driver has heard a newer leader than us.
     pub deposed: AtomicBool,
     /// Sign of life of the dispatcher.
     pub heartbeat: Arc<Heartbeat>,
-    /// Ends the process in order.
+    /// Ends the term in order.
     pub stop: CancellationToken,
 }
 
@@ -77,7 +84,13 @@ pub struct Parts {
     pub token_groups: String,
     /// Numbers.
     pub metrics: Metrics,
-    /// Ends the process in order.
+    /// The lead under which this term works; in doubt it asks the Lease.
+    pub lead: Arc<Lead>,
+    /// The watches of the control cluster: since when each has shown everything.
+    pub control_views: Vec<Arc<WatchHealth>>,
+    /// The watch of the target cluster's Nodes, where there is one.
+    pub target_view: Option<Arc<WatchHealth>>,
+    /// Ends the term in order.
     pub stop: CancellationToken,
 }
 
@@ -93,6 +106,9 @@ impl Shared {
             settings,
             token_groups,
             metrics,
+            lead,
+            control_views,
+            target_view,
             stop,
         } = parts;
         Arc::new(Self {
@@ -106,6 +122,9 @@ impl Shared {
             settings,
             token_groups,
             metrics,
+            lead,
+            control_views,
+            target_view,
             calls: TaskTracker::new(),
             deposed: AtomicBool::new(false),
             heartbeat: Arc::new(Heartbeat::new(HANGS_AFTER)),

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part of it")]
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -236,6 +237,8 @@ impl CallObserver for Recorder {
 pub struct Desk {
     pub pool: Pool,
     pub changes: mpsc::UnboundedReceiver<DriverName>,
+    /// How often the pool said that it is known otherwise than before whether all drivers are there.
+    pub turns: Arc<AtomicU32>,
     pub recorder: Arc<Recorder>,
     lead: Arc<Lead>,
     leads: watch::Sender<Leadership>,
@@ -258,6 +261,8 @@ pub fn pauses() -> Pauses {
         handshake: Duration::from_secs(4),
         first: Duration::from_secs(1),
         scan: Duration::from_millis(50),
+        settle: Duration::from_millis(200),
+        forget: Duration::from_secs(60),
     }
 }
 
@@ -265,6 +270,8 @@ impl Desk {
     pub fn new(endpoints: Endpoints, pauses: Pauses) -> Self {
         let (sender, changes) = mpsc::unbounded_channel();
         let recorder = Arc::new(Recorder::default());
+        let turns = Arc::new(AtomicU32::new(0));
+        let turned = Arc::clone(&turns);
         let (leads, leadership) = watch::channel(Leadership::ALONE);
         let lead = Arc::new(Lead::new(leadership));
         let (pool, upkeep) = Pool::new(PoolSettings {
@@ -278,11 +285,15 @@ impl Desk {
             connect: Arc::new(Endpoint::wire),
             lead: Arc::clone(&lead),
             observer: Arc::clone(&recorder) as Arc<dyn CallObserver>,
-            on_change: Arc::new(move |name: &DriverName| drop(sender.send(name.clone()))),
+            on_change: Arc::new(move |name: Option<&DriverName>| match name {
+                Some(name) => drop(sender.send(name.clone())),
+                None => drop(turned.fetch_add(1, Ordering::Relaxed)),
+            }),
         });
         Self {
             pool,
             changes,
+            turns,
             recorder,
             lead,
             leads,

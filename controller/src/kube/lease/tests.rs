@@ -75,6 +75,19 @@ impl Server {
         }
     }
 
+    /// Somebody deletes the Lease.
+    fn delete(&self) {
+        self.0.lock().unwrap().lease = None;
+    }
+
+    /// Somebody takes the holder's name out of the Lease, as `kubectl edit` can.
+    fn empty(&self) {
+        let mut stored = self.0.lock().unwrap();
+        let mut lease = stored.lease.clone().unwrap();
+        lease["spec"]["holderIdentity"] = json!("");
+        stored.store(lease);
+    }
+
     fn spec(&self) -> Value {
         self.0.lock().unwrap().lease.clone().unwrap_or_default()["spec"].clone()
     }
@@ -123,6 +136,30 @@ impl Outside for Ticking {
     }
 }
 
+/// A wall clock that says the time it is set to.
+#[derive(Clone)]
+struct Set(Arc<AtomicI64>);
+
+impl Outside for Set {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(self.0.load(Ordering::Relaxed)).unwrap()
+    }
+
+    fn chance(&self) -> u64 {
+        0
+    }
+}
+
+fn settings(identity: &str, outside: impl Outside) -> LeaseSettings {
+    LeaseSettings {
+        namespace: "default".to_owned(),
+        name: "millwright".to_owned(),
+        identity: identity.to_owned(),
+        terms: Terms::default(),
+        env: Env::within(Arc::new(outside), Planners::default()),
+    }
+}
+
 struct Running {
     state: watch::Receiver<Leadership>,
     stop: CancellationToken,
@@ -131,16 +168,13 @@ struct Running {
 
 impl Running {
     fn start(server: &Server, identity: &str) -> Self {
+        Self::at(server, identity, Ticking)
+    }
+
+    fn at(server: &Server, identity: &str, outside: impl Outside) -> Self {
         let (sender, state) = watch::channel(Leadership::Unknown);
-        let settings = LeaseSettings {
-            namespace: "default".to_owned(),
-            name: "millwright".to_owned(),
-            identity: identity.to_owned(),
-            terms: Terms::default(),
-            env: Env::within(Arc::new(Ticking), Planners::default()),
-        };
         let stop = CancellationToken::new();
-        let candidate = Candidate::new(server.client(), settings, sender);
+        let candidate = Candidate::new(server.client(), settings(identity, outside), sender);
         let mut task = tokio::task::JoinSet::new();
         task.spawn(candidate.run(stop.clone()));
         Self { state, stop, task }
@@ -272,9 +306,121 @@ async fn a_deleted_lease_is_made_anew_with_a_higher_epoch() {
     let first = Running::start(&server, "first");
     pass(1).await;
     assert_eq!(first.epoch(), Some(7));
-    server.0.lock().unwrap().lease = None;
+    server.delete();
     pass(6).await;
     assert_eq!(first.epoch(), Some(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_holder_somebody_took_out_is_taken_again_with_a_higher_epoch() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(1).await;
+    assert_eq!(first.epoch(), Some(0));
+    server.empty();
+    pass(6).await;
+    assert_eq!(first.epoch(), Some(1));
+    assert_eq!(server.spec()["holderIdentity"], "first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_deleted_while_no_manager_ran_is_made_with_an_epoch_that_no_driver_finds_old() {
+    const NOON: i64 = 1_800_000_000;
+    let server = Server::default();
+    let clock = Arc::new(AtomicI64::new(NOON));
+    let before = Running::at(&server, "before", Set(clock.clone()));
+    pass(1).await;
+    let epoch = before.epoch().unwrap();
+    before.end().await;
+    server.delete();
+    clock.store(NOON + 120, Ordering::Relaxed);
+
+    let after = Running::at(&server, "after", Set(clock));
+    pass(1).await;
+
+    assert!(after.epoch().unwrap() > epoch, "{:?} after {epoch}", after.epoch());
+    assert_eq!(server.spec()["leaseTransitions"], NOON / 60 + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_itself_says_whether_a_term_still_holds() {
+    let server = Server::default();
+    let reader = LeaseReader::new(server.client(), &settings("first", Ticking));
+    assert!(!reader.is_held_under(4).await.unwrap(), "there is none");
+    server.write("first", 4);
+    assert!(reader.is_held_under(4).await.unwrap());
+    assert!(!reader.is_held_under(3).await.unwrap(), "the term is over");
+    server.write("second", 4);
+    assert!(!reader.is_held_under(4).await.unwrap(), "it is another's");
+    server.empty();
+    assert!(!reader.is_held_under(4).await.unwrap(), "it is nobody's");
+}
+
+/// The lines that are logged on this thread while the guard lives.
+fn logged() -> (Log, tracing::subscriber::DefaultGuard) {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .without_time()
+        .with_writer(move || writer.clone())
+        .finish();
+    (log, tracing::subscriber::set_default(subscriber))
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn lines_with(&self, words: &str) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines()
+            .filter(|line| line.contains(words))
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_anothers_lease_says_at_once_whose_it_is_and_until_when_and_says_it_once() {
+    let (log, _guard) = logged();
+    let server = Server::default();
+    server.write("dead", 4);
+    let clock = Arc::new(AtomicI64::new(1_800_000_000));
+    let _second = Running::at(&server, "second", Set(clock));
+    pass(1).await;
+
+    let told = log.lines_with("another process holds the lease");
+    let [line] = told.as_slice() else {
+        panic!("one line, not {told:?}")
+    };
+    assert!(line.contains("INFO") && line.contains(r#"holder="dead""#), "{line}");
+    assert!(line.contains("2027-01-15T08:00:15Z"), "{line}");
+    pass(10).await;
+    assert_eq!(log.lines_with("another process holds the lease").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_the_lease_was_deleted_is_logged() {
+    let (log, _guard) = logged();
+    let server = Server::default();
+    let _first = Running::start(&server, "first");
+    pass(1).await;
+    server.delete();
+    pass(6).await;
+    assert_eq!(log.lines_with("the lease was deleted: it is made anew").len(), 1);
+    assert_eq!(log.lines_with("holds it again, as a new leader").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

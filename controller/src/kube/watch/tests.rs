@@ -231,3 +231,130 @@ async fn a_list_that_cannot_be_read_is_asked_for_ever_more_seldom_and_makes_the_
     health.heard();
     assert_eq!(health.check(), Ok(()));
 }
+
+/// A view that has just been listed.
+fn listed() -> WatchHealth {
+    let health = WatchHealth::new("nodes", Arc::default());
+    health.begins_list();
+    health.heard();
+    health.completes_list(0);
+    health
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+}
+
+/// What a quiet watch gives: it is opened again each minute.
+async fn quiet(health: &WatchHealth, minutes: u64) {
+    for _ in 0..minutes {
+        pass(60).await;
+        health.contact.answered("nodes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_is_fresh_since_its_first_complete_list_however_long_nothing_happens() {
+    let health = WatchHealth::new("nodes", Arc::default());
+    assert_eq!(health.fresh_since(), None, "never listed");
+    health.begins_list();
+    health.heard();
+    assert_eq!(health.fresh_since(), None, "the list is not complete");
+    pass(5).await;
+    health.completes_list(0);
+    let since = Instant::now();
+    assert_eq!(health.fresh_since(), Some(since));
+    quiet(&health, 60).await;
+    assert_eq!(health.fresh_since(), Some(since));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_fails_for_longer_than_a_restart_makes_the_view_blind_and_then_new() {
+    let health = listed();
+    let since = health.fresh_since();
+    health.failed(false);
+    pass(20).await;
+    health.failed(false);
+    assert_eq!(health.fresh_since(), since, "a restart of the API server is no gap");
+    pass(20).await;
+    health.failed(false);
+    assert_eq!(health.fresh_since(), None);
+    pass(3600).await;
+    health.failed(false);
+    assert_eq!(health.fresh_since(), None);
+    pass(10).await;
+    health.contact.answered("nodes");
+    let opened = Instant::now();
+    pass(10).await;
+    assert_eq!(health.fresh_since(), Some(opened), "it goes on where it stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_nobody_asked_about_is_a_gap_all_the_same() {
+    let health = listed();
+    health.failed(false);
+    pass(600).await;
+    health.heard();
+    assert_eq!(health.fresh_since(), Some(Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_breaks_put_off_no_timeout_however_many_they_are() {
+    let health = listed();
+    let since = health.fresh_since();
+    for _ in 0..100 {
+        pass(10).await;
+        health.failed(false);
+        pass(2).await;
+        health.contact.answered("nodes");
+        assert_eq!(health.fresh_since(), since);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_had_makes_the_view_blind_until_one_is_complete() {
+    let health = listed();
+    health.failed(false);
+    health.begins_list();
+    for _ in 0..4 {
+        pass(10).await;
+        health.contact.answered("nodes");
+        health.failed(true);
+    }
+    assert_eq!(health.fresh_since(), None, "answers that cannot be read are no list");
+    health.heard();
+    assert_eq!(
+        health.fresh_since(),
+        None,
+        "the first object of a list is not all of it"
+    );
+    pass(1).await;
+    health.completes_list(0);
+    assert_eq!(health.fresh_since(), Some(Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silence_without_an_error_is_a_gap() {
+    let health = listed();
+    pass(BLIND_AFTER.as_secs()).await;
+    assert_eq!(health.fresh_since(), None);
+    // As after a process stood still: the next answer comes before anybody asks.
+    pass(3600).await;
+    health.contact.answered("nodes");
+    let heard = Instant::now();
+    pass(5).await;
+    assert_eq!(health.fresh_since(), Some(heard));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_that_is_doubted_is_not_fresh_until_it_was_listed_again() {
+    let health = listed();
+    health.doubt();
+    assert_eq!(health.fresh_since(), None);
+    pass(1).await;
+    health.begins_list();
+    health.completes_list(0);
+    assert_eq!(health.fresh_since(), None, "that list was begun before the doubt");
+    health.completes_list(1);
+    assert_eq!(health.fresh_since(), Some(Instant::now()));
+}
