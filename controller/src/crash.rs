@@ -1,4 +1,4 @@
-//! Crash points: in test builds (feature `crash-points`) the process kills itself at a chosen one; else this is nothing.
+//! Crash points: in debug builds the process kills itself at a chosen one; in release builds this is nothing.
 //!
 //! Each write and each driver call is two points: before it is sent, and after its answer came but before anybody heard
 //! of it. A point is named by its kind and by how many of that kind the process has passed: `before status#3`. (Numbered
@@ -16,11 +16,11 @@ pub async fn around<T>(what: &'static str, request: impl Future<Output = T>) -> 
     answer
 }
 
-#[cfg(not(feature = "crash-points"))]
+#[cfg(not(debug_assertions))]
 fn point(_what: &'static str, _when: &'static str) {}
 
-#[cfg(feature = "crash-points")]
-#[expect(clippy::disallowed_methods, reason = "for test builds only; no flag of the product")]
+#[cfg(debug_assertions)]
+#[expect(clippy::disallowed_methods, reason = "for debug builds only; no flag of the product")]
 fn point(what: &'static str, when: &'static str) {
     use std::collections::BTreeMap;
     use std::io::Write as _;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use millwright_dev::apiserver::ControlPlane;
 
-use crate::programs::{Programs, programs, programs_with_crash_points};
+use crate::programs::programs;
 use crate::service::{Recipe, Service, eventually, free_address, log_in};
 
 /// How long a program may take until it answers; only a machine under load comes near it.
@@ -135,21 +135,12 @@ pub struct Manager {
 impl Manager {
     /// The manager as shipped, for one namespace of `plane`, with cluster id `local`.
     pub async fn on(plane: &ControlPlane, namespace: &str) -> ManagerPlan {
-        Self::plan(programs().await, plane, namespace)
-    }
-
-    /// The test build that dies at named points.
-    pub async fn with_crash_points_on(plane: &ControlPlane, namespace: &str) -> ManagerPlan {
-        Self::plan(programs_with_crash_points().await, plane, namespace)
-    }
-
-    fn plan(programs: &Programs, plane: &ControlPlane, namespace: &str) -> ManagerPlan {
         let admin = free_address();
         // Several managers may stand beside each other on one control plane.
         let log = log_in(plane.dir(), &format!("manager-{}", admin.port()));
         let recipe = Recipe {
             name: format!("manager-{}", admin.port()),
-            program: programs.manager.clone(),
+            program: programs().await.manager.clone(),
             args: vec!["manager".to_owned()],
             env: vec![("RUST_LOG".to_owned(), "info".to_owned())],
             log,

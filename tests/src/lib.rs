@@ -20,7 +20,7 @@
 //! - [`laws`]: what must be true of it.
 //! - [`service`]: a process that is killed and started again, and the one way to wait.
 //! - [`contract`]: the sandbox against the real API server.
-//! - [`requirement`]: skip loudly, or fail where CI demands it.
+//! - [`requirement`]: skip loudly, or fail where CI demands it; [`sampling`]: how much is tried, and from which seed.
 
 #![allow(
     clippy::indexing_slicing,
@@ -38,6 +38,7 @@ pub mod laws;
 pub mod manifests;
 pub mod programs;
 pub mod requirement;
+pub mod sampling;
 pub mod scene;
 pub mod script;
 pub mod service;

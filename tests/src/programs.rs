@@ -2,8 +2,8 @@
 //! may not start them.
 //!
 //! They are built with the command that shares every dependency with `cargo test --workspace`; after that command it
-//! costs a second or two. The variant with crash points uses the same file name in Cargo's directory, so both are linked
-//! to places of their own (`target/harness/…`) under a lock between test processes.
+//! costs a second or two. They are linked to a place of their own (`target/harness/…`) under a lock between test
+//! processes, so that a build beside the tests does not change them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,54 +27,23 @@ pub struct Programs {
     pub hello_provider: PathBuf,
 }
 
-/// The programs as they are shipped, in the profile of this test.
+/// The programs, in the profile of this test. In a debug build the manager has crash points (`controller/src/crash.rs`).
 ///
 /// # Panics
 /// They do not compile.
 pub async fn programs() -> &'static Programs {
     static BUILT: OnceCell<Programs> = OnceCell::const_new();
-    BUILT.get_or_init(|| built(Variant::Shipped)).await
+    BUILT.get_or_init(built).await
 }
 
-/// The programs with the manager's feature `crash-points`: it dies at the point that a test names.
-///
-/// # Panics
-/// They do not compile.
-pub async fn programs_with_crash_points() -> &'static Programs {
-    static BUILT: OnceCell<Programs> = OnceCell::const_new();
-    BUILT.get_or_init(|| built(Variant::CrashPoints)).await
-}
-
-#[derive(Clone, Copy)]
-enum Variant {
-    Shipped,
-    CrashPoints,
-}
-
-impl Variant {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Shipped => "shipped",
-            Self::CrashPoints => "crash-points",
-        }
-    }
-
-    fn features(self) -> &'static [&'static str] {
-        match self {
-            Self::Shipped => &[],
-            Self::CrashPoints => &["--features", "millwright/crash-points"],
-        }
-    }
-}
-
-async fn built(variant: Variant) -> Programs {
-    let built = tokio::task::spawn_blocking(move || build(variant))
+async fn built() -> Programs {
+    let built = tokio::task::spawn_blocking(build)
         .await
         .expect("the build does not panic");
-    built.unwrap_or_else(|why| panic!("our own programs ({}): {why}", variant.name()))
+    built.unwrap_or_else(|why| panic!("our own programs: {why}"))
 }
 
-fn build(variant: Variant) -> Result<Programs, String> {
+fn build() -> Result<Programs, String> {
     let profile = profile();
     let kept = target_dir().join("harness").join(&profile);
     let lock = kept.join("lock");
@@ -86,11 +55,11 @@ fn build(variant: Variant) -> Result<Programs, String> {
     };
     let _lock = process::locked(&lock, waiting).map_err(|error| format!("{}: {error}", lock.display()))?;
 
-    let log = kept.join(format!("{}.log", variant.name()));
-    let status = process::run_long(cargo_build(&profile, variant), &log, |elapsed| {
+    let log = kept.join("build.log");
+    let status = process::run_long(cargo_build(&profile), &log, |elapsed| {
         say(
             "programs",
-            &format!("building our programs ({}) for {} s", variant.name(), elapsed.as_secs()),
+            &format!("building our programs for {} s", elapsed.as_secs()),
         );
     })
     .map_err(|error| format!("cannot run cargo: {error}"))?;
@@ -102,7 +71,7 @@ fn build(variant: Variant) -> Result<Programs, String> {
         ));
     }
     let from = target_dir().join(if profile == "dev" { "debug" } else { &profile });
-    let to = kept.join(variant.name());
+    let to = kept.join("programs");
     Ok(Programs {
         manager: keep(MANAGER, &from, &to)?,
         virtual_provider: keep(VIRTUAL_PROVIDER, &from, &to)?,
@@ -113,7 +82,7 @@ fn build(variant: Variant) -> Result<Programs, String> {
 
 /// `--workspace`, because with fewer packages Cargo would choose other features for what they share and build all of it
 /// a second time.
-fn cargo_build(profile: &str, variant: Variant) -> Command {
+fn cargo_build(profile: &str) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let mut command = Command::new(cargo);
     command
@@ -128,8 +97,7 @@ fn cargo_build(profile: &str, variant: Variant) -> Command {
             profile,
             "--target-dir",
         ])
-        .arg(target_dir())
-        .args(variant.features());
+        .arg(target_dir());
     // What Cargo told this test about its own package: build scripts that watch it would run again.
     for (name, _) in std::env::vars_os() {
         let ours = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"];

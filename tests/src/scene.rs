@@ -223,6 +223,17 @@ impl Scene {
         patched.unwrap_or_else(|error| panic!("{kind:?} {name}: {error}"));
     }
 
+    /// Changes the scene's class while there is no manager: the next one never sees it as it was. One that runs could see
+    /// what the test does next sooner than the change.
+    ///
+    /// # Panics
+    /// The API server refuses it.
+    pub async fn class_from_the_start(&mut self, change: Value) {
+        self.manager.service.kill();
+        self.patch(Kind::Class, manifests::CLASS, change).await;
+        self.manager.service.restart();
+    }
+
     /// Asks for the deletion of an object.
     ///
     /// # Panics

@@ -16,7 +16,6 @@ pub struct Script {
     manager_flags: Vec<(String, String)>,
     manager_env: Vec<(String, String)>,
     provider_flags: Vec<(String, String)>,
-    crash_points: bool,
 }
 
 impl Script {
@@ -29,7 +28,6 @@ impl Script {
             manager_flags: Vec::new(),
             manager_env: vec![("MILLWRIGHT_LEADER_ELECT".to_owned(), "false".to_owned())],
             provider_flags: Vec::new(),
-            crash_points: false,
         }
         .provider("--create-delay", "100ms")
         .provider("--join-delay", "100ms")
@@ -55,13 +53,6 @@ impl Script {
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.manager_env.retain(|(known, _)| known != name);
         self.manager_env.push((name.to_owned(), value.into()));
-        self
-    }
-
-    /// The manager is the build that dies at crash points; see `controller/src/crash.rs`.
-    #[must_use]
-    pub fn with_crash_points(mut self) -> Self {
-        self.crash_points = true;
         self
     }
 
@@ -96,11 +87,7 @@ impl Script {
     }
 
     pub(crate) async fn manager_on(&self, plane: &ControlPlane, namespace: &str, driver: &str) -> Manager {
-        let mut plan = match self.crash_points {
-            true => Manager::with_crash_points_on(plane, namespace).await,
-            false => Manager::on(plane, namespace).await,
-        };
-        plan = plan.driver(driver);
+        let mut plan = Manager::on(plane, namespace).await.driver(driver);
         for (flag, value) in &self.manager_flags {
             plan = plan.flag(flag, value);
         }

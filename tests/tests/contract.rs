@@ -1,6 +1,7 @@
 //! The sandbox keeps the contract: what it says is what a real kube-apiserver says, request by request and event by event.
 //!
-//! `MILLWRIGHT_CONTRACT_SEQUENCES` and `MILLWRIGHT_CONTRACT_SEED` make it longer or other; a failure prints both.
+//! An ordinary run asks some hundred sequences, drawn from the commit; the long suite thousands, and then all that the
+//! manager asks must have been reached (`NEEDED`). `MILLWRIGHT_CONTRACT_SEQUENCES` and `MILLWRIGHT_SEED` choose others.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -21,10 +22,16 @@ use millwright_tests::contract::script::Sequence;
 use millwright_tests::contract::shrink;
 use millwright_tests::contract::value::Base;
 use millwright_tests::contract::wire::Wire;
+use millwright_tests::sampling;
+use millwright_tests::scene::shared_plane;
 use serde_json::{Value, json};
 
 /// Sequences asked in one go, between two marks in the streams.
 const WAVE: u64 = 200;
+/// Sequences of an ordinary run, and of the long suite.
+const SEQUENCES: [u64; 2] = [300, 20_000];
+/// So many sequences reach everything in `NEEDED`, whatever the seed.
+const ENOUGH: u64 = 2_000;
 
 /// What the manager asks, and how it can be answered: verb, kind, outcomes. Each must be reached; generated sequences and those
 /// by hand count. Answers about what is older than history have a test of their own.
@@ -209,14 +216,16 @@ async fn story(bench: &Bench, found: BTreeMap<String, (usize, Mismatch)>) -> Str
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_sequences_are_answered_as_by_the_server() {
-    let Some(plane) = apiserver::start_with_crds("generated sequences are answered as by the server").await else {
+    let what = "generated sequences are answered as by the server";
+    let Some(plane) = shared_plane(what).await else {
         return;
     };
     let bench = bench(&plane, "c").await;
-    let (first, wanted) = (
-        number("MILLWRIGHT_CONTRACT_SEED", 0),
-        number("MILLWRIGHT_CONTRACT_SEQUENCES", 2000),
+    let wanted = number(
+        "MILLWRIGHT_CONTRACT_SEQUENCES",
+        SEQUENCES[usize::from(sampling::is_long())],
     );
+    let first = sampling::seed(what);
     let began = Instant::now();
     let (mut coverage, mut requests) = (Coverage::default(), 0);
     let mut found: BTreeMap<String, (usize, Mismatch)> = BTreeMap::new();
@@ -243,12 +252,12 @@ async fn generated_sequences_are_answered_as_by_the_server() {
         .iter()
         .flat_map(|(verb, kind, outcomes)| outcomes.iter().map(move |outcome| format!("{verb} {kind} {outcome}")));
     let missed: Vec<String> = needed.filter(|name| coverage.of(name) == 0).collect();
-    assert!(missed.is_empty() || wanted < 2000, "never reached: {missed:#?}");
+    assert!(missed.is_empty() || wanted < ENOUGH, "never reached: {missed:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sequences_by_hand_are_answered_as_by_the_server() {
-    let Some(plane) = apiserver::start_with_crds("sequences by hand are answered as by the server").await else {
+    let Some(plane) = shared_plane("sequences by hand are answered as by the server").await else {
         return;
     };
     let bench = bench(&plane, "h").await;

@@ -35,4 +35,4 @@ done
 kubectl apply -f "$here/../../../../deploy/crds" > /dev/null
 kubectl wait --for=condition=Established crd --all > /dev/null
 cd "$here/../.."
-MILLWRIGHT_KUBECTL_CAPTURE=$dir/kubeconfig cargo test -p millwright-sandbox --test kubectl_speaks_to_the_sandbox -- --test-threads=4
+MILLWRIGHT_KUBECTL_CAPTURE=$dir/kubeconfig cargo test -p millwright-sandbox --test served kubectl_ -- --test-threads=4

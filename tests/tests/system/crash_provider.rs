@@ -5,7 +5,7 @@
 //! The hasty test scales back to 0 in the moment of the crash: then a cloud that lags knows of VMs that neither manager
 //! nor provider remembers, and only patience finds them.
 //!
-//! The moments are drawn from a seed that is printed; `MILLWRIGHT_CRASH_SEED=N` repeats it.
+//! The moments are drawn from the seed of [`sampling`], which is printed.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_dev::apiserver::ControlPlane;
-use millwright_tests::laws;
 use millwright_tests::scene::{Scene, shared_plane};
 use millwright_tests::script::Script;
+use millwright_tests::{laws, sampling};
 use tokio::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(150);
@@ -48,17 +48,9 @@ impl Moments {
     }
 }
 
-fn seed() -> u64 {
-    let given = std::env::var("MILLWRIGHT_CRASH_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    given.unwrap_or_else(|| jiff::Timestamp::now().as_millisecond().unsigned_abs())
-}
-
 async fn killed_at_random(what: &str, prefix: &str, lag: &str, victims: Victims) {
     let Some(plane) = shared_plane(what).await else { return };
-    let seed = seed();
-    println!("{what}: MILLWRIGHT_CRASH_SEED={seed}");
+    let seed = sampling::seed(what);
     let began = Instant::now();
     let mut moments = Moments(seed);
     let mut scene = begin(&plane, prefix, lag).await;
@@ -134,8 +126,7 @@ async fn provider_and_manager_killed_at_random_whose_cloud_lags_make_no_second_v
 async fn machines_that_go_in_the_moment_of_a_crash_leave_no_vm_in_a_cloud_that_lags() {
     let what = "crashes while machines come and go, lagging cloud";
     let Some(plane) = shared_plane(what).await else { return };
-    let seed = seed();
-    println!("{what}: MILLWRIGHT_CRASH_SEED={seed}");
+    let seed = sampling::seed(what);
     let mut moments = Moments(seed);
     let mut scene = begin(&plane, "kill-haste", "3s").await;
     scene.deploy(0).await;

@@ -69,7 +69,7 @@ struct Served {
 
 async fn serve(file: &Path) -> Served {
     let mut process = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "serves_if_it_is_told_to", "--nocapture"])
+        .args(["--exact", "http_crash::serves_if_it_is_told_to", "--nocapture"])
         .env(FILE, file)
         .stdout(Stdio::piped())
         .kill_on_drop(true)

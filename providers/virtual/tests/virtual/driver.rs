@@ -1,19 +1,17 @@
 //! The driver over its socket, in a process of its own: the contract's rules as a manager meets them.
 
-mod process;
-
 use std::{collections::BTreeSet, time::Duration};
 
+use crate::process::{
+    Provider, class, class_with, create, delete, faulty, flag, key, list, make, number, reason, retry_after, status_of,
+    text,
+};
 use millwright_proto::v1::{
     self, CsiVolumeSource, GetDriverInfoRequest, GetMachineClassSchemaRequest, GetNodeTemplateRequest,
     GetVolumeIDsRequest, ValidateMachineClassRequest, VolumeSpec, WatchMachinesRequest, machine::State, volume_spec,
     watch_machines_response::Type,
 };
 use millwright_provider_virtual::{cloud::Event, console::listing};
-use process::{
-    Provider, class, class_with, create, delete, faulty, flag, key, list, make, number, reason, retry_after, status_of,
-    text,
-};
 use tonic::Code;
 
 #[tokio::test]

@@ -65,7 +65,7 @@ fn steps(file: &str) -> Vec<Step> {
 fn topology_of(object: &Value) -> Topology {
     let (version, kind) = (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
     Topology::of_builtin(version, kind).unwrap_or_else(|| {
-        let schemas: Value = serde_json::from_str(include_str!("patch/schemas.json")).unwrap();
+        let schemas: Value = serde_json::from_str(include_str!("../patch/schemas.json")).unwrap();
         Topology::of_custom(&schemas[kind])
     })
 }

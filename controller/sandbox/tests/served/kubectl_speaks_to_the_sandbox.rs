@@ -15,6 +15,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use millwright_sandbox::api::Api;
@@ -101,10 +102,9 @@ impl Home {
     }
 }
 
-/// Hides what no two servers share.
-fn plain(said: &str) -> String {
-    let mut said = said.to_owned();
-    for (pattern, word) in [
+/// What no two servers share, and what is shown in its place.
+static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    [
         ("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID"),
         (r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
         (
@@ -132,10 +132,16 @@ fn plain(said: &str) -> String {
         ),
         ("(?m)[ \t]+$", ""),
         ("([^ \n])  +", "${1}  "),
-    ] {
-        said = Regex::new(pattern).unwrap().replace_all(&said, word).into_owned();
-    }
-    said
+    ]
+    .map(|(pattern, word)| (Regex::new(pattern).unwrap(), word))
+    .into()
+});
+
+/// Hides what no two servers share.
+fn plain(said: &str) -> String {
+    RULES.iter().fold(said.to_owned(), |said, (rule, word)| {
+        rule.replace_all(&said, *word).into_owned()
+    })
 }
 
 fn file(name: &str) -> PathBuf {

@@ -119,7 +119,7 @@ fn user(line: &str) -> User {
 
 #[test]
 fn roles_decide_as_on_the_real_server() {
-    let cases = include_str!("rbac/decisions.cases");
+    let cases = include_str!("../rbac/decisions.cases");
     let mut asker = Asker::new();
     let (mut question, mut body) = ("", "");
     let (mut asked, mut refused, mut wrong) = (0, 0, Vec::new());

@@ -57,10 +57,10 @@ fn known() -> BTreeMap<String, Known> {
         .map(|crd| serde_json::to_value(crd).unwrap())
         .collect();
     for text in [
-        include_str!("schema/things.yaml"),
-        include_str!("schema/rules.yaml"),
-        include_str!("schema/loose.yaml"),
-        include_str!("schema/probes.yaml"),
+        include_str!("../schema/things.yaml"),
+        include_str!("../schema/rules.yaml"),
+        include_str!("../schema/loose.yaml"),
+        include_str!("../schema/probes.yaml"),
     ] {
         crds.push(serde_saphyr::from_str(text).unwrap());
     }
@@ -190,8 +190,8 @@ fn judge(case: &Case, known: &Known, mut new: Value, old: Option<Value>, mut war
 #[test]
 fn schemas_do_what_the_real_server_did() {
     let known = known();
-    let cases: BTreeMap<String, Case> = serde_saphyr::from_str(include_str!("schema/cases.yaml")).unwrap();
-    let mut answers: BTreeMap<String, Answer> = include_str!("schema/answers.json")
+    let cases: BTreeMap<String, Case> = serde_saphyr::from_str(include_str!("../schema/cases.yaml")).unwrap();
+    let mut answers: BTreeMap<String, Answer> = include_str!("../schema/answers.json")
         .lines()
         .map(|line| {
             let named: Value = serde_json::from_str(line).unwrap();

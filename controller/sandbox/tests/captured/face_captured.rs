@@ -10,10 +10,13 @@
     reason = "a test that panics has failed, as it should"
 )]
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use millwright_sandbox::api::{Answer, Api, Moment};
 use millwright_sandbox::request::{Http, Request};
 use millwright_sandbox::watch::Event;
+use regex::Regex;
 use serde_json::{Value, json};
 
 struct Asker {
@@ -32,7 +35,7 @@ impl Asker {
             let definition = serde_json::to_value(definition).unwrap();
             asker.create(&definition);
         }
-        let objects: Vec<Value> = serde_json::from_str(include_str!("face/objects.json")).unwrap();
+        let objects: Vec<Value> = serde_json::from_str(include_str!("../face/objects.json")).unwrap();
         for mut object in objects {
             let kind = object["kind"].as_str().unwrap();
             let apart = [
@@ -101,6 +104,9 @@ const HIDDEN: [&str; 8] = [
     "annotations",
 ];
 
+/// An age in a table, or the time that it is counted from.
+static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new("^([0-9]+[smhdy])+$|^20[0-9-]+T[0-9:]+Z$").unwrap());
+
 /// What is compared of an answer.
 fn compared(value: &Value) -> Value {
     match value {
@@ -111,17 +117,14 @@ fn compared(value: &Value) -> Value {
             .map(|(key, inner)| (key.clone(), compared(inner)))
             .collect(),
         Value::Array(items) => items.iter().map(compared).collect(),
-        Value::String(text) => {
-            let age = regex::Regex::new("^([0-9]+[smhdy])+$|^20[0-9-]+T[0-9:]+Z$").unwrap();
-            json!(age.replace(text, "*age*"))
-        }
+        Value::String(text) => json!(AGE.replace(text, "*age*")),
         other => other.clone(),
     }
 }
 
 /// The answers of the server whose path and accepted types fit.
 fn answers(wanted: impl Fn(&str, &str) -> bool) -> Vec<Value> {
-    let all: Vec<Value> = serde_json::from_str(include_str!("face/answers.json")).unwrap();
+    let all: Vec<Value> = serde_json::from_str(include_str!("../face/answers.json")).unwrap();
     let text = |answer: &Value, key: &str| answer[key].as_str().unwrap().to_owned();
     all.into_iter()
         .filter(|answer| wanted(&text(answer, "path"), &text(answer, "accept")))
@@ -329,7 +332,7 @@ fn the_operations_of_built_in_kinds_are_told_as_by_the_server() {
         }
     }
     told.sort();
-    let expected: Vec<&str> = include_str!("face/operations.txt").lines().collect();
+    let expected: Vec<&str> = include_str!("../face/operations.txt").lines().collect();
     for line in &expected {
         assert!(
             told.iter().any(|other| other == line),

@@ -244,7 +244,7 @@ async fn a_class_that_its_driver_refuses_makes_no_machine_and_says_why() {
     let mut scene = Script::new("refused").begin(&plane).await;
     let name = scene.namespace.clone();
     let spec = json!({ "providerSpec": { "instanceType": "enormous", "region": "local", "zone": "local-a" } });
-    scene.patch(Kind::Class, manifests::CLASS, spec).await;
+    scene.class_from_the_start(spec).await;
     scene.deploy(2).await;
     scene
         .until("the set and the deployment say why", LIMIT, async |scene: &Scene| {

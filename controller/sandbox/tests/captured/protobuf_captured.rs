@@ -21,7 +21,7 @@ use millwright_sandbox::request::Http;
 use serde_json::{Value, json};
 
 fn captured() -> Value {
-    serde_json::from_str(include_str!("protobuf/captured.json")).unwrap()
+    serde_json::from_str(include_str!("../protobuf/captured.json")).unwrap()
 }
 
 fn bytes(encoded: &Value) -> Vec<u8> {

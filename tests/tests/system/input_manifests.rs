@@ -22,11 +22,6 @@ async fn scene(name: &str) -> Option<Scene> {
     Some(Script::new(name).begin(&plane).await)
 }
 
-/// Changes the scene's class before any machine is made of it.
-async fn class_with(scene: &Scene, change: Value) {
-    scene.patch(Kind::Class, manifests::CLASS, change).await;
-}
-
 /// A Machine of the class waits and says why; so does an event about the Machine or its class; then it is deleted and
 /// goes, and no VM was ever made.
 async fn a_machine_is_kept_waiting(scene: &mut Scene, machine: Value, texts: &[&str]) {
@@ -102,7 +97,9 @@ async fn a_missing_secret_is_named_and_its_arrival_is_enough() {
     let Some(mut scene) = scene("in-nosecret").await else {
         return;
     };
-    class_with(&scene, json!({ "secretRef": { "name": "late" } })).await;
+    scene
+        .class_from_the_start(json!({ "secretRef": { "name": "late" } }))
+        .await;
     let text = format!("Secret {}/late does not exist", scene.namespace);
     let machine = machine_of(&scene);
     a_machine_is_kept_waiting(&mut scene, machine.clone(), &[&text]).await;
@@ -120,7 +117,9 @@ async fn a_secret_without_user_data_is_named() {
     scene
         .create_secret(&json!({ "metadata": { "name": "empty" }, "stringData": { "other": "x" } }))
         .await;
-    class_with(&scene, json!({ "secretRef": { "name": "empty" } })).await;
+    scene
+        .class_from_the_start(json!({ "secretRef": { "name": "empty" } }))
+        .await;
     let place = format!("Secret {}/empty", scene.namespace);
     let machine = machine_of(&scene);
     a_machine_is_kept_waiting(&mut scene, machine, &["no key userData", &place]).await;
@@ -149,7 +148,9 @@ async fn user_data_over_the_limit_is_refused_with_its_size() {
     };
     let big = json!({ "metadata": { "name": "big" }, "stringData": { "userData": "x".repeat(70_000) } });
     scene.create_secret(&big).await;
-    class_with(&scene, json!({ "secretRef": { "name": "big" } })).await;
+    scene
+        .class_from_the_start(json!({ "secretRef": { "name": "big" } }))
+        .await;
     let machine = machine_of(&scene);
     a_machine_is_kept_waiting(&mut scene, machine, &["user data", "70000", "65536"]).await;
 }
@@ -159,7 +160,9 @@ async fn a_provider_spec_of_300_kib_is_refused_with_its_size() {
     let Some(mut scene) = scene("in-bigspec").await else {
         return;
     };
-    class_with(&scene, json!({ "providerSpec": { "blob": "x".repeat(300 * 1024) } })).await;
+    scene
+        .class_from_the_start(json!({ "providerSpec": { "blob": "x".repeat(300 * 1024) } }))
+        .await;
     let machine = machine_of(&scene);
     a_machine_is_kept_waiting(&mut scene, machine, &["providerSpec", "262144"]).await;
 }
@@ -186,7 +189,7 @@ async fn an_unknown_provider_is_named() {
     let Some(mut scene) = scene("in-noprovider").await else {
         return;
     };
-    class_with(&scene, json!({ "provider": "nowhere" })).await;
+    scene.class_from_the_start(json!({ "provider": "nowhere" })).await;
     let machine = machine_of(&scene);
     a_machine_is_kept_waiting(&mut scene, machine, &["nowhere"]).await;
 }
@@ -196,7 +199,9 @@ async fn a_refused_class_makes_no_machine_and_its_set_says_why() {
     let Some(mut scene) = scene("in-refused").await else {
         return;
     };
-    class_with(&scene, json!({ "providerSpec": { "blob": "x".repeat(300 * 1024) } })).await;
+    scene
+        .class_from_the_start(json!({ "providerSpec": { "blob": "x".repeat(300 * 1024) } }))
+        .await;
     scene.deploy(2).await;
     scene
         .until("the set says why", LIMIT, async |scene: &Scene| {

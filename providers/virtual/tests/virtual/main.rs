@@ -1,0 +1,5 @@
+//! The virtual provider: its simulated cloud alone, and its driver over a socket in a process of its own.
+
+mod cloud;
+mod driver;
+mod process;

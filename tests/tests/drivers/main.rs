@@ -1,0 +1,5 @@
+//! The Driver API as others meet it: clients that share no code with us, and the author of a provider.
+
+mod driver_grpcurl;
+mod driver_python;
+mod own_driver;

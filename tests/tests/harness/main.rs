@@ -1,0 +1,5 @@
+//! What the other tests stand on: control planes, our programs, and the walls between our crates.
+
+mod apiserver;
+mod programs;
+mod walls;

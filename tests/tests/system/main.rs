@@ -1,0 +1,12 @@
+//! Manager, provider and a real kube-apiserver, each a process of its own, as a user meets them.
+//!
+//! Most of these tests wait: they share one control plane, each in a namespace of its own, and several run beside each
+//! other (`RUST_TEST_THREADS` in `.cargo/config.toml`).
+
+mod api_budget;
+mod crash_manager;
+mod crash_provider;
+mod e2e_leader;
+mod e2e_scaling;
+mod input_manifests;
+mod input_processes;
