@@ -40,6 +40,8 @@ const PAGES: [u64; 4] = [20, 1000, 6000, 20_000];
 const SLOW: [u64; 4] = [2, 8, 20, 29];
 /// Seconds after which a late request arrives.
 const LATE: [u64; 6] = [1, 5, 35, 70, 150, 290];
+/// When the last request has arrived that was sent before some moment: the latest of these, and its way.
+pub const LATEST: Duration = Duration::from_secs(300);
 
 type Response = http::Response<Box<DynBody>>;
 

@@ -5,6 +5,8 @@
     reason = "a test says by its panic what went wrong"
 )]
 
+use std::time::Duration;
+
 use millwright_core::machine::{self, Why};
 use millwright_sim::campaign;
 use millwright_sim::event::{Actor, Event, Oracle, Truth, Violation, What};
@@ -12,6 +14,7 @@ use millwright_sim::run::{Faults, Outcome, Plan, by_names, by_seed};
 use millwright_sim::shrink::shrink;
 use millwright_sim::strike::Blow;
 use millwright_sim::workload::{self, OURS};
+use millwright_sim::zoo;
 use serde_json::json;
 
 fn plan(workload: &str, faults: Faults) -> Plan {
@@ -133,4 +136,12 @@ fn whoever_changes_the_api_without_end_while_no_time_passes_is_stopped_and_told_
     let told = "event follows event while no time passes; last came: ";
     assert!(broken.text.starts_with(told), "{broken}");
     assert!(broken.text.contains("human: Patch machinesets workers"), "{broken}");
+}
+
+/// Each replacement has a token with minutes to live, which must not put the end of its run off.
+#[test]
+fn a_manager_that_makes_and_replaces_machines_for_ever_breaks_l1_and_its_run_ends() {
+    let outcome = by_seed(&zoo::named("joins-unseen").unwrap().plan(), 0);
+    assert_eq!(outcome.violation.unwrap().property, "L1");
+    assert!(outcome.passed < Duration::from_hours(1), "{:?}", outcome.passed);
 }

@@ -11,7 +11,7 @@ use millwright_core::machine::{self, Call, DriverView, Observed, Plan, StatusCha
 use super::Mutant;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 15] = [
+pub(super) const ALL: [Mutant; 16] = [
     Mutant {
         name: "finalizer-late",
         rows: "12, 13",
@@ -91,6 +91,16 @@ pub(super) const ALL: [Mutant; 15] = [
         faults: &["F45x2"],
         rests: false,
         hooks: || deciding(timer_lost),
+    },
+    Mutant {
+        name: "joins-unseen",
+        rows: "-",
+        what: "no node is seen to join: machines are made, given up and replaced for ever",
+        property: "L1",
+        workload: "create",
+        faults: &[],
+        rests: false,
+        hooks: || deciding(joins_unseen),
     },
     Mutant {
         name: "failure-is-final",
@@ -283,6 +293,10 @@ fn timer_lost(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Why::JoinTimedOut => Plan::rest(Why::Joining),
         _ => plan,
     }
+}
+
+fn joins_unseen(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    machine::plan(&Observed { node: None, ..*seen }, now)
 }
 
 fn failure_is_final(seen: &Observed<'_>, now: Timestamp) -> Plan {
