@@ -50,6 +50,8 @@ type Response = http::Response<Box<DynBody>>;
 pub struct Door {
     world: Arc<World>,
     gate: Arc<Gate>,
+    /// Whether it leads to the cluster of the Nodes and tokens. It is the same API, on a way of its own.
+    is_target: bool,
     /// The lists that come in pages, by resource.
     lists: Arc<Mutex<BTreeMap<String, Paging>>>,
 }
@@ -62,12 +64,21 @@ struct Paging {
 }
 
 impl Door {
-    /// A door for the manager behind this gate.
+    /// A door to the control cluster for the manager behind this gate.
     pub fn new(world: Arc<World>, gate: Arc<Gate>) -> Self {
         Self {
             world,
             gate,
+            is_target: false,
             lists: Arc::default(),
+        }
+    }
+
+    /// A door to the target cluster.
+    pub fn to_target(world: Arc<World>, gate: Arc<Gate>) -> Self {
+        Self {
+            is_target: true,
+            ..Self::new(world, gate)
         }
     }
 }
@@ -175,9 +186,10 @@ impl Door {
         Ok(Some(answer))
     }
 
-    /// Fails, or never ends, where the manager is cut off from the API.
+    /// Fails, or never ends, where the manager is cut off from the API, or the target cluster is away.
     async fn reach(&self) -> Result<(), BoxError> {
-        match self.gate.is_cut() {
+        let target = self.is_target.then(|| self.world.target.is_cut()).flatten();
+        match self.gate.link.is_cut().or(target) {
             None => Ok(()),
             Some(Cut::Refused) => {
                 self.world.delay("way", &WAYS).await;
@@ -218,7 +230,8 @@ impl Door {
     }
 
     fn stream(&self, started: Started, blow: Option<Blow>) -> Response {
-        let flow = Flow::begin(Arc::clone(&self.world), Arc::clone(&self.gate), started, blow);
+        let (world, gate) = (Arc::clone(&self.world), Arc::clone(&self.gate));
+        let flow = Flow::begin(world, gate, self.is_target, started, blow);
         let frames = unfold(flow, |mut flow| async move {
             let next = flow.next().await?;
             Some((next.map(Frame::data), flow))

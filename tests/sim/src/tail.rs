@@ -9,9 +9,9 @@ use std::time::Duration;
 use millwright_provider_virtual::cloud::Vm;
 use millwright_sandbox::store::Place;
 
+use crate::door::LATEST;
 use crate::event::{Truth, What};
 use crate::judge::{is_ahead, last_expiry, settled, settled_by};
-use crate::door::LATEST;
 use crate::life::Lives;
 use crate::world::World;
 

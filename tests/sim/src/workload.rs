@@ -6,13 +6,13 @@ use std::time::Duration;
 use millwright_core::api::keys;
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
-use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
 use crate::any;
 use crate::choices::Choices;
-use crate::event::{Actor, Regime, What, core, ours};
+use crate::event::{Actor, Regime, What};
 use crate::judge::settled;
+use crate::kinds;
 use crate::provider::Port;
 use crate::world::World;
 
@@ -290,11 +290,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
 
 /// Where objects of a kind are made.
 pub fn collection(plural: &str) -> String {
-    match plural {
-        "nodes" => "/api/v1/nodes".to_owned(),
-        "secrets" => "/api/v1/namespaces/default/secrets".to_owned(),
-        _ => format!("{OURS}/{plural}"),
-    }
+    kinds::kind(plural).collection()
 }
 
 /// Where one object of a kind is.
@@ -304,11 +300,12 @@ pub fn path(plural: &str, name: &str) -> String {
 
 /// The name of one object of a kind, by choice, if there is any.
 pub fn one(world: &World, point: &'static str, plural: &'static str) -> Option<String> {
-    let place = match plural {
-        "nodes" => core(plural),
-        _ => ours(plural),
-    };
-    let names: Vec<String> = world.look(|truth| truth.api.all(&place).map(|(key, _)| key.name.clone()).collect());
+    let names: Vec<String> = world.look(|truth| {
+        truth
+            .all(plural)
+            .map(|object| object::name(&object).to_owned())
+            .collect()
+    });
     if names.is_empty() {
         return None;
     }
@@ -354,7 +351,9 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
             // Made again by the human's accident (F51), it is there as it was to be.
             Answer::Object { code: 409, .. } if method == "POST" && is_there(world, path, body) => return,
             Answer::Object { code: 409, .. } if method == "POST" => tokio::time::sleep(LOOK).await,
-            Answer::Object { code, body, .. } if code >= 300 && code != 404 => {
+            // What a mishap took away is neither changed nor deleted any more.
+            Answer::Object { code: 404, .. } if method != "POST" && is_gone(world, path) => return,
+            Answer::Object { code, body, .. } if code >= 300 => {
                 world.broken("workload", format!("{method} {path}: {code} {body}"));
                 return;
             }
@@ -367,11 +366,17 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
 /// Whether the object that is to be made is there, and stays.
 fn is_there(world: &World, path: &str, body: &Value) -> bool {
     let plural = path.rsplit('/').next().unwrap_or_default();
-    let key = Key::new("default", object::name(body));
     world.look(|truth| {
-        let stored = truth.api.stored(&ours(plural), &key);
+        let stored = truth.named(plural, object::name(body));
         stored.is_some_and(|stored| !object::is_deleting(&stored))
     })
+}
+
+/// Whether there is no object at this path, of a kind that the API serves.
+fn is_gone(world: &World, path: &str) -> bool {
+    let mut steps = path.rsplit('/');
+    let (name, plural) = (steps.next().unwrap_or_default(), steps.next().unwrap_or_default());
+    world.look(|truth| truth.api.kinds().at(&kinds::place(plural)).is_some() && truth.named(plural, name).is_none())
 }
 
 /// Waits until all is as wanted, or for so long.
