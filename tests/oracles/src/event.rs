@@ -52,6 +52,8 @@ pub enum Act {
     TargetAway,
     /// It is back.
     TargetBack,
+    /// A driver spoke of a newer leader that there is not.
+    FalseLeader,
     /// Somebody set the wall clock of a manager.
     ClockSet,
     /// Everything has converged and nothing will change until `Unrest`.

@@ -114,6 +114,7 @@ impl Account {
         }
         let about = format!("{method} is refused in the name of a leader that there is not");
         self.world.tell(What::Fault { name: "F56", about });
+        self.world.tell(What::FalseLeader);
         Err(DriverError::new(Reason::StaleLeader, "epoch 99 has been seen"))
     }
 

@@ -147,6 +147,8 @@ pub enum What {
     TargetAway,
     /// It is back.
     TargetBack,
+    /// The driver speaks of a newer leader that there is not.
+    FalseLeader,
     /// The wall clock of a manager was set.
     ClockSet,
     /// What the story needs beside.
@@ -294,6 +296,7 @@ impl fmt::Display for Event {
             What::Fault { name, about } => write!(f, "FAULT {name}: {about}"),
             What::TargetAway => f.write_str("the target cluster is away"),
             What::TargetBack => f.write_str("the target cluster is back"),
+            What::FalseLeader => f.write_str("the driver speaks of a leader that there is not"),
             What::ClockSet => f.write_str("a wall clock is set"),
             What::Note(text) => f.write_str(text),
             What::Quiet => f.write_str("QUIET: faults end"),

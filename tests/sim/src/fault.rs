@@ -205,6 +205,8 @@ pub struct Lags {
     pub view: Duration,
     /// The answer to a read of the API server itself.
     pub read: Duration,
+    /// Whether the manager must get over clocks that are set by an hour.
+    pub has_set_clocks: bool,
 }
 
 /// Without any fault: watches lag by milliseconds, and a plan waits for the calls before it.
@@ -245,8 +247,13 @@ const OLDER: [(&str, u64, u64); 24] = [
 impl Lags {
     /// With these faults, which add up where they meet.
     pub fn of(faults: impl Iterator<Item = &'static str>) -> Self {
-        let mut lags = Self { view: VIEW, read: READ };
+        let mut lags = Self {
+            view: VIEW,
+            read: READ,
+            has_set_clocks: false,
+        };
         for fault in faults {
+            lags.has_set_clocks |= fault == "F59";
             for (_, view, read) in OLDER.iter().filter(|(name, ..)| *name == fault) {
                 lags.view += Duration::from_secs(*view);
                 lags.read += Duration::from_secs(*read);

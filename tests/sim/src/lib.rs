@@ -26,6 +26,7 @@
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
+//! | [`seed`] | which seed is the first |
 //! | [`tail`] | what must come true when faults have ended |
 //! | [`share`] | how many are shared among threads |
 //! | [`reference`] | how a run must end, by the one in which nothing went wrong |
@@ -58,6 +59,7 @@ pub mod pipes;
 pub mod provider;
 pub mod reference;
 pub mod run;
+pub mod seed;
 pub mod share;
 pub mod shrink;
 pub mod sockets;

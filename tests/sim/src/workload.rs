@@ -47,6 +47,8 @@ pub enum Deed {
     DeleteOne(&'static str),
     /// The driver's process ends, and comes back after so long.
     DriverAway(Duration),
+    /// Takes the finalizer of somebody else from a machine that is on its way out.
+    Unhold(&'static str),
     /// Waits until all is as wanted, but not for ever.
     Settle,
     /// Waits for a moment that is chosen, so that the next deed comes in the middle of something; sometimes until all settled.
@@ -63,9 +65,9 @@ pub const ZONE: &str = "local-a";
 pub const FORSAKEN: &str = "forsaken";
 
 /// The names of all workloads.
-pub const ALL: [&str; 14] = [
+pub const ALL: [&str; 15] = [
     "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
-    "prefer", "takeover",
+    "prefer", "takeover", "held",
 ];
 
 /// The workload that begins in any state; it has campaigns of its own.
@@ -155,6 +157,16 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
             moment(),
             delete("machines/left"),
         ],
+        // An orphan that the set selects and that is on its way out, held by somebody else.
+        "held" => vec![
+            make("creates a machine of another tool's", "machines", held("orphan")),
+            moment(),
+            delete("machines/orphan"),
+            moment(),
+            make("creates the set", "machinesets", set_of("workers", 2, "small")),
+            moment(),
+            Deed::Unhold("orphan"),
+        ],
         // What is there is not known; where there is no deployment, this changes nothing.
         ANY => vec![moment(), scale(2), moment()],
         _ => return short(name),
@@ -175,6 +187,8 @@ fn short(name: &str) -> Option<Vec<Deed>> {
             Deed::Settle,
             Deed::DeleteOne("machines"),
         ],
+        // Some are up and some are not when fewer are wanted.
+        "shrink-early" => vec![begin(4), moment(), scale(2), moment(), scale(1)],
         "shrink" => vec![begin(3), Deed::Settle, scale(2)],
         "shrink-by-ones" => {
             let by_one = |size| [scale(size), moment(), Deed::Prefer];
@@ -260,6 +274,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
                 port.restart_after(lasts);
             }
             Deed::Settle => settle(world, PATIENCE).await,
+            Deed::Unhold(name) => unhold(world, name),
             Deed::Drift => drift(world),
             Deed::Prefer => prefer(world),
             Deed::Leave(name) => any::leave(world, name).await,
@@ -330,6 +345,26 @@ fn drift(world: &World) {
         let body = json!({ "metadata": { "labels": { "name": null } } });
         world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
     }
+}
+
+/// The finalizer of another tool.
+const HOLD: &str = "example.org/hold";
+
+/// Takes that tool's finalizer away.
+fn unhold(world: &World, name: &str) {
+    let Some(machine) = world.look(|truth| truth.named("machines", name)) else {
+        return;
+    };
+    let held = machine.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let kept: Vec<&Value> = held
+        .into_iter()
+        .flatten()
+        .filter(|finalizer| *finalizer != HOLD)
+        .collect();
+    let text = format!("lets machine {name} go");
+    world.tell(What::Deed { text });
+    let body = json!({ "metadata": { "finalizers": kept } });
+    world.order(Actor::Human, "PATCH", &path("machines", name), &body);
 }
 
 fn prefer(world: &World) {
@@ -468,6 +503,16 @@ pub fn set_of(name: &str, replicas: u32, class: &str) -> Value {
         "metadata": { "name": name, "namespace": "default" },
         "spec": { "replicas": replicas, "selector": { "matchLabels": label }, "template": template },
     })
+}
+
+/// A Machine that belongs to nobody, has the labels of the workers, and is held by another tool.
+fn held(name: &str) -> Value {
+    let mut machine = machine(name);
+    if let Some(metadata) = machine.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("labels".to_owned(), json!({ "name": "workers", "set": "workers" }));
+        metadata.insert("finalizers".to_owned(), json!([HOLD]));
+    }
+    machine
 }
 
 /// A Machine that belongs to nobody.

@@ -74,6 +74,7 @@ impl Oracle for Calm {
             | Act::LostLead(_)
             | Act::TargetAway
             | Act::TargetBack
+            | Act::FalseLeader
             | Act::ClockSet => {}
         }
         Ok(())

@@ -117,6 +117,7 @@ impl Oracle for Fenced {
             | Act::LostLead(_)
             | Act::TargetAway
             | Act::TargetBack
+            | Act::FalseLeader
             | Act::ClockSet
             | Act::Rest
             | Act::Unrest => Ok(()),

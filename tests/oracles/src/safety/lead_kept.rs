@@ -1,5 +1,8 @@
-//! S20: a leader gives its lead up only when it is asked to end, when it could not renew its lease in time, or when the Lease is
-//! somebody else's by then. What a driver says of leaders is no reason: the Lease says who leads.
+//! S20: what a driver says of leaders is no reason to give the lead up: the Lease says who leads. And where nobody elects a leader, no
+//! lead can be lost.
+//!
+//! Judged is a manager that ends right after a driver has spoken of a leader that there is not. When it may have failed to renew its
+//! lease is not seen from here: answers that it never heard look as if it had.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +13,15 @@ use crate::object::text;
 use crate::panel::Oracle;
 use crate::truth::Truth;
 
+/// How soon a manager ends that believes a driver: what it has under way is waited for.
+const SOON: SignedDuration = SignedDuration::from_secs(8);
+
 pub(crate) struct LeadKept {
     elects: bool,
     /// How long a claim of the lease holds for its holder, counted from when it was sent.
     holds: SignedDuration,
+    /// When a driver last spoke of a leader that there is not.
+    alarm: Option<Timestamp>,
     /// Who holds the lease, and when the claim was sent.
     holder: Option<(By, Timestamp)>,
     /// Who gave it back while its claim held.
@@ -26,6 +34,7 @@ impl LeadKept {
         Self {
             elects,
             holds,
+            alarm: None,
             holder: None,
             gave_back: BTreeMap::new(),
             hits: 0,
@@ -41,8 +50,10 @@ impl LeadKept {
             self.holder = Some((write.by, write.sent));
             return;
         }
+        let is_alarmed = self.alarm.is_some_and(|alarm| write.sent < alarm + SOON);
         if let Some((_, claimed)) = self.holder.take_if(|(holder, _)| *holder == write.by)
             && write.sent < claimed + self.holds
+            && is_alarmed
         {
             self.gave_back.insert(write.by, write.sent);
         }
@@ -75,6 +86,10 @@ impl Oracle for LeadKept {
         match &event.act {
             Act::Write(write) if write.accepted && write.resource == "leases" => {
                 self.note(write);
+                Ok(())
+            }
+            Act::FalseLeader => {
+                self.alarm = Some(event.at);
                 Ok(())
             }
             Act::LostLead(by) => self.ended(*by),

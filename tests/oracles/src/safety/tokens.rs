@@ -14,9 +14,12 @@ use crate::truth::Truth;
 /// On a token's Secret: the uid of its Machine.
 const OWNER: &str = "/metadata/annotations/machine.sapcloud.io~1machine-uid";
 
+/// A request that took no longer was answered, if its sender lived on.
+const PROMPT: SignedDuration = SignedDuration::from_millis(200);
+
 pub(crate) struct Tokens {
     max_lag: SignedDuration,
-    /// When each token came to be, by its Secret's uid.
+    /// From when on each token must be known of, by its Secret's uid.
     made: BTreeMap<String, Timestamp>,
     hits: u64,
 }
@@ -30,16 +33,15 @@ impl Tokens {
         }
     }
 
-    /// A token that comes while its Machine is released may have been sent long before, by a request that was given up.
+    /// A token that comes while its Machine is released may have been sent long before, by a request that was given up. One that came as
+    /// soon as it was sent is known to whoever sent it.
     fn released(&mut self, write: &Write, truth: &dyn Truth) -> Result<(), String> {
         let Some(machine) = &write.before else { return Ok(()) };
         self.hits += 1;
         let tokens = truth.objects("secrets");
         let left = tokens.iter().find(|secret| {
             let since = self.made.get(uid(secret));
-            is_token(secret)
-                && text(secret, OWNER) == uid(machine)
-                && since.is_none_or(|since| *since + self.max_lag < write.sent)
+            is_token(secret) && text(secret, OWNER) == uid(machine) && since.is_none_or(|since| *since < write.sent)
         });
         match left {
             None => Ok(()),
@@ -63,7 +65,9 @@ impl Oracle for Tokens {
             return Ok(());
         }
         if let ("secrets", Verb::Create, Some(made)) = (write.resource.as_str(), write.verb, &write.after) {
-            self.made.insert(uid(made).to_owned(), event.at);
+            let is_prompt = event.at.duration_since(write.sent) < PROMPT;
+            let known = event.at + if is_prompt { PROMPT } else { self.max_lag };
+            self.made.insert(uid(made).to_owned(), known);
         }
         let held = |object: &Option<Arc<Value>>| object.as_ref().is_some_and(|it| has_finalizer(it, FINALIZER));
         let is_release = write.resource == "machines" && held(&write.before) && !held(&write.after);
