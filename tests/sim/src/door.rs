@@ -40,8 +40,10 @@ const PAGES: [u64; 4] = [20, 1000, 6000, 20_000];
 const SLOW: [u64; 4] = [2, 8, 20, 29];
 /// Seconds after which a late request arrives.
 const LATE: [u64; 6] = [1, 5, 35, 70, 150, 290];
+/// The same for what is very late: beyond the five minutes after which the manager takes a request for lost.
+const VERY_LATE: [u64; 3] = [330, 420, 600];
 /// When the last request has arrived that was sent before some moment: the latest of these, and its way.
-pub const LATEST: Duration = Duration::from_secs(300);
+pub const LATEST: Duration = Duration::from_secs(610);
 
 type Response = http::Response<Box<DynBody>>;
 
@@ -145,7 +147,7 @@ impl Door {
                 answer.await.ok();
                 return Err("connection reset by peer".into());
             }
-            Some(Blow::Late) => return Err("connection reset by peer".into()),
+            Some(Blow::Late | Blow::VeryLate) => return Err("connection reset by peer".into()),
             Some(Blow::Silence) => return std::future::pending().await,
             _ => answer.await,
         };
@@ -207,6 +209,7 @@ impl Door {
         let (there, back) = (world.pick("way", &WAYS), world.pick("way", &WAYS));
         let extra = match blow {
             Some(Blow::Late) => world.pick("late", &LATE),
+            Some(Blow::VeryLate) => world.pick("very-late", &VERY_LATE),
             Some(Blow::Slow) => world.pick("slow", &SLOW),
             _ => 0,
         };

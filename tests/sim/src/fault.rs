@@ -29,7 +29,7 @@ const fn fault(name: &'static str, per_mille: u32, what: &'static str) -> Fault 
 }
 
 /// All of them.
-pub const ALL: [Fault; 53] = [
+pub const ALL: [Fault; 54] = [
     fault("F1", 12, "the manager dies before or after a call"),
     fault("F1r", 0, "the manager dies at any moment"),
     fault(
@@ -49,6 +49,11 @@ pub const ALL: [Fault; 53] = [
     fault("F8", 40, "a request is answered with a server error"),
     fault("F9", 40, "a request takes effect and its answer is lost"),
     fault("F10", 30, "a request takes effect long after its caller gave up"),
+    fault(
+        "F10l",
+        20,
+        "a request takes effect after more minutes than the manager waits for it",
+    ),
     fault("F11", 40, "a write is answered 403"),
     fault("F13", 80, "a request takes seconds"),
     fault(
@@ -214,7 +219,7 @@ const VIEW: Duration = Duration::from_secs(2);
 const READ: Duration = Duration::from_millis(500);
 
 /// Seconds by which each fault makes a view older, and the answer to a read.
-const OLDER: [(&str, u64, u64); 24] = [
+const OLDER: [(&str, u64, u64); 25] = [
     // A manager stands still with an answer in its hand, or before it asks.
     ("F2", 95, 95),
     ("F5", 205, 0),
@@ -225,6 +230,7 @@ const OLDER: [(&str, u64, u64); 24] = [
     ("F8", 60, 0),
     ("F9", 60, 30),
     ("F10", 300, 5),
+    ("F10l", 620, 5),
     ("F11", 30, 0),
     ("F13", 60, 60),
     ("F14", 90, 0),

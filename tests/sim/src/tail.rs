@@ -21,7 +21,7 @@ const BOUND: Duration = Duration::from_mins(15 + 4 + 2 + 2);
 /// How long it must stay so.
 const STAYS: Duration = Duration::from_secs(90);
 /// The longest that a harm reaches beyond the end of faults: a silent watch until its end, a late request, a call's deadline.
-const SOAK: Duration = Duration::from_mins(10);
+const SOAK: Duration = Duration::from_mins(11);
 /// S12: how long nothing may be written; a sixth of it where managers elect a leader.
 const REST: Duration = Duration::from_hours(1);
 const MINUTE: Duration = Duration::from_mins(1);
