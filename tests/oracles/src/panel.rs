@@ -14,8 +14,16 @@ use crate::truth::Truth;
 pub struct Settings {
     /// How old a view may be on which a manager acts: the longest lag of a watch and of a request in flight.
     pub max_lag: SignedDuration,
+    /// How old the answer to a read of the API server itself may be when a manager acts on it.
+    pub read_lag: SignedDuration,
+    /// How long a machine may take to join.
+    pub creation_timeout: SignedDuration,
+    /// Whether a Machine may not be given up too early for a wall clock that was set while it was not waiting.
+    pub judges_set_clocks: bool,
     /// Whether managers elect a leader.
     pub elects: bool,
+    /// How long a claim of the lease lasts.
+    pub lease: SignedDuration,
     /// How long before its lease runs out a leader ends its work, so that what is under way then has an end, too.
     pub margin: SignedDuration,
     /// Bytes of secrets, user data and tokens, which no text may hold.
@@ -36,7 +44,11 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             max_lag: SignedDuration::from_mins(5),
+            read_lag: SignedDuration::from_mins(5),
+            creation_timeout: SignedDuration::from_mins(20),
+            judges_set_clocks: true,
             elects: true,
+            lease: SignedDuration::from_secs(15),
             margin: SignedDuration::from_secs(5),
             canaries: Vec::new(),
             resync: SignedDuration::from_hours(1),

@@ -1,15 +1,21 @@
 //! What must hold in every step: one module a property. Only acts of the manager are charged to it.
 
+mod adoption;
 mod calm;
 mod fenced;
 mod finalizer;
 mod guarded;
+mod join_patience;
+mod lead_kept;
+mod live_read;
 mod one_life;
 mod one_vm;
 mod own_fields;
 mod restart;
 mod secrecy;
 mod set_budget;
+mod tokens;
+mod victim_order;
 mod wrong_kill;
 
 use crate::panel::{Oracle, Settings};
@@ -21,6 +27,11 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
         Box::new(finalizer::Proof::default()),
         Box::new(wrong_kill::WrongKill::new(settings.max_lag)),
         Box::new(set_budget::SetBudget::new(settings.max_lag)),
+        Box::new(join_patience::JoinPatience::new(
+            settings.creation_timeout,
+            settings.max_lag,
+            settings.judges_set_clocks,
+        )),
         Box::new(own_fields::OwnFields::default()),
         Box::new(one_life::OneLife::default()),
         Box::new(guarded::Guarded::default()),
@@ -28,5 +39,13 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
         Box::new(calm::Calm::new(settings.resync)),
         Box::new(fenced::Fenced::new(settings.elects, settings.margin)),
         Box::new(restart::Restart::default()),
+        Box::new(victim_order::VictimOrder::new(settings.max_lag)),
+        Box::new(tokens::Tokens::new(settings.max_lag)),
+        Box::new(live_read::LiveRead::new(settings.read_lag)),
+        Box::new(adoption::Adoption::new(settings.max_lag)),
+        Box::new(lead_kept::LeadKept::new(
+            settings.elects,
+            settings.lease - settings.margin,
+        )),
     ]
 }

@@ -48,6 +48,60 @@ pub fn reached(truth: &dyn Truth, broken: &BTreeSet<String>) -> Result<(), Strin
     no_token_left(truth, &machines, broken)
 }
 
+/// Judges whether sets are served as far as their objects go: each has the Machines that it wants, and its status has seen its spec. What
+/// may hold while drivers or the target cluster are away.
+///
+/// # Errors
+/// The first thing that is otherwise.
+pub fn served(truth: &dyn Truth) -> Result<(), String> {
+    let machines = truth.objects("machines");
+    for set in truth.objects("machinesets").iter().filter(|it| !is_deleting(it)) {
+        let (wanted, count) = (number(set, "/spec/replicas"), own_machines(set, &machines));
+        if count != wanted {
+            return Err(format!("set {} wants {wanted} machines and has {count}", name(set)));
+        }
+        looked_at(set)?;
+    }
+    Ok(())
+}
+
+/// Judges whether each set that lacks Machines says so: its status has seen its spec, tells how many there are, and names the failure. What
+/// must hold while the API server takes no new Machines.
+///
+/// # Errors
+/// The first thing that is otherwise.
+pub fn shortage_told(truth: &dyn Truth) -> Result<(), String> {
+    let machines = truth.objects("machines");
+    for set in truth.objects("machinesets").iter().filter(|it| !is_deleting(it)) {
+        let count = own_machines(set, &machines);
+        if count >= number(set, "/spec/replicas") {
+            continue;
+        }
+        looked_at(set)?;
+        let told = number(set, "/status/replicas");
+        if told != count {
+            return Err(format!("set {} has {count} machines and tells of {told}", name(set)));
+        }
+        let conditions = set.pointer("/status/conditions").and_then(Value::as_array);
+        let mut conditions = conditions.into_iter().flatten();
+        if !conditions.any(|it| text(it, "/type") == "ReplicaFailure" && text(it, "/status") == "True") {
+            return Err(format!(
+                "set {} lacks machines and has no condition ReplicaFailure",
+                name(set)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// How many Machines that stay a set controls.
+fn own_machines(set: &Value, machines: &[Arc<Value>]) -> i64 {
+    let own = machines
+        .iter()
+        .filter(|machine| controller(machine) == uid(set) && !is_deleting(machine));
+    i64::try_from(own.count()).unwrap_or(i64::MAX)
+}
+
 fn is_broken(machine: &Value, broken: &BTreeSet<String>) -> bool {
     broken.contains(text(machine, "/spec/class/name"))
 }

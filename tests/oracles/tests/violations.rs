@@ -852,7 +852,7 @@ fn l6_says_nothing_of_worlds_in_which_something_else_is_wanted_or_a_class_is_bro
 #[test]
 fn a_run_knows_which_properties_had_nothing_to_judge() {
     let hits = Panel::new(&Settings::default()).hits();
-    assert_eq!(hits.len(), 16, "{hits:?}");
+    assert_eq!(hits.len(), 22, "{hits:?}");
     assert!(hits.values().all(|count| *count == 0));
     assert_eq!(Settings::default().resync, SignedDuration::from_hours(1));
 }
@@ -962,4 +962,210 @@ fn s3_a_machine_may_be_deleted_that_failed_or_lost_its_node_or_whose_set_goes() 
     tells_apart("S3", (&bad, &world), (&bad, &leaving));
     let alone = with(well, "metadata/ownerReferences", json!([]));
     tells_apart("S3", (&trace(&alone), &world), (&without_node, &world));
+}
+
+/// A write of the manager's that was sent at that second and took effect at once.
+fn written(seconds: i64, mut write: Write) -> Event {
+    write.sent = at(seconds);
+    let phases = (&write.before, &write.after);
+    if let (Some(before), Some(after)) = phases
+        && before.pointer("/status/currentStatus/phase") != after.pointer("/status/currentStatus/phase")
+    {
+        write.subresource = "status".to_owned();
+    }
+    event(seconds, Act::Write(write))
+}
+
+fn short_lags() -> Settings {
+    Settings {
+        max_lag: SignedDuration::from_secs(2),
+        read_lag: SignedDuration::from_secs(1),
+        ..settings()
+    }
+}
+
+/// One trace that breaks a property where views are seconds old at most, and one that keeps it.
+fn tells_apart_soon(property: &'static str, bad: &[Event], good: &[Event], world: &Hand) {
+    assert_eq!(broken_by(&short_lags(), property, bad, world), Some(property));
+    assert_eq!(broken_by(&short_lags(), property, good, world), None);
+}
+
+#[test]
+fn s6_a_machine_that_nobody_could_see_join_or_that_had_time_left_is_not_given_up() {
+    let pending = |seconds| {
+        let (before, after) = (machine("m", ""), machine("m", "Pending"));
+        written(seconds, write(Verb::Patch, "machines", Some(before), Some(after)))
+    };
+    let given_up = |seconds| {
+        let text = json!("The machine failed to join the cluster in 20m0s");
+        let after = with(machine("m", "Failed"), "status/lastOperation/description", text);
+        written(
+            seconds,
+            write(Verb::Patch, "machines", Some(machine("m", "Pending")), Some(after)),
+        )
+    };
+    let (away, back) = (|at| event(at, Act::TargetAway), |at| event(at, Act::TargetBack));
+    let (good, world) = ([pending(0), given_up(1200)], Hand::default());
+    tells_apart_soon("S6", &[pending(0), given_up(60)], &good, &world);
+    tells_apart_soon("S6", &[pending(0), away(60), given_up(1200)], &good, &world);
+    tells_apart_soon("S6", &[pending(0), away(60), back(1199), given_up(1200)], &good, &world);
+    let set = [pending(0), event(10, Act::ClockSet), given_up(60)];
+    assert_eq!(broken_by(&short_lags(), "S6", &set, &world), None);
+}
+
+#[test]
+fn s16_a_machine_that_runs_is_not_deleted_before_one_that_does_not() {
+    let of_phase = |name: &str, phase| {
+        with(
+            machine(name, phase),
+            "metadata/creationTimestamp",
+            json!(at(0).to_string()),
+        )
+    };
+    let made = |name: &str, phase| write(Verb::Create, "machines", None, Some(of_phase(name, phase)));
+    let sized = |size| write(Verb::Patch, "machinesets", None, Some(set("set", size)));
+    let deleted = |name: &str, phase| {
+        let before = of_phase(name, phase);
+        write(Verb::Delete, "machines", Some(before.clone()), Some(deleting(before)))
+    };
+    let world = Hand {
+        objects: [("machinesets", vec![set("set", 1)])].into(),
+        ..Hand::default()
+    };
+    let scaled = |victim| {
+        let there = [sized(2), made("a", "Running"), made("b", "Pending")];
+        let mut trace: Vec<Event> = there.into_iter().map(|it| written(0, it)).collect();
+        trace.extend([written(60, sized(1)), written(61, victim)]);
+        trace
+    };
+    tells_apart_soon(
+        "S16",
+        &scaled(deleted("a", "Running")),
+        &scaled(deleted("b", "Pending")),
+        &world,
+    );
+    // A view of before it ran excuses the deletion.
+    let mut late = scaled(deleted("a", "Running"));
+    let runs = write(
+        Verb::Patch,
+        "machines",
+        Some(of_phase("a", "Pending")),
+        Some(of_phase("a", "Running")),
+    );
+    late[1] = written(0, made("a", "Pending"));
+    late.insert(4, written(60, runs));
+    assert_eq!(broken_by(&short_lags(), "S16", &late, &world), None);
+}
+
+#[test]
+fn s17_a_machine_that_is_released_before_its_token_is_revoked_is_flagged() {
+    let token = json!({
+        "type": "bootstrap.kubernetes.io/token",
+        "metadata": {"name": "bootstrap-token-x", "uid": "t", "annotations": {"machine.sapcloud.io/machine-uid": "m"}},
+    });
+    let made = written(0, write(Verb::Create, "secrets", None, Some(token.clone())));
+    let held = deleting(machine("m", "Terminating"));
+    let released = with(held.clone(), "metadata/finalizers", json!([]));
+    let release = written(60, write(Verb::Patch, "machines", Some(held), Some(released)));
+    let left = Hand {
+        objects: [("secrets", vec![token.clone()])].into(),
+        ..Hand::default()
+    };
+    let bad = [made, release.clone()];
+    assert_eq!(broken_by(&short_lags(), "S17", &bad, &left), Some("S17"));
+    assert_eq!(broken_by(&short_lags(), "S17", &bad, &Hand::default()), None);
+    // A token that came late, after somebody had looked for it, is nobody's fault.
+    let mut late = write(Verb::Create, "secrets", None, Some(token));
+    late.sent = at(0);
+    let late = event(59, Act::Write(late));
+    assert_eq!(broken_by(&short_lags(), "S17", &[late, release], &left), None);
+}
+
+#[test]
+fn s18_a_vm_that_is_asked_for_a_machine_that_is_going_is_flagged() {
+    let (stays, goes) = (machine("m", "Pending"), deleting(machine("m", "Pending")));
+    let deleted = written(10, write(Verb::Delete, "machines", Some(stays), Some(goes)));
+    let asked = |seconds| {
+        let call = Call {
+            by: MANAGER,
+            method: Method::CreateMachine,
+            uid: "m".to_owned(),
+            epoch: None,
+        };
+        event(seconds, Act::Call(call))
+    };
+    let world = Hand {
+        objects: [("machines", vec![machine("m", "Pending")])].into(),
+        ..Hand::default()
+    };
+    tells_apart_soon(
+        "S18",
+        &[deleted.clone(), asked(12)],
+        &[asked(9), deleted, asked(10)],
+        &world,
+    );
+}
+
+#[test]
+fn s19_the_adoption_of_a_machine_that_is_going_is_flagged() {
+    let orphan = with(machine("m", "Running"), "metadata/ownerReferences", json!([]));
+    let adopted = |seconds, going: bool| {
+        let of = |value: Value| if going { deleting(value) } else { value };
+        let (before, after) = (of(orphan.clone()), of(machine("m", "Running")));
+        written(seconds, write(Verb::Patch, "machines", Some(before), Some(after)))
+    };
+    let deleted = write(
+        Verb::Delete,
+        "machines",
+        Some(orphan.clone()),
+        Some(deleting(orphan.clone())),
+    );
+    let deleted = written(10, deleted);
+    let world = Hand::default();
+    tells_apart_soon(
+        "S19",
+        &[deleted.clone(), adopted(20, true)],
+        &[adopted(20, false)],
+        &world,
+    );
+    assert_eq!(
+        broken_by(&short_lags(), "S19", &[deleted, adopted(11, true)], &world),
+        None
+    );
+}
+
+#[test]
+fn s20_a_leader_that_believes_a_driver_and_gives_its_own_lease_back_is_flagged() {
+    let lease = |holder: &str| {
+        let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": 1});
+        json!({"metadata": {"name": "millwright", "uid": "l"}, "spec": spec})
+    };
+    let claimed = || written(0, write(Verb::Create, "leases", None, Some(lease("one"))));
+    let given_back = |seconds| {
+        let gone = write(Verb::Patch, "leases", Some(lease("one")), Some(lease("")));
+        [
+            event(seconds - 1, Act::FalseLeader),
+            written(seconds, gone),
+            event(seconds, Act::LostLead(MANAGER)),
+        ]
+    };
+    let elects = Settings {
+        elects: true,
+        ..short_lags()
+    };
+    let world = Hand::default();
+    let of = |last: [Event; 3]| [vec![claimed()], last.to_vec()].concat();
+    assert_eq!(broken_by(&elects, "S20", &of(given_back(5)), &world), Some("S20"));
+    // By then it could not have renewed its lease.
+    assert_eq!(broken_by(&elects, "S20", &of(given_back(12)), &world), None);
+    // Somebody else had taken the lease.
+    let mut taken = write(Verb::Patch, "leases", Some(lease("one")), Some(lease("two")));
+    taken.by = By::Manager(2);
+    let mut others = of(given_back(5));
+    others.insert(1, written(4, taken));
+    others.remove(3);
+    assert_eq!(broken_by(&elects, "S20", &others, &world), None);
+    // Without an election there is nothing to lose.
+    let lost = [event(1, Act::LostLead(MANAGER))];
+    assert_eq!(broken_by(&short_lags(), "S20", &lost, &world), Some("S20"));
 }

@@ -31,6 +31,8 @@ struct State {
     /// Until when no VM more is allowed.
     full_until: Duration,
     throttle: Option<Throttle>,
+    /// Whether the next call hears of a newer leader, and until when all others do.
+    deposes: Option<Duration>,
     /// VMs that are gone, and until when lookups show them.
     ghosts: BTreeMap<String, (Arc<Vm>, Duration)>,
     /// Creations that fail after they were accepted, and from when on that is told.
@@ -94,6 +96,26 @@ impl Account {
             next: now,
             until,
         });
+    }
+
+    /// The driver speaks of a newer leader that there is not, once at least.
+    pub fn depose(&self, lasts: Duration) {
+        self.enter().deposes = Some(self.world.time.passed() + lasts);
+    }
+
+    /// What the driver says of leaders.
+    pub fn heed(&self, method: &str) -> Result<(), DriverError> {
+        let (now, is_quiet) = (self.world.time.passed(), self.world.enter().is_quiet);
+        let Some(until) = self.enter().deposes.take_if(|_| !is_quiet) else {
+            return Ok(());
+        };
+        if now < until {
+            self.enter().deposes = Some(until);
+        }
+        let about = format!("{method} is refused in the name of a leader that there is not");
+        self.world.tell(What::Fault { name: "F56", about });
+        self.world.tell(What::FalseLeader);
+        Err(DriverError::new(Reason::StaleLeader, "epoch 99 has been seen"))
     }
 
     /// Whether the account has calls left.

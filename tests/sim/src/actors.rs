@@ -1,24 +1,19 @@
-//! Everybody else: kubelets, the node lifecycle controller, the garbage collector, and whoever does harm.
+//! Everybody else: kubelets, the node lifecycle controller, the garbage collector, the operator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use millwright_provider_virtual::cloud::{Event as CloudEvent, Phase, Vm, VmId};
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
-use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
-use crate::account::Account;
 use crate::clock::after;
-use crate::event::{Actor, What, core};
+use crate::event::{Actor, What};
 use crate::judge::expiration;
-use crate::life::Lives;
-use crate::meddle::{self, Debts};
-use crate::provider::Port;
-use crate::workload::ZONE;
+use crate::meddle::Debts;
 use crate::world::World;
 
 /// After this long without a heartbeat the node lifecycle controller says Unknown.
@@ -133,6 +128,10 @@ fn falls_silent(world: &World, vm: &Vm) -> Vec<(Timestamp, Duty)> {
 
 async fn carry_out(world: &World, duty: Duty) -> Option<(Timestamp, Duty)> {
     match duty {
+        // The node would register at the cluster that is away.
+        Duty::Register(_) | Duty::Miss { .. } | Duty::Return { .. } if world.target.is_cut().is_some() => {
+            Some((after(world.time.wall(), RETRY), duty))
+        }
         Duty::Register(id) => {
             let registration = world.cloud.begin_registration(&id)?;
             let node = node(registration.vm(), world.time.wall());
@@ -176,7 +175,7 @@ async fn carry_out(world: &World, duty: Duty) -> Option<(Timestamp, Duty)> {
 
 /// Sets the Ready condition of a VM's node, if the node is there.
 fn mark(world: &World, node: &str, provider_id: &str, status: &str) {
-    let found = world.look(|truth| truth.api.stored(&core("nodes"), &Key::new("", node)));
+    let found = world.look(|truth| truth.named("nodes", node));
     let Some(found) = found.filter(|found| object::text(found, "/spec/providerID") == provider_id) else {
         return;
     };
@@ -239,7 +238,7 @@ fn expired_tokens(world: &World) -> Vec<String> {
     let is_expired = |secret: &Value| expiration(secret).is_some_and(|expiration| expiration < now);
     world.look(|truth| {
         let tokens = truth
-            .core("secrets")
+            .all("secrets")
             .filter(|secret| object::name(secret).starts_with("bootstrap-token-"));
         tokens
             .filter(|secret| is_expired(secret))
@@ -260,13 +259,13 @@ fn lost_machines(world: &World) -> Vec<String> {
                 .iter()
                 .any(|vm| vm.owner.uid == uid && vm.phase(now) == Phase::Running);
             let node = truth
-                .core("nodes")
+                .all("nodes")
                 .find(|node| object::text(node, "/spec/providerID") == provider_id);
             let is_ready = node.is_some_and(|node| object::text(&node, "/status/conditions/0/status") == "True");
             (phase == "Failed" && is_alone) || (phase == "Unknown" && !(runs && is_ready))
         };
         let lost = truth
-            .ours("machines")
+            .all("machines")
             .filter(|machine| !object::is_deleting(machine) && is_lost(machine));
         lost.map(|machine| object::name(&machine).to_owned()).collect()
     })
@@ -287,97 +286,4 @@ pub async fn collector(world: Arc<World>) {
         }
         bell.rung().await;
     }
-}
-
-/// Does harm now and then, of the kinds that are enabled, until faults end.
-pub async fn chaos(world: Arc<World>, lives: Arc<Lives>, port: Arc<Port>, debts: Arc<Debts>) {
-    let kinds: Vec<&'static str> = [
-        "F1r", "F4", "F16", "F25", "F33", "F41", "F42", "F43", "F48", "F50", "F51",
-    ]
-    .into_iter()
-    .filter(|name| world.enter().enabled.has(name))
-    .collect();
-    if kinds.is_empty() {
-        return;
-    }
-    while !world.enter().is_quiet {
-        let pause = world.pick("chaos-pause", &[3000, 100, 700, 1500, 6000, 15_000, 40_000]);
-        tokio::time::sleep(Duration::from_millis(pause)).await;
-        if world.enter().is_quiet {
-            break;
-        }
-        let kind = world.pick("chaos", &kinds);
-        harm(&world, &lives, &port, &debts, kind).await;
-    }
-    lives.end_skew();
-}
-
-async fn harm(world: &Arc<World>, lives: &Lives, port: &Arc<Port>, debts: &Debts, name: &'static str) {
-    let tell = |about: String| world.tell(What::Fault { name, about });
-    match name {
-        "F1r" => {
-            tell("the manager dies".to_owned());
-            lives.kill();
-        }
-        "F4" => {
-            tell("the manager is asked to end".to_owned());
-            lives.stop();
-        }
-        "F16" => world.storm(Duration::from_secs(world.pick("storm", &[1, 5, 20, 45, 130]))),
-        "F25" => {
-            let seconds = world.pick("skew", &[0, 30, -30, 300, -300, 3600, -3600]);
-            tell(format!("the manager's wall clock is {seconds} s off"));
-            lives.set_skew(SignedDuration::from_secs(seconds));
-        }
-        "F33" => {
-            tell("the driver's process is replaced".to_owned());
-            port.restart();
-        }
-        "F42" => run_short(world, &port.account),
-        "F43" => {
-            let lasts = world.pick("throttle", &[10, 30, 90]);
-            let every = world.pick("throttle-every", &[1, 5, 20]);
-            tell(format!("one call in {every} s is let through, for {lasts} s"));
-            let of = Duration::from_secs;
-            port.account.throttle(of(every), of(lasts));
-        }
-        "F41" | "F50" => fell(world, name).await,
-        "F51" => meddle::replace(world),
-        _ => meddle::meddle(world, debts),
-    }
-}
-
-/// A VM is powered off or taken away, if there is any.
-async fn fell(world: &World, name: &'static str) {
-    let vms = world.cloud.everything();
-    if vms.is_empty() {
-        return;
-    }
-    let vm = world.pick("victim", &vms.iter().map(|vm| vm.id.as_str()).collect::<Vec<_>>());
-    let is_stopped = name == "F41" && world.choose("vm-dies", 2) == 0;
-    let how = if is_stopped { "powered off" } else { "taken away" };
-    let about = format!("VM {vm} is {how}");
-    world.tell(What::Fault { name, about });
-    let id = VmId::new(vm);
-    // It may be gone by itself.
-    if is_stopped {
-        world.cloud.stop(&id).await.ok();
-    } else {
-        world.cloud.remove(&id).await.ok();
-    }
-}
-
-/// No more VMs of a size in a zone, or none at all, for a while.
-fn run_short(world: &World, account: &Account) {
-    let lasts = world.pick("shortage", &[10, 45, 150, 400]);
-    let what = world.pick("short-of", &["", "small", "large"]);
-    let lasting = Duration::from_secs(lasts);
-    let about = if what.is_empty() {
-        account.fill(lasting);
-        format!("the account is full for {lasts} s")
-    } else {
-        account.run_short(ZONE, what, lasting);
-        format!("{ZONE} is out of {what} for {lasts} s")
-    };
-    world.tell(What::Fault { name: "F42", about });
 }

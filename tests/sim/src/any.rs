@@ -127,7 +127,18 @@ async fn machine(world: &Arc<World>, number: u32, sets: &[Value], delays: Delays
     let (has_vm, guards) = (world.choose("any-vm", 2) == 1, finalizers(world));
     let has_vm = has_vm && !guards.is_null();
     put(&mut body, "/metadata", "finalizers", guards);
-    put(&mut body, "/metadata", "labels", json!({ "name": "workers" }));
+    // Labels that the deployment's sets look for, or one of the others.
+    let labels = [
+        json!({ "name": "workers" }),
+        json!({ "name": "workers", "set": "set-0" }),
+        json!({ "name": "workers", "set": "set-1" }),
+    ];
+    put(
+        &mut body,
+        "/metadata",
+        "labels",
+        one_of(world, "any-machine-labels", &labels),
+    );
     put(
         &mut body,
         "/metadata",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::choices::Count;
+use crate::choices::{Count, mix};
 use crate::event::Violation;
 use crate::fault;
 use crate::provider::Transport;
@@ -104,8 +104,8 @@ impl Sum {
 
     /// Faults that struck, and properties that could be judged, less often than `least` times: what they prove is little.
     pub fn rare(&self, least: u64) -> Vec<(&'static str, u64)> {
-        let struck = fault::ALL
-            .iter()
+        let struck = fault::drawn()
+            .into_iter()
             .map(|fault| (fault.name, self.struck.get(fault.name).copied().unwrap_or(0)));
         let judged = self.antecedents.iter().map(|(name, count)| (*name, *count));
         struck.chain(judged).filter(|(_, count)| *count < least).collect()
@@ -207,6 +207,13 @@ pub fn exhaustive(plan: &Plan) -> Vec<Job> {
         ..plan.clone()
     };
     single.chain(strikes(&pair, 0)).collect()
+}
+
+/// One in so many of these runs, which ones by the seed: other seeds come to the others.
+pub fn sample(jobs: Vec<Job>, seed: u64, one_in: u64) -> Vec<Job> {
+    let numbered = (0..).zip(jobs);
+    let kept = numbered.filter(|(number, _): &(u64, _)| mix(seed ^ mix(*number)).is_multiple_of(one_in));
+    kept.map(|(_, job)| job).collect()
 }
 
 /// One run in so many has a time of rest, which takes longer than all the rest of it.

@@ -40,6 +40,10 @@ const PAGES: [u64; 4] = [20, 1000, 6000, 20_000];
 const SLOW: [u64; 4] = [2, 8, 20, 29];
 /// Seconds after which a late request arrives.
 const LATE: [u64; 6] = [1, 5, 35, 70, 150, 290];
+/// The same for what is very late: beyond the five minutes after which the manager takes a request for lost.
+const VERY_LATE: [u64; 3] = [330, 420, 600];
+/// When the last request has arrived that was sent before some moment: the latest of these, and its way.
+pub const LATEST: Duration = Duration::from_secs(610);
 
 type Response = http::Response<Box<DynBody>>;
 
@@ -48,6 +52,8 @@ type Response = http::Response<Box<DynBody>>;
 pub struct Door {
     world: Arc<World>,
     gate: Arc<Gate>,
+    /// Whether it leads to the cluster of the Nodes and tokens. It is the same API, on a way of its own.
+    is_target: bool,
     /// The lists that come in pages, by resource.
     lists: Arc<Mutex<BTreeMap<String, Paging>>>,
 }
@@ -60,12 +66,21 @@ struct Paging {
 }
 
 impl Door {
-    /// A door for the manager behind this gate.
+    /// A door to the control cluster for the manager behind this gate.
     pub fn new(world: Arc<World>, gate: Arc<Gate>) -> Self {
         Self {
             world,
             gate,
+            is_target: false,
             lists: Arc::default(),
+        }
+    }
+
+    /// A door to the target cluster.
+    pub fn to_target(world: Arc<World>, gate: Arc<Gate>) -> Self {
+        Self {
+            is_target: true,
+            ..Self::new(world, gate)
         }
     }
 }
@@ -132,7 +147,7 @@ impl Door {
                 answer.await.ok();
                 return Err("connection reset by peer".into());
             }
-            Some(Blow::Late) => return Err("connection reset by peer".into()),
+            Some(Blow::Late | Blow::VeryLate) => return Err("connection reset by peer".into()),
             Some(Blow::Silence) => return std::future::pending().await,
             _ => answer.await,
         };
@@ -173,9 +188,10 @@ impl Door {
         Ok(Some(answer))
     }
 
-    /// Fails, or never ends, where the manager is cut off from the API.
+    /// Fails, or never ends, where the manager is cut off from the API, or the target cluster is away.
     async fn reach(&self) -> Result<(), BoxError> {
-        match self.gate.is_cut() {
+        let target = self.is_target.then(|| self.world.target.is_cut()).flatten();
+        match self.gate.link.is_cut().or(target) {
             None => Ok(()),
             Some(Cut::Refused) => {
                 self.world.delay("way", &WAYS).await;
@@ -193,6 +209,7 @@ impl Door {
         let (there, back) = (world.pick("way", &WAYS), world.pick("way", &WAYS));
         let extra = match blow {
             Some(Blow::Late) => world.pick("late", &LATE),
+            Some(Blow::VeryLate) => world.pick("very-late", &VERY_LATE),
             Some(Blow::Slow) => world.pick("slow", &SLOW),
             _ => 0,
         };
@@ -216,7 +233,8 @@ impl Door {
     }
 
     fn stream(&self, started: Started, blow: Option<Blow>) -> Response {
-        let flow = Flow::begin(Arc::clone(&self.world), Arc::clone(&self.gate), started, blow);
+        let (world, gate) = (Arc::clone(&self.world), Arc::clone(&self.gate));
+        let flow = Flow::begin(world, gate, self.is_target, started, blow);
         let frames = unfold(flow, |mut flow| async move {
             let next = flow.next().await?;
             Some((next.map(Frame::data), flow))

@@ -11,6 +11,9 @@ use millwright_sandbox::request::Verb;
 use millwright_sandbox::store::{Key, Place};
 use serde_json::Value;
 
+use crate::fault::Lags;
+use crate::kinds;
+
 /// Who did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actor {
@@ -24,6 +27,8 @@ pub enum Actor {
     Collector,
     /// kube-controller-manager's node lifecycle controller.
     NodeController,
+    /// The API server, where a request changes more than what it names.
+    Server,
 }
 
 /// One request that reached the API, or one write of a controller inside of it.
@@ -103,6 +108,8 @@ pub enum What {
         elects: bool,
         /// As what its end is judged.
         regime: Regime,
+        /// How old what managers act on may be.
+        lags: Lags,
     },
     /// A request reached the API.
     Api(ApiRequest),
@@ -136,6 +143,14 @@ pub enum What {
         /// To what.
         about: String,
     },
+    /// The cluster of the Nodes and tokens is out of everybody's reach.
+    TargetAway,
+    /// It is back.
+    TargetBack,
+    /// The driver speaks of a newer leader that there is not.
+    FalseLeader,
+    /// The wall clock of a manager was set.
+    ClockSet,
     /// What the story needs beside.
     Note(String),
     /// Faults end here; from now on all must come right.
@@ -185,30 +200,15 @@ impl<'a> Truth<'a> {
         self.cloud.everything()
     }
 
-    /// All objects of one of our kinds, by its plural.
-    pub fn ours(&self, plural: &str) -> impl Iterator<Item = Arc<Value>> + use<'a> {
-        self.api.all(&ours(plural)).map(|(_, object)| object)
+    /// All objects of a kind, by its plural.
+    pub fn all(&self, plural: &str) -> impl Iterator<Item = Arc<Value>> + use<'a> {
+        self.api.all(&kinds::place(plural)).map(|(_, object)| object)
     }
 
-    /// All objects of a core kind, by its plural.
-    pub fn core(&self, plural: &str) -> impl Iterator<Item = Arc<Value>> + use<'a> {
-        self.api.all(&core(plural)).map(|(_, object)| object)
-    }
-}
-
-/// Where objects of one of our kinds lie.
-pub fn ours(plural: &str) -> Place {
-    Place {
-        group: "machine.sapcloud.io".to_owned(),
-        plural: plural.to_owned(),
-    }
-}
-
-/// Where objects of a core kind lie.
-pub fn core(plural: &str) -> Place {
-    Place {
-        group: String::new(),
-        plural: plural.to_owned(),
+    /// An object of a kind, by its plural, where the simulator has its objects.
+    pub fn named(&self, plural: &str, name: &str) -> Option<Arc<Value>> {
+        let kind = kinds::kind(plural);
+        self.api.stored(&kind.place(), &Key::new(kind.namespace, name))
     }
 }
 
@@ -252,6 +252,7 @@ impl fmt::Display for Actor {
             Self::Kubelet => f.write_str("kubelet"),
             Self::Collector => f.write_str("collector"),
             Self::NodeController => f.write_str("node controller"),
+            Self::Server => f.write_str("API server"),
         }
     }
 }
@@ -293,6 +294,10 @@ impl fmt::Display for Event {
             What::Start { incarnation } => write!(f, "manager {incarnation} starts"),
             What::End { incarnation, how } => write!(f, "manager {incarnation} ends: {how}"),
             What::Fault { name, about } => write!(f, "FAULT {name}: {about}"),
+            What::TargetAway => f.write_str("the target cluster is away"),
+            What::TargetBack => f.write_str("the target cluster is back"),
+            What::FalseLeader => f.write_str("the driver speaks of a leader that there is not"),
+            What::ClockSet => f.write_str("a wall clock is set"),
             What::Note(text) => f.write_str(text),
             What::Quiet => f.write_str("QUIET: faults end"),
             What::Rest => f.write_str("REST: nothing is to do"),

@@ -40,6 +40,8 @@ pub struct Flow {
     bell: Ear,
     storms: Ear,
     cuts: Ear,
+    /// Hears when the target cluster goes away, for watches of it.
+    target_cuts: Option<Ear>,
     watch: Watch,
     /// All changes up to this version were sent.
     at: u64,
@@ -65,7 +67,7 @@ enum Woken {
 
 impl Flow {
     /// A watch that the API has begun.
-    pub fn begin(world: Arc<World>, gate: Arc<Gate>, started: Started, blow: Option<Blow>) -> Self {
+    pub fn begin(world: Arc<World>, gate: Arc<Gate>, is_target: bool, started: Started, blow: Option<Blow>) -> Self {
         let lasts = started.watch.ends.map_or(LASTS, |ends| {
             Duration::try_from(ends.duration_since(world.time.wall())).unwrap_or_default()
         });
@@ -76,7 +78,8 @@ impl Flow {
         let mut flow = Self {
             bell: world.bell_of(started.watch.kind.place()),
             storms: world.storms(),
-            cuts: gate.storms(),
+            cuts: gate.link.storms(),
+            target_cuts: is_target.then(|| world.target.storms()),
             world,
             gate,
             watch: started.watch,
@@ -101,6 +104,10 @@ impl Flow {
             if !self.ready.is_empty() {
                 let gate = Arc::clone(&self.gate);
                 gate.pass(gate.hears()).await;
+                if self.target_cuts.is_some() {
+                    let world = Arc::clone(&self.world);
+                    gate.pass(world.target.heard()).await;
+                }
                 return Some(Ok(lines(std::mem::take(&mut self.ready)).into()));
             }
             if std::mem::take(&mut self.is_broken) {
@@ -130,11 +137,18 @@ impl Flow {
         if std::mem::take(&mut self.is_due) && Instant::now() < self.ends {
             return Woken::Changed;
         }
+        let target_cuts = async {
+            match &mut self.target_cuts {
+                Some(cuts) => cuts.rung().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             () = self.gate.closed() => Woken::Dead,
             () = self.storms.rung() => Woken::Broken,
             () = self.cuts.rung() => Woken::Broken,
+            () = target_cuts => Woken::Broken,
             () = sleep_until(self.ends) => Woken::TimeIsUp,
             () = self.bell.rung() => Woken::Changed,
         }

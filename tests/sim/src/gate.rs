@@ -25,6 +25,45 @@ pub enum Cut {
     Silent,
 }
 
+/// The way to one cluster, which may be cut for a while.
+#[derive(Debug, Default)]
+pub struct Link {
+    cut: Mutex<Option<(Instant, Cut)>>,
+    storms: Arc<Bell>,
+}
+
+impl Link {
+    fn state(&self) -> Option<(Instant, Cut)> {
+        let cut = *self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        cut.filter(|(until, _)| Instant::now() < *until)
+    }
+
+    /// Cuts it for so long.
+    pub fn cut(&self, lasts: Duration, how: Cut) {
+        *self.cut.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now() + lasts, how));
+        if how == Cut::Refused {
+            self.storms.ring();
+        }
+    }
+
+    /// How it is cut, if it is.
+    pub fn is_cut(&self) -> Option<Cut> {
+        self.state().map(|(_, how)| how)
+    }
+
+    /// Returns when what was said can be heard: it is not cut off without a word.
+    pub async fn heard(&self) {
+        while let Some((until, Cut::Silent)) = self.state() {
+            sleep_until(until).await;
+        }
+    }
+
+    /// Rings when connections break.
+    pub fn storms(&self) -> Ear {
+        self.storms.listen()
+    }
+}
+
 /// One life's gate.
 #[derive(Debug)]
 pub struct Gate {
@@ -33,8 +72,8 @@ pub struct Gate {
     is_closed: AtomicBool,
     bell: Notify,
     frozen_until: Mutex<Option<Instant>>,
-    cut: Mutex<Option<(Instant, Cut)>>,
-    storms: Arc<Bell>,
+    /// The process's own way to the API, of whichever cluster.
+    pub link: Link,
 }
 
 impl Gate {
@@ -45,8 +84,7 @@ impl Gate {
             is_closed: AtomicBool::new(false),
             bell: Notify::new(),
             frozen_until: Mutex::new(None),
-            cut: Mutex::new(None),
-            storms: Arc::default(),
+            link: Link::default(),
         }
     }
 
@@ -114,34 +152,12 @@ impl Gate {
         }
     }
 
-    /// Cuts the process off from the API for so long.
-    pub fn cut(&self, lasts: Duration, how: Cut) {
-        *self.cut.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now() + lasts, how));
-        if how == Cut::Refused {
-            self.storms.ring();
-        }
-    }
-
-    /// How the process is cut off from the API, if it is.
-    pub fn is_cut(&self) -> Option<Cut> {
-        let cut = *self.cut.lock().unwrap_or_else(PoisonError::into_inner);
-        cut.filter(|(until, _)| Instant::now() < *until).map(|(_, how)| how)
-    }
-
     /// Returns when what was said to the process can be heard: it lives on, and is not cut off without a word.
     pub async fn hears(&self) {
-        loop {
+        self.thawed().await;
+        while self.link.is_cut() == Some(Cut::Silent) {
+            self.link.heard().await;
             self.thawed().await;
-            let cut = *self.cut.lock().unwrap_or_else(PoisonError::into_inner);
-            match cut {
-                Some((until, Cut::Silent)) if Instant::now() < until => sleep_until(until).await,
-                _ => return,
-            }
         }
-    }
-
-    /// Rings when the process's connections to the API break.
-    pub fn storms(&self) -> Ear {
-        self.storms.listen()
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use millwright_oracles as oracles;
 use millwright_oracles::panel::Settings;
 use millwright_oracles::{Act, By, Call, Method, Panel, VmChange, Write};
@@ -19,7 +19,10 @@ use millwright_sandbox::store::Place;
 use serde_json::Value;
 
 use crate::clock::{DAWN, after};
-use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, Violation, What, core, ours};
+use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, Violation, What};
+use crate::fault::{self, Lags};
+use crate::kinds;
+use crate::life::CREATION_TIMEOUT;
 use crate::workload::{CANARY, FORSAKEN};
 
 /// A panel of all oracles, as one oracle of the simulator's.
@@ -46,16 +49,20 @@ impl Judge {
             What::Leaves(call) => vec![Act::Call(self.call(call))],
             What::Cloud { event, vm } => self.changes(*event, vm),
             What::Start { incarnation } => vec![Act::Started(By::Manager(*incarnation))],
-            What::End { incarnation, how } if how == "crash" => vec![Act::Crashed(By::Manager(*incarnation))],
+            What::End { incarnation, how } => match how.as_str() {
+                "crash" => vec![Act::Crashed(By::Manager(*incarnation))],
+                "LostLead" => vec![Act::LostLead(By::Manager(*incarnation))],
+                // An orderly end is no act of its own.
+                _ => Vec::new(),
+            },
+            What::TargetAway => vec![Act::TargetAway],
+            What::TargetBack => vec![Act::TargetBack],
+            What::FalseLeader => vec![Act::FalseLeader],
+            What::ClockSet => vec![Act::ClockSet],
             What::Rest => vec![Act::Rest],
             What::Deed { .. } => vec![Act::Unrest],
-            // What a call came to is seen by what it changed; an orderly end is no act of its own.
-            What::Begin { .. }
-            | What::Driver(_)
-            | What::End { .. }
-            | What::Fault { .. }
-            | What::Note(_)
-            | What::Quiet => Vec::new(),
+            // What a call came to is seen by what it changed.
+            What::Begin { .. } | What::Driver(_) | What::Fault { .. } | What::Note(_) | What::Quiet => Vec::new(),
         }
     }
 
@@ -108,8 +115,8 @@ impl Judge {
 
 impl Oracle for Judge {
     fn see(&mut self, event: &Event, truth: &Truth<'_>) -> Result<(), Violation> {
-        if let What::Begin { elects, regime } = event.what {
-            self.panel = Some(Panel::new(&settings(elects, regime)));
+        if let What::Begin { elects, regime, lags } = event.what {
+            self.panel = Some(Panel::new(&settings(elects, regime, lags)));
         }
         let acts = self.acts(&event.what, truth);
         let Some(panel) = &mut self.panel else {
@@ -140,8 +147,13 @@ impl Oracle for Judge {
     }
 }
 
-fn settings(elects: bool, regime: Regime) -> Settings {
+fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
+    let signed = |lag: Duration| SignedDuration::try_from(lag).unwrap_or(SignedDuration::MAX);
     Settings {
+        max_lag: signed(lags.view),
+        read_lag: signed(lags.read),
+        creation_timeout: CREATION_TIMEOUT,
+        judges_set_clocks: lags.has_set_clocks || !fault::PENDING.contains(&"F59"),
         elects,
         broken_classes: broken_in(regime),
         any_state: regime == Regime::AnyState,
@@ -193,7 +205,7 @@ fn by(actor: Actor) -> By {
         Actor::Manager(life) => By::Manager(life),
         Actor::Human => By::Human,
         Actor::Kubelet => By::Kubelet,
-        Actor::Collector | Actor::NodeController => By::Cluster,
+        Actor::Collector | Actor::NodeController | Actor::Server => By::Cluster,
     }
 }
 
@@ -233,13 +245,13 @@ pub fn is_ahead(truth: &Truth<'_>) -> bool {
         let since = machine.pointer("/status/currentStatus/lastUpdateTime")?;
         since.as_str()?.parse().ok()
     };
-    let mut machines = truth.api.all(&ours("machines"));
-    machines.any(|(_, machine)| since(&machine).is_some_and(|since| since > now))
+    let mut machines = truth.all("machines");
+    machines.any(|machine| since(&machine).is_some_and(|since| since > now))
 }
 
 /// When the last bootstrap token will have expired; the beginning where there is none.
 pub fn last_expiry(truth: &Truth<'_>) -> Duration {
-    let tokens = truth.core("secrets");
+    let tokens = truth.all("secrets");
     let expiry = tokens.filter_map(|secret| expiration(&secret)).max().unwrap_or(DAWN);
     Duration::try_from(expiry.duration_since(DAWN)).unwrap_or_default()
 }
@@ -251,13 +263,14 @@ pub fn expiration(secret: &Value) -> Option<Timestamp> {
 }
 
 /// The truth, as oracles ask for it, and for which kinds they asked.
-struct Seen<'a, 'b> {
+pub struct Seen<'a, 'b> {
     truth: &'a Truth<'b>,
     kinds: RefCell<BTreeSet<Place>>,
 }
 
 impl<'a, 'b> Seen<'a, 'b> {
-    fn of(truth: &'a Truth<'b>) -> Self {
+    /// This truth.
+    pub fn of(truth: &'a Truth<'b>) -> Self {
         let kinds = RefCell::default();
         Self { truth, kinds }
     }
@@ -269,10 +282,7 @@ impl oracles::Truth for Seen<'_, '_> {
     }
 
     fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
-        let place = match resource.starts_with("machine") {
-            true => ours(resource),
-            false => core(resource),
-        };
+        let place = kinds::place(resource);
         let objects = self.truth.api.all(&place).map(|(_, object)| object).collect();
         self.kinds.borrow_mut().insert(place);
         objects

@@ -16,6 +16,9 @@
 //! | [`pipes`], [`desk`] | gRPC over pipes; where the driver's end counts calls |
 //! | [`lies`], [`account`] | the driver with what goes wrong in it; what ails its cloud for a while |
 //! | [`life`], [`actors`] | the managers' lives; kubelets, controllers, what happens now and then |
+//! | [`chaos`], [`outage`] | harm that comes by itself; outages of minutes and hours, and what must be done all the same |
+//! | [`sockets`] | the directory in which managers look for drivers |
+//! | [`kinds`] | the kinds of objects, by their plurals |
 //! | [`meddle`] | the human's accidents, and what he then owes |
 //! | [`workload`], [`any`] | what is wanted; a start in any state that the API admits |
 //! | [`bell`] | in which order waiters are woken |
@@ -23,6 +26,7 @@
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
 //! | [`run`], [`shrink`], [`campaign`] | one run, a smaller one, many |
+//! | [`seed`] | which seed is the first |
 //! | [`tail`] | what must come true when faults have ended |
 //! | [`share`] | how many are shared among threads |
 //! | [`reference`] | how a run must end, by the one in which nothing went wrong |
@@ -35,6 +39,7 @@ pub mod any;
 pub mod bell;
 pub mod bound;
 pub mod campaign;
+pub mod chaos;
 pub mod choices;
 pub mod clock;
 pub mod desk;
@@ -45,15 +50,19 @@ pub mod flow;
 pub mod gate;
 pub mod hooks;
 pub mod judge;
+pub mod kinds;
 pub mod lies;
 pub mod life;
 pub mod meddle;
+pub mod outage;
 pub mod pipes;
 pub mod provider;
 pub mod reference;
 pub mod run;
+pub mod seed;
 pub mod share;
 pub mod shrink;
+pub mod sockets;
 pub mod spin;
 pub mod strike;
 pub mod tail;

@@ -47,6 +47,7 @@ impl Provider {
         if blow == Some(Blow::Throttle) {
             return Err(throttled(Duration::from_secs(7)));
         }
+        self.account.heed(method)?;
         self.account.meter(method)?;
         Ok(blow)
     }

@@ -125,7 +125,8 @@ impl Lives {
     /// Managers that were never started: one, or two of which the lease makes one the leader.
     pub fn new(world: Arc<World>, port: Arc<Port>, is_pair: bool) -> Arc<Self> {
         let is_elected = world.choose("election", 4) == 1;
-        let is_elected = world.hooks.elects.unwrap_or(is_elected);
+        let needs_lease = world.enter().enabled.has("F54") || world.enter().enabled.has("F55");
+        let is_elected = world.hooks.elects.unwrap_or(is_elected || needs_lease);
         let is_pair = world.strikes("F3") || is_pair;
         let count = if is_pair { 2 } else { 1 };
         let seats: Vec<Seat> = (0..count).map(|_| Seat::new(&world)).collect();
@@ -243,7 +244,10 @@ impl Lives {
             target: TargetCluster::SameAsControl,
             namespace: NAMESPACE.to_owned(),
             settings,
-            drivers: Endpoints::Listed(vec![Endpoint::Unix("/sim/virtual.sock".to_owned())]),
+            drivers: match &self.world.sockets {
+                Some(sockets) => Endpoints::Directory(sockets.directory().to_owned()),
+                None => Endpoints::Listed(vec![Endpoint::Unix("/sim/virtual.sock".to_owned())]),
+            },
             workers: 8,
             kube_api_qps: 0.0,
             kube_api_burst: 0,
@@ -269,9 +273,12 @@ impl Lives {
         let door = Door::new(Arc::clone(&self.world), Arc::clone(gate));
         let policy = run::policy(config, Role::Control, &metrics, &leadership);
         let control = Cluster::over(ClientBuilder::new(door, NAMESPACE), policy);
+        let door = Door::to_target(Arc::clone(&self.world), Arc::clone(gate));
+        let policy = run::policy(config, Role::Target, &metrics, &leadership);
+        let target = Cluster::over(ClientBuilder::new(door, NAMESPACE), policy);
         let given = Given {
             env: Env::within(Arc::clone(sky) as Arc<dyn Outside>, self.world.hooks.planners),
-            target: Some(control.clone()),
+            target: Some(target),
             control,
             leads,
             leadership,

@@ -34,7 +34,8 @@ struct Cli {
 enum Command {
     /// Run a range of seeds
     Run(many::Range),
-    /// All that CI runs: each fault at each call, seeds, any start state, gRPC, and the same seeds in two processes
+    /// What CI runs: each fault at each call, seeds, any start state, gRPC, and the same seeds in two processes; a sample, or all of it
+    /// by --whole. The first seed is MILLWRIGHT_SEED, else made of the commit; it is printed, and --from runs it again
     Campaign(whole::Campaign),
     /// Each kind of fault at each call of a workload
     Exhaust(many::Exhaust),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use millwright_sim::campaign::{self, Job, Sum};
+use millwright_sim::seed;
 
 use crate::What;
 use crate::report::{print_coverage, print_digests, progress, tell};
@@ -12,8 +13,8 @@ use crate::report::{print_coverage, print_digests, progress, tell};
 /// A range of seeds.
 #[derive(Args)]
 pub struct Range {
-    /// FROM..TO, without TO
-    #[arg(long, default_value = "0..200")]
+    /// FROM..TO, without TO; or COUNT, from the commit's seed on
+    #[arg(long, default_value = "200")]
     seeds: String,
     /// Run each twice and compare
     #[arg(long)]
@@ -29,11 +30,21 @@ pub struct Range {
 }
 
 impl Range {
+    fn range(&self) -> anyhow::Result<(u64, u64)> {
+        if let Some((from, to)) = self.seeds.split_once("..") {
+            return Ok((from.parse()?, to.parse()?));
+        }
+        let count: u64 = self.seeds.parse().context("--seeds wants FROM..TO or a COUNT")?;
+        let first = seed::first();
+        println!("seeds {first}..{}", first + count);
+        Ok((first, first + count))
+    }
+
     /// Runs them.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let plan = self.what.plan()?;
-        let (from, to) = self.seeds.split_once("..").context("--seeds wants FROM..TO")?;
-        let jobs = campaign::seeds(&plan, from.parse()?, to.parse()?);
+        let (from, to) = self.range()?;
+        let jobs = campaign::seeds(&plan, from, to);
         let sum = campaign::all(&jobs, self.what.threads, &progress(jobs.len()));
         if self.digests {
             print_digests(&sum);

@@ -10,10 +10,9 @@ use std::time::Duration;
 use millwright_provider_virtual::cloud::VmId;
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
-use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
-use crate::event::{Actor, What, core, ours};
+use crate::event::{Actor, What};
 use crate::workload;
 use crate::world::World;
 
@@ -40,7 +39,7 @@ impl Debts {
     /// Removes what is left of Machines that he made go by force.
     pub async fn settle(&self, world: &World) {
         let mut owed = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        owed.retain(|uid, _| !world.look(|truth| truth.ours("machines").any(|machine| object::uid(&machine) == uid)));
+        owed.retain(|uid, _| !world.look(|truth| truth.all("machines").any(|machine| object::uid(&machine) == uid)));
         for vm in world.cloud.everything() {
             let Some(ids) = owed.get_mut(&vm.owner.uid) else {
                 continue;
@@ -56,7 +55,7 @@ impl Debts {
             owed.values().any(|ids| ids.contains(id))
         };
         let nodes: Vec<String> = world.look(|truth| {
-            let nodes = truth.core("nodes").filter(|node| is_owed(node));
+            let nodes = truth.all("nodes").filter(|node| is_owed(node));
             nodes.map(|node| object::name(&node).to_owned()).collect()
         });
         for name in nodes {
@@ -160,9 +159,7 @@ fn there_and_back(world: &Arc<World>) {
     };
     let path = workload::path("machinedeployments", &name);
     let now = world.look(|truth| {
-        let stored = truth
-            .api
-            .stored(&ours("machinedeployments"), &Key::new("default", &name))?;
+        let stored = truth.named("machinedeployments", &name)?;
         Some(object::text(&stored, "/spec/template/spec/class/name").to_owned())
     });
     let Some(now) = now else { return };
@@ -206,7 +203,7 @@ fn again(world: &Arc<World>, plural: &'static str, by_force: bool) {
 fn force(world: &World, debts: &Debts) {
     let plural = world.pick("force", &["machines", "machinesets"]);
     let Some(name) = one(world, plural) else { return };
-    let stored = world.look(|truth| truth.api.stored(&ours(plural), &Key::new("default", &name)));
+    let stored = world.look(|truth| truth.named(plural, &name));
     if let Some(machine) = stored.filter(|_| plural == "machines") {
         debts.owe(world, &machine);
     }
@@ -221,7 +218,7 @@ fn force(world: &World, debts: &Debts) {
 
 /// An object as its owner would write it down again.
 fn copy(world: &World, plural: &'static str, name: &str) -> Option<Value> {
-    let stored = world.look(|truth| truth.api.stored(&ours(plural), &Key::new("default", name)))?;
+    let stored = world.look(|truth| truth.named(plural, name))?;
     let mut spec = stored.get("spec")?.clone();
     let mut labels = stored.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
     // What the manager wrote there is of the VM that goes.
@@ -254,12 +251,8 @@ async fn make(world: &World, plural: &'static str, name: &str, body: &Value) {
 
 /// Whether there is an object of this name that is on its way out.
 fn is_going(world: &World, plural: &'static str, name: &str) -> bool {
-    let place = match plural {
-        "secrets" => core(plural),
-        _ => ours(plural),
-    };
     world.look(|truth| {
-        let stored = truth.api.stored(&place, &Key::new("default", name));
+        let stored = truth.named(plural, name);
         stored.is_some_and(|stored| object::is_deleting(&stored))
     })
 }

@@ -127,6 +127,32 @@ impl Port {
             self.listener.open(&gate, desk.clone(), &self.world);
         }
         current.1 = Some(Process { gate, desk });
+        if let Some(sockets) = &self.world.sockets {
+            sockets.show(true);
+        }
+    }
+
+    /// The process ends and takes its socket along, or the socket alone goes for a while.
+    pub fn move_socket(self: &Arc<Self>) {
+        let Some(sockets) = &self.world.sockets else { return };
+        let seconds = self.world.pick("socket-gone", &[5, 1, 20, 90]);
+        let is_alone = self.world.choose("socket-alone", 3) == 1;
+        let how = if is_alone { "goes" } else { "goes with its process" };
+        let about = format!("the driver's socket {how} for {seconds} s");
+        self.world.tell(What::Fault { name: "F60", about });
+        let lasts = Duration::from_secs(seconds);
+        if !is_alone {
+            self.restart_after(lasts);
+            return;
+        }
+        sockets.show(false);
+        let port = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(lasts).await;
+            if let Some(sockets) = port.world.sockets.as_ref().filter(|_| port.listening().is_some()) {
+                sockets.show(true);
+            }
+        });
     }
 
     /// Ends the provider's process; another is started some time later.
@@ -147,6 +173,9 @@ impl Port {
         // Dead already: whoever ended it starts the next.
         let Some(process) = process else { return };
         process.gate.close();
+        if let Some(sockets) = &self.world.sockets {
+            sockets.show(false);
+        }
         let port = Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep(downtime + Duration::from_millis(1)).await;

@@ -11,10 +11,11 @@ use millwright_oracles::Ending;
 use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
 
+use crate::chaos::Chaos;
 use crate::choices::{Choices, Count, Wild};
 use crate::clock::{CloudSky, DAWN, Time};
 use crate::event::{Oracle, Regime, Violation, What};
-use crate::fault::Enabled;
+use crate::fault::{Enabled, Lags};
 use crate::hooks::Hooks;
 use crate::judge::{Judge, ending};
 use crate::life::Lives;
@@ -22,7 +23,7 @@ use crate::meddle::Debts;
 use crate::provider::{Port, Transport};
 use crate::strike::{Blow, Strike};
 use crate::world::{Parts, World};
-use crate::{actors, any, reference, tail, workload};
+use crate::{actors, any, outage, reference, tail, workload};
 
 /// Which faults a run may have.
 #[derive(Clone, Debug)]
@@ -215,6 +216,7 @@ struct Cast {
     port: Arc<Port>,
     lives: Arc<Lives>,
     delays: Delays,
+    lags: Lags,
 }
 
 impl Cast {
@@ -226,6 +228,10 @@ impl Cast {
             Faults::Strike(strike) => (Enabled::none(), Some(*strike)),
             Faults::Swarm => (Enabled::swarm(&mut choices), None),
             Faults::These(names) => (Enabled::these(names).unwrap_or_default(), None),
+        };
+        let lags = match strike {
+            Some(Strike { fault, .. }) => Lags::of([fault].into_iter()),
+            None => enabled.lags(),
         };
         let (lag, delays) = paces(&enabled, &mut choices);
         let world = World::new(Parts {
@@ -247,14 +253,15 @@ impl Cast {
             world,
             port,
             delays,
+            lags,
         }
     }
 
     /// All but managers begin. Their order here is that in which they first look.
     fn enter_all(&self) {
         let Self { world, port, lives, .. } = self;
-        let (elects, regime) = (lives.elects(), self.regime);
-        world.tell(What::Begin { elects, regime });
+        let (elects, regime, lags) = (lives.elects(), self.regime, self.lags);
+        world.tell(What::Begin { elects, regime, lags });
         lives.tell();
         port.start();
         let cloud = world.cloud.clone();
@@ -263,12 +270,13 @@ impl Cast {
         tokio::spawn(actors::collector(Arc::clone(world)));
         let debts = Arc::<Debts>::default();
         tokio::spawn(actors::operator(Arc::clone(world), Arc::clone(&debts)));
-        tokio::spawn(actors::chaos(
-            Arc::clone(world),
-            Arc::clone(lives),
-            Arc::clone(port),
+        let chaos = Chaos {
+            world: Arc::clone(world),
+            lives: Arc::clone(lives),
+            port: Arc::clone(port),
             debts,
-        ));
+        };
+        tokio::spawn(chaos.run());
     }
 
     /// The workload, the quiet tail, and what time is given beyond.
@@ -278,6 +286,7 @@ impl Cast {
         if !matches!(plan.faults, Faults::None | Faults::Strike(_)) {
             world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
         }
+        outage::outlast(world).await;
         world.calm();
         tail::converge(world).await;
         if soaks || plan.rests {

@@ -1,5 +1,5 @@
-//! A bound on what may happen while no time passes. Virtual time moves when nothing can run any more, so whatever goes round
-//! without waiting would hang its run for ever.
+//! Bounds on what may happen in a run, and while no time passes in it. Virtual time moves when nothing can run any more, so
+//! whatever goes round without waiting would hang its run for ever; what goes round and waits would end it too late.
 //!
 //! Decides when it is too much. A task that neither waits, nor asks for the time, nor does anything that is told cannot be
 //! seen from here, and hangs its run as before.
@@ -10,6 +10,19 @@ use std::time::Duration;
 const EVENTS: u64 = 1_000;
 /// How often one manager may look at its clock in one instant, which it does for each plan. The most in those runs was 23.
 pub const LOOKS: u64 = 2_000;
+
+/// Events of one run. The longest of hundreds of runs by choice had a few thousand.
+const RUN_EVENTS: u64 = 200_000;
+/// Virtual time of one run: a day in which something is away, and half a day for all else.
+const RUN_TIME: Duration = Duration::from_hours(36);
+
+/// Whether a run has gone on for longer than any that ends; how.
+pub fn is_endless(at: Duration, events: u64) -> Option<String> {
+    if events == RUN_EVENTS {
+        return Some(format!("{RUN_EVENTS} events and no end"));
+    }
+    (at > RUN_TIME).then(|| format!("{} h of virtual time and no end", RUN_TIME.as_secs() / 3600))
+}
 
 /// What happens in the current instant.
 #[derive(Debug, Default)]
@@ -55,6 +68,13 @@ mod tests {
         assert_eq!(fill(now, EVENTS - 1), 0);
         assert_eq!(fill(next, EVENTS - 1), 0);
         assert_eq!(fill(next, 100), 1);
+    }
+
+    #[test]
+    fn a_run_of_more_events_or_more_time_than_any_that_ends_is_endless() {
+        assert_eq!(is_endless(RUN_TIME, RUN_EVENTS - 1), None);
+        assert!(is_endless(Duration::ZERO, RUN_EVENTS).is_some());
+        assert!(is_endless(RUN_TIME + Duration::from_secs(1), 1).is_some());
     }
 
     #[test]

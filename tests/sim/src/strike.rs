@@ -22,6 +22,8 @@ pub enum Blow {
     Silence,
     /// The caller hears that the connection broke; long after that it is carried out.
     Late,
+    /// The same, after longer than anybody reckons with.
+    VeryLate,
     /// It takes seconds.
     Slow,
     /// The driver's process dies before the work.
@@ -124,7 +126,7 @@ pub static OF_WATCHES: LazyLock<Vec<Kind>> = LazyLock::new(|| {
 });
 
 /// What may become of a request to the API that writes.
-pub const OF_WRITES: [Kind; 14] = [
+pub const OF_WRITES: [Kind; 15] = [
     ("F1", Blow::DieBefore),
     ("F1", Blow::DieDuring),
     ("F1", Blow::DieAfter),
@@ -139,6 +141,7 @@ pub const OF_WRITES: [Kind; 14] = [
     ("F11", Blow::Refuse(403)),
     ("F13", Blow::Slow),
     ("F16p", Blow::Cut),
+    ("F10l", Blow::VeryLate),
 ];
 
 /// What may become of any driver call.

@@ -1,4 +1,4 @@
-//! The whole campaign: all parts, the same seeds in two processes, what was reached together, and how fast plain runs are.
+//! The campaign, whole or in part: all parts, the same seeds in two processes, what was reached together, and how fast plain runs are.
 
 use std::process::{Child, Command, ExitCode, Stdio};
 
@@ -7,31 +7,64 @@ use clap::Args;
 use millwright_sim::campaign::{self, Job, Sum};
 use millwright_sim::provider::Transport;
 use millwright_sim::run::{Faults, Plan};
-use millwright_sim::workload;
+use millwright_sim::{seed, workload, zoo};
 
 use crate::report::{progress, tell};
 
-/// How often each fault must have struck, and each property must have been judged, in a whole campaign.
-const LEAST: u64 = 100;
+/// How much is run.
+struct Size {
+    seeds: u64,
+    any: u64,
+    grpc: u64,
+    twice: u64,
+    /// Of the runs of the exhaustive part, one in so many, which ones by the first seed.
+    one_in: u64,
+    /// How often each fault must have struck, and each property must have been judged.
+    least: u64,
+}
 
-/// All that CI runs.
+const WHOLE: Size = Size {
+    seeds: 5000,
+    any: 1000,
+    grpc: 300,
+    twice: 200,
+    one_in: 1,
+    least: 100,
+};
+
+const SAMPLE: Size = Size {
+    seeds: 1500,
+    any: 200,
+    grpc: 40,
+    twice: 30,
+    one_in: 10,
+    least: 10,
+};
+
+/// Most seeds by which each bug of the zoo must be caught.
+const ZOO_SEEDS: u64 = 100;
+
+/// All that CI runs: a sample, by another first seed for each commit, or the whole.
 #[derive(Args)]
 pub struct Campaign {
+    /// All of it: 5000 seeds, 1000 from any state, 300 over gRPC, each fault at each call, the zoo
+    #[arg(long)]
+    whole: bool,
+    /// The first seed [default: MILLWRIGHT_SEED, else made of the commit, else 0]
+    #[arg(long)]
+    from: Option<u64>,
     /// Seeds with faults by choice
-    #[arg(long, default_value_t = 5000)]
-    seeds: u64,
-    /// The first seed; each range explores anew
-    #[arg(long, default_value_t = 0)]
-    from: u64,
+    #[arg(long)]
+    seeds: Option<u64>,
     /// Seeds that begin in any state that the API admits
-    #[arg(long, default_value_t = 1000)]
-    any: u64,
+    #[arg(long)]
+    any: Option<u64>,
     /// Seeds whose driver is reached by gRPC over pipes
-    #[arg(long, default_value_t = 300)]
-    grpc: u64,
+    #[arg(long)]
+    grpc: Option<u64>,
     /// Seeds that are run in two fresh processes, to compare
-    #[arg(long, default_value_t = 200)]
-    twice: u64,
+    #[arg(long)]
+    twice: Option<u64>,
     /// Threads
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -40,21 +73,52 @@ pub struct Campaign {
 impl Campaign {
     /// Runs it.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
-        let of = |plan: Plan, count| campaign::seeds(&plan, self.from, self.from + count);
+        let size = if self.whole { WHOLE } else { SAMPLE };
+        let from = self.from.unwrap_or_else(seed::first);
+        println!("first seed {from}: `sim campaign --from {from}` runs these again");
+        let of = |plan: Plan, count| campaign::seeds(&plan, from, from + count);
         let default = Plan::default;
         let (workload, transport) = (Some(workload::ANY.to_owned()), Transport::Grpc);
+        let exhaustive = campaign::sample(campaign::exhaustive(&default()), from, size.one_in);
         let parts = [
-            ("each fault at each call", campaign::exhaustive(&default())),
-            ("faults by choice", of(default(), self.seeds)),
-            ("any start", of(Plan { workload, ..default() }, self.any)),
-            ("gRPC over pipes", of(Plan { transport, ..default() }, self.grpc)),
+            ("each fault at each call", exhaustive),
+            ("faults by choice", of(default(), self.seeds.unwrap_or(size.seeds))),
+            (
+                "any start",
+                of(Plan { workload, ..default() }, self.any.unwrap_or(size.any)),
+            ),
+            (
+                "gRPC over pipes",
+                of(Plan { transport, ..default() }, self.grpc.unwrap_or(size.grpc)),
+            ),
         ];
-        run(parts, (self.from, self.from + self.twice), self.threads)
+        let twice = (from, from + self.twice.unwrap_or(size.twice));
+        let mut is_right = run(parts, twice, self.threads, size.least)?;
+        if self.whole {
+            is_right &= hunt(from, self.threads);
+        }
+        Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
+/// Hunts every bug of the zoo.
+fn hunt(from: u64, threads: usize) -> bool {
+    let mutants = zoo::all();
+    println!("== {} bugs of the zoo", mutants.len());
+    let caught = zoo::hunt_from(&mutants, &[from], ZOO_SEEDS, threads, |_, _| ());
+    let missed = mutants.iter().zip(&caught).filter(|(_, caught)| caught.caught() == 0);
+    let missed: Vec<&str> = missed.map(|(mutant, _)| mutant.name).collect();
+    println!("not caught by {ZOO_SEEDS} seeds: {missed:?}");
+    missed.is_empty()
+}
+
 /// Runs all parts, one after the other, and judges what they reached together.
-fn run<const N: usize>(parts: [(&str, Vec<Job>); N], twice: (u64, u64), threads: usize) -> anyhow::Result<ExitCode> {
+fn run<const N: usize>(
+    parts: [(&str, Vec<Job>); N],
+    twice: (u64, u64),
+    threads: usize,
+    least: u64,
+) -> anyhow::Result<bool> {
     pace()?;
     let (mut whole, mut is_right) = (Sum::default(), true);
     for (title, jobs) in parts {
@@ -66,9 +130,9 @@ fn run<const N: usize>(parts: [(&str, Vec<Job>); N], twice: (u64, u64), threads:
     println!("== seeds {}..{} in two fresh processes", twice.0, twice.1);
     is_right &= is_same_elsewhere(twice)?;
     println!("== all");
-    let rare = whole.rare(LEAST);
+    let rare = whole.rare(least);
     for (name, count) in &rare {
-        println!("TOO RARE {name}: {count} times, {LEAST} are wanted");
+        println!("TOO RARE {name}: {count} times, {least} are wanted");
     }
     is_right &= rare.is_empty();
     let struck: Vec<String> = whole
@@ -78,7 +142,7 @@ fn run<const N: usize>(parts: [(&str, Vec<Job>); N], twice: (u64, u64), threads:
         .collect();
     println!("struck: {}", struck.join(", "));
     is_right &= tell(&whole, true) == ExitCode::SUCCESS;
-    Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(is_right)
 }
 
 /// How fast plain runs are, on one core.

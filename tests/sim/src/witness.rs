@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::bell::{Bell, Ear};
 use crate::event::{Event, Oracle, Truth, Violation, What};
-use crate::spin::Instant;
+use crate::spin::{Instant, is_endless};
 use crate::trace::Trace;
 
 /// The witness of one run.
@@ -55,6 +55,10 @@ impl Witness {
         self.trace.add(&event);
         if self.instant.is_overfull(event.at) {
             self.spins("event follows event");
+        }
+        if let Some(how) = is_endless(event.at, self.trace.events()) {
+            let text = format!("{how}; last came: {}", self.trace.recent());
+            self.broken(Violation { property: "L1", text });
         }
         let oracles = self.oracles.iter_mut();
         let broken: Vec<Violation> = oracles.filter_map(|oracle| oracle.see(&event, truth).err()).collect();

@@ -6,13 +6,13 @@ use std::time::Duration;
 use millwright_core::api::keys;
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
-use millwright_sandbox::store::Key;
 use serde_json::{Value, json};
 
 use crate::any;
 use crate::choices::Choices;
-use crate::event::{Actor, Regime, What, core, ours};
+use crate::event::{Actor, Regime, What};
 use crate::judge::settled;
+use crate::kinds;
 use crate::provider::Port;
 use crate::world::World;
 
@@ -47,6 +47,8 @@ pub enum Deed {
     DeleteOne(&'static str),
     /// The driver's process ends, and comes back after so long.
     DriverAway(Duration),
+    /// Takes the finalizer of somebody else from a machine that is on its way out.
+    Unhold(&'static str),
     /// Waits until all is as wanted, but not for ever.
     Settle,
     /// Waits for a moment that is chosen, so that the next deed comes in the middle of something; sometimes until all settled.
@@ -63,9 +65,9 @@ pub const ZONE: &str = "local-a";
 pub const FORSAKEN: &str = "forsaken";
 
 /// The names of all workloads.
-pub const ALL: [&str; 14] = [
+pub const ALL: [&str; 15] = [
     "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
-    "prefer", "takeover",
+    "prefer", "takeover", "held",
 ];
 
 /// The workload that begins in any state; it has campaigns of its own.
@@ -155,6 +157,16 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
             moment(),
             delete("machines/left"),
         ],
+        // An orphan that the set selects and that is on its way out, held by somebody else.
+        "held" => vec![
+            make("creates a machine of another tool's", "machines", held("orphan")),
+            moment(),
+            delete("machines/orphan"),
+            moment(),
+            make("creates the set", "machinesets", set_of("workers", 2, "small")),
+            moment(),
+            Deed::Unhold("orphan"),
+        ],
         // What is there is not known; where there is no deployment, this changes nothing.
         ANY => vec![moment(), scale(2), moment()],
         _ => return short(name),
@@ -175,6 +187,8 @@ fn short(name: &str) -> Option<Vec<Deed>> {
             Deed::Settle,
             Deed::DeleteOne("machines"),
         ],
+        // Some are up and some are not when fewer are wanted.
+        "shrink-early" => vec![begin(4), moment(), scale(2), moment(), scale(1)],
         "shrink" => vec![begin(3), Deed::Settle, scale(2)],
         "shrink-by-ones" => {
             let by_one = |size| [scale(size), moment(), Deed::Prefer];
@@ -260,6 +274,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
                 port.restart_after(lasts);
             }
             Deed::Settle => settle(world, PATIENCE).await,
+            Deed::Unhold(name) => unhold(world, name),
             Deed::Drift => drift(world),
             Deed::Prefer => prefer(world),
             Deed::Leave(name) => any::leave(world, name).await,
@@ -290,11 +305,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
 
 /// Where objects of a kind are made.
 pub fn collection(plural: &str) -> String {
-    match plural {
-        "nodes" => "/api/v1/nodes".to_owned(),
-        "secrets" => "/api/v1/namespaces/default/secrets".to_owned(),
-        _ => format!("{OURS}/{plural}"),
-    }
+    kinds::kind(plural).collection()
 }
 
 /// Where one object of a kind is.
@@ -304,11 +315,12 @@ pub fn path(plural: &str, name: &str) -> String {
 
 /// The name of one object of a kind, by choice, if there is any.
 pub fn one(world: &World, point: &'static str, plural: &'static str) -> Option<String> {
-    let place = match plural {
-        "nodes" => core(plural),
-        _ => ours(plural),
-    };
-    let names: Vec<String> = world.look(|truth| truth.api.all(&place).map(|(key, _)| key.name.clone()).collect());
+    let names: Vec<String> = world.look(|truth| {
+        truth
+            .all(plural)
+            .map(|object| object::name(&object).to_owned())
+            .collect()
+    });
     if names.is_empty() {
         return None;
     }
@@ -335,6 +347,26 @@ fn drift(world: &World) {
     }
 }
 
+/// The finalizer of another tool.
+const HOLD: &str = "example.org/hold";
+
+/// Takes that tool's finalizer away.
+fn unhold(world: &World, name: &str) {
+    let Some(machine) = world.look(|truth| truth.named("machines", name)) else {
+        return;
+    };
+    let held = machine.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let kept: Vec<&Value> = held
+        .into_iter()
+        .flatten()
+        .filter(|finalizer| *finalizer != HOLD)
+        .collect();
+    let text = format!("lets machine {name} go");
+    world.tell(What::Deed { text });
+    let body = json!({ "metadata": { "finalizers": kept } });
+    world.order(Actor::Human, "PATCH", &path("machines", name), &body);
+}
+
 fn prefer(world: &World) {
     if let Some(name) = one(world, "one", "machines") {
         let text = format!("wants machine {name} to go first");
@@ -354,7 +386,9 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
             // Made again by the human's accident (F51), it is there as it was to be.
             Answer::Object { code: 409, .. } if method == "POST" && is_there(world, path, body) => return,
             Answer::Object { code: 409, .. } if method == "POST" => tokio::time::sleep(LOOK).await,
-            Answer::Object { code, body, .. } if code >= 300 && code != 404 => {
+            // What a mishap took away is neither changed nor deleted any more.
+            Answer::Object { code: 404, .. } if method != "POST" && is_gone(world, path) => return,
+            Answer::Object { code, body, .. } if code >= 300 => {
                 world.broken("workload", format!("{method} {path}: {code} {body}"));
                 return;
             }
@@ -367,11 +401,17 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
 /// Whether the object that is to be made is there, and stays.
 fn is_there(world: &World, path: &str, body: &Value) -> bool {
     let plural = path.rsplit('/').next().unwrap_or_default();
-    let key = Key::new("default", object::name(body));
     world.look(|truth| {
-        let stored = truth.api.stored(&ours(plural), &key);
+        let stored = truth.named(plural, object::name(body));
         stored.is_some_and(|stored| !object::is_deleting(&stored))
     })
+}
+
+/// Whether there is no object at this path, of a kind that the API serves.
+fn is_gone(world: &World, path: &str) -> bool {
+    let mut steps = path.rsplit('/');
+    let (name, plural) = (steps.next().unwrap_or_default(), steps.next().unwrap_or_default());
+    world.look(|truth| truth.api.kinds().at(&kinds::place(plural)).is_some() && truth.named(plural, name).is_none())
 }
 
 /// Waits until all is as wanted, or for so long.
@@ -463,6 +503,16 @@ pub fn set_of(name: &str, replicas: u32, class: &str) -> Value {
         "metadata": { "name": name, "namespace": "default" },
         "spec": { "replicas": replicas, "selector": { "matchLabels": label }, "template": template },
     })
+}
+
+/// A Machine that belongs to nobody, has the labels of the workers, and is held by another tool.
+fn held(name: &str) -> Value {
+    let mut machine = machine(name);
+    if let Some(metadata) = machine.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("labels".to_owned(), json!({ "name": "workers", "set": "workers" }));
+        metadata.insert("finalizers".to_owned(), json!([HOLD]));
+    }
+    machine
 }
 
 /// A Machine that belongs to nobody.

@@ -18,8 +18,10 @@ use crate::choices::Choices;
 use crate::clock::Time;
 use crate::event::{Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
-use crate::gate::{Cut, Gate};
+use crate::gate::{Cut, Gate, Link};
 use crate::hooks::Hooks;
+use crate::outage::Refusal;
+use crate::sockets::Sockets;
 use crate::strike::{Blow, Strike};
 use crate::witness::Witness;
 
@@ -44,6 +46,10 @@ pub struct State {
     pub is_quiet: bool,
     /// The API server answers nobody until then.
     pub away_until: Duration,
+    /// Until when outages last that are waited for before faults end.
+    pub outlasts: Duration,
+    /// The kind of write that the API server refuses for a while.
+    pub refusal: Option<Refusal>,
     /// When the API came to which version.
     pub past: Vec<(Duration, u64)>,
     /// Who sees what happens.
@@ -68,6 +74,10 @@ pub struct World {
     pub time: Time,
     /// Where mistakes are put.
     pub hooks: Hooks,
+    /// Everybody's way to the cluster of the Nodes and tokens.
+    pub target: Link,
+    /// The directory of drivers, where managers look for them in one.
+    pub sockets: Option<Sockets>,
     state: Mutex<State>,
     bell: Arc<Bell>,
     storms: Arc<Bell>,
@@ -103,6 +113,8 @@ impl World {
         Arc::new(Self {
             bell: Arc::default(),
             storms: Arc::default(),
+            target: Link::default(),
+            sockets: parts.enabled.has("F60").then(Sockets::new),
             cloud: parts.cloud,
             time: parts.time,
             hooks: parts.hooks,
@@ -114,6 +126,8 @@ impl World {
                 calls: Vec::new(),
                 is_quiet: false,
                 away_until: Duration::ZERO,
+                outlasts: Duration::ZERO,
+                refusal: None,
                 past: vec![(Duration::ZERO, version)],
                 witness: Witness::new(parts.oracles, parts.is_told),
                 requests: 0,
@@ -239,7 +253,7 @@ impl World {
     pub fn cut(&self, gate: &Gate) {
         let seconds = self.pick("cut-seconds", &CUTS);
         let how = self.pick("cut", &[Cut::Silent, Cut::Refused]);
-        gate.cut(Duration::from_secs(seconds), how);
+        gate.link.cut(Duration::from_secs(seconds), how);
         let incarnation = gate.incarnation;
         self.tell(What::Note(format!(
             "manager {incarnation} is cut off from the API for {seconds} s ({how:?})"

@@ -144,15 +144,27 @@ pub fn hunt(
     threads: usize,
     progress: impl Fn(&Mutant, &Catch) + Sync,
 ) -> Vec<Catch> {
+    let starts: Vec<u64> = (0..starts).map(start).collect();
+    hunt_from(mutants, &starts, most, threads, progress)
+}
+
+/// The same from these seeds.
+pub fn hunt_from(
+    mutants: &[Mutant],
+    starts: &[u64],
+    most: u64,
+    threads: usize,
+    progress: impl Fn(&Mutant, &Catch) + Sync,
+) -> Vec<Catch> {
     let found: Mutex<Vec<Vec<Option<u64>>>> = Mutex::new(vec![Vec::new(); mutants.len()]);
-    let of_each = |(which, mutant)| (0..starts).map(move |nth| (which, mutant, nth));
-    let jobs: Vec<(usize, &Mutant, usize)> = mutants.iter().enumerate().flat_map(of_each).collect();
-    share::each(&jobs, threads, |&(which, mutant, nth)| {
-        let runs = mutant.hunt(start(nth), most);
+    let of_each = |(which, mutant)| starts.iter().map(move |start| (which, mutant, *start));
+    let jobs: Vec<(usize, &Mutant, u64)> = mutants.iter().enumerate().flat_map(of_each).collect();
+    share::each(&jobs, threads, |&(which, mutant, start)| {
+        let runs = mutant.hunt(start, most);
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(of_it) = found.get_mut(which) else { return };
         of_it.push(runs);
-        if of_it.len() == starts {
+        if of_it.len() == starts.len() {
             progress(mutant, &catch(of_it.clone()));
         }
     });

@@ -66,7 +66,16 @@ impl Oracle for Calm {
                     ));
                 }
             }
-            Act::Write(_) | Act::List { .. } | Act::Call(_) | Act::Vm { .. } | Act::Said { .. } => {}
+            Act::Write(_)
+            | Act::List { .. }
+            | Act::Call(_)
+            | Act::Vm { .. }
+            | Act::Said { .. }
+            | Act::LostLead(_)
+            | Act::TargetAway
+            | Act::TargetBack
+            | Act::FalseLeader
+            | Act::ClockSet => {}
         }
         Ok(())
     }

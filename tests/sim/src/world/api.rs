@@ -14,7 +14,7 @@ use super::{State, World};
 use crate::bound::Bound;
 use crate::choices::mix;
 use crate::clock::Time;
-use crate::event::{Actor, ApiRequest, What, ours};
+use crate::event::{Actor, ApiRequest, What};
 use crate::trace::digest;
 
 impl World {
@@ -24,7 +24,10 @@ impl World {
         // What the cloud did before is judged by the objects as they were then.
         self.hear_cloud(&mut state);
         let (before, moment) = (state.api.version(), state.moment(self.time));
-        let answer = state.api.handle(request, &moment);
+        let is_manager = matches!(actor, Actor::Manager(_));
+        let refused = state.refusal.as_ref().filter(|_| is_manager);
+        let refused = refused.and_then(|refusal| refusal.answers(request, self.time.passed()));
+        let answer = refused.unwrap_or_else(|| state.api.handle(request, &moment));
         let is_changed = state.note_version(self.time);
         debug_assert_eq!(is_changed, state.api.version() != before, "every change is noted");
         if let Actor::Manager(_) = actor {
@@ -32,9 +35,23 @@ impl World {
             state.writes += u64::from(is_changed);
         }
         let place = place_of(request);
-        let change = state.api.changes_of(&place, before).next().cloned();
-        let event = told(actor, request, sent, place, change, &answer);
-        self.happened(&mut state, What::Api(event));
+        let changes: Vec<(Place, Change)> = changes_since(&state, before);
+        let (own, others): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(of, _)| *of == place);
+        let body = match &self.sockets {
+            Some(sockets) => digest(0, &sockets.unnamed(&request.body)),
+            None => digest(0, &request.body),
+        };
+        if own.is_empty() {
+            let event = told(actor, request, (sent, body), place, None, &answer);
+            self.happened(&mut state, What::Api(event));
+        }
+        for (place, change) in own {
+            let event = told(actor, request, (sent, body), place, Some(change), &answer);
+            self.happened(&mut state, What::Api(event));
+        }
+        for (place, change) in others {
+            self.followed(&mut state, Actor::Server, place, change);
+        }
         if is_changed {
             self.ring(&state, before);
         }
@@ -76,8 +93,8 @@ impl World {
         for _ in 0..100 {
             let (before, moment) = (state.api.version(), state.moment(self.time));
             let touched = state.api.collect(&moment);
-            for plural in ["machinedeployments", "machinesets", "machines", "machineclasses"] {
-                self.collected(&mut state, ours(plural), before);
+            for (place, change) in changes_since(&state, before) {
+                self.followed(&mut state, Actor::Collector, place, change);
             }
             if touched.is_err() || touched.is_ok_and(|touched| touched == 0) {
                 break;
@@ -100,26 +117,37 @@ impl World {
         }
     }
 
-    fn collected(&self, state: &mut State, place: Place, after: u64) {
-        let changes: Vec<_> = state.api.changes_of(&place, after).cloned().collect();
-        for change in changes {
-            let event = ApiRequest {
-                actor: Actor::Collector,
-                verb: Verb::Delete,
-                place: place.clone(),
-                key: change.key,
-                subresource: String::new(),
-                before: change.before.map(|object| object.value()),
-                after: change.after.map(|object| object.value()),
-                code: 200,
-                body: 0,
-                sent: self.time.passed(),
-                names_uid: true,
-                names_version: false,
-            };
-            self.happened(state, What::Api(event));
-        }
+    /// Tells a change that no request named.
+    fn followed(&self, state: &mut State, actor: Actor, place: Place, change: Change) {
+        let verb = match &change.after {
+            Some(_) if actor == Actor::Server => Verb::Patch,
+            Some(_) | None => Verb::Delete,
+        };
+        let event = ApiRequest {
+            actor,
+            verb,
+            place,
+            key: change.key,
+            subresource: String::new(),
+            before: change.before.map(|object| object.value()),
+            after: change.after.map(|object| object.value()),
+            code: 200,
+            body: 0,
+            sent: self.time.passed(),
+            names_uid: true,
+            names_version: false,
+        };
+        self.happened(state, What::Api(event));
     }
+}
+
+/// Every change after a version, of whatever kind.
+fn changes_since(state: &State, version: u64) -> Vec<(Place, Change)> {
+    if state.api.version() == version {
+        return Vec::new();
+    }
+    let changes = state.api.changes(version).into_iter();
+    changes.map(|(place, change)| (place.clone(), change.clone())).collect()
 }
 
 impl State {
@@ -158,7 +186,7 @@ fn place_of(request: &Request) -> Place {
 fn told(
     actor: Actor,
     request: &Request,
-    sent: Duration,
+    (sent, body): (Duration, u64),
     place: Place,
     change: Option<Change>,
     answer: &Answer,
@@ -183,6 +211,6 @@ fn told(
             Answer::Object { code, .. } | Answer::Text { code, .. } => *code,
             Answer::List(_) | Answer::Watch(_) => 200,
         },
-        body: digest(0, &request.body),
+        body,
     }
 }

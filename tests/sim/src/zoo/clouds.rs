@@ -77,7 +77,7 @@ fn sweeps_at_sight(world: Arc<World>, gate: Arc<Gate>) -> BoxFuture<'static, ()>
     Box::pin(async move {
         loop {
             let machines: BTreeSet<String> = world.look(|truth| {
-                let machines = truth.ours("machines");
+                let machines = truth.all("machines");
                 machines.map(|machine| object::uid(&machine).to_owned()).collect()
             });
             tokio::time::sleep(LISTS).await;

@@ -128,7 +128,7 @@ fn writes_replicas(request: &mut Request, truth: &Truth<'_>) {
     if request.verb != Verb::Patch || target.resource != "machinedeployments" || !target.subresource.is_empty() {
         return;
     }
-    let set = truth.ours("machinesets").next();
+    let set = truth.all("machinesets").next();
     if let Some(counted) = set.and_then(|set| set.pointer("/spec/replicas").cloned()) {
         put(request, &["spec", "replicas"], counted);
     }

@@ -11,7 +11,7 @@ use millwright_core::machine::{self, Call, DriverView, Observed, Plan, StatusCha
 use super::Mutant;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 15] = [
+pub(super) const ALL: [Mutant; 18] = [
     Mutant {
         name: "finalizer-late",
         rows: "12, 13",
@@ -91,6 +91,36 @@ pub(super) const ALL: [Mutant; 15] = [
         faults: &["F45x2"],
         rests: false,
         hooks: || deciding(timer_lost),
+    },
+    Mutant {
+        name: "token-stays",
+        rows: "-",
+        what: "the bootstrap token of a machine that is deleted is not revoked",
+        property: "S17",
+        workload: "machine",
+        faults: &[],
+        rests: false,
+        hooks: || deciding(token_stays),
+    },
+    Mutant {
+        name: "unconfirmed",
+        rows: "-",
+        what: "a VM is asked for without a look at the machine itself, which may be on its way out",
+        property: "S18",
+        workload: "machine",
+        faults: &["F18x8", "F30x5"],
+        rests: false,
+        hooks: || deciding(unconfirmed),
+    },
+    Mutant {
+        name: "joins-unseen",
+        rows: "-",
+        what: "no node is seen to join: machines are made, given up and replaced for ever",
+        property: "L1",
+        workload: "create",
+        faults: &[],
+        rests: false,
+        hooks: || deciding(joins_unseen),
     },
     Mutant {
         name: "failure-is-final",
@@ -283,6 +313,23 @@ fn timer_lost(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Why::JoinTimedOut => Plan::rest(Why::Joining),
         _ => plan,
     }
+}
+
+fn token_stays(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = machine::plan(seen, now);
+    let is_going = is_deleting(seen.machine);
+    plan.steps.retain(|step| !(is_going && *step == Step::DropToken));
+    plan
+}
+
+fn unconfirmed(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = machine::plan(seen, now);
+    plan.steps.retain(|step| *step != Step::Confirm);
+    plan
+}
+
+fn joins_unseen(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    machine::plan(&Observed { node: None, ..*seen }, now)
 }
 
 fn failure_is_final(seen: &Observed<'_>, now: Timestamp) -> Plan {

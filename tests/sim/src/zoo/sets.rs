@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright::env::Planners;
-use millwright_core::api::{Machine, meta};
+use millwright_core::api::{Machine, Phase, meta};
 use millwright_core::selector::Matcher;
-use millwright_core::set::{self, Observed, Plan, Step};
+use millwright_core::set::{self, Observed, Plan, Step, Why};
 use serde_json::{Value, json};
 
 use super::Mutant;
 use crate::choices::mix;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 6] = [
+pub(super) const ALL: [Mutant; 9] = [
     Mutant {
         name: "counts-blind",
         rows: "73, 74",
@@ -74,6 +74,36 @@ pub(super) const ALL: [Mutant; 6] = [
         faults: &["F10x10"],
         rests: false,
         hooks: || deciding(victim_anew),
+    },
+    Mutant {
+        name: "names-from-counter",
+        rows: "90",
+        what: "names are taken from the counter, not from the lowest number that may still be under way",
+        property: "S4",
+        workload: "scale",
+        faults: &["F10x5"],
+        rests: false,
+        hooks: || deciding(names_from_counter),
+    },
+    Mutant {
+        name: "running-first",
+        rows: "-",
+        what: "machines that run go before machines that are not up yet",
+        property: "S16",
+        workload: "shrink-early",
+        faults: &["F45x2"],
+        rests: false,
+        hooks: || deciding(running_first),
+    },
+    Mutant {
+        name: "adopts-the-leaving",
+        rows: "-",
+        what: "a machine that is being deleted is adopted",
+        property: "S19",
+        workload: "held",
+        faults: &[],
+        rests: false,
+        hooks: || deciding(adopts_the_leaving),
     },
 ];
 
@@ -170,4 +200,52 @@ fn second_victim(seen: &Observed<'_>, now: Timestamp) -> Plan {
 fn victim_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let condemned = &BTreeSet::new();
     set::plan(&Observed { condemned, ..*seen }, now)
+}
+
+fn names_from_counter(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut set = seen.set.clone();
+    if let Some(status) = &mut set.status {
+        status.settled_machine_number = status.next_machine_number;
+    }
+    set::plan(&Observed { set: &set, ..*seen }, now)
+}
+
+fn running_first(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = set::plan(seen, now);
+    if !matches!(plan.why, Why::TooMany { .. }) {
+        return plan;
+    }
+    let own = meta::uid(&seen.set.metadata);
+    let own = seen
+        .machines
+        .iter()
+        .filter(|machine| meta::controller_uid(&machine.metadata) == own && !meta::is_deleting(&machine.metadata));
+    let mut own: Vec<&Arc<Machine>> = own.collect();
+    own.sort_by_key(|machine| *machine.phase() != Phase::Running);
+    for step in &mut plan.steps {
+        if let Step::Delete(victims) = step {
+            let wrong = own
+                .iter()
+                .take(victims.len())
+                .map(|machine| meta::identity(&machine.metadata));
+            *victims = wrong.collect();
+        }
+    }
+    plan
+}
+
+fn adopts_the_leaving(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let staying = |machine: &Arc<Machine>| {
+        let mut machine = Machine::clone(machine);
+        if meta::controller_uid(&machine.metadata).is_none() {
+            machine.metadata.deletion_timestamp = None;
+        }
+        Arc::new(machine)
+    };
+    let machines: Vec<Arc<Machine>> = seen.machines.iter().map(staying).collect();
+    let blind = Observed {
+        machines: &machines,
+        ..*seen
+    };
+    set::plan(&blind, now)
 }

@@ -1,10 +1,5 @@
 //! The oracles see what happens: each property has something to judge, and a manager without mistakes breaks none. Managers
 //! with mistakes are in the zoo.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test says by its panic what went wrong"
-)]
 
 use std::collections::BTreeMap;
 

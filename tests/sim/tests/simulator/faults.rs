@@ -1,9 +1,4 @@
 //! Each fault of processes, reads and watches strikes in some run, does what its name says, and the run comes right.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test says by its panic what went wrong"
-)]
 
 use millwright_sim::run::{Faults, Outcome, Plan, by_seed};
 

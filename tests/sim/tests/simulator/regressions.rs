@@ -1,6 +1,5 @@
 //! Runs that once went wrong, each by one harm at one call. What they found is mended and told in the git history; the same
 //! harm must go on to strike, or the run proves nothing any more.
-#![allow(clippy::unwrap_used, reason = "a test says by its panic what went wrong")]
 
 use millwright_sim::run::{Faults, Plan, by_seed};
 use millwright_sim::strike::{Blow, Strike};

@@ -1,17 +1,15 @@
 //! What may go wrong at the driver, its cloud and by the human's hand strikes and is got over, and gRPC over pipes is as good
 //! a way to the driver as a call in the process.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test says by its panic what went wrong"
-)]
 
 use millwright_sim::provider::Transport;
 use millwright_sim::run::{Faults, Outcome, Plan, by_seed};
+use millwright_sim::seed;
 use millwright_sim::strike::{Blow, Strike};
 
 /// Seeds of which one at least must show a fault.
 const SEEDS: u64 = 30;
+/// Runs over gRPC; the campaign makes hundreds.
+const GRPC_SEEDS: u64 = 5;
 
 fn plan(workload: &str, faults: Faults) -> Plan {
     Plan {
@@ -138,25 +136,23 @@ fn a_creation_that_never_boots_does_not_hold_up_the_deletion_of_its_machine() {
 }
 
 #[test]
-fn fifty_runs_over_grpc_come_right_and_are_what_their_seeds_say() {
+fn runs_over_grpc_come_right_and_are_what_their_seeds_say() {
     let plan = Plan {
         transport: Transport::Grpc,
         is_told: true,
         ..Plan::default()
     };
-    let mut died = 0;
-    for seed in 0..50 {
+    let first = seed::first();
+    for seed in first..first + GRPC_SEEDS {
         // Rest is long and has little to do with what carries calls.
-        let rests = seed < 10;
+        let rests = seed == first;
         let plan = Plan { rests, ..plan.clone() };
         let outcome = by_seed(&plan, seed);
         right(&outcome, &format!("seed {seed}"));
-        died += u64::from(outcome.faults.contains(&"F28"));
         if rests {
             assert_eq!(outcome.digest, by_seed(&plan, seed).digest, "seed {seed}");
         }
     }
-    assert!(died > 0, "no driver died in any of them");
 }
 
 #[test]

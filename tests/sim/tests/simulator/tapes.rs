@@ -1,9 +1,4 @@
 //! The tapes in `tapes/`: each bug breaks its property on its tape, and the manager as it is breaks nothing on any of them.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test says by its panic what went wrong"
-)]
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

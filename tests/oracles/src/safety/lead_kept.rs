@@ -1,0 +1,103 @@
+//! S20: what a driver says of leaders is no reason to give the lead up: the Lease says who leads. And where nobody elects a leader, no
+//! lead can be lost.
+//!
+//! Judged is a manager that ends right after a driver has spoken of a leader that there is not. When it may have failed to renew its
+//! lease is not seen from here: answers that it never heard look as if it had.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::event::{Act, By, Event, Write};
+use crate::object::text;
+use crate::panel::Oracle;
+use crate::truth::Truth;
+
+/// How soon a manager ends that believes a driver: what it has under way is waited for.
+const SOON: SignedDuration = SignedDuration::from_secs(8);
+
+pub(crate) struct LeadKept {
+    elects: bool,
+    /// How long a claim of the lease holds for its holder, counted from when it was sent.
+    holds: SignedDuration,
+    /// When a driver last spoke of a leader that there is not.
+    alarm: Option<Timestamp>,
+    /// Who holds the lease, and when the claim was sent.
+    holder: Option<(By, Timestamp)>,
+    /// Who gave it back while its claim held.
+    gave_back: BTreeMap<By, Timestamp>,
+    hits: u64,
+}
+
+impl LeadKept {
+    pub(crate) fn new(elects: bool, holds: SignedDuration) -> Self {
+        Self {
+            elects,
+            holds,
+            alarm: None,
+            holder: None,
+            gave_back: BTreeMap::new(),
+            hits: 0,
+        }
+    }
+
+    fn note(&mut self, write: &Write) {
+        let claims = write
+            .after
+            .as_ref()
+            .is_some_and(|lease| !text(lease, "/spec/holderIdentity").is_empty());
+        if claims && matches!(write.by, By::Manager(_)) {
+            self.holder = Some((write.by, write.sent));
+            return;
+        }
+        let is_alarmed = self.alarm.is_some_and(|alarm| write.sent < alarm + SOON);
+        if let Some((_, claimed)) = self.holder.take_if(|(holder, _)| *holder == write.by)
+            && write.sent < claimed + self.holds
+            && is_alarmed
+        {
+            self.gave_back.insert(write.by, write.sent);
+        }
+        // Whoever else wrote it took the lead from its holder.
+        self.holder = None;
+    }
+
+    fn ended(&mut self, by: By) -> Result<(), String> {
+        self.hits += 1;
+        if !self.elects {
+            return Err(format!(
+                "{by:?} ended for the loss of a lead that nobody can take from it"
+            ));
+        }
+        match self.gave_back.get(&by) {
+            None => Ok(()),
+            Some(at) => Err(format!(
+                "{by:?} gave its lease back at {at}, which was its own, and ended"
+            )),
+        }
+    }
+}
+
+impl Oracle for LeadKept {
+    fn id(&self) -> &'static str {
+        "S20"
+    }
+
+    fn see(&mut self, event: &Event, _: &dyn Truth) -> Result<(), String> {
+        match &event.act {
+            Act::Write(write) if write.accepted && write.resource == "leases" => {
+                self.note(write);
+                Ok(())
+            }
+            Act::FalseLeader => {
+                self.alarm = Some(event.at);
+                Ok(())
+            }
+            Act::LostLead(by) => self.ended(*by),
+            _ => Ok(()),
+        }
+    }
+
+    fn hits(&self) -> u64 {
+        self.hits
+    }
+}

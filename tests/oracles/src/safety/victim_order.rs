@@ -1,0 +1,211 @@
+//! S16: of two Machines that a set could do without, the one deleted is the one that ranks first: by priority, then by phase, from those
+//! that never were anything to those that run, then the oldest, then by name (`spec/machineset.md` §7.3).
+//!
+//! Judged by what a manager could have seen: a Machine counts with the worst place that it had at any time since the oldest view that the
+//! deletion may rest on, the victim with its best. Sets in which somebody marked, preserved or chose otherwise are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::event::{Act, By, Event, Verb, Write};
+use crate::object::{controller, is_deleting, name, phase, text, time, uid};
+use crate::panel::Oracle;
+use crate::truth::{Truth, by_uid};
+
+/// Wishes that come before the phase; whoever has one is left out, with its whole set.
+const WISHES: &[&str] = &[
+    "/metadata/annotations/node.machine.sapcloud.io~1preserve",
+    "/metadata/annotations/machine.sapcloud.io~1marked-for-deletion-time",
+    "/metadata/annotations/node.machine.sapcloud.io~1trigger-deletion-by-mcm",
+    "/metadata/annotations/cluster.k8s.io~1delete-machine",
+    "/metadata/labels/node.machine.sapcloud.io~1update-result",
+    "/status/currentStatus/preserveExpiryTime",
+];
+
+/// The place of a Machine in the order of leaving: the smaller goes first.
+type Place = (i64, u8, Option<Timestamp>, String);
+
+/// What a Machine was from some moment on.
+#[derive(Clone)]
+struct Stood {
+    since: Timestamp,
+    /// Its place in the set of this uid; none while it goes, or is no set's.
+    place: Option<(String, Place)>,
+    has_wish: bool,
+}
+
+pub(crate) struct VictimOrder {
+    max_lag: SignedDuration,
+    /// Of each Machine's uid.
+    history: BTreeMap<String, Vec<Stood>>,
+    /// Of each set's uid: since when it was to have how many.
+    sizes: BTreeMap<String, Vec<(Timestamp, i64)>>,
+    /// The ids of VMs whose Node somebody deleted, and the names of such Nodes: their Machines go for that.
+    gone_nodes: BTreeSet<String>,
+    hits: u64,
+}
+
+impl VictimOrder {
+    pub(crate) fn new(max_lag: SignedDuration) -> Self {
+        Self {
+            max_lag,
+            history: BTreeMap::new(),
+            sizes: BTreeMap::new(),
+            gone_nodes: BTreeSet::new(),
+            hits: 0,
+        }
+    }
+
+    fn note(&mut self, at: Timestamp, write: &Write) {
+        let Some(object) = write.object() else { return };
+        match write.resource.as_str() {
+            "machines" => {
+                let stands = write.after.as_ref().filter(|after| !is_deleting(after));
+                let owned = stands.filter(|machine| !controller(machine).is_empty());
+                self.history.entry(uid(object).to_owned()).or_default().push(Stood {
+                    since: at,
+                    place: owned.map(|machine| (controller(machine).to_owned(), place(machine))),
+                    has_wish: WISHES.iter().any(|wish| object.pointer(wish).is_some()),
+                });
+            }
+            "machinesets" => {
+                let size = object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+                self.sizes.entry(uid(object).to_owned()).or_default().push((at, size));
+            }
+            "nodes" if write.after.as_ref().is_none_or(|after| is_deleting(after)) => {
+                self.gone_nodes.insert(text(object, "/spec/providerID").to_owned());
+                self.gone_nodes.insert(name(object).to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// All that a Machine was at some time since then; nothing where it was not there then, or is not known of before.
+    fn since<'a>(&self, history: &'a [Stood], from: Timestamp) -> Option<&'a [Stood]> {
+        let first = history.iter().rposition(|stood| stood.since <= from)?;
+        history.get(first..)
+    }
+
+    fn judge(&mut self, write: &Write, victim: &Value, truth: &dyn Truth) -> Result<(), String> {
+        let (set, from) = (controller(victim), write.sent - self.max_lag);
+        let Some(stands) = by_uid(truth, "machinesets", set) else {
+            return Ok(());
+        };
+        let is_ordinary = !is_deleting(&stands) && stands.pointer("/spec/deletePolicy").is_none();
+        // A Machine that failed, or whose Node went, goes for its own sake.
+        let lost = |pointer| self.gone_nodes.contains(text(victim, pointer));
+        if !is_ordinary || phase(victim) == "Failed" || lost("/spec/providerID") || lost("/metadata/labels/node") {
+            return Ok(());
+        }
+        let Some(was) = self
+            .history
+            .get(uid(victim))
+            .and_then(|history| self.since(history, from))
+        else {
+            return Ok(());
+        };
+        let Some(best) = was.iter().filter_map(|stood| in_set(stood, set)).min() else {
+            return Ok(());
+        };
+        let of_set = |history: &[Stood]| history.iter().any(|stood| in_set(stood, set).is_some());
+        let all: Vec<&[Stood]> = self
+            .history
+            .values()
+            .map(Vec::as_slice)
+            .filter(|it| of_set(it))
+            .collect();
+        let recent = |history: &'_ [Stood]| history.iter().rposition(|stood| stood.since <= from).unwrap_or(0);
+        if all
+            .iter()
+            .any(|history| history.iter().skip(recent(history)).any(|stood| stood.has_wish))
+        {
+            return Ok(());
+        }
+        // Whoever was there at some time since may have been counted.
+        let counted = all.iter().filter(|history| {
+            history
+                .iter()
+                .skip(recent(history))
+                .any(|stood| in_set(stood, set).is_some())
+        });
+        let counted = i64::try_from(counted.count()).unwrap_or(i64::MAX);
+        let sizes = self.sizes.get(set).map(Vec::as_slice).unwrap_or_default();
+        let first = sizes.iter().rposition(|(since, _)| *since <= from).unwrap_or(0);
+        let Some(least) = sizes.iter().skip(first).map(|(_, size)| *size).min() else {
+            return Ok(());
+        };
+        self.hits += 1;
+        // Whose every place since then is before the victim's best.
+        let before: Vec<&Place> = all
+            .iter()
+            .filter_map(|history| {
+                let worst: Option<Vec<&Place>> = self
+                    .since(history, from)?
+                    .iter()
+                    .map(|stood| in_set(stood, set))
+                    .collect();
+                worst?.into_iter().max().filter(|worst| *worst < best)
+            })
+            .collect();
+        let surplus = counted - least;
+        match i64::try_from(before.len()).unwrap_or(i64::MAX) < surplus {
+            true => Ok(()),
+            false => Err(format!(
+                "machine {} was deleted, {surplus} too many at most, and {} rank before it: {:?}",
+                name(victim),
+                before.len(),
+                before.first()
+            )),
+        }
+    }
+}
+
+fn in_set<'a>(stood: &'a Stood, set: &str) -> Option<&'a Place> {
+    stood.place.as_ref().filter(|(of, _)| of == set).map(|(_, place)| place)
+}
+
+fn place(machine: &Value) -> Place {
+    let priority = text(machine, "/metadata/annotations/machinepriority.machine.sapcloud.io");
+    let rank = match phase(machine) {
+        "Failed" => 1,
+        "CrashLoopBackOff" => 2,
+        "Unknown" | "InPlaceUpdateFailed" => 3,
+        "Pending" => 4,
+        "Available" => 5,
+        "Running" | "InPlaceUpdating" | "InPlaceUpdateSuccessful" => 6,
+        _ => 0,
+    };
+    let made = time(machine, "/metadata/creationTimestamp");
+    (priority.parse().unwrap_or(3), rank, made, name(machine).to_owned())
+}
+
+impl Oracle for VictimOrder {
+    fn id(&self) -> &'static str {
+        "S16"
+    }
+
+    fn see(&mut self, event: &Event, truth: &dyn Truth) -> Result<(), String> {
+        let Act::Write(write) = &event.act else { return Ok(()) };
+        if !write.accepted {
+            return Ok(());
+        }
+        let is_victim =
+            write.verb == Verb::Delete && write.resource == "machines" && matches!(write.by, By::Manager(_));
+        let victim = write
+            .before
+            .as_ref()
+            .filter(|machine| is_victim && !is_deleting(machine));
+        let judged = match victim {
+            Some(victim) if !controller(victim).is_empty() => self.judge(write, victim, truth),
+            Some(_) | None => Ok(()),
+        };
+        self.note(event.at, write);
+        judged
+    }
+
+    fn hits(&self) -> u64 {
+        self.hits
+    }
+}
