@@ -413,9 +413,11 @@ async fn the_name_of_a_driver_whose_socket_is_gone_is_free_for_another_socket() 
     .await;
 
     std::fs::remove_file(&old).unwrap();
-    until("the second serves the name", || match desk.pool.get(&DriverName::new("x")) {
-        DriverState::Ready(driver) => (driver.info().vendor_version == "2").then_some(()),
-        DriverState::Away { .. } | DriverState::Missing { .. } => None,
+    until("the second serves the name", || {
+        match desk.pool.get(&DriverName::new("x")) {
+            DriverState::Ready(driver) => (driver.info().vendor_version == "2").then_some(()),
+            DriverState::Away { .. } | DriverState::Missing { .. } => None,
+        }
     })
     .await;
     assert_eq!(every(&desk).await, ["x"]);

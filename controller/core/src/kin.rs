@@ -29,7 +29,10 @@ pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Claim<'a> {
             .and_then(|node| world.nodes.get(&Name::new(node.as_str())))
     };
     let Some(node) = by_id.or_else(by_name).map(AsRef::as_ref) else {
-        return Claim { node: None, rival: None };
+        return Claim {
+            node: None,
+            rival: None,
+        };
     };
     match rival(world, machine, node) {
         Some(rival) => Claim {
@@ -45,7 +48,11 @@ pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Claim<'a> {
 
 /// The Machine whose claim to the Node is better than this one's: the one that the Node's label names, else the oldest.
 fn rival<'a>(world: &'a World, machine: &Machine, node: &Node) -> Option<&'a str> {
-    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+    let id = node
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.provider_id.as_deref())
+        .unwrap_or_default();
     if id.is_empty() || world.machines.count(OwnedBy::ProviderId, id) < 2 {
         return None;
     }

@@ -201,10 +201,16 @@ mod tests {
         let mut ledger = Ledger::default();
         let stamp = ledger.begins_check(&small());
         ledger.doubt(&small());
-        assert_eq!(ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)), Finding::Outdated);
+        assert_eq!(
+            ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)),
+            Finding::Outdated
+        );
         assert_eq!(*ledger.readiness(&small()), Readiness::Unchecked);
         let stamp = ledger.begins_check(&small());
-        assert_eq!(ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)), Finding::News);
+        assert_eq!(
+            ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)),
+            Finding::News
+        );
         assert!(!ledger.is_being_checked(&small()));
     }
 
@@ -213,7 +219,10 @@ mod tests {
         let mut ledger = Ledger::default();
         let stamp = ledger.begins_check(&small());
         ledger.forget_class(&small());
-        assert_eq!(ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)), Finding::Outdated);
+        assert_eq!(
+            ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)),
+            Finding::Outdated
+        );
         assert!(ledger.classes.is_empty());
     }
 
@@ -223,7 +232,9 @@ mod tests {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
         ledger.calls.entry(uid.clone()).or_default();
         ledger.condemned.insert(uid.clone());
-        ledger.refusals.insert(uid.clone(), Refusal::after(None, "no".to_owned(), now));
+        ledger
+            .refusals
+            .insert(uid.clone(), Refusal::after(None, "no".to_owned(), now));
         ledger.owners.entry(uid.clone()).or_default();
         ledger.forget(&uid);
         let left = (

@@ -181,7 +181,11 @@ fn fields(body: &Value, path: &str) -> String {
 
 /// A status: what is neither zero nor empty; conditions and lists in short.
 fn recorded(status: &StatusPatch) -> String {
-    let parts: Vec<String> = status.fields().iter().filter_map(|(field, value)| part(field, value)).collect();
+    let parts: Vec<String> = status
+        .fields()
+        .iter()
+        .filter_map(|(field, value)| part(field, value))
+        .collect();
     if parts.is_empty() {
         "nothing but zeros".to_owned()
     } else {

@@ -94,7 +94,10 @@ mod tests {
     #[test]
     fn the_label_of_a_reason_is_the_name_of_its_variant() {
         let all = [Why::Bare, Why::Wide(1), Why::Named { by: 2 }];
-        assert!(all.iter().all(|why| !matches!(why, Why::Wide(0) | Why::Named { by: 0 })));
+        assert!(
+            all.iter()
+                .all(|why| !matches!(why, Why::Wide(0) | Why::Named { by: 0 }))
+        );
         assert_eq!(all.map(|why| label(&why)), ["Bare", "Wide", "Named"]);
     }
 }

@@ -53,7 +53,8 @@ impl Sight {
 
     /// Whether a timeout of `limit` that began at `since` has run out.
     pub fn expired(&self, since: Timestamp, limit: SignedDuration, judging: Judging, now: Timestamp) -> bool {
-        self.deadline(since, limit, judging).is_some_and(|deadline| deadline <= now)
+        self.deadline(since, limit, judging)
+            .is_some_and(|deadline| deadline <= now)
     }
 }
 
@@ -100,7 +101,10 @@ mod tests {
     #[test]
     fn a_limit_without_end_never_runs_out() {
         let sight = seen(0, Some(0), Some(0));
-        assert_eq!(sight.deadline(at(0), SignedDuration::MAX, Judging::Join), Some(Timestamp::MAX));
+        assert_eq!(
+            sight.deadline(at(0), SignedDuration::MAX, Judging::Join),
+            Some(Timestamp::MAX)
+        );
         assert!(!sight.expired(at(0), SignedDuration::MAX, Judging::Join, at(1)));
     }
 }

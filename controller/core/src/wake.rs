@@ -244,7 +244,10 @@ impl Kind for MachineClass {
         let said = |class: &MachineClass| (class.spec.clone(), meta::uid(&class.metadata));
         let same = touched.old.as_ref().map(|old| said(old)) == touched.new.as_ref().map(|new| said(new));
         let doubted = both(touched).next().filter(|_| !same);
-        doubted.map(|class| meta::identity(&class.metadata).0).into_iter().collect()
+        doubted
+            .map(|class| meta::identity(&class.metadata).0)
+            .into_iter()
+            .collect()
     }
 }
 

@@ -247,7 +247,10 @@ impl Writer {
         let api = self.tokens()?;
         let body = guarded(token, json!({ "stringData": { "expiration": expiration } }));
         let sent = async { api.patch(name, &params(), &Patch::Merge(body)).await };
-        crash::around("token extend", sent).await.map(drop).map_err(WriteError::from)
+        crash::around("token extend", sent)
+            .await
+            .map(drop)
+            .map_err(WriteError::from)
     }
 
     /// Deletes a bootstrap token's Secret.

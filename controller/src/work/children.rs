@@ -72,9 +72,7 @@ fn settled<C: Kind, T>(
                 ledger.refusals.insert(uid.clone(), refusal);
             });
         }),
-        Err(
-            WriteError::Stale | WriteError::AlreadyExists | WriteError::Fenced | WriteError::Unreachable { .. },
-        ) => {}
+        Err(WriteError::Stale | WriteError::AlreadyExists | WriteError::Fenced | WriteError::Unreachable { .. }) => {}
     }
     written
 }

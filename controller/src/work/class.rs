@@ -74,7 +74,9 @@ impl Reconciler for Classes {
             Step::Check => begin_check(shared, class),
             Step::Report(in_use) => {
                 let text = in_use.to_string();
-                shared.events.publish(&**class, Severity::Warning, "DeletionBlocked", &text);
+                shared
+                    .events
+                    .publish(&**class, Severity::Warning, "DeletionBlocked", &text);
             }
         }
         Ok(())
@@ -107,7 +109,9 @@ fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
         task.change(|world, uptime| {
             world.judged(&name, stamp, readiness, uptime);
             if again {
-                world.queue.push(Key::Class(name), uptime + LOOK_AGAIN, Urgency::Routine);
+                world
+                    .queue
+                    .push(Key::Class(name), uptime + LOOK_AGAIN, Urgency::Routine);
             }
         });
     });
@@ -247,7 +251,9 @@ impl Reconciler for Secrets {
             SecretStep::RemoveFinalizer => *secret = shared.wrote(shared.write.release_secret(secret).await?),
             SecretStep::Report(in_use) => {
                 let text = in_use.to_string();
-                shared.events.publish(&**secret, Severity::Warning, "DeletionBlocked", &text);
+                shared
+                    .events
+                    .publish(&**secret, Severity::Warning, "DeletionBlocked", &text);
             }
         }
         Ok(())

@@ -99,7 +99,9 @@ async fn create(shared: &Shared, deployment: &MachineDeployment, made: &NewSet) 
             note(shared, deployment, |notes| notes.create_refused = None);
             if *replicas > 0 {
                 let text = format!("Scaled up machine set {name} to {replicas}");
-                shared.events.publish(deployment, Severity::Normal, "ScalingMachineSet", &text);
+                shared
+                    .events
+                    .publish(deployment, Severity::Normal, "ScalingMachineSet", &text);
             }
             Ok(())
         }
@@ -132,7 +134,9 @@ async fn change(shared: &Shared, deployment: &MachineDeployment, made: &SetChang
         };
         let name = meta::name(&made.set.metadata);
         let text = format!("Scaled {direction} machine set {name} to {size}");
-        shared.events.publish(deployment, Severity::Normal, "ScalingMachineSet", &text);
+        shared
+            .events
+            .publish(deployment, Severity::Normal, "ScalingMachineSet", &text);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use millwright_core::driver::{DriverInfo, Reaction};
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::kin;
 use millwright_core::machine::life::{self, Tone};
-use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, Step, StatusChange, Why};
+use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -166,12 +166,24 @@ async fn step_down(shared: &Shared, machine: &Machine) -> Result<(), StepError> 
     let text = "The driver claims that a newer leader has spoken to it, but the lease is held by this manager; \
                 the driver's memory of leaders is wrong, restart it";
     tracing::warn!(machine = %name, "{text}");
-    shared.events.publish(machine, Severity::Warning, "FalseStaleLeader", text);
+    shared
+        .events
+        .publish(machine, Severity::Warning, "FalseStaleLeader", text);
     shared.change(|world, uptime| {
-        if let Some(trouble) = world.ledger.calls.get_mut(&uid).and_then(|calls| calls.trouble.as_mut()) {
+        if let Some(trouble) = world
+            .ledger
+            .calls
+            .get_mut(&uid)
+            .and_then(|calls| calls.trouble.as_mut())
+        {
             trouble.is_false_alarm |= trouble.failure.reaction() == Reaction::StepDown;
         }
-        world.wake([millwright_core::wake::Wake::event(millwright_core::wake::Key::Machine(name))], uptime);
+        world.wake(
+            [millwright_core::wake::Wake::event(millwright_core::wake::Key::Machine(
+                name,
+            ))],
+            uptime,
+        );
     });
     Ok(())
 }
@@ -289,7 +301,9 @@ pub fn readiness(shared: &Shared, class: &Name) -> Readiness {
 /// there: nobody would hear the answer to a call for one that is gone.
 pub fn begin(shared: &Shared, name: &Name, uid: &Uid, call: Call) -> bool {
     shared.quietly(|world| {
-        world.note::<Machine>(name, uid, |ledger| ledger.calls.entry(uid.clone()).or_default().begin(call));
+        world.note::<Machine>(name, uid, |ledger| {
+            ledger.calls.entry(uid.clone()).or_default().begin(call)
+        });
         world.ledger.calls.contains_key(uid)
     })
 }

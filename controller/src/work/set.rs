@@ -146,7 +146,9 @@ async fn create(shared: &Shared, set: &MachineSet, batch: Vec<NewMachine>) -> Re
         return Ok(());
     };
     let text = format!("Error creating {} of {}: {failure}", wanted - made, machines(wanted));
-    shared.events.publish(set, Severity::Warning, keys::REASON_FAILED_CREATE, &text);
+    shared
+        .events
+        .publish(set, Severity::Warning, keys::REASON_FAILED_CREATE, &text);
     note(shared, set, |notes| {
         // Who gives no answer may give one the next moment; who says no says it again.
         let before = notes
@@ -209,7 +211,9 @@ async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<Victim>) -> Resu
     }
     let failure = results.into_iter().find_map(Result::err);
     let now = shared.env.now();
-    let refusal = failure.as_ref().map(|failure| format!("Error deleting machines: {failure}"));
+    let refusal = failure
+        .as_ref()
+        .map(|failure| format!("Error deleting machines: {failure}"));
     note(shared, set, |notes| {
         if is_replacement {
             let times = notes.replaced.map_or(0, |(times, _)| times).saturating_add(1);
@@ -219,7 +223,9 @@ async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<Victim>) -> Resu
         notes.delete_refused = refusal.clone().map(|text| Refusal::after(before.as_ref(), text, now));
     });
     if let Some(text) = refusal {
-        shared.events.publish(set, Severity::Warning, keys::REASON_FAILED_DELETE, &text);
+        shared
+            .events
+            .publish(set, Severity::Warning, keys::REASON_FAILED_DELETE, &text);
     }
     failure.map_or(Ok(()), |failure| Err(failure.into()))
 }

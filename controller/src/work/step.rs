@@ -43,7 +43,9 @@ impl StepError {
         match self {
             Self::Write(WriteError::Stale | WriteError::Gone | WriteError::Fenced) | Self::Void => true,
             Self::Read(ReadError::Gone) => true,
-            Self::Write(WriteError::AlreadyExists | WriteError::Refused { .. } | WriteError::Unreachable { .. }) => false,
+            Self::Write(WriteError::AlreadyExists | WriteError::Refused { .. } | WriteError::Unreachable { .. }) => {
+                false
+            }
             Self::Read(ReadError::Refused { .. } | ReadError::Unreadable | ReadError::Unreachable { .. }) => false,
         }
     }

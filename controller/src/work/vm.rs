@@ -25,7 +25,9 @@ use zeroize::Zeroizing;
 use super::machine::{begin, driver_of, readiness};
 use super::shared::Shared;
 use crate::crash;
-use crate::driver::{ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, SecretData, SecretError, Target};
+use crate::driver::{
+    ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, SecretData, SecretError, Target,
+};
 
 /// Starts a call; its answer wakes the Machine.
 pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Option<Zeroizing<String>>) {
@@ -166,7 +168,9 @@ fn way(shared: &Shared, machine: &Machine, call: Call) -> Result<Way, NoWay> {
         let spec = wire_class(machine, meta::name(&class.metadata), &name, &class.spec.provider_spec);
         spec.map(|spec| (spec, class::secret_keys(&class)))
     });
-    let request = machine.creation_request().filter(|_| meta::is_deleting(&machine.metadata));
+    let request = machine
+        .creation_request()
+        .filter(|_| meta::is_deleting(&machine.metadata));
     let (class, secrets) = match (from_class, request) {
         (Some(Ok(found)), _) => found,
         (Some(Err(_)) | None, Some(request)) => {
@@ -192,7 +196,14 @@ pub(super) async fn secrets_of(shared: &Shared, keys: &[SecretKey]) -> Result<Cl
         if key.namespace != shared.write.namespace() {
             return None;
         }
-        shared.look(|world| world.secrets.get(&Name::new(&key.name))?.metadata.resource_version.clone())
+        shared.look(|world| {
+            world
+                .secrets
+                .get(&Name::new(&key.name))?
+                .metadata
+                .resource_version
+                .clone()
+        })
     };
     shared.secrets.get(keys, version).await
 }

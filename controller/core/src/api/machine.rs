@@ -140,7 +140,13 @@ impl CreationRequest {
     pub fn of(class: &MachineClass) -> Self {
         let own = meta::namespace(&class.metadata);
         let named = |reference: &SecretRef| SecretRef {
-            namespace: Some(reference.namespace.clone().filter(|text| !text.is_empty()).unwrap_or_else(|| own.to_owned())),
+            namespace: Some(
+                reference
+                    .namespace
+                    .clone()
+                    .filter(|text| !text.is_empty())
+                    .unwrap_or_else(|| own.to_owned()),
+            ),
             ..reference.clone()
         };
         let fields = class.spec.provider_spec.as_object().into_iter().flatten();

@@ -253,7 +253,9 @@ fn passed(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> SetChange {
 fn spec_change(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
     let gone = old.keys().filter(|field| !new.contains_key(*field));
     let mut fields: Map<String, Value> = gone.map(|field| (field.clone(), Value::Null)).collect();
-    let kept = new.iter().map(|(field, value)| (field.clone(), replacing(old.get(field), value)));
+    let kept = new
+        .iter()
+        .map(|(field, value)| (field.clone(), replacing(old.get(field), value)));
     fields.extend(kept);
     fields
 }

@@ -166,7 +166,10 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         return None;
     }
     // A Machine whose driver was away, or whose manager has just begun, is tried once before it is given up.
-    seen.calls.trouble.as_ref().filter(|trouble| trouble.call == Call::Create)?;
+    seen.calls
+        .trouble
+        .as_ref()
+        .filter(|trouble| trouble.call == Call::Create)?;
     let last = seen
         .calls
         .trouble
@@ -239,9 +242,7 @@ fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
     if due.is_none() && matches!(seen.driver, DriverView::Ready(_)) {
         steps.push(Step::Call(Call::Status));
     }
-    Plan::act(steps, Why::VmBooting)
-        .or_at(due, now)
-        .or_at(deadline, now)
+    Plan::act(steps, Why::VmBooting).or_at(due, now).or_at(deadline, now)
 }
 
 /// What identifies the VM, if the Machine does not carry all of it. What its driver says of this Machine's own uid counts more than

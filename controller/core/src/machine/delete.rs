@@ -78,7 +78,10 @@ fn blind(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return Plan::act(vec![Step::LeaveBehind, Step::RemoveFinalizer], Why::VmGone);
     }
     let why = Why::TargetAway;
-    let text = format!("The VM is gone; waiting to remove its Node: {why}. {}", keys::MARK_NODE_DELETION);
+    let text = format!(
+        "The VM is gone; waiting to remove its Node: {why}. {}",
+        keys::MARK_NODE_DELETION
+    );
     let change = told(seen, OperationState::Processing, text, now);
     if change.is_told(seen.machine) {
         return Plan::rest(why);

@@ -70,7 +70,10 @@ pub fn deadline(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
 /// must live on.
 fn token_due(seen: &Observed<'_>, deadline: Option<Timestamp>) -> Option<Plan> {
     let deadline = deadline.filter(|_| needs_token(seen) && seen.settings.has_target)?;
-    let written = seen.machine.phase_since().map(|since| later(since, super::creation_timeout(seen)));
+    let written = seen
+        .machine
+        .phase_since()
+        .map(|since| later(since, super::creation_timeout(seen)));
     let until = seen.calls.token_until.max(written)?;
     (deadline > until).then(|| Plan::act(vec![Step::EnsureToken], Why::Joining))
 }

@@ -92,7 +92,9 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
             note: change.description.clone(),
         }),
         Phase::Running if turned => {
-            let node = machine.node_label().map_or_else(String::new, |node| format!(" as node {node}"));
+            let node = machine
+                .node_label()
+                .map_or_else(String::new, |node| format!(" as node {node}"));
             let took = now.duration_since(meta::created(&machine.metadata).unwrap_or(now));
             let took = GoDuration::from(whole_seconds(took));
             ordinary("NodeJoined", format!("The machine joined{node} after {took}"))

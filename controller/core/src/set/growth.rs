@@ -76,7 +76,11 @@ fn counted(seen: &Observed<'_>) -> i64 {
 }
 
 fn settled(seen: &Observed<'_>) -> i64 {
-    let settled = seen.set.status.as_ref().map_or(0, |status| status.settled_machine_number);
+    let settled = seen
+        .set
+        .status
+        .as_ref()
+        .map_or(0, |status| status.settled_machine_number);
     settled.min(counted(seen))
 }
 
@@ -105,5 +109,7 @@ pub fn may_still_arrive(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp
     let (title, own) = meta::identity(&seen.set.metadata);
     let names = (settled(seen)..counted(seen)).map(|number| Name::new(machine_name(title.as_str(), &own, number)));
     let sent = names.filter_map(|name| seen.unanswered.get(&name));
-    sent.map(|sent| later(*sent, LINGERS)).filter(|until| *until > now).max()
+    sent.map(|sent| later(*sent, LINGERS))
+        .filter(|until| *until > now)
+        .max()
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::bring::Brought;
 use super::made::NewMachine;
 use super::status::StatusPatch;
-use super::bring::Brought;
 use crate::api::{Machine, MachineSet};
 use crate::ids::{Name, Uid};
 use crate::ledger::{OwnerNotes, Refusal};

@@ -185,7 +185,12 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         plan.steps.push(Step::AddFinalizer);
     }
     let tended = tend(seen, &claimed, &adopts, &releases, now, &mut plan);
-    place(&mut plan.steps, told.step, moves.into_iter().chain(tended), is_told_first);
+    place(
+        &mut plan.steps,
+        told.step,
+        moves.into_iter().chain(tended),
+        is_told_first,
+    );
     again.into_iter().fold(plan, |plan, at| plan.or_at(at, now))
 }
 
@@ -222,7 +227,10 @@ fn tend(
         all.iter().filter(|machine| is_among(machine, free)).cloned().collect()
     };
     let template = seen.set.spec.template.spec();
-    let brought = claimed.machines.iter().filter_map(|machine| bring(seen.set, &template, machine));
+    let brought = claimed
+        .machines
+        .iter()
+        .filter_map(|machine| bring(seen.set, &template, machine));
     let mut brought: Vec<_> = brought
         .filter(|brought| {
             let refusal = brought.machine.uid().and_then(|uid| seen.refusals.get(&uid));
@@ -292,7 +300,10 @@ fn replaceable<'a>(
             .is_some_and(|(marked, change)| marked <= change);
         let is_marked = machine.is_triggered_for_deletion() && marked;
         let has_failed = *machine.phase() == Phase::Failed;
-        let due = machine.phase_since().map(|since| later(since, pause)).filter(|due| *due > now);
+        let due = machine
+            .phase_since()
+            .map(|since| later(since, pause))
+            .filter(|due| *due > now);
         let why = match due {
             _ if !is_marked && !has_failed => continue,
             _ if is_exempt(machine) => Why::Spared,
@@ -399,7 +410,10 @@ fn record(
         false => (seen.notes.status_written, STATUS_PACE),
     };
     match before.map(|at| later(at, pace)).filter(|due| *due > now) {
-        Some(due) => Told { step: None, due: Some(due) },
+        Some(due) => Told {
+            step: None,
+            due: Some(due),
+        },
         None => Told {
             step: Some(Step::Record(patch)),
             due: None,

@@ -46,8 +46,14 @@ impl Scene {
             .into_iter()
             .map(|name| (name, dice.time()))
             .collect();
-        let refused = machines.iter().filter_map(|machine| machine.uid().filter(|_| dice.rarely()));
-        let refusals = refused.collect::<Vec<Uid>>().into_iter().map(|uid| (uid, refusal(dice))).collect();
+        let refused = machines
+            .iter()
+            .filter_map(|machine| machine.uid().filter(|_| dice.rarely()));
+        let refusals = refused
+            .collect::<Vec<Uid>>()
+            .into_iter()
+            .map(|uid| (uid, refusal(dice)))
+            .collect();
         Self {
             set: set(dice),
             condemned,
@@ -140,7 +146,9 @@ impl Scene {
                 }
                 Step::Delete(victims) => {
                     for victim in victims {
-                        self.edit(&victim.uid, |machine| machine.metadata.deletion_timestamp = Some(Time(at)));
+                        self.edit(&victim.uid, |machine| {
+                            machine.metadata.deletion_timestamp = Some(Time(at))
+                        });
                     }
                     self.notes.delete_refused = None;
                 }

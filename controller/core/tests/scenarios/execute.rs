@@ -125,7 +125,12 @@ impl Stage {
                 self.left(&name, &uid, left)
             }
             Step::StepDown => {
-                let trouble = self.world.ledger.calls.get_mut(&uid).and_then(|calls| calls.trouble.as_mut());
+                let trouble = self
+                    .world
+                    .ledger
+                    .calls
+                    .get_mut(&uid)
+                    .and_then(|calls| calls.trouble.as_mut());
                 if let Some(trouble) = trouble.filter(|_| self.holds_lease) {
                     trouble.is_false_alarm = true;
                     self.world.wake([Wake::event(Key::Machine(name))], self.uptime);
@@ -194,7 +199,9 @@ impl Stage {
                 }
             }
             Step::Record(status) => {
-                let written = self.etcd.merge_status::<MachineSet>(&name, Some(&uid), &status.into_patch());
+                let written = self
+                    .etcd
+                    .merge_status::<MachineSet>(&name, Some(&uid), &status.into_patch());
                 self.took(written);
                 self.world
                     .note_owner::<MachineSet>(&name, &uid, |notes| notes.status_written = Some(now));
@@ -205,7 +212,11 @@ impl Stage {
 
     /// Whether the API server refuses writes to this Machine; then it is noted.
     fn refuses(&mut self, uid: &Uid) -> bool {
-        let name = self.etcd.machines.values().find(|machine| machine.uid().as_ref() == Some(uid));
+        let name = self
+            .etcd
+            .machines
+            .values()
+            .find(|machine| machine.uid().as_ref() == Some(uid));
         let name = name.map(|machine| Name::new(meta::name(&machine.metadata)));
         let Some(name) = name.filter(|name| self.unwritable.contains(name)) else {
             return false;

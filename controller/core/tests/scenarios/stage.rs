@@ -195,7 +195,8 @@ impl Stage {
                 break;
             }
             if let Some(tale) = tale {
-                self.told.push(format!("Event on {name}: {} {}", tale.reason, tale.note));
+                self.told
+                    .push(format!("Event on {name}: {} {}", tale.reason, tale.note));
             }
         }
         Ok(plan.wake)

@@ -3,10 +3,9 @@
 use jiff::Timestamp;
 use millwright::env::Planners;
 use millwright_core::api::meta;
+use millwright_core::deployment::change::SetChange;
 use millwright_core::deployment::{self, Observed, Plan, Step, Why};
-use millwright_core::ids::Name;
 use millwright_sandbox::request::{Request, Verb};
-use serde_json::json;
 
 use super::Mutant;
 use super::wires::put;
@@ -72,6 +71,7 @@ pub(super) const ALL: [Mutant; 4] = [
 fn deciding(deployment: fn(&Observed<'_>, Timestamp) -> Plan) -> Planners {
     Planners {
         deployment,
+        are_checked: false,
         ..Planners::default()
     }
 }
@@ -84,8 +84,8 @@ fn second_set(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let known = Observed { sets: &sets, ..*seen };
     let mut plan = deployment::plan(&known, now);
     for step in &mut plan.steps {
-        if let Step::Create(body) = step {
-            super::sets::rename(body, now, 0);
+        if let Step::Create(made) = step {
+            made.name = super::sets::new_name(now, 0);
         }
     }
     plan
@@ -107,8 +107,11 @@ fn missing_is_zero(seen: &Observed<'_>, now: Timestamp) -> Plan {
     plan.steps.retain(|step| !matches!(step, Step::Change(..)));
     let sets = seen.sets.iter().filter(|set| set.spec.replicas > 0);
     let emptied = sets.map(|set| {
-        let name = Name::new(meta::name(&set.metadata));
-        Step::Change(name, json!({ "spec": { "replicas": 0 } }))
+        let replicas = Some(0);
+        Step::Change(Box::new(SetChange {
+            replicas,
+            ..SetChange::none(set)
+        }))
     });
     plan.steps.extend(emptied);
     plan

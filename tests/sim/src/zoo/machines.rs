@@ -206,6 +206,7 @@ const SILENCE: SignedDuration = SignedDuration::from_mins(1);
 fn deciding(machine: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
     let planners = Planners {
         machine,
+        are_checked: false,
         ..Planners::default()
     };
     Hooks {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use millwright::env::Planners;
 use millwright_core::api::{Machine, Phase, meta};
+use millwright_core::ids::Name;
 use millwright_core::selector::Matcher;
-use millwright_core::set::{self, Observed, Plan, Step, Why};
-use serde_json::{Value, json};
+use millwright_core::set::{self, Observed, Plan, Step, Victim, Why};
 
 use super::Mutant;
 use crate::choices::mix;
@@ -110,6 +110,7 @@ pub(super) const ALL: [Mutant; 9] = [
 fn deciding(set: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
     let planners = Planners {
         set,
+        are_checked: false,
         ..Planners::default()
     };
     Hooks {
@@ -124,18 +125,16 @@ pub(super) fn random(now: Timestamp, nth: usize) -> String {
     format!("{:05x}", drawn & 0xf_ffff)
 }
 
-/// Gives every object that is about to be created a name that none had.
-pub(super) fn rename(body: &mut Value, now: Timestamp, nth: usize) {
-    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("name".to_owned(), json!(format!("workers-{}", random(now, nth))));
-    }
+/// A name that no object had.
+pub(super) fn new_name(now: Timestamp, nth: usize) -> Name {
+    Name::new(format!("workers-{}", random(now, nth)))
 }
 
 fn named_at_random(mut plan: Plan, now: Timestamp) -> Plan {
     for step in &mut plan.steps {
-        if let Step::Create(bodies) = step {
-            let each = bodies.iter_mut().enumerate();
-            each.for_each(|(nth, body)| rename(body, now, nth));
+        if let Step::Create(batch) = step {
+            let each = batch.iter_mut().enumerate();
+            each.for_each(|(nth, made)| made.name = new_name(now, nth));
         }
     }
     plan
@@ -224,10 +223,11 @@ fn running_first(seen: &Observed<'_>, now: Timestamp) -> Plan {
     own.sort_by_key(|machine| *machine.phase() != Phase::Running);
     for step in &mut plan.steps {
         if let Step::Delete(victims) = step {
-            let wrong = own
-                .iter()
-                .take(victims.len())
-                .map(|machine| meta::identity(&machine.metadata));
+            let wrong = own.iter().take(victims.len()).map(|machine| {
+                let (name, uid) = meta::identity(&machine.metadata);
+                let is_replaced = false;
+                Victim { name, uid, is_replaced }
+            });
             *victims = wrong.collect();
         }
     }
