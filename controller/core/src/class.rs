@@ -155,6 +155,8 @@ pub struct Observed<'a> {
     pub readiness: &'a Readiness,
     /// A check of it is under way.
     pub is_being_checked: bool,
+    /// What was last reported of its deletion.
+    pub reported: Option<&'a InUse>,
 }
 
 /// What to do for a class.
@@ -242,12 +244,16 @@ pub fn plan(seen: &Observed<'_>) -> Plan {
         }
         (true, None) => plan = Plan::act(vec![Step::RemoveFinalizer], Why::NotNeeded),
         (true, Some(first)) if deleting => {
-            let report = Step::Report(InUse {
+            let in_use = InUse {
                 kind: "Machine",
                 users: seen.machines,
                 first: first.to_owned(),
-            });
-            plan = Plan::act(vec![report], Why::InUse);
+            };
+            let is_news = seen.reported != Some(&in_use);
+            plan = Plan::act(
+                is_news.then_some(Step::Report(in_use)).into_iter().collect(),
+                Why::InUse,
+            );
         }
         (false, _) | (true, Some(_)) => {}
     }
@@ -272,6 +278,8 @@ pub struct SecretObserved<'a> {
     pub classes: usize,
     /// The first of them, by name.
     pub first_class: Option<&'a str>,
+    /// What was last reported of its deletion.
+    pub reported: Option<&'a InUse>,
 }
 
 /// What to do for a Secret of the control namespace.
@@ -305,12 +313,14 @@ pub fn plan_secret(seen: &SecretObserved<'_>) -> SecretPlan {
         (false, Some(_)) if !deleting => SecretPlan::act(vec![SecretStep::AddFinalizer], Why::Needed),
         (true, None) => SecretPlan::act(vec![SecretStep::RemoveFinalizer], Why::NotNeeded),
         (true, Some(first)) if deleting => {
-            let report = SecretStep::Report(InUse {
+            let in_use = InUse {
                 kind: "MachineClass",
                 users: seen.classes,
                 first: first.to_owned(),
-            });
-            SecretPlan::act(vec![report], Why::InUse)
+            };
+            let is_news = seen.reported != Some(&in_use);
+            let report = is_news.then_some(SecretStep::Report(in_use));
+            SecretPlan::act(report.into_iter().collect(), Why::InUse)
         }
         (false, _) | (true, Some(_)) => SecretPlan::rest(Why::Settled),
     }

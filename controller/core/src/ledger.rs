@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::Machine;
-use crate::class::Readiness;
+use crate::class::{InUse, Readiness};
 use crate::ids::{Name, Uid};
 use crate::machine::Calls;
 use crate::sight::later;
@@ -34,6 +34,8 @@ pub struct Ledger {
     pub unanswered: BTreeMap<Name, Timestamp>,
     /// What is known of each class.
     classes: BTreeMap<Name, ClassNotes>,
+    /// What was last reported of an object that is being deleted and still needed.
+    pub reports: BTreeMap<Uid, InUse>,
     /// Machines that ended while the target cluster was away, and may have left a Node or a token there.
     pub leftovers: BTreeMap<Uid, Arc<Machine>>,
     /// Counts doubts about classes, so that no two are taken for the same.
@@ -118,6 +120,7 @@ impl Ledger {
         self.condemned.remove(uid);
         self.refusals.remove(uid);
         self.owners.remove(uid);
+        self.reports.remove(uid);
     }
 
     /// A creation of a Machine is about to be sent. Gives when an earlier one was that may still arrive, for

@@ -8,8 +8,8 @@
 
 use std::fmt::Debug;
 
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::{ByteString, NamespaceResourceScope};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
 use millwright_core::api::{keys, meta};
@@ -245,7 +245,8 @@ impl Writer {
     /// Lets a bootstrap token live until `expiration`, an RFC 3339 time.
     pub async fn extend_token(&self, name: &str, token: &Secret, expiration: &str) -> Result<(), WriteError> {
         let api = self.tokens()?;
-        let body = guarded(token, json!({ "stringData": { "expiration": expiration } }));
+        let expiration = ByteString(expiration.as_bytes().to_vec());
+        let body = guarded(token, json!({ "data": { "expiration": expiration } }));
         let sent = async { api.patch(name, &params(), &Patch::Merge(body)).await };
         crash::around("token extend", sent)
             .await

@@ -53,6 +53,7 @@ impl Reconciler for Classes {
                 known => known,
             },
             is_being_checked: world.ledger.is_being_checked(name),
+            reported: world.ledger.reports.get(&meta::identity(&class.metadata).1),
         };
         Some(Planned {
             object: Arc::clone(class),
@@ -236,6 +237,7 @@ impl Reconciler for Secrets {
             secret: &secret.metadata,
             classes: world.classes.count(ClassBy::Secret, &place),
             first_class: users.next().map(|class| meta::name(&class.metadata)),
+            reported: world.ledger.reports.get(&meta::identity(&secret.metadata).1),
         };
         Some(Planned {
             object: Arc::clone(secret),

@@ -106,7 +106,7 @@ impl Pass {
 
 /// One pass over an object.
 pub(super) async fn pass<R: Reconciler>(shared: &Arc<Shared>, name: &Name) -> Pass {
-    let now = shared.env.now();
+    let (now, uptime) = (shared.env.now(), shared.env.uptime());
     let Some(planned) = shared.look(|world| R::plan(shared, world, name, now)) else {
         return Pass::gone();
     };
@@ -118,9 +118,15 @@ pub(super) async fn pass<R: Reconciler>(shared: &Arc<Shared>, name: &Name) -> Pa
         narrate::plan(&plan, now)
     );
     tracing::debug!(kind = R::KIND, %name, plan = %Told(&plan, now), "plan");
-    let (why, wake) = (label(&plan.why), plan.wake.map(|at| shared.uptime_of(at)));
+    let (why, wake) = (label(&plan.why), plan.wake.map(|at| uptime + ahead(at, now)));
     let done = execute::<R>(shared, name, object, plan).await;
     Pass::ended(R::KIND, name.as_str(), why, done.map(|()| wake))
+}
+
+/// How long after `now` a time is. Measured by the clock that the plan was made by: another look at it may tell another time, and a
+/// key that wakes a nanosecond early finds nothing to do.
+fn ahead(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)
 }
 
 /// A plan that is put into words only where somebody logs it.

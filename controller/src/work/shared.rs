@@ -191,10 +191,4 @@ impl Shared {
             driver_since: driver.and_then(|driver| self.drivers.ready_since(driver)).map(at),
         }
     }
-
-    /// The uptime of a time on the wall clock.
-    pub fn uptime_of(&self, at: Timestamp) -> Duration {
-        let ahead = Duration::try_from(at.duration_since(self.env.now())).unwrap_or(Duration::ZERO);
-        self.env.uptime() + ahead
-    }
 }

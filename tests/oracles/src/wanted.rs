@@ -82,7 +82,7 @@ pub fn shortage_told(truth: &dyn Truth) -> Result<(), String> {
         if told != count {
             return Err(format!("set {} has {count} machines and tells of {told}", name(set)));
         }
-        let conditions = set.pointer("/status/conditions").and_then(Value::as_array);
+        let conditions = set.pointer("/status/machineSetCondition").and_then(Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
         if !conditions.any(|it| text(it, "/type") == "ReplicaFailure" && text(it, "/status") == "True") {
             return Err(format!(

@@ -4,7 +4,7 @@
 //! is a case of its own (W4). It does not drain yet, and the description says so. Source: `spec/machine.md` §5,
 //! `driver-api.md` §6c; the markers at the end of descriptions are the original's program counter (§5.2).
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::node;
 use super::observed::{Call, ClassView, DriverView, Observed};
@@ -18,6 +18,10 @@ use crate::sight::later;
 
 /// How often the node's name is asked for before the VM goes without.
 const LOOKUPS: u32 = 3;
+
+/// How long the return of the target cluster is waited for before a Machine that never joined ends without it: longer than a watch
+/// takes to list again, shorter than the minute within which such a Machine is to end.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 
 /// Decides what a Machine with a deletionTimestamp needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
@@ -57,7 +61,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return plan;
     }
     if super::is_blind(seen) {
-        return blind(seen, now);
+        return blind(seen, gone_since, now);
     }
     let mut steps = Vec::new();
     if let Some(name) = node_name(seen).or_else(|| lost_node(seen)) {
@@ -73,7 +77,11 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
 /// The VM is gone and the target cluster is away. A Machine that never joined ends all the same: what it may have left there, a
 /// token or a Node of the last moment, is removed when the cluster returns. One that joined waits for that, because its Node is
 /// certainly there.
-fn blind(seen: &Observed<'_>, now: Timestamp) -> Plan {
+fn blind(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
+    let patience = later(gone_since, PATIENCE);
+    if !seen.machine.has_joined() && now < patience {
+        return Plan::wait(patience, Why::TargetAway);
+    }
     if !seen.machine.has_joined() {
         return Plan::act(vec![Step::LeaveBehind, Step::RemoveFinalizer], Why::VmGone);
     }

@@ -392,7 +392,10 @@ impl Stage {
                 }
                 self.world.judged(&name, stamp, found, self.uptime);
             }
-            class::Step::Report(in_use) => self.told.push(format!("Event on class {name}: {in_use}")),
+            class::Step::Report(in_use) => {
+                self.told.push(format!("Event on class {name}: {in_use}"));
+                self.world.ledger.reports.insert(uid, in_use);
+            }
         }
     }
 }

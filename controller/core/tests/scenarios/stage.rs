@@ -330,6 +330,7 @@ impl Stage {
             first_machine: first.map(|machine| meta::name(&machine.metadata)),
             readiness: self.world.ledger.readiness(name),
             is_being_checked: self.world.ledger.is_being_checked(name),
+            reported: self.world.ledger.reports.get(&meta::identity(&found.metadata).1),
         });
         for step in plan.steps {
             self.burn()?;

@@ -62,7 +62,8 @@ const OWN: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("machineclasses", "", &["metadata/finalizers"]),
-    ("secrets", "", &["metadata/finalizers"]),
+    // `data/expiration` is that of bootstrap tokens, which live on with their Machine's time.
+    ("secrets", "", &["metadata/finalizers", "data/expiration"]),
     (
         "nodes",
         "",
