@@ -1114,12 +1114,13 @@ fn s19_the_adoption_of_a_machine_that_is_going_is_flagged() {
         let (before, after) = (of(orphan.clone()), of(machine("m", "Running")));
         written(seconds, write(Verb::Patch, "machines", Some(before), Some(after)))
     };
-    let deleted = write(
+    let mut deleted = write(
         Verb::Delete,
         "machines",
         Some(orphan.clone()),
         Some(deleting(orphan.clone())),
     );
+    deleted.by = By::Human;
     let deleted = written(10, deleted);
     let world = Hand::default();
     tells_apart_soon(

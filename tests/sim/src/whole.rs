@@ -33,11 +33,11 @@ const WHOLE: Size = Size {
 };
 
 const SAMPLE: Size = Size {
-    seeds: 1500,
-    any: 200,
-    grpc: 40,
-    twice: 30,
-    one_in: 10,
+    seeds: 2000,
+    any: 400,
+    grpc: 60,
+    twice: 40,
+    one_in: 8,
     least: 10,
 };
 
