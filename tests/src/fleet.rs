@@ -133,8 +133,13 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// The manager as shipped, for one namespace of `plane`, with cluster id `local`.
+    /// The manager as shipped, for one namespace of `plane`, with cluster id `local`; it may do everything.
     pub async fn on(plane: &ControlPlane, namespace: &str) -> ManagerPlan {
+        Self::of_account(plane, namespace, &plane.kubeconfig()).await
+    }
+
+    /// [`Manager::on`] with the kubeconfig of an account.
+    pub async fn of_account(plane: &ControlPlane, namespace: &str, kubeconfig: &Path) -> ManagerPlan {
         let admin = free_address();
         // Several managers may stand beside each other on one control plane.
         let log = log_in(plane.dir(), &format!("manager-{}", admin.port()));
@@ -146,7 +151,7 @@ impl Manager {
             log,
         };
         ManagerPlan { recipe, admin }
-            .flag("--kubeconfig", plane.kubeconfig().display().to_string())
+            .flag("--kubeconfig", kubeconfig.display().to_string())
             .flag("--namespace", namespace)
             .flag("--cluster-id", "local")
             .flag("--metrics-addr", admin.to_string())
@@ -173,12 +178,30 @@ impl Manager {
     /// # Panics
     /// It does not within a minute.
     pub async fn wait_until_ready(&self) {
-        let probe = async || match self.get("/readyz").await {
+        self.wait_until("/readyz").await;
+    }
+
+    /// Waits until `/livez` answers 200: it runs, whatever it can reach.
+    ///
+    /// # Panics
+    /// It does not within a minute.
+    pub async fn wait_until_live(&self) {
+        self.wait_until("/livez").await;
+    }
+
+    async fn wait_until(&self, path: &str) {
+        let probe = async || match self.get(path).await {
             Ok((200, _)) => Ok(()),
             Ok((code, body)) => Err(format!("{code} {body}")),
             Err(error) => Err(error.to_string()),
         };
-        eventually("the manager is ready", START, &[&self.service], probe).await;
+        eventually(
+            &format!("200 from {path} of the manager"),
+            START,
+            &[&self.service],
+            probe,
+        )
+        .await;
     }
 }
 

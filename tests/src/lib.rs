@@ -9,8 +9,10 @@
 //! # let _ = namespace; }
 //! ```
 //!
+//! - [`accounts`]: service accounts with the shipped roles.
 //! - [`api_requests`]: what the API server was asked.
 //! - [`apiserver`]: control planes for tests.
+//! - [`proxy`]: a way to a server that can be shut.
 //! - [`programs`]: our own programs, built from this checkout.
 //! - [`clients`]: grpcurl and Python, which know the Driver API from its proto alone.
 //! - [`figures`]: a benchmark run beside the original's figures.
@@ -27,6 +29,7 @@
     reason = "only tests use this; a field that is not in a JSON value reads as null"
 )]
 
+pub mod accounts;
 pub mod api_requests;
 pub mod apiserver;
 pub mod clients;
@@ -37,6 +40,7 @@ pub mod fleet;
 pub mod laws;
 pub mod manifests;
 pub mod programs;
+pub mod proxy;
 pub mod requirement;
 pub mod sampling;
 pub mod scene;

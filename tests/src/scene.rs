@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::accounts::Accounts;
 use crate::apiserver;
 use crate::cloud::Vm;
 use crate::fleet::{Manager, VirtualProvider};
@@ -71,6 +72,8 @@ pub struct Scene {
     pub namespace: String,
     pub provider: VirtualProvider,
     pub manager: Manager,
+    /// Whom both are on the API server.
+    pub accounts: Accounts,
     /// Whether waits start the manager and the provider again when they have died.
     pub revives: bool,
     /// How often they did.
@@ -134,8 +137,10 @@ impl millwright_oracles::Truth for Sight {
 impl Scene {
     /// One more manager of the same flags.
     pub async fn another_manager(&self) -> Manager {
-        let endpoint = &self.provider.endpoint;
-        self.script.manager_on(&self.plane, &self.namespace, endpoint).await
+        let manager = self
+            .script
+            .manager_on(&self.plane, &self.namespace, &self.accounts, &self.provider);
+        manager.await
     }
 
     /// The objects of a kind in this namespace.

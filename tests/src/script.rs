@@ -1,10 +1,13 @@
 //! What a scene is made of: the flags of its processes, the prefix of its names. It starts the processes and applies the
 //! class; what happens then is the scene's.
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millwright_dev::apiserver::ControlPlane;
 
+use crate::accounts::{Accounts, readdressed};
 use crate::fleet::{Manager, VirtualProvider};
 use crate::manifests;
 use crate::scene::{Kind, Scene};
@@ -16,6 +19,10 @@ pub struct Script {
     manager_flags: Vec<(String, String)>,
     manager_env: Vec<(String, String)>,
     provider_flags: Vec<(String, String)>,
+    /// Where the manager finds the cluster with the nodes, if not where everything is.
+    manager_target: Option<SocketAddr>,
+    provider_target: Option<SocketAddr>,
+    has_driver_dir: bool,
 }
 
 impl Script {
@@ -28,6 +35,9 @@ impl Script {
             manager_flags: Vec::new(),
             manager_env: vec![("MILLWRIGHT_LEADER_ELECT".to_owned(), "false".to_owned())],
             provider_flags: Vec::new(),
+            manager_target: None,
+            provider_target: None,
+            has_driver_dir: false,
         }
         .provider("--create-delay", "100ms")
         .provider("--join-delay", "100ms")
@@ -56,21 +66,46 @@ impl Script {
         self
     }
 
-    /// Starts everything on `plane`, with the class and its Secret applied.
+    /// The manager gets a target cluster of its own, at another address of the same API server.
+    #[must_use]
+    pub fn manager_sees_its_nodes_at(mut self, address: SocketAddr) -> Self {
+        self.manager_target = Some(address);
+        self
+    }
+
+    /// VMs register as nodes at another address of the same API server.
+    #[must_use]
+    pub fn nodes_register_at(mut self, address: SocketAddr) -> Self {
+        self.provider_target = Some(address);
+        self
+    }
+
+    /// The manager is not told the provider's socket but the directory in which it lies.
+    #[must_use]
+    pub fn drivers_of_a_directory(mut self) -> Self {
+        self.has_driver_dir = true;
+        self
+    }
+
+    /// Starts everything on `plane`, each under its shipped role, with the class and its Secret applied.
     ///
     /// # Panics
     /// Something does not start.
     pub async fn begin(self, plane: &Arc<ControlPlane>) -> Scene {
         let namespace = plane.create_namespace(&self.prefix).await.expect("a namespace");
-        let mut provider = VirtualProvider::alone(plane.dir(), &namespace)
+        let accounts = Accounts::granted(plane, &namespace).await;
+        let target = seen_at(plane, &accounts.provider, self.provider_target);
+        let dir = self.sockets(plane, &namespace);
+        std::fs::create_dir_all(&dir).expect("a directory can be made");
+        let mut provider = VirtualProvider::alone(&dir, &namespace)
             .await
-            .flag("--target-kubeconfig", plane.kubeconfig().display().to_string());
+            .flag("--target-kubeconfig", target.display().to_string());
         for (flag, value) in &self.provider_flags {
             provider = provider.flag(flag, value);
         }
         let provider = provider.start();
         provider.wait_until_it_listens().await;
-        let manager = self.manager_on(plane, &namespace, &provider.endpoint).await;
+        let manager = self.manager_on(plane, &namespace, &accounts, &provider).await;
         let scene = Scene {
             client: plane.client().await.expect("a client"),
             plane: Arc::clone(plane),
@@ -78,6 +113,7 @@ impl Script {
             namespace,
             provider,
             manager,
+            accounts,
             revives: false,
             revived: 0,
         };
@@ -86,8 +122,30 @@ impl Script {
         scene
     }
 
-    pub(crate) async fn manager_on(&self, plane: &ControlPlane, namespace: &str, driver: &str) -> Manager {
-        let mut plan = Manager::on(plane, namespace).await.driver(driver);
+    /// Where the provider's socket lies.
+    fn sockets(&self, plane: &ControlPlane, namespace: &str) -> PathBuf {
+        match self.has_driver_dir {
+            true => plane.dir().join(format!("{namespace}.d")),
+            false => plane.dir().to_owned(),
+        }
+    }
+
+    pub(crate) async fn manager_on(
+        &self,
+        plane: &ControlPlane,
+        namespace: &str,
+        accounts: &Accounts,
+        provider: &VirtualProvider,
+    ) -> Manager {
+        let mut plan = Manager::of_account(plane, namespace, &accounts.manager).await;
+        plan = match self.has_driver_dir {
+            true => plan.flag("--driver-dir", self.sockets(plane, namespace).display().to_string()),
+            false => plan.driver(&provider.endpoint),
+        };
+        if self.manager_target.is_some() {
+            let target = seen_at(plane, &accounts.manager, self.manager_target);
+            plan = plan.flag("--target-kubeconfig", target.display().to_string());
+        }
         for (flag, value) in &self.manager_flags {
             plan = plan.flag(flag, value);
         }
@@ -95,5 +153,13 @@ impl Script {
             plan = plan.env(name, value);
         }
         plan.start()
+    }
+}
+
+/// A kubeconfig, or the same for another address of the API server.
+fn seen_at(plane: &ControlPlane, kubeconfig: &Path, address: Option<SocketAddr>) -> PathBuf {
+    match address {
+        Some(address) => readdressed(kubeconfig, &plane.url(), &format!("https://{address}")),
+        None => kubeconfig.to_owned(),
     }
 }

@@ -4,7 +4,8 @@
 //! are made than were asked for.
 //!
 //! Which points there are is learned from a run without a crash, with and without a cloud that shows new VMs only after
-//! 3 s. Ordinary runs take the first point of each kind, the long suite takes all. A kind at which nobody died is an error.
+//! 3 s. Ordinary runs take the first point of each kind, the long suite takes all. A kind at which nobody died is an error,
+//! unless only luck brings a life there.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -25,6 +26,8 @@ use tokio::time::Instant;
 
 /// Lives beside each other, of all tests: more than processors, because they mostly wait.
 static TOGETHER: Semaphore = Semaphore::const_new(8);
+/// What a hasty life does only where a node was quicker than the deletion. In the ordinary life managers die there too.
+const BY_LUCK: [&str; 2] = ["node guard", "node delete"];
 /// How often a point is tried at which nobody died: the lives of a kind do not all pass as many points.
 const TRIES: usize = 3;
 const LIMIT: Duration = Duration::from_secs(90);
@@ -154,12 +157,21 @@ async fn lives<'a>(
         .await
 }
 
-/// The first points of the kinds at which nobody died.
-fn missed<'a>(points: &'a [String], lives: &[Life]) -> Vec<&'a str> {
+/// The first points of the kinds at which nobody died, though every life of the course passes them.
+fn missed<'a>(course: Course, points: &'a [String], lives: &[Life]) -> Vec<&'a str> {
     let deaths = lives.iter().filter(|life| life.died);
     let mut died_at: BTreeSet<&str> = deaths.filter_map(|life| life.point.as_deref()).map(kind).collect();
     let points = points.iter().map(String::as_str);
-    points.filter(|point| died_at.insert(kind(point))).collect()
+    points
+        .filter(|point| died_at.insert(kind(point)) && !is_by_luck(course, point))
+        .collect()
+}
+
+fn is_by_luck(course: Course, point: &str) -> bool {
+    match course {
+        Course::Ordinary => false,
+        Course::Hasty => BY_LUCK.iter().any(|what| kind(point).ends_with(what)),
+    }
 }
 
 async fn every_point(what: &str, course: Course, lag: &str) {
@@ -175,11 +187,11 @@ async fn every_point(what: &str, course: Course, lag: &str) {
     let mut lived = lives(&plane, course, lag, chosen(&calm.points)).await;
     enough_died(course, &lived);
     for _ in 1..TRIES {
-        let again = missed(&calm.points, &lived);
+        let again = missed(course, &calm.points, &lived);
         lived.extend(lives(&plane, course, lag, again).await);
     }
     report(what, &calm, &lived, began.elapsed());
-    let missed = missed(&calm.points, &lived);
+    let missed = missed(course, &calm.points, &lived);
     assert!(missed.is_empty(), "nobody died at {missed:?}");
 }
 

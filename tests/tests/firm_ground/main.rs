@@ -1,0 +1,4 @@
+//! What must not shake: the Lease taken away, creations refused, the target cluster away, a size taken back, the shipped
+//! roles, drivers that come and go, and what is told of it. On a real kube-apiserver, with manager and provider as processes.
+
+mod roles;

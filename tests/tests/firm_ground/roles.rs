@@ -1,0 +1,54 @@
+//! Manager and provider under the shipped roles: what they need is in them, and not much more.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
+
+use std::time::Duration;
+
+use millwright_tests::accounts::may;
+use millwright_tests::scene::{Kind, Scene, left_over, shared_plane};
+use millwright_tests::script::Script;
+use millwright_tests::{laws, manifests};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployments_life_needs_nothing_that_the_shipped_roles_do_not_give() {
+    let Some(plane) = shared_plane("the shipped roles").await else {
+        return;
+    };
+    let script = Script::new("roles").env("MILLWRIGHT_LEADER_ELECT", "true");
+    let mut scene = script.begin(&plane).await;
+    let manager = scene.accounts.manager.clone();
+    for (resource, verb) in [("pods", "delete"), ("configmaps", "get"), ("secrets", "delete")] {
+        let granted = may(&manager, Some(&scene.namespace), "", resource, verb).await.unwrap();
+        assert!(!granted, "the manager may {verb} {resource}: it is not under its role");
+    }
+    scene.deploy(3).await;
+    scene.settled_at(3, LIMIT).await;
+    scene.scale(1).await;
+    scene.settled_at(1, LIMIT).await;
+    let deployment = scene.namespace.clone();
+    scene.delete(Kind::Deployment, &deployment).await;
+    scene.delete(Kind::Class, manifests::CLASS).await;
+    scene
+        .until("nothing is left", LIMIT, async |scene: &Scene| {
+            laws::nothing_left(&scene.look().await?)?;
+            match left_over(scene).await?.as_slice() {
+                [] => Ok(()),
+                left => Err(format!("{left:?}")),
+            }
+        })
+        .await;
+    for log in [scene.manager.service.log(), scene.provider.service.log()] {
+        let refused: Vec<&str> = log.lines().filter(|line| is_refusal(line)).collect();
+        assert!(refused.is_empty(), "{refused:#?}");
+    }
+}
+
+fn is_refusal(line: &str) -> bool {
+    let line = line.to_lowercase();
+    line.contains("forbidden") || line.contains("403")
+}
