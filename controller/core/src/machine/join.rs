@@ -69,7 +69,14 @@ pub fn deadline(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
 /// The bootstrap token was made for the creation timeout. Where that counts anew, because nobody could look for a while, the token
 /// must live on.
 fn token_due(seen: &Observed<'_>, deadline: Option<Timestamp>) -> Option<Plan> {
-    let deadline = deadline.filter(|_| needs_token(seen) && seen.settings.has_target)?;
+    let ClassView::Present {
+        readiness: Readiness::Ready(recipe),
+        ..
+    } = seen.class
+    else {
+        return None;
+    };
+    let deadline = deadline.filter(|_| recipe.needs_token && seen.settings.has_target)?;
     let written = seen
         .machine
         .phase_since()

@@ -39,7 +39,7 @@ pub fn tale(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Option
     match step {
         Step::Identify {
             provider_id: Some(id), ..
-        } => ordinary("VMCreated", format!("The provider made the VM {id}")),
+        } if !meta::is_deleting(&machine.metadata) => ordinary("VMCreated", format!("The provider made the VM {id}")),
         Step::Record(change) => recorded(machine, change, why, now),
         Step::RemoveFinalizer if meta::is_deleting(&machine.metadata) => {
             let id = machine.provider_id();
@@ -57,7 +57,7 @@ pub fn tale(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Option
         | Step::Confirm
         | Step::EnsureToken
         | Step::Call(_)
-        | Step::Identify { provider_id: None, .. }
+        | Step::Identify { .. }
         | Step::GuardNode(_)
         | Step::DropToken
         | Step::RemoveNode(_)

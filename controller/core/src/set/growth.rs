@@ -18,7 +18,7 @@ use crate::sight::later;
 pub const LARGEST_BATCH: usize = 32;
 /// The pause between two batches. With [`LARGEST_BATCH`] it bounds what a scale-up that is taken back after a second has made:
 /// below 300 Machines.
-pub const PAUSE: SignedDuration = SignedDuration::from_millis(75);
+pub const PAUSE: SignedDuration = SignedDuration::from_millis(100);
 
 /// The steps that create the first of `missing` Machines, or why none is created now.
 pub fn grow(seen: &Observed<'_>, missing: usize, now: Timestamp) -> Plan {

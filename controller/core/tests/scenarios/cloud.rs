@@ -115,7 +115,7 @@ impl Cloud {
             (Dictated::Going, _) => Answer::Deletion(Ok(Deletion {
                 gone: false,
                 poll_after: None,
-                last_known_state: None,
+                last_known_state: Some("deleting disk 2 of 3".to_owned()),
             })),
             (Dictated::Unnamed, _) => {
                 let vm = self.create(machine, uid, now);

@@ -7,6 +7,7 @@
 //! driver fails CALL with REASON                     driver answers CALL unnamed | broken | going
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
 //! deletions are lost | answered                      creations are lost | answered | refused | allowed
+//! class NAME is removed by force
 //! machine NAME cannot be written | can be written    target is away | back              lease is lost
 //! after SECONDS        restart        no target cluster        show
 //! ```
@@ -108,6 +109,10 @@ impl Stage {
             ["creations", "are", "allowed"] => self.refuses_creations = false,
             ["machine", name, "cannot", "be", "written"] => drop(self.unwritable.insert(Name::new(*name))),
             ["machine", name, "can", "be", "written"] => drop(self.unwritable.remove(&Name::new(*name))),
+            ["class", name, "is", "removed", "by", "force"] => {
+                let class = self.etcd.classes.remove(&Name::new(*name))?;
+                self.world.observe(millwright_core::change::Change::Deleted(class), self.uptime);
+            }
             ["target", "is", "away"] => self.sight.target_since = None,
             ["target", "is", "back"] => {
                 self.sight.target_since = Some(self.now());
@@ -119,7 +124,7 @@ impl Stage {
             ["node", "of", machine, "joins", rest @ ..] => self.join(machine, rest),
             ["vm", "of", machine, "vanishes"] => self.cloud.vms.retain(|_, vm| vm.machine.as_str() != *machine),
             ["after", seconds] => {
-                let until = self.uptime + Duration::from_secs(seconds.parse().ok()?);
+                let until = self.uptime + Duration::from_secs_f64(seconds.parse().ok()?);
                 self.settle(until).expect("no story has a crash in it");
             }
             ["restart"] => self.restart(),
