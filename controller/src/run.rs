@@ -9,7 +9,6 @@
 //! supervises it starts it afresh. Where this process holds the lease again under a new epoch (somebody deleted or emptied
 //! the Lease) it begins a new term with nothing of the old one: new lists, new connections to drivers, an empty world.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -459,10 +458,7 @@ async fn work(
     tokio::select! {
         biased;
         over = term_is_over(epoch, leadership) => Ok(over),
-        () = dispatch::run(Arc::clone(shared), config.workers) => {
-            let deposed = shared.deposed.load(Ordering::Acquire);
-            Ok(TermEnd::Process(if deposed { End::LostLead } else { End::Asked }))
-        }
+        () = dispatch::run(Arc::clone(shared), config.workers) => Ok(TermEnd::Process(End::Asked)),
     }
 }
 

@@ -66,7 +66,7 @@ fn machine_step(step: &machine::Step) -> String {
         Step::RemoveNode(node) => format!("remove Node {node}"),
         Step::LeaveBehind => "remember what may be left in the target cluster".to_owned(),
         Step::RemoveFinalizer => "remove the finalizer".to_owned(),
-        Step::StepDown => "read the lease, and give up if it is another's".to_owned(),
+        Step::StepDown => "read the lease live, to see who leads".to_owned(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Observe and execute for one Machine. Every branch is a step of the plan; nothing is chosen here.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use millwright_core::api::{Machine, MachineClass, Phase, keys, meta};
@@ -154,12 +153,14 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
 }
 
 /// A driver says that a newer leader has spoken to it. The Lease decides: if it is ours, the driver is at fault, and only its own
-/// machines wait for it (P5).
+/// machines wait for it (P5). If it is not, the election has seen so or sees it at its next look, and ends the term.
 async fn step_down(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
     if !shared.lead.still_leads().await? {
-        tracing::error!("a driver has heard a newer leader and the lease is no longer ours; this manager gives up");
-        shared.deposed.store(true, Ordering::Release);
-        shared.stop.cancel();
+        let name = meta::name(&machine.metadata);
+        tracing::warn!(
+            machine = name,
+            "a driver has heard a newer leader, and the lease is not this term's any more"
+        );
         return Err(StepError::Void);
     }
     let (name, uid) = meta::identity(&machine.metadata);

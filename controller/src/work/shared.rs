@@ -3,7 +3,6 @@
 //! The world stands behind one lock that is never held over an await. Everything that enters it rings the bell of the
 //! dispatcher.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -58,8 +57,6 @@ pub struct Shared {
     pub target_view: Option<Arc<WatchHealth>>,
     /// Driver calls under way.
     pub calls: TaskTracker,
-    /// A driver has heard a newer leader than us.
-    pub deposed: AtomicBool,
     /// Sign of life of the dispatcher.
     pub heartbeat: Arc<Heartbeat>,
     /// Ends the term in order.
@@ -126,7 +123,6 @@ impl Shared {
             control_views,
             target_view,
             calls: TaskTracker::new(),
-            deposed: AtomicBool::new(false),
             heartbeat: Arc::new(Heartbeat::new(HANGS_AFTER)),
             stop,
         })

@@ -20,6 +20,8 @@ pub struct Settings {
     pub creation_timeout: SignedDuration,
     /// Whether a Machine may not be given up too early for a wall clock that was set while it was not waiting.
     pub judges_set_clocks: bool,
+    /// Whether the target cluster may be away: what a released Machine has left there is removed later, or runs out.
+    pub target_may_be_away: bool,
     /// Whether managers elect a leader.
     pub elects: bool,
     /// How long a claim of the lease lasts.
@@ -47,6 +49,7 @@ impl Default for Settings {
             read_lag: SignedDuration::from_mins(5),
             creation_timeout: SignedDuration::from_mins(20),
             judges_set_clocks: true,
+            target_may_be_away: false,
             elects: true,
             lease: SignedDuration::from_secs(15),
             margin: SignedDuration::from_secs(5),

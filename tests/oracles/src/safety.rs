@@ -40,7 +40,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
         Box::new(fenced::Fenced::new(settings.elects, settings.margin)),
         Box::new(restart::Restart::default()),
         Box::new(victim_order::VictimOrder::new(settings.max_lag)),
-        Box::new(tokens::Tokens::new(settings.max_lag)),
+        Box::new(tokens::Tokens::new(settings.max_lag, settings.target_may_be_away)),
         Box::new(live_read::LiveRead::new(settings.read_lag)),
         Box::new(adoption::Adoption::new(settings.max_lag)),
         Box::new(lead_kept::LeadKept::new(

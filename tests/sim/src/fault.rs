@@ -212,6 +212,8 @@ pub struct Lags {
     pub read: Duration,
     /// Whether the manager must get over clocks that are set by an hour.
     pub has_set_clocks: bool,
+    /// Whether the target cluster is away for long.
+    pub has_outages: bool,
 }
 
 /// Without any fault: watches lag by milliseconds, and a plan waits for the calls before it.
@@ -257,9 +259,11 @@ impl Lags {
             view: VIEW,
             read: READ,
             has_set_clocks: false,
+            has_outages: false,
         };
         for fault in faults {
             lags.has_set_clocks |= fault == "F59";
+            lags.has_outages |= fault == "F57";
             for (_, view, read) in OLDER.iter().filter(|(name, ..)| *name == fault) {
                 lags.view += Duration::from_secs(*view);
                 lags.read += Duration::from_secs(*read);

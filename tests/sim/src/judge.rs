@@ -153,6 +153,7 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         max_lag: signed(lags.view),
         read_lag: signed(lags.read),
         creation_timeout: CREATION_TIMEOUT,
+        target_may_be_away: lags.has_outages,
         judges_set_clocks: lags.has_set_clocks || !fault::PENDING.contains(&"F59"),
         elects,
         broken_classes: broken_in(regime),

@@ -98,7 +98,7 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     let staying: BTreeSet<Uid> = own_machines(seen)
         .filter(|own| !is_leaving(own))
-        .filter(|own| !(waits(seen, own, now) && !selects(seen.set, own)))
+        .filter(|own| !waits(seen, own, now) || selects(seen.set, own))
         .filter_map(Machine::uid)
         .collect();
     let mut count = staying.len();

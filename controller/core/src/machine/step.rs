@@ -44,8 +44,8 @@ pub enum Step {
     LeaveBehind,
     /// Take our finalizer from the Machine: nothing of it is left.
     RemoveFinalizer,
-    /// Read the Lease live; if it is another's, give up and end: a newer leader has spoken to the driver. If it is ours, the driver
-    /// is wrong, and this is noted.
+    /// Read the Lease live: a driver says that a newer leader has spoken to it. If the Lease is ours, the driver is wrong, and this is
+    /// noted; if not, the term ends.
     StepDown,
 }
 

@@ -70,28 +70,7 @@ impl Stage {
                 self.tokens.remove(&uid);
                 true
             }
-            Step::Call(call) => {
-                self.world.ledger.calls.entry(uid.clone()).or_default().begin(call);
-                let known = self
-                    .etcd
-                    .machines
-                    .get(&name)
-                    .is_some_and(|live| live.provider_id().is_some());
-                let class = seen.class_name().map(Name::new);
-                let digest = class.and_then(|class| match self.world.ledger.readiness(&class) {
-                    Readiness::Ready(recipe) => Some(recipe.digest.clone()),
-                    Readiness::Unchecked | Readiness::Faulty(_) => None,
-                });
-                self.flights.push(Flight {
-                    machine: name,
-                    uid,
-                    call,
-                    digest,
-                    known,
-                    unheard: false,
-                });
-                true
-            }
+            Step::Call(call) => self.call(seen, name, uid, call),
             Step::Identify { provider_id, node } => {
                 let mut patch = json!({});
                 if let Some(node) = node {
@@ -124,20 +103,43 @@ impl Stage {
                 let left = self.etcd.remove_finalizer::<Machine>(&name, &uid, keys::FINALIZER);
                 self.left(&name, &uid, left)
             }
-            Step::StepDown => {
-                let trouble = self
-                    .world
-                    .ledger
-                    .calls
-                    .get_mut(&uid)
-                    .and_then(|calls| calls.trouble.as_mut());
-                if let Some(trouble) = trouble.filter(|_| self.holds_lease) {
-                    trouble.is_false_alarm = true;
-                    self.world.wake([Wake::event(Key::Machine(name))], self.uptime);
-                }
-                false
-            }
+            Step::StepDown => self.step_down(&name, &uid),
         }
+    }
+
+    fn call(&mut self, seen: &Machine, machine: Name, uid: Uid, call: machine::Call) -> bool {
+        self.world.ledger.calls.entry(uid.clone()).or_default().begin(call);
+        let live = self.etcd.machines.get(&machine);
+        let known = live.is_some_and(|live| live.provider_id().is_some());
+        let class = seen.class_name().map(Name::new);
+        let digest = class.and_then(|class| match self.world.ledger.readiness(&class) {
+            Readiness::Ready(recipe) => Some(recipe.digest.clone()),
+            Readiness::Unchecked | Readiness::Faulty(_) => None,
+        });
+        self.flights.push(Flight {
+            machine,
+            uid,
+            call,
+            digest,
+            known,
+            unheard: false,
+        });
+        true
+    }
+
+    /// Reads the Lease: one that is ours makes the driver's word a false alarm.
+    fn step_down(&mut self, name: &Name, uid: &Uid) -> bool {
+        let trouble = self
+            .world
+            .ledger
+            .calls
+            .get_mut(uid)
+            .and_then(|calls| calls.trouble.as_mut());
+        if let Some(trouble) = trouble.filter(|_| self.holds_lease) {
+            trouble.is_false_alarm = true;
+            self.world.wake([Wake::event(Key::Machine(name.clone()))], self.uptime);
+        }
+        false
     }
 
     pub fn remove_node(&mut self, machine: &Machine, name: &Name) -> bool {

@@ -111,7 +111,8 @@ impl Stage {
             ["machine", name, "can", "be", "written"] => drop(self.unwritable.remove(&Name::new(*name))),
             ["class", name, "is", "removed", "by", "force"] => {
                 let class = self.etcd.classes.remove(&Name::new(*name))?;
-                self.world.observe(millwright_core::change::Change::Deleted(class), self.uptime);
+                self.world
+                    .observe(millwright_core::change::Change::Deleted(class), self.uptime);
             }
             ["target", "is", "away"] => self.sight.target_since = None,
             ["target", "is", "back"] => {
