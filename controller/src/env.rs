@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use millwright_core::{deployment, machine, set};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use millwright_core::{class, deployment, machine, set};
 use rand::RngExt as _;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
@@ -45,6 +46,10 @@ pub struct Planners {
     pub set: fn(&set::Observed<'_>, Timestamp) -> set::Plan,
     /// For MachineDeployments.
     pub deployment: fn(&deployment::Observed<'_>, Timestamp) -> deployment::Plan,
+    /// For MachineClasses.
+    pub class: fn(&class::Observed<'_>) -> Vec<class::Step>,
+    /// For the Secrets that classes name, and whether any does.
+    pub secret: fn(&ObjectMeta, bool) -> Option<class::SecretStep>,
 }
 
 impl Default for Planners {
@@ -53,6 +58,8 @@ impl Default for Planners {
             machine: machine::plan,
             set: set::plan,
             deployment: deployment::plan,
+            class: class::plan,
+            secret: class::plan_secret,
         }
     }
 }

@@ -37,7 +37,7 @@ pub async fn work(shared: &Arc<Shared>, name: &Name) -> Pass {
                 known => known,
             },
         };
-        Some((Arc::clone(class), class::plan(&seen)))
+        Some((Arc::clone(class), (shared.env.planners.class)(&seen)))
     });
     let Some((class, steps)) = observed else {
         return Pass::gone();
@@ -204,7 +204,10 @@ pub async fn work_secret(shared: &Arc<Shared>, name: &Name) -> Pass {
         let secret = world.secrets.get(name)?;
         let place = format!("{}/{}", meta::namespace(&secret.metadata), name);
         let named = world.classes.count(ClassBy::Secret, &place) > 0;
-        Some((Arc::clone(secret), class::plan_secret(&secret.metadata, named)))
+        Some((
+            Arc::clone(secret),
+            (shared.env.planners.secret)(&secret.metadata, named),
+        ))
     });
     let Some((secret, step)) = observed else {
         return Pass::gone();
