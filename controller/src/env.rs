@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::check::Broken;
-use millwright_core::{deployment, machine, set};
+use millwright_core::{class, deployment, machine, set};
 use rand::RngExt as _;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
@@ -46,6 +46,10 @@ pub struct Planners {
     pub set: fn(&set::Observed<'_>, Timestamp) -> set::Plan,
     /// For MachineDeployments.
     pub deployment: fn(&deployment::Observed<'_>, Timestamp) -> deployment::Plan,
+    /// For MachineClasses.
+    pub class: fn(&class::Observed<'_>) -> class::Plan,
+    /// For the Secrets that classes name.
+    pub secret: fn(&class::SecretObserved<'_>) -> class::SecretPlan,
     /// Whether every plan is held against core's laws before it is carried out; a plan that breaks one is not. On in debug builds.
     pub are_checked: bool,
 }
@@ -63,6 +67,8 @@ impl Default for Planners {
             machine: machine::plan,
             set: set::plan,
             deployment: deployment::plan,
+            class: class::plan,
+            secret: class::plan_secret,
             are_checked: cfg!(debug_assertions),
         }
     }

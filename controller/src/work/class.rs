@@ -40,7 +40,7 @@ impl Reconciler for Classes {
     type Why = Why;
     type Carry = ();
 
-    fn plan(_: &Shared, world: &World, name: &Name, _: Timestamp) -> Option<Planned<Self>> {
+    fn plan(shared: &Shared, world: &World, name: &Name, _: Timestamp) -> Option<Planned<Self>> {
         let class = world.classes.get(name)?;
         let mut users = world.machines.find(OwnedBy::Class, name.as_str());
         let seen = Observed {
@@ -57,7 +57,7 @@ impl Reconciler for Classes {
         };
         Some(Planned {
             object: Arc::clone(class),
-            plan: class::plan(&seen),
+            plan: (shared.env.planners.class)(&seen),
             broken: Vec::new(),
         })
     }
@@ -229,7 +229,7 @@ impl Reconciler for Secrets {
     type Why = Why;
     type Carry = ();
 
-    fn plan(_: &Shared, world: &World, name: &Name, _: Timestamp) -> Option<Planned<Self>> {
+    fn plan(shared: &Shared, world: &World, name: &Name, _: Timestamp) -> Option<Planned<Self>> {
         let secret = world.secrets.get(name)?;
         let place = format!("{}/{}", meta::namespace(&secret.metadata), name);
         let mut users = world.classes.find(ClassBy::Secret, &place);
@@ -241,7 +241,7 @@ impl Reconciler for Secrets {
         };
         Some(Planned {
             object: Arc::clone(secret),
-            plan: class::plan_secret(&seen),
+            plan: (shared.env.planners.secret)(&seen),
             broken: Vec::new(),
         })
     }

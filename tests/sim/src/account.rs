@@ -10,8 +10,8 @@ use millwright_provider_virtual::cloud::{Event as CloudEvent, Happening, Vm};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::call_fault::CallFault;
 use crate::event::What;
-use crate::strike::Blow;
 use crate::world::World;
 
 /// Seconds that lookups show what is gone.
@@ -38,7 +38,7 @@ struct State {
     /// Creations that fail after they were accepted, and from when on that is told.
     failing: BTreeMap<String, Duration>,
     /// Blows to calls on their way, by method and uid.
-    orders: BTreeMap<(String, String), Blow>,
+    orders: BTreeMap<(String, String), CallFault>,
 }
 
 /// One call in so much time is let through.
@@ -64,13 +64,13 @@ impl Account {
     }
 
     /// Remembers the blow to a call on its way to the driver.
-    pub fn order(&self, method: &str, uid: &str, blow: Blow) {
+    pub fn order(&self, method: &str, uid: &str, blow: CallFault) {
         let call = (method.to_owned(), uid.to_owned());
         self.enter().orders.insert(call, blow);
     }
 
     /// The blow to this call, which is used up.
-    pub fn ordered(&self, method: &str, uid: &str) -> Option<Blow> {
+    pub fn ordered(&self, method: &str, uid: &str) -> Option<CallFault> {
         let call = (method.to_owned(), uid.to_owned());
         self.enter().orders.remove(&call)
     }

@@ -284,6 +284,6 @@ pub async fn collector(world: Arc<World>) {
             world.collect();
             seen = world.look(|truth| truth.api.version());
         }
-        bell.rung().await;
+        bell.changed().await;
     }
 }

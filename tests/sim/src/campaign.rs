@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::call_fault::{CallFault, InjectedFault};
 use crate::choices::{Count, mix};
 use crate::event::Violation;
 use crate::fault;
 use crate::provider::Transport;
 use crate::run::{Faults, Outcome, Plan, by_seed};
 use crate::share;
-use crate::strike::{Blow, Strike};
 use crate::workload;
 
 /// A run that broke something.
@@ -153,7 +153,7 @@ fn arguments(plan: &Plan, seed: u64) -> String {
     match &plan.faults {
         Faults::None => all += " --faults none",
         Faults::These(names) => all += &format!(" --faults {}", names.join(",")),
-        Faults::Swarm | Faults::Strike(_) => {}
+        Faults::Swarm | Faults::Injected(_) => {}
     }
     let flags = [
         (plan.transport == Transport::Grpc, " --transport grpc"),
@@ -175,10 +175,10 @@ pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
         faults: Faults::None,
         ..plan.clone()
     };
-    let of_call = |(call, kinds): (u64, &'static [(&'static str, Blow)])| {
+    let of_call = |(call, kinds): (u64, &'static [(&'static str, CallFault)])| {
         let plan = plan.clone();
         kinds.iter().map(move |&(fault, blow)| {
-            let faults = Faults::Strike(Strike { fault, call, blow });
+            let faults = Faults::Injected(InjectedFault { fault, call, blow });
             let how = format!("{} --strike {fault}:{blow:?}@{call}", arguments(&plan, seed));
             (Plan { faults, ..plan.clone() }, seed, how)
         })

@@ -1,6 +1,6 @@
-//! Every decision of the simulator: drawn from a seed or told by name, and recorded where it is not the tame one.
+//! Every decision of the simulator: drawn from a seed or told by name, and recorded where it is not the default.
 //!
-//! Zero is the tame choice everywhere (no fault, no delay). Only the others are told, each by its point and its number there,
+//! Zero, the tame choice, is the default everywhere (no fault, no delay). Only the others are told, each by its point and its number there,
 //! so that a run shrinks by leaving some out, and a new point elsewhere moves none of them.
 
 use std::borrow::Cow;
@@ -15,12 +15,12 @@ pub struct Count {
     pub taken: u64,
 }
 
-/// A decision that was not the tame one.
+/// A decision that was not the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wild {
     /// Where.
     pub point: Cow<'static, str>,
-    /// The how manieth decision at that point, from zero.
+    /// The index of this decision at its choice point, from zero.
     pub nth: u64,
     /// Which.
     pub value: u32,

@@ -26,10 +26,10 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tower::{BoxError, Service};
 
+use crate::call_fault::{self, CallFault};
 use crate::event::{Actor, What};
 use crate::flow::{Flow, expired};
-use crate::gate::{Cut, Gate};
-use crate::strike::{self, Blow};
+use crate::process::{Cut, Process};
 use crate::world::World;
 
 /// Milliseconds of a way to the API or back.
@@ -51,7 +51,7 @@ type Response = http::Response<Box<DynBody>>;
 #[derive(Clone)]
 pub struct Door {
     world: Arc<World>,
-    gate: Arc<Gate>,
+    process: Arc<Process>,
     /// Whether it leads to the cluster of the Nodes and tokens. It is the same API, on a way of its own.
     is_target: bool,
     /// The lists that come in pages, by resource.
@@ -66,21 +66,21 @@ struct Paging {
 }
 
 impl Door {
-    /// A door to the control cluster for the manager behind this gate.
-    pub fn new(world: Arc<World>, gate: Arc<Gate>) -> Self {
+    /// A door to the control cluster for the manager behind this process.
+    pub fn new(world: Arc<World>, process: Arc<Process>) -> Self {
         Self {
             world,
-            gate,
+            process,
             is_target: false,
             lists: Arc::default(),
         }
     }
 
     /// A door to the target cluster.
-    pub fn to_target(world: Arc<World>, gate: Arc<Gate>) -> Self {
+    pub fn to_target(world: Arc<World>, process: Arc<Process>) -> Self {
         Self {
             is_target: true,
-            ..Self::new(world, gate)
+            ..Self::new(world, process)
         }
     }
 }
@@ -97,8 +97,8 @@ impl Service<http::Request<Body>> for Door {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let door = self.clone();
         Box::pin(async move {
-            let gate = Arc::clone(&door.gate);
-            gate.pass(door.carry(request)).await
+            let process = Arc::clone(&door.process);
+            process.pass(door.carry(request)).await
         })
     }
 }
@@ -109,8 +109,8 @@ impl Door {
     }
 
     async fn carry(self, request: http::Request<Body>) -> Result<Response, BoxError> {
-        if self.gate.frozen_until().is_some() {
-            self.gate.thawed().await;
+        if self.process.frozen_until().is_some() {
+            self.process.thawed().await;
             return Err("a process that stands still asks nothing".into());
         }
         let (parts, body) = request.into_parts();
@@ -123,10 +123,10 @@ impl Door {
         self.world.look(|truth| (self.world.hooks.request)(&mut request, truth));
         let kinds: &[_] = match request.verb {
             // What no method stands for is only refused.
-            Verb::Get | Verb::Other => &strike::OF_READS,
-            Verb::List => &strike::OF_LISTS,
-            Verb::Watch => &strike::OF_WATCHES,
-            Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => &strike::OF_WRITES,
+            Verb::Get | Verb::Other => &call_fault::OF_READS,
+            Verb::List => &call_fault::OF_LISTS,
+            Verb::Watch => &call_fault::OF_WATCHES,
+            Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => &call_fault::OF_WRITES,
         };
         let about = format!("{:?} {} {}", request.verb, request.target.resource, request.target.name);
         let blow = self.world.blow(&about, kinds);
@@ -139,21 +139,21 @@ impl Door {
             return Ok(whole(failure.into()));
         }
         let answer = self.send(request, sent, blow);
-        if blow == Some(Blow::DieDuring) {
-            self.gate.die().await;
+        if blow == Some(CallFault::DieDuring) {
+            self.process.die().await;
         }
         let answer = match blow {
-            Some(Blow::LoseAnswer) => {
+            Some(CallFault::LoseAnswer) => {
                 answer.await.ok();
                 return Err("connection reset by peer".into());
             }
-            Some(Blow::Late | Blow::VeryLate) => return Err("connection reset by peer".into()),
-            Some(Blow::Silence) => return std::future::pending().await,
+            Some(CallFault::Late | CallFault::VeryLate) => return Err("connection reset by peer".into()),
+            Some(CallFault::Silence) => return std::future::pending().await,
             _ => answer.await,
         };
         self.reach().await?;
-        if blow == Some(Blow::DieAfter) {
-            self.gate.die().await;
+        if blow == Some(CallFault::DieAfter) {
+            self.process.die().await;
         }
         match answer {
             Ok(Answer::Watch(started)) => Ok(self.stream(*started, blow)),
@@ -163,23 +163,23 @@ impl Door {
     }
 
     /// What becomes of a request before it is sent: an answer of nobody who ever saw it, a failure, or nothing.
-    async fn stopped(&self, blow: Option<Blow>) -> Result<Option<Answer>, BoxError> {
-        if blow == Some(Blow::DieBefore) {
-            self.gate.die().await;
+    async fn stopped(&self, blow: Option<CallFault>) -> Result<Option<Answer>, BoxError> {
+        if blow == Some(CallFault::DieBefore) {
+            self.process.die().await;
         }
         if self.world.is_away() {
             self.world.delay("way", &WAYS).await;
             return Err("connection refused".into());
         }
-        if blow == Some(Blow::Cut) {
-            self.world.cut(&self.gate);
+        if blow == Some(CallFault::Cut) {
+            self.world.cut(&self.process);
         }
         self.reach().await?;
         let answer = match blow {
-            Some(Blow::Refuse(code)) => refusal(code, self.world.choose("retry-after", 2) == 1),
-            Some(Blow::LostPlace) => lost_place(),
-            Some(Blow::Freeze) => {
-                self.world.freeze(&self.gate);
+            Some(CallFault::Refuse(code)) => refusal(code, self.world.choose("retry-after", 2) == 1),
+            Some(CallFault::LostPlace) => lost_place(),
+            Some(CallFault::Freeze) => {
+                self.world.freeze(&self.process);
                 return Ok(None);
             }
             _ => return Ok(None),
@@ -191,7 +191,7 @@ impl Door {
     /// Fails, or never ends, where the manager is cut off from the API, or the target cluster is away.
     async fn reach(&self) -> Result<(), BoxError> {
         let target = self.is_target.then(|| self.world.target.is_cut()).flatten();
-        match self.gate.link.is_cut().or(target) {
+        match self.process.link.is_cut().or(target) {
             None => Ok(()),
             Some(Cut::Refused) => {
                 self.world.delay("way", &WAYS).await;
@@ -202,23 +202,23 @@ impl Door {
     }
 
     /// Sends a request on its way; it does not come back from there.
-    fn send(&self, request: Request, sent: Duration, blow: Option<Blow>) -> oneshot::Receiver<Answer> {
+    fn send(&self, request: Request, sent: Duration, blow: Option<CallFault>) -> oneshot::Receiver<Answer> {
         let (reply, answer) = oneshot::channel();
-        let (world, actor) = (Arc::clone(&self.world), Actor::Manager(self.gate.incarnation));
+        let (world, actor) = (Arc::clone(&self.world), Actor::Manager(self.process.incarnation));
         // Drawn here, so that the order of the tape is that of the requests.
         let (there, back) = (world.pick("way", &WAYS), world.pick("way", &WAYS));
         let extra = match blow {
-            Some(Blow::Late) => world.pick("late", &LATE),
-            Some(Blow::VeryLate) => world.pick("very-late", &VERY_LATE),
-            Some(Blow::Slow) => world.pick("slow", &SLOW),
+            Some(CallFault::Late) => world.pick("late", &LATE),
+            Some(CallFault::VeryLate) => world.pick("very-late", &VERY_LATE),
+            Some(CallFault::Slow) => world.pick("slow", &SLOW),
             _ => 0,
         };
-        let gate = Arc::clone(&self.gate);
-        let is_held = gate.frozen_until().is_some();
+        let process = Arc::clone(&self.process);
+        let is_held = process.frozen_until().is_some();
         tokio::spawn(async move {
-            gate.thawed().await;
+            process.thawed().await;
             // Who was killed while it stood still had not sent it.
-            if is_held && gate.is_closed() {
+            if is_held && process.is_closed() {
                 return;
             }
             tokio::time::sleep(Duration::from_secs(extra) + Duration::from_millis(there)).await;
@@ -232,9 +232,9 @@ impl Door {
         answer
     }
 
-    fn stream(&self, started: Started, blow: Option<Blow>) -> Response {
-        let (world, gate) = (Arc::clone(&self.world), Arc::clone(&self.gate));
-        let flow = Flow::begin(world, gate, self.is_target, started, blow);
+    fn stream(&self, started: Started, blow: Option<CallFault>) -> Response {
+        let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
+        let flow = Flow::begin(world, process, self.is_target, started, blow);
         let frames = unfold(flow, |mut flow| async move {
             let next = flow.next().await?;
             Some((next.map(Frame::data), flow))
@@ -248,16 +248,16 @@ impl Door {
     }
 
     /// A list that comes in pages goes on in pages, some time later; the version that it is of may be forgotten by then.
-    async fn turn_page(&self, request: &mut Request, query: Option<&str>, blow: Option<Blow>) -> Option<Failure> {
+    async fn turn_page(&self, request: &mut Request, query: Option<&str>, blow: Option<CallFault>) -> Option<Failure> {
         let resource = request.target.resource.clone();
         let token = request.query.first("continue").to_owned();
         let paging = match blow {
             _ if !token.is_empty() => self.lists().get(&resource).copied(),
-            Some(Blow::Pages | Blow::PagesLost) => {
+            Some(CallFault::Pages | CallFault::PagesLost) => {
                 let size = self.world.pick("page-size", &[1, 2]);
                 let paging = Paging {
                     size,
-                    is_lost: blow == Some(Blow::PagesLost),
+                    is_lost: blow == Some(CallFault::PagesLost),
                 };
                 self.lists().insert(resource, paging);
                 Some(paging)

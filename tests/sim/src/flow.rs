@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tower::BoxError;
 
-use crate::bell::Ear;
+use crate::call_fault::CallFault;
 use crate::event::What;
-use crate::gate::Gate;
-use crate::strike::Blow;
+use crate::notifier::Subscription;
+use crate::process::Process;
 use crate::world::World;
 
 /// Milliseconds that watches lag behind.
@@ -36,12 +36,12 @@ const LASTS: Duration = Duration::from_mins(30);
 /// One watch as it is sent.
 pub struct Flow {
     world: Arc<World>,
-    gate: Arc<Gate>,
-    bell: Ear,
-    storms: Ear,
-    cuts: Ear,
+    process: Arc<Process>,
+    bell: Subscription,
+    storms: Subscription,
+    cuts: Subscription,
     /// Hears when the target cluster goes away, for watches of it.
-    target_cuts: Option<Ear>,
+    target_cuts: Option<Subscription>,
     watch: Watch,
     /// All changes up to this version were sent.
     at: u64,
@@ -50,7 +50,7 @@ pub struct Flow {
     /// How far its replica is behind.
     behind: Duration,
     /// What becomes of its first change.
-    blow: Option<Blow>,
+    blow: Option<CallFault>,
     /// It must look without being rung for: what happened while the answer was on its way back rang for nobody, nor does the
     /// rest of what was sent in part.
     is_due: bool,
@@ -67,21 +67,27 @@ enum Woken {
 
 impl Flow {
     /// A watch that the API has begun.
-    pub fn begin(world: Arc<World>, gate: Arc<Gate>, is_target: bool, started: Started, blow: Option<Blow>) -> Self {
+    pub fn begin(
+        world: Arc<World>,
+        process: Arc<Process>,
+        is_target: bool,
+        started: Started,
+        blow: Option<CallFault>,
+    ) -> Self {
         let lasts = started.watch.ends.map_or(LASTS, |ends| {
             Duration::try_from(ends.duration_since(world.time.wall())).unwrap_or_default()
         });
         let behind = match blow {
-            Some(Blow::Behind) => Duration::from_secs(world.pick("behind", &BEHIND)),
+            Some(CallFault::Behind) => Duration::from_secs(world.pick("behind", &BEHIND)),
             _ => Duration::ZERO,
         };
         let mut flow = Self {
             bell: world.bell_of(started.watch.kind.place()),
             storms: world.storms(),
-            cuts: gate.link.storms(),
+            cuts: process.link.storms(),
             target_cuts: is_target.then(|| world.target.storms()),
             world,
-            gate,
+            process,
             watch: started.watch,
             at: started.at,
             ready: started.first,
@@ -92,7 +98,7 @@ impl Flow {
             is_broken: false,
             is_over: false,
         };
-        if blow == Some(Blow::Replay) {
+        if blow == Some(CallFault::Replay) {
             flow.go_back();
         }
         flow
@@ -102,11 +108,11 @@ impl Flow {
     pub async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         loop {
             if !self.ready.is_empty() {
-                let gate = Arc::clone(&self.gate);
-                gate.pass(gate.hears()).await;
+                let process = Arc::clone(&self.process);
+                process.pass(process.hears()).await;
                 if self.target_cuts.is_some() {
                     let world = Arc::clone(&self.world);
-                    gate.pass(world.target.heard()).await;
+                    process.pass(world.target.heard()).await;
                 }
                 return Some(Ok(lines(std::mem::take(&mut self.ready)).into()));
             }
@@ -131,7 +137,7 @@ impl Flow {
     }
 
     async fn wait(&mut self) -> Woken {
-        if self.gate.is_closed() {
+        if self.process.is_closed() {
             return Woken::Dead;
         }
         if std::mem::take(&mut self.is_due) && Instant::now() < self.ends {
@@ -139,18 +145,18 @@ impl Flow {
         }
         let target_cuts = async {
             match &mut self.target_cuts {
-                Some(cuts) => cuts.rung().await,
+                Some(cuts) => cuts.changed().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            () = self.gate.closed() => Woken::Dead,
-            () = self.storms.rung() => Woken::Broken,
-            () = self.cuts.rung() => Woken::Broken,
+            () = self.process.closed() => Woken::Dead,
+            () = self.storms.changed() => Woken::Broken,
+            () = self.cuts.changed() => Woken::Broken,
             () = target_cuts => Woken::Broken,
             () = sleep_until(self.ends) => Woken::TimeIsUp,
-            () = self.bell.rung() => Woken::Changed,
+            () = self.bell.changed() => Woken::Changed,
         }
     }
 
@@ -160,15 +166,15 @@ impl Flow {
             return;
         };
         // A gap waits for something to go.
-        let blow = self.blow.take_if(|blow| *blow != Blow::Gap || has_deletion);
+        let blow = self.blow.take_if(|blow| *blow != CallFault::Gap || has_deletion);
         let world = Arc::clone(&self.world);
-        let is = |this: Blow, name: &'static str| blow == Some(this) || (blow.is_none() && world.strikes(name));
-        if is(Blow::Expire, "F20") {
+        let is = |this: CallFault, name: &'static str| blow == Some(this) || (blow.is_none() && world.strikes(name));
+        if is(CallFault::Expire, "F20") {
             self.tell("F20", "ends by 410");
             self.expire();
             return;
         }
-        if has_deletion && is(Blow::Gap, "F23") {
+        if has_deletion && is(CallFault::Gap, "F23") {
             let seconds = self.world.pick("gap-seconds", &SLOW);
             self.tell(
                 "F23",
@@ -178,14 +184,14 @@ impl Flow {
             self.expire();
             return;
         }
-        if is(Blow::Stall, "F21") {
+        if is(CallFault::Stall, "F21") {
             self.tell("F21", "goes silent");
             self.sleep(self.ends).await;
-        } else if is(Blow::Hold, "F19") {
+        } else if is(CallFault::Hold, "F19") {
             let others = self.world.pick("held-for", &OTHERS);
             self.tell("F19", &format!("is held back until {others} more changes of all kinds"));
             self.hold(first + others).await;
-        } else if is(Blow::Lag, "F18") {
+        } else if is(CallFault::Lag, "F18") {
             let seconds = self.world.pick("lag-seconds", &SLOW);
             self.tell("F18", &format!("lags {seconds} s behind"));
             self.sleep(Instant::now() + Duration::from_secs(seconds)).await;
@@ -204,7 +210,7 @@ impl Flow {
     async fn sleep(&self, until: Instant) {
         tokio::select! {
             biased;
-            () = self.gate.closed() => {}
+            () = self.process.closed() => {}
             () = sleep_until(until.min(self.ends)) => {}
         }
     }
@@ -216,9 +222,9 @@ impl Flow {
         while self.world.look(|truth| truth.api.version()) < version {
             tokio::select! {
                 biased;
-                () = self.gate.closed() => return,
+                () = self.process.closed() => return,
                 () = sleep_until(until) => return,
-                () = bell.rung() => {}
+                () = bell.changed() => {}
             }
         }
     }

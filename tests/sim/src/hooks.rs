@@ -12,7 +12,7 @@ use millwright_sandbox::request::Request;
 use millwright_sandbox::watch::Event;
 
 use crate::event::Truth;
-use crate::gate::Gate;
+use crate::process::Process;
 use crate::world::World;
 
 /// The places.
@@ -31,7 +31,7 @@ pub struct Hooks {
     /// A second order for a machine's VM that is made beside the first, if any.
     pub second_order: fn(&Cloud, &str) -> Option<Launch>,
     /// What else a manager does as long as it lives.
-    pub beside: fn(Arc<World>, Arc<Gate>) -> BoxFuture<'static, ()>,
+    pub beside: fn(Arc<World>, Arc<Process>) -> BoxFuture<'static, ()>,
     /// On which terms managers elect a leader.
     pub terms: Terms,
     /// Whether they do; none: by choice.

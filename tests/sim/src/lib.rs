@@ -8,20 +8,20 @@
 //! | module | decides |
 //! |---|---|
 //! | [`choices`] | how decisions are drawn, recorded and read back |
-//! | [`fault`], [`strike`] | which harm there is, and where it may strike |
+//! | [`fault`], [`call_fault`] | which harm there is, and where it may strike |
 //! | [`clock`] | virtual time |
 //! | [`world`], [`witness`] | the state that outlives every process, and who hears of what; who sees what happens |
 //! | [`door`], [`flow`], [`provider`] | what a request, a watch, a call meets on its way to the API or the driver |
-//! | [`gate`] | what death is, and standing still |
+//! | [`process`] | a process's lifetime: crash, freeze, partition |
 //! | [`pipes`], [`desk`] | gRPC over pipes; where the driver's end counts calls |
-//! | [`lies`], [`account`] | the driver with what goes wrong in it; what ails its cloud for a while |
+//! | [`faulty_provider`], [`account`] | the driver with what goes wrong in it; what ails its cloud for a while |
 //! | [`life`], [`actors`] | the managers' lives; kubelets, controllers, what happens now and then |
 //! | [`chaos`], [`outage`] | harm that comes by itself; outages of minutes and hours, and what must be done all the same |
 //! | [`sockets`] | the directory in which managers look for drivers |
 //! | [`kinds`] | the kinds of objects, by their plurals |
 //! | [`meddle`] | the human's accidents, and what he then owes |
 //! | [`workload`], [`any`] | what is wanted; a start in any state that the API admits |
-//! | [`bell`] | in which order waiters are woken |
+//! | [`notifier`] | in which order waiters are woken |
 //! | [`spin`] | how much may happen while no time passes |
 //! | [`event`], [`trace`] | what happened, for oracles, the digest and the story |
 //! | [`bound`], [`judge`] | to what a request bound itself; what the oracles are shown |
@@ -36,8 +36,8 @@
 pub mod account;
 pub mod actors;
 pub mod any;
-pub mod bell;
 pub mod bound;
+pub mod call_fault;
 pub mod campaign;
 pub mod chaos;
 pub mod choices;
@@ -46,16 +46,17 @@ pub mod desk;
 pub mod door;
 pub mod event;
 pub mod fault;
+pub mod faulty_provider;
 pub mod flow;
-pub mod gate;
 pub mod hooks;
 pub mod judge;
 pub mod kinds;
-pub mod lies;
 pub mod life;
 pub mod meddle;
+pub mod notifier;
 pub mod outage;
 pub mod pipes;
+pub mod process;
 pub mod provider;
 pub mod reference;
 pub mod run;
@@ -64,7 +65,6 @@ pub mod share;
 pub mod shrink;
 pub mod sockets;
 pub mod spin;
-pub mod strike;
 pub mod tail;
 pub mod tape;
 pub mod trace;

@@ -11,8 +11,8 @@ use millwright_sandbox::request::{Request, Verb};
 use serde_json::json;
 
 use crate::event::{Truth, What};
-use crate::gate::Cut;
 use crate::judge::Seen;
+use crate::process::Cut;
 use crate::workload;
 use crate::world::World;
 

@@ -15,7 +15,7 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tower::service_fn;
 
 use crate::desk::Desk;
-use crate::gate::Gate;
+use crate::process::Process;
 use crate::world::World;
 
 /// Bytes that a pipe holds, as a socket's buffer.
@@ -27,21 +27,21 @@ type Incoming = mpsc::UnboundedSender<io::Result<DuplexStream>>;
 
 /// Where a driver's process listens, while one does.
 #[derive(Default)]
-pub struct Listener(Mutex<Option<(Arc<Gate>, Incoming)>>);
+pub struct Listener(Mutex<Option<(Arc<Process>, Incoming)>>);
 
 impl Listener {
     /// A process listens, for as long as it lives.
-    pub fn open(&self, gate: &Arc<Gate>, desk: Desk, world: &Arc<World>) {
+    pub fn open(&self, process: &Arc<Process>, desk: Desk, world: &Arc<World>) {
         let (incoming, connections) = mpsc::unbounded_channel();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::clone(gate), incoming));
-        let (gate, world) = (Arc::clone(gate), Arc::clone(world));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::clone(process), incoming));
+        let (process, world) = (Arc::clone(process), Arc::clone(world));
         tokio::spawn(async move {
             let serving = Server::builder()
                 .add_service(desk)
                 .serve_with_incoming(UnboundedReceiverStream::new(connections));
             tokio::select! {
                 biased;
-                () = gate.closed() => {}
+                () = process.closed() => {}
                 served = serving => if let Err(error) = served {
                     world.broken("simulator", format!("the gRPC server ends: {error}"));
                 },
@@ -54,11 +54,11 @@ impl Listener {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// A channel of the manager behind this gate: it connects when it is used, and again after each loss.
-    pub fn channel(self: &Arc<Self>, gate: &Arc<Gate>) -> Channel {
-        let (listener, gate) = (Arc::clone(self), Arc::clone(gate));
+    /// A channel of the manager behind this process: it connects when it is used, and again after each loss.
+    pub fn channel(self: &Arc<Self>, process: &Arc<Process>) -> Channel {
+        let (listener, process) = (Arc::clone(self), Arc::clone(process));
         let connector = service_fn(move |_| {
-            let dialled = listener.dial(&gate).map(TokioIo::new);
+            let dialled = listener.dial(&process).map(TokioIo::new);
             async move { dialled }
         });
         Endpoint::from_static("http://sim")
@@ -66,7 +66,7 @@ impl Listener {
             .connect_with_connector_lazy(connector)
     }
 
-    fn dial(&self, manager: &Arc<Gate>) -> io::Result<DuplexStream> {
+    fn dial(&self, manager: &Arc<Process>) -> io::Result<DuplexStream> {
         let listening = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (driver, incoming) = listening.as_ref().ok_or(io::ErrorKind::ConnectionRefused)?;
         let (ours, mut near) = duplex(HOLDS);

@@ -22,12 +22,12 @@ use tonic::{Code, Status};
 use tower::{ServiceExt as _, service_fn};
 
 use crate::account::Account;
+use crate::call_fault::{self, CallFault};
 use crate::desk::{CALLER, Desk, Served, about, read};
 use crate::event::{Departure, What};
-use crate::gate::Gate;
-use crate::lies::Provider;
+use crate::faulty_provider::Provider;
 use crate::pipes::Listener;
-use crate::strike::{self, Blow};
+use crate::process::Process;
 use crate::world::World;
 
 /// Milliseconds of a way to the driver or back.
@@ -43,9 +43,9 @@ pub enum Transport {
     Grpc,
 }
 
-/// One life of the process.
-struct Process {
-    gate: Arc<Gate>,
+/// A process that listens.
+struct Serving {
+    process: Arc<Process>,
     desk: Desk,
 }
 
@@ -56,7 +56,7 @@ pub struct Port {
     world: Arc<World>,
     transport: Transport,
     listener: Arc<Listener>,
-    current: Mutex<(u32, Option<Process>)>,
+    current: Mutex<(u32, Option<Serving>)>,
     delays: Delays,
     list_lag: Duration,
 }
@@ -84,20 +84,20 @@ impl Port {
         })
     }
 
-    /// How a manager behind this gate reaches the port.
-    pub fn connect(self: &Arc<Self>, gate: &Arc<Gate>) -> Connect {
-        let (port, gate) = (Arc::clone(self), Arc::clone(gate));
+    /// How a manager behind this process reaches the port.
+    pub fn connect(self: &Arc<Self>, process: &Arc<Process>) -> Connect {
+        let (port, process) = (Arc::clone(self), Arc::clone(process));
         Arc::new(move |_| {
-            let (port, gate) = (Arc::clone(&port), Arc::clone(&gate));
+            let (port, process) = (Arc::clone(&port), Arc::clone(&process));
             let way = match port.transport {
                 Transport::InProcess => Way::InProcess,
-                Transport::Grpc => Way::Grpc(port.listener.channel(&gate)),
+                Transport::Grpc => Way::Grpc(port.listener.channel(&process)),
             };
             Wire::new(service_fn(move |request| {
-                let (port, gate, way) = (Arc::clone(&port), Arc::clone(&gate), way.clone());
+                let (port, process, way) = (Arc::clone(&port), Arc::clone(&process), way.clone());
                 async move {
-                    let carried = carry(port, Arc::clone(&gate), way, request);
-                    gate.pass(carried).await
+                    let carried = carry(port, Arc::clone(&process), way, request);
+                    process.pass(carried).await
                 }
             }))
         })
@@ -112,21 +112,21 @@ impl Port {
         }
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.0 += 1;
-        let gate = Arc::new(Gate::new(current.0));
+        let process = Arc::new(Process::new(current.0));
         let provider = Provider {
             driver: VirtualDriver::new(self.world.cloud.clone(), self.delays, self.list_lag),
             world: Arc::clone(&self.world),
             account: Arc::clone(&self.account),
-            gate: Arc::clone(&gate),
+            process: Arc::clone(&process),
             is_old,
         };
         let service = in_process(provider).expect("the virtual driver's info keeps the contract");
         let service = Served::new(service);
         let desk = Desk::new(service, Arc::clone(&self.world));
         if self.transport == Transport::Grpc {
-            self.listener.open(&gate, desk.clone(), &self.world);
+            self.listener.open(&process, desk.clone(), &self.world);
         }
-        current.1 = Some(Process { gate, desk });
+        current.1 = Some(Serving { process, desk });
         if let Some(sockets) = &self.world.sockets {
             sockets.show(true);
         }
@@ -166,13 +166,13 @@ impl Port {
     /// Ends the provider's process; another is started after so long.
     pub fn restart_after(self: &Arc<Self>, downtime: Duration) {
         self.listener.close();
-        let process = {
+        let serving = {
             let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
             current.1.take()
         };
         // Dead already: whoever ended it starts the next.
-        let Some(process) = process else { return };
-        process.gate.close();
+        let Some(serving) = serving else { return };
+        serving.process.close();
         if let Some(sockets) = &self.world.sockets {
             sockets.show(false);
         }
@@ -184,56 +184,56 @@ impl Port {
     }
 
     /// The process that listens now.
-    fn listening(&self) -> Option<(Arc<Gate>, Desk)> {
+    fn listening(&self) -> Option<(Arc<Process>, Desk)> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let process = current.1.as_ref()?;
-        Some((Arc::clone(&process.gate), process.desk.clone()))
+        let serving = current.1.as_ref()?;
+        Some((Arc::clone(&serving.process), serving.desk.clone()))
     }
 }
 
 /// Carries one call of a manager to the driver, and its answer back.
-async fn carry(port: Arc<Port>, gate: Arc<Gate>, way: Way, request: http::Request<Body>) -> Reply {
+async fn carry(port: Arc<Port>, process: Arc<Process>, way: Way, request: http::Request<Body>) -> Reply {
     let world = Arc::clone(&port.world);
-    if gate.frozen_until().is_some() {
-        gate.thawed().await;
+    if process.frozen_until().is_some() {
+        process.thawed().await;
         return Err(Status::unavailable("a process that stands still calls nobody"));
     }
     let (mut parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let (method, uid) = about(&parts, &body);
-    let blow = world.blow(&format!("{method} {uid}"), strike::of_call(&method));
-    if blow == Some(Blow::DieBefore) {
-        gate.die().await;
+    let blow = world.blow(&format!("{method} {uid}"), call_fault::of_call(&method));
+    if blow == Some(CallFault::DieBefore) {
+        process.die().await;
     }
     let epoch = retold_epoch(&world, &mut parts.headers);
     world.tell(What::Leaves(Departure {
-        incarnation: gate.incarnation,
+        incarnation: process.incarnation,
         method: method.clone(),
         uid: uid.clone(),
         epoch,
     }));
     match blow {
-        Some(Blow::Hang) => return std::future::pending().await,
-        Some(Blow::DriverDiesBefore) => {
+        Some(CallFault::Hang) => return std::future::pending().await,
+        Some(CallFault::DriverDiesBefore) => {
             port.restart();
             return Err(reset());
         }
-        Some(Blow::Fail) => return Err(failure(&world)),
-        Some(Blow::Freeze) => world.freeze(&gate),
-        Some(Blow::Cut) => world.cut(&gate),
+        Some(CallFault::Fail) => return Err(failure(&world)),
+        Some(CallFault::Freeze) => world.freeze(&process),
+        Some(CallFault::Cut) => world.cut(&process),
         Some(blow) => port.account.order(&method, &uid, blow),
         None => {}
     }
-    parts.headers.insert(CALLER, gate.incarnation.into());
+    parts.headers.insert(CALLER, process.incarnation.into());
     let request = http::Request::from_parts(parts, Body::new(Full::new(body)));
-    let answer = send(&port, &gate, &way, request);
+    let answer = send(&port, &process, &way, request);
     match blow {
-        Some(Blow::DieDuring) => {
+        Some(CallFault::DieDuring) => {
             depart(&world, &way, answer).await;
-            gate.die().await;
+            process.die().await;
             Err(reset())
         }
-        Some(Blow::Silence) => {
+        Some(CallFault::Silence) => {
             tokio::spawn(answer);
             std::future::pending().await
         }
@@ -241,7 +241,7 @@ async fn carry(port: Arc<Port>, gate: Arc<Gate>, way: Way, request: http::Reques
             let answer = answer.await;
             // A call that never arrived leaves its blow behind.
             port.account.ordered(&method, &uid);
-            come_back(&port, &gate, blow, answer).await
+            come_back(&port, &process, blow, answer).await
         }
     }
 }
@@ -266,14 +266,14 @@ fn retold_epoch(world: &World, headers: &mut http::HeaderMap) -> Option<u64> {
 }
 
 /// What the manager hears of an answer.
-async fn come_back(port: &Arc<Port>, gate: &Gate, blow: Option<Blow>, answer: Reply) -> Reply {
+async fn come_back(port: &Arc<Port>, process: &Process, blow: Option<CallFault>, answer: Reply) -> Reply {
     match blow {
-        Some(Blow::DieAfter) => {
-            gate.die().await;
+        Some(CallFault::DieAfter) => {
+            process.die().await;
             Err(reset())
         }
-        Some(Blow::LoseAnswer) => Err(reset()),
-        Some(Blow::DriverDiesAfter) => {
+        Some(CallFault::LoseAnswer) => Err(reset()),
+        Some(CallFault::DriverDiesAfter) => {
             port.restart();
             Err(reset())
         }
@@ -303,19 +303,24 @@ fn failure(world: &World) -> Status {
 }
 
 /// Sends a call on its way. In the process it does not come back from there; over gRPC it is called off where nobody waits.
-fn send(port: &Arc<Port>, gate: &Arc<Gate>, way: &Way, request: http::Request<Body>) -> BoxFuture<'static, Reply> {
+fn send(
+    port: &Arc<Port>,
+    process: &Arc<Process>,
+    way: &Way,
+    request: http::Request<Body>,
+) -> BoxFuture<'static, Reply> {
     let there = Duration::from_millis(port.world.pick("driver-way", &WAYS));
     let back = Duration::from_millis(port.world.pick("driver-way", &WAYS));
-    let gate = Arc::clone(gate);
-    let is_held = gate.frozen_until().is_some();
+    let process = Arc::clone(process);
+    let is_held = process.frozen_until().is_some();
     match way {
         Way::InProcess => {
             let (reply, answer) = oneshot::channel();
             let port = Arc::clone(port);
             tokio::spawn(async move {
-                gate.thawed().await;
+                process.thawed().await;
                 // Who was killed while it stood still had not sent it.
-                if is_held && gate.is_closed() {
+                if is_held && process.is_closed() {
                     return;
                 }
                 tokio::time::sleep(there).await;
@@ -329,7 +334,7 @@ fn send(port: &Arc<Port>, gate: &Arc<Gate>, way: &Way, request: http::Request<Bo
         Way::Grpc(channel) => {
             let channel = channel.clone();
             async move {
-                gate.thawed().await;
+                process.thawed().await;
                 tokio::time::sleep(there).await;
                 let answer = channel.oneshot(request).await;
                 let answer = answer.map_err(|error| Status::from_error(error.into()))?;

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use millwright_sim::call_fault::{self, InjectedFault};
 use millwright_sim::run::{Faults, Plan, by_names, by_seed};
 use millwright_sim::shrink::shrink;
-use millwright_sim::strike::{self, Strike};
 use millwright_sim::tape::Tape;
 
 use crate::What;
@@ -49,7 +49,7 @@ impl Replay {
             ..self.what.plan()?
         };
         if let Some(strike) = &self.strike {
-            plan.faults = Faults::Strike(parse(strike)?);
+            plan.faults = Faults::Injected(parse(strike)?);
         }
         Ok(story(&by_seed(&plan, self.seed)))
     }
@@ -134,10 +134,10 @@ impl Shrink {
     }
 }
 
-fn parse(text: &str) -> anyhow::Result<Strike> {
+fn parse(text: &str) -> anyhow::Result<InjectedFault> {
     let (kind, call) = text.rsplit_once('@').context("--strike wants NAME:BLOW@CALL")?;
-    let found = strike::all().find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
+    let found = call_fault::all().find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
     let (fault, blow) = *found.with_context(|| format!("{kind} is no blow"))?;
     let call = call.parse()?;
-    Ok(Strike { fault, call, blow })
+    Ok(InjectedFault { fault, call, blow })
 }

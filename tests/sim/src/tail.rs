@@ -36,7 +36,7 @@ pub async fn soak(world: &Arc<World>) {
 
 /// A time in which nobody changes anything; in some runs a manager dies or ends in it, and its successor finds all done.
 pub async fn rest(world: &Arc<World>, lives: &Lives) {
-    // A time that a wrong clock has written is put right by whoever looks next with a right one, which is no unrest.
+    // A timestamp written under clock skew may be corrected after convergence: skip the idle check.
     if world.is_broken() || world.look(is_ahead) {
         return;
     }

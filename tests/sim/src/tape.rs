@@ -66,7 +66,7 @@ impl Tape {
             Faults::None => None,
             Faults::These(names) => Some(names.clone()),
             Faults::Swarm => Some(outcome.faults.iter().map(|&name| name.to_owned()).collect()),
-            Faults::Strike(_) => return None,
+            Faults::Injected(_) => return None,
         };
         let is_named = |wild: &&Wild| NAMED.contains(&wild.point.as_ref());
         Some(Self {

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::bell::{Bell, Ear};
 use crate::event::{Event, Oracle, Truth, Violation, What};
+use crate::notifier::{Notifier, Subscription};
 use crate::spin::{Instant, is_endless};
 use crate::trace::Trace;
 
@@ -20,7 +20,7 @@ pub struct Witness {
     pub violation: Option<Violation>,
     oracles: Vec<Box<dyn Oracle>>,
     instant: Instant,
-    doom: Arc<Bell>,
+    doom: Arc<Notifier>,
 }
 
 impl Witness {
@@ -37,8 +37,8 @@ impl Witness {
     }
 
     /// Rings when a property is broken.
-    pub fn doom(&self) -> Ear {
-        self.doom.listen()
+    pub fn doom(&self) -> Subscription {
+        self.doom.subscribe()
     }
 
     /// Counts a fault that nobody tells of.
@@ -79,7 +79,7 @@ impl Witness {
     /// Notes a property that is broken, if it is the first.
     pub fn broken(&mut self, violation: Violation) {
         self.violation.get_or_insert(violation);
-        self.doom.ring();
+        self.doom.notify();
     }
 
     /// Something goes round while no time passes, as this says: L1 is out of reach.

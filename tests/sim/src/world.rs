@@ -13,16 +13,16 @@ use millwright_sandbox::api::Api;
 use millwright_sandbox::store::Place;
 use tokio::sync::mpsc;
 
-use crate::bell::{Bell, Ear};
+use crate::call_fault::{CallFault, InjectedFault};
 use crate::choices::Choices;
 use crate::clock::Time;
 use crate::event::{Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
-use crate::gate::{Cut, Gate, Link};
 use crate::hooks::Hooks;
+use crate::notifier::{Notifier, Subscription};
 use crate::outage::Refusal;
+use crate::process::{Cut, Link, Process};
 use crate::sockets::Sockets;
-use crate::strike::{Blow, Strike};
 use crate::witness::Witness;
 
 /// Seconds that a manager stands still: less than a lease's time, about it, and far beyond it.
@@ -39,9 +39,9 @@ pub struct State {
     /// What may go wrong.
     pub enabled: Enabled,
     /// The one fault of an exhaustive campaign.
-    pub strike: Option<Strike>,
+    pub strike: Option<InjectedFault>,
     /// What could have become of each call of a manager to API and driver so far.
-    pub calls: Vec<&'static [(&'static str, Blow)]>,
+    pub calls: Vec<&'static [(&'static str, CallFault)]>,
     /// No fault any more.
     pub is_quiet: bool,
     /// The API server answers nobody until then.
@@ -61,7 +61,7 @@ pub struct State {
     /// Creations that a driver is at work on, by the Machine's uid.
     pub creations: BTreeMap<String, u32>,
     /// One for the changes of each kind that somebody listens to.
-    bells: BTreeMap<Place, Arc<Bell>>,
+    bells: BTreeMap<Place, Arc<Notifier>>,
     happenings: mpsc::UnboundedReceiver<Happening>,
     ids: u64,
 }
@@ -79,8 +79,8 @@ pub struct World {
     /// The directory of drivers, where managers look for them in one.
     pub sockets: Option<Sockets>,
     state: Mutex<State>,
-    bell: Arc<Bell>,
-    storms: Arc<Bell>,
+    bell: Arc<Notifier>,
+    storms: Arc<Notifier>,
 }
 
 /// What a world is made of.
@@ -92,7 +92,7 @@ pub struct Parts {
     /// What may go wrong.
     pub enabled: Enabled,
     /// The one fault of an exhaustive campaign.
-    pub strike: Option<Strike>,
+    pub strike: Option<InjectedFault>,
     /// The cloud.
     pub cloud: Cloud,
     /// The time.
@@ -146,25 +146,25 @@ impl World {
     }
 
     /// Rings at every change of the API, of whatever kind.
-    pub fn bell(&self) -> Ear {
-        self.bell.listen()
+    pub fn bell(&self) -> Subscription {
+        self.bell.subscribe()
     }
 
     /// Rings at every change of a kind.
-    pub fn bell_of(&self, place: Place) -> Ear {
-        self.enter().bells.entry(place).or_default().listen()
+    pub fn bell_of(&self, place: Place) -> Subscription {
+        self.enter().bells.entry(place).or_default().subscribe()
     }
 
     /// Rings when the API server goes away.
-    pub fn storms(&self) -> Ear {
-        self.storms.listen()
+    pub fn storms(&self) -> Subscription {
+        self.storms.subscribe()
     }
 
     /// Returns when a property is broken: what happens after that interests nobody.
     pub async fn broke(&self) {
         let mut doom = self.enter().witness.doom();
         while !self.is_broken() {
-            doom.rung().await;
+            doom.changed().await;
         }
     }
 
@@ -200,7 +200,7 @@ impl World {
     }
 
     /// Counts a call of the manager and says what becomes of it.
-    pub fn blow(&self, about: &str, kinds: &'static [(&'static str, Blow)]) -> Option<Blow> {
+    pub fn blow(&self, about: &str, kinds: &'static [(&'static str, CallFault)]) -> Option<CallFault> {
         let mut state = self.enter();
         let blow = state.blow(kinds);
         if let Some((name, _)) = blow {
@@ -236,25 +236,25 @@ impl World {
         let about = format!("the API server is away for {} s", lasts.as_secs());
         self.happened(&mut state, What::Fault { name: "F16", about });
         drop(state);
-        self.storms.ring();
+        self.storms.notify();
     }
 
     /// A manager stands still from now on.
-    pub fn freeze(&self, gate: &Gate) {
+    pub fn freeze(&self, process: &Process) {
         let seconds = self.pick("freeze-seconds", &FREEZES);
-        gate.freeze(Duration::from_secs(seconds));
-        let incarnation = gate.incarnation;
+        process.freeze(Duration::from_secs(seconds));
+        let incarnation = process.incarnation;
         self.tell(What::Note(format!(
             "manager {incarnation} stands still for {seconds} s"
         )));
     }
 
     /// A manager is cut off from the API from now on.
-    pub fn cut(&self, gate: &Gate) {
+    pub fn cut(&self, process: &Process) {
         let seconds = self.pick("cut-seconds", &CUTS);
         let how = self.pick("cut", &[Cut::Silent, Cut::Refused]);
-        gate.link.cut(Duration::from_secs(seconds), how);
-        let incarnation = gate.incarnation;
+        process.link.cut(Duration::from_secs(seconds), how);
+        let incarnation = process.incarnation;
         self.tell(What::Note(format!(
             "manager {incarnation} is cut off from the API for {seconds} s ({how:?})"
         )));
@@ -339,7 +339,7 @@ impl State {
     }
 
     /// What becomes of this call of the manager: by the plan of an exhaustive campaign, or by choice.
-    fn blow(&mut self, kinds: &'static [(&'static str, Blow)]) -> Option<(&'static str, Blow)> {
+    fn blow(&mut self, kinds: &'static [(&'static str, CallFault)]) -> Option<(&'static str, CallFault)> {
         let call = self.calls.len();
         self.calls.push(kinds);
         if let Some(strike) = self.strike {

@@ -109,10 +109,10 @@ impl World {
 
     /// Rings for whom it concerns what has changed after a version. Who is woken comes in when this has been left.
     fn ring(&self, state: &State, after: u64) {
-        self.bell.ring();
+        self.bell.notify();
         for (place, bell) in &state.bells {
             if state.api.changes_of(place, after).next().is_some() {
-                bell.ring();
+                bell.notify();
             }
         }
     }

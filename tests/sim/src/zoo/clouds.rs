@@ -10,9 +10,9 @@ use millwright_sandbox::object;
 
 use super::Mutant;
 use crate::event::{Departure, What};
-use crate::gate::Gate;
 use crate::hooks::Hooks;
 use crate::life::CLUSTER;
+use crate::process::Process;
 use crate::world::World;
 
 pub(super) const ALL: [Mutant; 2] = [
@@ -73,7 +73,7 @@ fn orders_by_lookup(cloud: &Cloud, uid: &str) -> Option<Launch> {
 const ROUND: Duration = Duration::from_secs(5);
 const LISTS: Duration = Duration::from_secs(1);
 
-fn sweeps_at_sight(world: Arc<World>, gate: Arc<Gate>) -> BoxFuture<'static, ()> {
+fn sweeps_at_sight(world: Arc<World>, process: Arc<Process>) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         loop {
             let machines: BTreeSet<String> = world.look(|truth| {
@@ -86,7 +86,7 @@ fn sweeps_at_sight(world: Arc<World>, gate: Arc<Gate>) -> BoxFuture<'static, ()>
                     continue;
                 }
                 world.tell(What::Leaves(Departure {
-                    incarnation: gate.incarnation,
+                    incarnation: process.incarnation,
                     method: "DeleteMachine".to_owned(),
                     uid: vm.owner.uid.clone(),
                     epoch: None,

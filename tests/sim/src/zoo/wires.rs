@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use millwright_core::api::keys;
+use millwright::env::Planners;
+use millwright_core::class::{self, Observed, Plan, Step};
 use millwright_core::lease::Terms;
 use millwright_sandbox::request::{Request, Verb};
 use millwright_sandbox::watch::Event;
@@ -52,7 +53,13 @@ pub(super) const ALL: [Mutant; 9] = [
         workload: "delete",
         faults: &[],
         rests: false,
-        hooks: || sending(keeps_class),
+        hooks: || Hooks {
+            planners: Planners {
+                class: keeps_class,
+                ..Planners::default()
+            },
+            ..Hooks::default()
+        },
     },
     Mutant {
         name: "misses-deletions",
@@ -135,14 +142,10 @@ fn giving_up_after(renew_deadline: Duration) -> Hooks {
     }
 }
 
-fn keeps_class(request: &mut Request, _: &Truth<'_>) {
-    let is_release = |body: Value| body.pointer("/metadata/finalizers") == Some(&json!([]));
-    if request.verb == Verb::Patch
-        && request.target.resource == "machineclasses"
-        && serde_json::from_slice(&request.body).is_ok_and(is_release)
-    {
-        put(request, &["metadata", "finalizers"], json!([keys::FINALIZER]));
-    }
+fn keeps_class(seen: &Observed<'_>) -> Plan {
+    let mut plan = class::plan(seen);
+    plan.steps.retain(|step| *step != Step::RemoveFinalizer);
+    plan
 }
 
 /// Puts a value into a body of JSON; what is none is left for the server to refuse.

@@ -1,19 +1,19 @@
 //! Runs that once went wrong, each by one harm at one call. What they found is mended and told in the git history; the same
 //! harm must go on to strike, or the run proves nothing any more.
 
+use millwright_sim::call_fault::{CallFault, InjectedFault};
 use millwright_sim::run::{Faults, Plan, by_seed};
-use millwright_sim::strike::{Blow, Strike};
 
 /// One harm at a call, by its number, and what the story must tell of it.
 struct Regression {
     workload: &'static str,
     seed: u64,
-    strike: Strike,
+    strike: InjectedFault,
     words: &'static str,
 }
 
-const fn strike(fault: &'static str, blow: Blow, call: u64) -> Strike {
-    Strike { fault, call, blow }
+const fn strike(fault: &'static str, blow: CallFault, call: u64) -> InjectedFault {
+    InjectedFault { fault, call, blow }
 }
 
 #[track_caller]
@@ -21,7 +21,7 @@ fn comes_right(all: &[Regression]) {
     for regression in all {
         let plan = Plan {
             workload: Some(regression.workload.to_owned()),
-            faults: Faults::Strike(regression.strike),
+            faults: Faults::Injected(regression.strike),
             rests: false,
             is_told: true,
             ..Plan::default()
@@ -52,9 +52,9 @@ fn a_machine_that_is_gone_is_not_brought_back_by_a_late_answer() {
         words,
     };
     comes_right(&[
-        of(strike("F6", Blow::Refuse(409), 27), "F6"),
-        of(strike("F9", Blow::Silence, 17), "F9"),
-        of(strike("F1", Blow::DieAfter, 0), "F1"),
+        of(strike("F6", CallFault::Refuse(409), 27), "F6"),
+        of(strike("F9", CallFault::Silence, 17), "F9"),
+        of(strike("F1", CallFault::DieAfter, 0), "F1"),
     ]);
 }
 
@@ -64,7 +64,7 @@ fn a_creation_that_arrives_late_makes_no_more_than_one_machine_for_a_while() {
     comes_right(&[Regression {
         workload: "node",
         seed: 1,
-        strike: strike("F10", Blow::Late, 24),
+        strike: strike("F10", CallFault::Late, 24),
         words: "Create machines",
     }]);
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use millwright_core::machine::{self, Why};
+use millwright_sim::call_fault::CallFault;
 use millwright_sim::campaign;
 use millwright_sim::event::{Actor, Event, Oracle, Truth, Violation, What};
 use millwright_sim::run::{Faults, Outcome, Plan, by_names, by_seed};
 use millwright_sim::seed;
 use millwright_sim::shrink::shrink;
-use millwright_sim::strike::Blow;
 use millwright_sim::workload::{self, OURS};
 use millwright_sim::zoo;
 use serde_json::json;
@@ -58,7 +58,7 @@ fn a_run_is_what_its_seed_says_and_what_its_choices_say() {
 fn a_manager_that_dies_at_any_call_is_followed_by_one_that_ends_its_work() {
     let mut died = 0;
     for (plan, seed, how) in campaign::strikes(&plan("create", Faults::None), 0) {
-        let dies = matches!(&plan.faults, Faults::Strike(strike) if strike.blow == Blow::DieAfter);
+        let dies = matches!(&plan.faults, Faults::Injected(strike) if strike.blow == CallFault::DieAfter);
         if !dies {
             continue;
         }

@@ -1,10 +1,10 @@
 //! What may go wrong at the driver, its cloud and by the human's hand strikes and is got over, and gRPC over pipes is as good
 //! a way to the driver as a call in the process.
 
+use millwright_sim::call_fault::{CallFault, InjectedFault};
 use millwright_sim::provider::Transport;
 use millwright_sim::run::{Faults, Outcome, Plan, by_seed};
 use millwright_sim::seed;
-use millwright_sim::strike::{Blow, Strike};
 
 /// Seeds of which one at least must show a fault.
 const SEEDS: u64 = 30;
@@ -117,10 +117,13 @@ fn a_creation_that_never_boots_does_not_hold_up_the_deletion_of_its_machine() {
     let mut struck = 0;
     for (call, kinds) in (0..).zip(calls) {
         for &(fault, blow) in kinds {
-            if !matches!(blow, Blow::NeverBoots | Blow::FailsLater | Blow::Partial | Blow::Bare) {
+            if !matches!(
+                blow,
+                CallFault::NeverBoots | CallFault::FailsLater | CallFault::Partial | CallFault::Bare
+            ) {
                 continue;
             }
-            let faults = Faults::Strike(Strike { fault, call, blow });
+            let faults = Faults::Injected(InjectedFault { fault, call, blow });
             let outcome = by_seed(
                 &Plan {
                     faults,

@@ -2,12 +2,12 @@
 
 use std::sync::LazyLock;
 
-/// A kind of blow, with the name of its fault.
-pub type Kind = (&'static str, Blow);
+/// What may become of a call, with the name of its fault.
+pub type Kind = (&'static str, CallFault);
 
 /// The harm done to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blow {
+pub enum CallFault {
     /// The manager dies before the call leaves it.
     DieBefore,
     /// The manager dies when the call's answer has come, before anybody heard of it.
@@ -50,7 +50,7 @@ pub enum Blow {
     NoStock,
     /// The account has spent its calls.
     Throttle,
-    /// The manager stands still with the call at its gate; when it goes on, the call leaves.
+    /// The manager stands still with the call at its process; when it goes on, the call leaves.
     Freeze,
     /// A list comes in pages, one after the other.
     Pages,
@@ -76,27 +76,27 @@ pub enum Blow {
     Cut,
 }
 
-/// The one fault of a run of the exhaustive campaign: this blow to the nth call.
+/// The one fault of a run of the exhaustive campaign: this, at this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strike {
+pub struct InjectedFault {
     /// The fault that it stands for.
     pub fault: &'static str,
     /// The call's number, from zero, over API and driver.
     pub call: u64,
     /// What becomes of it.
-    pub blow: Blow,
+    pub blow: CallFault,
 }
 
 /// What may become of any request to the API that reads, besides a manager that is cut off.
 const OF_ALL_READS: [Kind; 8] = [
-    ("F1", Blow::DieBefore),
-    ("F1", Blow::DieAfter),
-    ("F2", Blow::Freeze),
-    ("F7", Blow::Refuse(429)),
-    ("F8", Blow::Refuse(500)),
-    ("F9", Blow::LoseAnswer),
-    ("F9", Blow::Silence),
-    ("F13", Blow::Slow),
+    ("F1", CallFault::DieBefore),
+    ("F1", CallFault::DieAfter),
+    ("F2", CallFault::Freeze),
+    ("F7", CallFault::Refuse(429)),
+    ("F8", CallFault::Refuse(500)),
+    ("F9", CallFault::LoseAnswer),
+    ("F9", CallFault::Silence),
+    ("F13", CallFault::Slow),
 ];
 
 fn of_reads(besides: &[Kind]) -> Vec<Kind> {
@@ -104,77 +104,86 @@ fn of_reads(besides: &[Kind]) -> Vec<Kind> {
 }
 
 /// What may become of a request to the API that reads one object.
-pub static OF_READS: LazyLock<Vec<Kind>> = LazyLock::new(|| of_reads(&[("F16p", Blow::Cut)]));
+pub static OF_READS: LazyLock<Vec<Kind>> = LazyLock::new(|| of_reads(&[("F16p", CallFault::Cut)]));
 
 /// What may become of a list.
-pub static OF_LISTS: LazyLock<Vec<Kind>> =
-    LazyLock::new(|| of_reads(&[("F14", Blow::PagesLost), ("F14", Blow::Pages), ("F16p", Blow::Cut)]));
+pub static OF_LISTS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+    of_reads(&[
+        ("F14", CallFault::PagesLost),
+        ("F14", CallFault::Pages),
+        ("F16p", CallFault::Cut),
+    ])
+});
 
 /// What may become of a watch that is opened.
 pub static OF_WATCHES: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     of_reads(&[
-        ("F16p", Blow::Cut),
-        ("F17", Blow::Behind),
-        ("F18", Blow::Lag),
-        ("F19", Blow::Hold),
-        ("F20", Blow::LostPlace),
-        ("F20", Blow::Expire),
-        ("F21", Blow::Stall),
-        ("F22", Blow::Replay),
-        ("F23", Blow::Gap),
+        ("F16p", CallFault::Cut),
+        ("F17", CallFault::Behind),
+        ("F18", CallFault::Lag),
+        ("F19", CallFault::Hold),
+        ("F20", CallFault::LostPlace),
+        ("F20", CallFault::Expire),
+        ("F21", CallFault::Stall),
+        ("F22", CallFault::Replay),
+        ("F23", CallFault::Gap),
     ])
 });
 
 /// What may become of a request to the API that writes.
 pub const OF_WRITES: [Kind; 15] = [
-    ("F1", Blow::DieBefore),
-    ("F1", Blow::DieDuring),
-    ("F1", Blow::DieAfter),
-    ("F2", Blow::Freeze),
-    ("F6", Blow::Refuse(409)),
-    ("F7", Blow::Refuse(429)),
-    ("F8", Blow::Refuse(500)),
-    ("F8", Blow::Refuse(504)),
-    ("F9", Blow::LoseAnswer),
-    ("F9", Blow::Silence),
-    ("F10", Blow::Late),
-    ("F11", Blow::Refuse(403)),
-    ("F13", Blow::Slow),
-    ("F16p", Blow::Cut),
-    ("F10l", Blow::VeryLate),
+    ("F1", CallFault::DieBefore),
+    ("F1", CallFault::DieDuring),
+    ("F1", CallFault::DieAfter),
+    ("F2", CallFault::Freeze),
+    ("F6", CallFault::Refuse(409)),
+    ("F7", CallFault::Refuse(429)),
+    ("F8", CallFault::Refuse(500)),
+    ("F8", CallFault::Refuse(504)),
+    ("F9", CallFault::LoseAnswer),
+    ("F9", CallFault::Silence),
+    ("F10", CallFault::Late),
+    ("F11", CallFault::Refuse(403)),
+    ("F13", CallFault::Slow),
+    ("F16p", CallFault::Cut),
+    ("F10l", CallFault::VeryLate),
 ];
 
 /// What may become of any driver call.
 const OF_CALLS: [Kind; 11] = [
-    ("F1", Blow::DieBefore),
-    ("F1", Blow::DieDuring),
-    ("F1", Blow::DieAfter),
-    ("F2", Blow::Freeze),
-    ("F16p", Blow::Cut),
-    ("F28", Blow::DriverDiesBefore),
-    ("F28", Blow::DriverDiesAfter),
-    ("F29", Blow::Silence),
-    ("F30", Blow::Fail),
-    ("F31", Blow::LoseAnswer),
-    ("F34", Blow::Hang),
+    ("F1", CallFault::DieBefore),
+    ("F1", CallFault::DieDuring),
+    ("F1", CallFault::DieAfter),
+    ("F2", CallFault::Freeze),
+    ("F16p", CallFault::Cut),
+    ("F28", CallFault::DriverDiesBefore),
+    ("F28", CallFault::DriverDiesAfter),
+    ("F29", CallFault::Silence),
+    ("F30", CallFault::Fail),
+    ("F31", CallFault::LoseAnswer),
+    ("F34", CallFault::Hang),
 ];
 
 /// What may become of a creation besides.
 const OF_CREATIONS: [Kind; 7] = [
-    ("F30", Blow::Excuse),
-    ("F32", Blow::Bare),
-    ("F38", Blow::NeverBoots),
-    ("F38", Blow::FailsLater),
-    ("F39", Blow::Partial),
-    ("F42", Blow::NoStock),
-    ("F43", Blow::Throttle),
+    ("F30", CallFault::Excuse),
+    ("F32", CallFault::Bare),
+    ("F38", CallFault::NeverBoots),
+    ("F38", CallFault::FailsLater),
+    ("F39", CallFault::Partial),
+    ("F42", CallFault::NoStock),
+    ("F43", CallFault::Throttle),
 ];
 
 /// What may become of a lookup besides.
-const OF_LOOKUPS: [Kind; 3] = [("F32", Blow::Bare), ("F37", Blow::Blind), ("F43", Blow::Throttle)];
+const OF_LOOKUPS: [Kind; 3] = [
+    ("F32", CallFault::Bare),
+    ("F37", CallFault::Blind),
+    ("F43", CallFault::Throttle),
+];
 
 /// What may become of a deletion besides.
-const OF_DELETIONS: [Kind; 2] = [("F32", Blow::Bare), ("F43", Blow::Throttle)];
+const OF_DELETIONS: [Kind; 2] = [("F32", CallFault::Bare), ("F43", CallFault::Throttle)];
 
 /// What may become of a call of each method that has blows of its own.
 static BY_METHOD: LazyLock<[(&str, Vec<Kind>); 3]> = LazyLock::new(|| {

@@ -1,10 +1,10 @@
-//! What stands between one life of a process and the world. A process whose gate is closed is dead: whatever of it still
-//! runs reaches nothing and hears nothing.
+//! A process's lifetime: crash, freeze, partition. A process that was killed is dead: whatever of it still runs reaches nothing and
+//! hears nothing.
 //!
-//! A process whose gate is frozen stands still, as far as the world can see: what stood at the gate leaves when it thaws, and
-//! answers come in then. Its tasks cannot be stopped from here, so its timers run on inside; whatever they ask for meanwhile
-//! is lost, as no frozen process would have asked for it. Not modelled is, therefore, what a process does between its thaw and
-//! the moment at which it notices how late it is; only what it had sent off before.
+//! A frozen process does nothing, as far as the world can see: a call that was about to leave leaves when it thaws, and answers come in
+//! then. Its tasks cannot be stopped from here, so its timers run on inside; whatever they ask for meanwhile is lost, as no frozen process
+//! would have asked for it. Not modelled is, therefore, what a process does between its thaw and the moment at which it notices how late
+//! it is; only what it had sent off before.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::bell::{Bell, Ear};
+use crate::notifier::{Notifier, Subscription};
 
 /// How a process is cut off from the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Cut {
 #[derive(Debug, Default)]
 pub struct Link {
     cut: Mutex<Option<(Instant, Cut)>>,
-    storms: Arc<Bell>,
+    storms: Arc<Notifier>,
 }
 
 impl Link {
@@ -42,7 +42,7 @@ impl Link {
     pub fn cut(&self, lasts: Duration, how: Cut) {
         *self.cut.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now() + lasts, how));
         if how == Cut::Refused {
-            self.storms.ring();
+            self.storms.notify();
         }
     }
 
@@ -59,30 +59,30 @@ impl Link {
     }
 
     /// Rings when connections break.
-    pub fn storms(&self) -> Ear {
-        self.storms.listen()
+    pub fn storms(&self) -> Subscription {
+        self.storms.subscribe()
     }
 }
 
-/// One life's gate.
+/// One process, from its start to its death.
 #[derive(Debug)]
-pub struct Gate {
+pub struct Process {
     /// Which life.
     pub incarnation: u32,
     is_closed: AtomicBool,
-    bell: Notify,
+    death: Notify,
     frozen_until: Mutex<Option<Instant>>,
     /// The process's own way to the API, of whichever cluster.
     pub link: Link,
 }
 
-impl Gate {
-    /// An open gate.
+impl Process {
+    /// One that lives.
     pub fn new(incarnation: u32) -> Self {
         Self {
             incarnation,
             is_closed: AtomicBool::new(false),
-            bell: Notify::new(),
+            death: Notify::new(),
             frozen_until: Mutex::new(None),
             link: Link::default(),
         }
@@ -91,7 +91,7 @@ impl Gate {
     /// Ends the life.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        self.bell.notify_waiters();
+        self.death.notify_waiters();
     }
 
     /// Ends the life of whoever calls, who never hears of it.
@@ -107,9 +107,9 @@ impl Gate {
 
     /// Returns when the life ends.
     pub async fn closed(&self) {
-        let bell = self.bell.notified();
+        let death = self.death.notified();
         if !self.is_closed() {
-            bell.await;
+            death.await;
         }
     }
 

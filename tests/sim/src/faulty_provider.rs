@@ -14,8 +14,8 @@ use millwright_provider_virtual::driver::VirtualDriver;
 use serde_json::json;
 
 use crate::account::{Account, bare, no_stock, throttled};
-use crate::gate::Gate;
-use crate::strike::Blow;
+use crate::call_fault::CallFault;
+use crate::process::Process;
 use crate::world::World;
 
 /// A boot that nobody lives to see.
@@ -30,7 +30,7 @@ pub struct Provider {
     /// The account at the cloud.
     pub account: Arc<Account>,
     /// The process's life.
-    pub gate: Arc<Gate>,
+    pub process: Arc<Process>,
     /// An older version, without any capability.
     pub is_old: bool,
 }
@@ -38,13 +38,13 @@ pub struct Provider {
 impl Provider {
     /// Works as long as the process lives; then nobody hears of it again.
     async fn live<T>(&self, work: impl Future<Output = T>) -> T {
-        self.gate.pass(work).await
+        self.process.pass(work).await
     }
 
     /// What is asked of the cloud is metered.
-    fn begin(&self, method: &str, uid: &str) -> Result<Option<Blow>, DriverError> {
+    fn begin(&self, method: &str, uid: &str) -> Result<Option<CallFault>, DriverError> {
         let blow = self.account.ordered(method, uid);
-        if blow == Some(Blow::Throttle) {
+        if blow == Some(CallFault::Throttle) {
             return Err(throttled(Duration::from_secs(7)));
         }
         self.account.heed(method)?;
@@ -55,10 +55,10 @@ impl Provider {
     async fn create(&self, mut request: CreateMachine, context: Context) -> Result<MachineStatus, DriverError> {
         let blow = self.begin("CreateMachine", &request.key.uid)?;
         match blow {
-            Some(Blow::Excuse) => return Err(self.honest()),
-            Some(Blow::NoStock) => return Err(no_stock(&request)),
-            Some(Blow::NeverBoots) => request = never_boots(request),
-            Some(Blow::FailsLater) => {
+            Some(CallFault::Excuse) => return Err(self.honest()),
+            Some(CallFault::NoStock) => return Err(no_stock(&request)),
+            Some(CallFault::NeverBoots) => request = never_boots(request),
+            Some(CallFault::FailsLater) => {
                 self.account.fail_later(&request.key.uid);
                 request = never_boots(request);
             }
@@ -70,12 +70,12 @@ impl Provider {
         }
         let status = self.driver.create_machine(request, context).await?;
         match blow {
-            Some(Blow::Partial) => {
+            Some(CallFault::Partial) => {
                 let id = status.machine.provider_id;
                 let error = DriverError::new(Reason::DriverFault, "the VM is there, its network card is not");
                 Err(error.outcome(Outcome::Partial).provider_ids([id]))
             }
-            Some(Blow::Bare) => Ok(bare(status, None)),
+            Some(CallFault::Bare) => Ok(bare(status, None)),
             _ => Ok(self.account.failing(status)),
         }
     }
@@ -109,7 +109,7 @@ impl Provider {
         }
         match blow {
             // It may be gone: asked again, the driver will say so.
-            Some(Blow::Bare) => Ok(Deletion::Deleting {
+            Some(CallFault::Bare) => Ok(Deletion::Deleting {
                 poll_after: None,
                 last_known_state: String::new(),
             }),
@@ -119,12 +119,12 @@ impl Provider {
 
     async fn look(&self, request: GetMachineStatus, context: Context) -> Result<MachineStatus, DriverError> {
         let blow = self.begin("GetMachineStatus", &request.key.uid)?;
-        if blow == Some(Blow::Blind) {
+        if blow == Some(CallFault::Blind) {
             return Err(DriverError::not_found("made up by the simulator"));
         }
         let key = request.key.clone();
         match self.driver.get_machine_status(request, context).await {
-            Ok(status) if blow == Some(Blow::Bare) => Ok(bare(status, None)),
+            Ok(status) if blow == Some(CallFault::Bare) => Ok(bare(status, None)),
             Ok(status) => Ok(self.account.failing(status)),
             Err(error) if *error.reason() == Reason::MachineNotFound => self.account.ghost(&key).ok_or(error),
             Err(error) => Err(error),
