@@ -42,8 +42,8 @@ const FAILING_AFTER: Duration = Duration::from_secs(30);
 /// kube's default of 800 ms and its double cost the first machines two seconds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest pause between two tries, twice as long by chance: whoever waits for a cluster that is back waits no longer than that.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A watch of one kind, ready to run.
 pub struct Watch<K> {

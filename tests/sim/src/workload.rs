@@ -196,6 +196,13 @@ fn short(name: &str) -> Option<Vec<Deed>> {
             deeds.extend((1..6).rev().flat_map(by_one));
             deeds
         }
+        // What needs no rollout is brought to the machines that there are, and then more are wanted.
+        "bring" => {
+            let timeout = json!({ "spec": { "template": { "spec": { "healthTimeout": "3m" } } } });
+            let text = "changes the health timeout";
+            let change = patch(text, "machinedeployments/workers", timeout);
+            vec![begin(2), Deed::Settle, moment(), change, moment(), scale(3), moment()]
+        }
         "roll-once" => vec![begin(2), moment(), of_class("large")],
         _ => return None,
     })
