@@ -137,6 +137,9 @@ pub const ALL: [Fault; 54] = [
 /// Faults that the manager does not stand yet: runs have them only where they are named. Whoever mends the manager takes them out of here.
 pub const PENDING: &[&str] = &[];
 
+/// Faults of minutes to hours, which a run has alone.
+const OUTAGES: [&str; 2] = ["F57", "F58"];
+
 /// Those that a run may have by choice.
 pub fn drawn() -> Vec<Fault> {
     ALL.into_iter().filter(|fault| !PENDING.contains(&fault.name)).collect()
@@ -178,6 +181,10 @@ impl Enabled {
             if let Some(fault) = drawn.get(nth) {
                 enabled.insert(fault.name, (fault.per_mille * rate.unwrap_or(1)).min(500));
             }
+        }
+        // What is demanded while an outage lasts holds only where nothing else strikes meanwhile.
+        if let Some(outage) = OUTAGES.into_iter().find(|outage| enabled.contains_key(outage)) {
+            enabled.retain(|name, _| *name == outage);
         }
         Self(enabled)
     }

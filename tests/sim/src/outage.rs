@@ -17,7 +17,7 @@ use crate::workload;
 use crate::world::World;
 
 /// Hours for which the target cluster is away.
-const AWAY: [u64; 2] = [1, 24];
+const AWAY: [u64; 8] = [1, 1, 1, 1, 1, 1, 1, 24];
 /// Minutes for which a kind of write is refused.
 const REFUSED: [u64; 2] = [8, 15];
 /// At the end of an outage, what can be done has been done at some moment of this time: other faults come in between.

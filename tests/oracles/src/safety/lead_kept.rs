@@ -24,7 +24,7 @@ pub(crate) struct LeadKept {
     alarm: Option<Timestamp>,
     /// Who holds the lease, and when the claim was sent.
     holder: Option<(By, Timestamp)>,
-    /// Who gave it back while its claim held.
+    /// Who gave it back while its claim was young: not because it could not be renewed.
     gave_back: BTreeMap<By, Timestamp>,
     hits: u64,
 }
@@ -52,7 +52,7 @@ impl LeadKept {
         }
         let is_alarmed = self.alarm.is_some_and(|alarm| write.sent < alarm + SOON);
         if let Some((_, claimed)) = self.holder.take_if(|(holder, _)| *holder == write.by)
-            && write.sent < claimed + self.holds
+            && write.sent < claimed + self.holds / 2
             && is_alarmed
         {
             self.gave_back.insert(write.by, write.sent);
