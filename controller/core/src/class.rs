@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::machine::CreationRequest;
@@ -14,6 +15,7 @@ use crate::driver::Violation;
 use crate::ids::SecretKey;
 use crate::plan::Bearing;
 use crate::provider_spec::SpecError;
+use crate::sight::later;
 
 /// What is known of a class since it, its Secrets or its driver last changed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -157,6 +159,20 @@ pub struct Observed<'a> {
     pub is_being_checked: bool,
     /// What was last reported of its deletion.
     pub reported: Option<&'a InUse>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// How long after a deletion was asked for a process that has reported nothing of it yet does so: a later one leaves it at what its
+/// predecessor has reported.
+const REPORTED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
+
+/// Whether it is news who keeps an object that is being deleted.
+fn is_news(meta: &ObjectMeta, in_use: &InUse, reported: Option<&InUse>, now: Timestamp) -> bool {
+    match reported {
+        Some(reported) => reported != in_use,
+        None => meta::deleting_since(meta).is_some_and(|since| now < later(since, REPORTED_WITHIN)),
+    }
 }
 
 /// What to do for a class.
@@ -249,7 +265,7 @@ pub fn plan(seen: &Observed<'_>) -> Plan {
                 users: seen.machines,
                 first: first.to_owned(),
             };
-            let is_news = seen.reported != Some(&in_use);
+            let is_news = is_news(&seen.class.metadata, &in_use, seen.reported, seen.now);
             plan = Plan::act(
                 is_news.then_some(Step::Report(in_use)).into_iter().collect(),
                 Why::InUse,
@@ -280,6 +296,8 @@ pub struct SecretObserved<'a> {
     pub first_class: Option<&'a str>,
     /// What was last reported of its deletion.
     pub reported: Option<&'a InUse>,
+    /// The time.
+    pub now: Timestamp,
 }
 
 /// What to do for a Secret of the control namespace.
@@ -318,7 +336,7 @@ pub fn plan_secret(seen: &SecretObserved<'_>) -> SecretPlan {
                 users: seen.classes,
                 first: first.to_owned(),
             };
-            let is_news = seen.reported != Some(&in_use);
+            let is_news = is_news(seen.secret, &in_use, seen.reported, seen.now);
             let report = is_news.then_some(SecretStep::Report(in_use));
             SecretPlan::act(report.into_iter().collect(), Why::InUse)
         }

@@ -42,9 +42,29 @@ pub struct Store<K: Stored> {
     objects: BTreeMap<Name, Arc<K>>,
     indexes: BTreeMap<(K::Index, String), BTreeSet<Name>>,
     fence: Fence,
-    /// Names seen since the running list began; what is missing at its end is gone.
-    listing: Option<BTreeSet<Name>>,
+    /// What came since the running list began; what is missing at its end is gone.
+    listing: Option<Listing>,
     synced: bool,
+}
+
+/// A list under way.
+#[derive(Debug, Default)]
+struct Listing {
+    /// Names in the list.
+    listed: BTreeSet<Name>,
+    /// The newest version in the list: the list shows all that was there then.
+    newest: Option<ResourceVersion>,
+    /// Names that we wrote meanwhile, with the version of the answer.
+    wrote: BTreeMap<Name, Option<ResourceVersion>>,
+}
+
+impl Listing {
+    /// Whether the object of that name may be there. One that we wrote after the list was made is not in it; one that we wrote
+    /// before, and that the list does not show, ended in between.
+    fn keeps(&self, name: &Name) -> bool {
+        let is_newer = |version: &Option<ResourceVersion>| version.is_none() || *version > self.newest;
+        self.listed.contains(name) || self.wrote.get(name).is_some_and(is_newer)
+    }
 }
 
 impl<K: Stored> Default for Store<K> {
@@ -64,12 +84,13 @@ impl<K: Stored> Store<K> {
     pub fn apply(&mut self, change: Change<K>) -> Vec<Touched<K>> {
         match change {
             Change::Restarted => {
-                self.listing = Some(BTreeSet::new());
+                self.listing = Some(Listing::default());
                 Vec::new()
             }
             Change::Listed(object) => {
                 if let Some(listing) = &mut self.listing {
-                    listing.insert(object.key());
+                    listing.listed.insert(object.key());
+                    listing.newest = listing.newest.max(object.version());
                 }
                 self.see(shortened(object)).into_iter().collect()
             }
@@ -77,7 +98,7 @@ impl<K: Stored> Store<K> {
             Change::Applied(object) => self.see(shortened(object)).into_iter().collect(),
             Change::Unreadable(name) => {
                 if let Some(listing) = &mut self.listing {
-                    listing.insert(name);
+                    listing.listed.insert(name);
                 }
                 Vec::new()
             }
@@ -96,7 +117,7 @@ impl<K: Stored> Store<K> {
         }
         // A list that began before this write may not hold the object; that is no sign of its end.
         if let Some(listing) = &mut self.listing {
-            listing.insert(object.key());
+            listing.wrote.insert(object.key(), object.version());
         }
         self.see(object)
     }
@@ -187,13 +208,13 @@ impl<K: Stored> Store<K> {
 
     fn sweep(&mut self) -> Vec<Touched<K>> {
         self.synced = true;
-        let Some(listed) = self.listing.take() else {
+        let Some(listing) = self.listing.take() else {
             return Vec::new();
         };
         let gone: Vec<Name> = self
             .objects
             .keys()
-            .filter(|name| !listed.contains(name))
+            .filter(|name| !listing.keeps(name))
             .cloned()
             .collect();
         let touched = gone.iter().filter_map(|name| self.unlink(name)).map(|old| Touched {
@@ -311,6 +332,18 @@ mod tests {
         let mut store = synced(&[thing("a", "2", 10)]);
         assert!(store.apply(Change::Deleted(thing("a", "1", 9))).is_empty());
         assert_eq!(store.len(), 1);
+    }
+
+    #[test]
+    fn what_we_wrote_before_the_list_was_made_and_it_does_not_show_is_gone() {
+        let mut store = synced(&[thing("a", "1", 5), thing("b", "2", 6)]);
+        store.apply(Change::Restarted);
+        // Our write to "a" is answered late: it was deleted since, and the list was made after that.
+        store.wrote(Arc::new(thing("a", "1", 7)));
+        store.apply(Change::Listed(thing("b", "2", 9)));
+        store.apply(Change::Synced);
+        let names: Vec<_> = store.iter().map(|thing| thing.name).collect();
+        assert_eq!(names, ["b"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millwright_core::driver::{Code, Deletion, DriverInfo, Effect, Failure, Reason, Vm};
@@ -55,7 +56,15 @@ pub struct Driver {
     pub(super) observer: Arc<dyn CallObserver>,
     /// Wakes the connection's handshake after a failure that the driver did not make.
     pub(super) doubted: Arc<Notify>,
+    /// What is added to the leader's epoch for this driver, which remembers a higher one than the Lease knows.
+    pub(super) epoch_ahead: AtomicU64,
 }
+
+/// The first addition to the epoch of a driver that remembers too high a one; four times as much at each further try. Epochs are minutes
+/// (`millwright_core::lease`), so an hour by which a clock was wrong takes two tries.
+const FIRST_AHEAD: u64 = 16;
+/// The largest addition: no epoch comes near it, and a driver that claims a newer leader without end changes nothing else.
+const MOST_AHEAD: u64 = 1 << 40;
 
 /// A driver is replaced, never changed: it is the same one only as the same value in memory.
 impl PartialEq for Driver {
@@ -77,6 +86,16 @@ impl Driver {
     /// What the driver said of itself.
     pub fn info(&self) -> &DriverInfo {
         &self.info
+    }
+
+    /// The driver remembers a higher epoch than that of the Lease, which this process has just read and holds: a Lease was lost, or a
+    /// clock was wrong. From now on this driver, and no other, is told a higher one (P5).
+    pub fn raise_epoch(&self) {
+        let raised = |ahead: u64| Some((ahead * 4).clamp(FIRST_AHEAD, MOST_AHEAD));
+        // The closure always gives a value, so this cannot fail.
+        let _ = self
+            .epoch_ahead
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, raised);
     }
 
     /// Makes sure that one VM exists for the machine.
@@ -221,6 +240,7 @@ impl Driver {
         let mut request = Request::new(request);
         request.set_timeout(timeout);
         if let Some(epoch) = self.lead.epoch() {
+            let epoch = epoch.saturating_add(self.epoch_ahead.load(Ordering::Acquire));
             request.metadata_mut().insert(LEADER_EPOCH_KEY, epoch.into());
         }
         request

@@ -268,6 +268,7 @@ impl Connection {
             lead: Arc::clone(&self.shared.lead),
             observer: Arc::clone(&self.shared.observer),
             doubted: Arc::clone(&self.doubted),
+            epoch_ahead: AtomicU64::new(0),
         }
     }
 

@@ -40,7 +40,7 @@ impl Reconciler for Classes {
     type Why = Why;
     type Carry = ();
 
-    fn plan(shared: &Shared, world: &World, name: &Name, _: Timestamp) -> Option<Planned<Self>> {
+    fn plan(shared: &Shared, world: &World, name: &Name, now: Timestamp) -> Option<Planned<Self>> {
         let class = world.classes.get(name)?;
         let mut users = world.machines.find(OwnedBy::Class, name.as_str());
         let seen = Observed {
@@ -54,6 +54,7 @@ impl Reconciler for Classes {
             },
             is_being_checked: world.ledger.is_being_checked(name),
             reported: world.ledger.reports.get(&meta::identity(&class.metadata).1),
+            now,
         };
         Some(Planned {
             object: Arc::clone(class),
@@ -229,7 +230,7 @@ impl Reconciler for Secrets {
     type Why = Why;
     type Carry = ();
 
-    fn plan(shared: &Shared, world: &World, name: &Name, _: Timestamp) -> Option<Planned<Self>> {
+    fn plan(shared: &Shared, world: &World, name: &Name, now: Timestamp) -> Option<Planned<Self>> {
         let secret = world.secrets.get(name)?;
         let place = format!("{}/{}", meta::namespace(&secret.metadata), name);
         let mut users = world.classes.find(ClassBy::Secret, &place);
@@ -238,6 +239,7 @@ impl Reconciler for Secrets {
             classes: world.classes.count(ClassBy::Secret, &place),
             first_class: users.next().map(|class| meta::name(&class.metadata)),
             reported: world.ledger.reports.get(&meta::identity(&secret.metadata).1),
+            now,
         };
         Some(Planned {
             object: Arc::clone(secret),

@@ -152,8 +152,8 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
     Ok(())
 }
 
-/// A driver says that a newer leader has spoken to it. The Lease decides: if it is ours, the driver is at fault, and only its own
-/// machines wait for it (P5). If it is not, the election has seen so or sees it at its next look, and ends the term.
+/// A driver says that a newer leader has spoken to it. The Lease decides: if it is ours, the driver remembers an epoch that is none
+/// any more; it alone is told a higher one, and only its own machines wait for that (P5). If it is not, the election has seen so or sees it at its next look, and ends the term.
 async fn step_down(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
     if !shared.lead.still_leads().await? {
         let name = meta::name(&machine.metadata);
@@ -164,8 +164,14 @@ async fn step_down(shared: &Shared, machine: &Machine) -> Result<(), StepError> 
         return Err(StepError::Void);
     }
     let (name, uid) = meta::identity(&machine.metadata);
+    let class = machine.class_name().map(Name::new);
+    let class = class.and_then(|class| shared.look(|world| world.classes.get(&class).cloned()));
+    if let Some(DriverState::Ready(driver)) = driver_of(machine, class.as_deref()).map(|name| shared.drivers.get(&name))
+    {
+        driver.raise_epoch();
+    }
     let text = "The driver claims that a newer leader has spoken to it, but the lease is held by this manager; \
-                the driver's memory of leaders is wrong, restart it";
+                it is told a higher epoch from now on";
     tracing::warn!(machine = %name, "{text}");
     shared
         .events

@@ -121,6 +121,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::{Code, Reason};
 
     const PACING: Pacing = Pacing {
         resource_exhausted: SignedDuration::from_mins(1),
@@ -133,6 +134,24 @@ mod tests {
         assert_eq!(poll(None), POLL);
         assert_eq!(poll(hour(1000)), SignedDuration::from_mins(10));
         assert_eq!(poll(Some(SignedDuration::ZERO)), SignedDuration::from_secs(1));
+    }
+
+    #[test]
+    fn a_bare_not_found_proves_nothing() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let bare = Failure::transport(Code::NotFound, "404 from a proxy");
+        let said = Failure {
+            reason: Some(Reason::MachineNotFound),
+            ..bare.clone()
+        };
+        for (failure, proves) in [(bare, false), (said, true)] {
+            let mut calls = Calls::default();
+            calls.absorb(Answer::Vm(Call::Status, Err(failure.clone())), None, PACING, now);
+            assert_eq!(calls.not_found_at.is_some(), proves);
+            let mut calls = Calls::default();
+            calls.absorb(Answer::Deletion(Err(failure)), None, PACING, now);
+            assert_eq!(calls.gone_since.is_some(), proves);
+        }
     }
 
     #[test]

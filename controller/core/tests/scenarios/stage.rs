@@ -331,6 +331,7 @@ impl Stage {
             readiness: self.world.ledger.readiness(name),
             is_being_checked: self.world.ledger.is_being_checked(name),
             reported: self.world.ledger.reports.get(&meta::identity(&found.metadata).1),
+            now: self.now(),
         });
         for step in plan.steps {
             self.burn()?;
