@@ -4,6 +4,7 @@
 //! while all is well, and at once after a call failed in a way that the driver did not choose. A channel reconnects
 //! by itself and tells nobody: only asking shows that the driver behind it was replaced (`driver-api.md` §9).
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
