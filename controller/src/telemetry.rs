@@ -118,7 +118,8 @@ struct PhaseLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabels {
+struct EventLabels {
+    lane: &'static str,
     result: &'static str,
 }
 
@@ -142,7 +143,7 @@ pub struct Metrics {
     queue: Family<KindLabels, Gauge>,
     watch_errors: Family<KindLabels, Counter>,
     machines: Family<PhaseLabels, Gauge>,
-    events: Family<ResultLabels, Counter>,
+    events: Family<EventLabels, Counter>,
     leader: Gauge,
 }
 
@@ -201,7 +202,7 @@ impl Metrics {
         r.register("machines", "Machines by phase", self.machines.clone());
         r.register(
             "events",
-            "Kubernetes events by what became of them",
+            "Kubernetes events by what became of them; lane life is of what every machine goes through",
             self.events.clone(),
         );
         r.register("leader", "1 while this process is the leader", self.leader.clone());
@@ -266,9 +267,9 @@ impl Metrics {
         }
     }
 
-    /// What became of a Kubernetes event: `written`, `failed`, `full`, `throttled` or `repeated`.
-    pub fn event(&self, result: &'static str) {
-        self.events.get_or_create(&ResultLabels { result }).inc();
+    /// What became of a Kubernetes event. What the words mean is said in `kube/events.rs`.
+    pub fn event(&self, lane: &'static str, result: &'static str) {
+        self.events.get_or_create(&EventLabels { lane, result }).inc();
     }
 
     /// Whether this process leads.

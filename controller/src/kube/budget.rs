@@ -26,11 +26,16 @@ impl Budget {
             return None;
         }
         let every = Duration::try_from_secs_f64(1.0 / qps).ok()?;
-        Some(Self {
+        Some(Self::each(every, burst))
+    }
+
+    /// A bucket of `burst` tokens, of which one comes back in that time.
+    pub fn each(every: Duration, burst: u32) -> Self {
+        Self {
             every,
             depth: every.saturating_mul(burst.max(1)),
             full_at: Mutex::new(None),
-        })
+        }
     }
 
     /// Takes a token and waits until it is there.
@@ -41,7 +46,15 @@ impl Budget {
         }
     }
 
-    fn reserve(&self, now: Instant) -> Duration {
+    /// How long nobody could have a token yet. Takes none.
+    pub fn wait(&self, now: Instant) -> Duration {
+        let full_at = *self.full_at.lock().expect("no holder of this lock panics");
+        let next = full_at.map_or(now, |at| at.max(now)) + self.every;
+        (next - now).saturating_sub(self.depth)
+    }
+
+    /// Takes a token, and says how long to wait for it.
+    pub fn reserve(&self, now: Instant) -> Duration {
         let mut full_at = self.full_at.lock().expect("no holder of this lock panics");
         let next = full_at.map_or(now, |at| at.max(now)) + self.every;
         *full_at = Some(next);

@@ -247,9 +247,10 @@ struct Rules {
 }
 
 impl Rules {
-    /// Waits for a place and the budget. Watches stay open for minutes and the lease must not wait: both pass.
+    /// Waits for a place and the budget. Watches stay open for minutes and the lease must not wait: both pass. So do
+    /// events: `events.rs` sends them one at a time and at a rate of its own, and machines must not wait for them.
     async fn admit(&self, call: &Call) -> Option<SemaphorePermit<'_>> {
-        if call.is_watch() || call.is_lease() {
+        if call.is_watch() || call.is_lease() || call.is_event() {
             return None;
         }
         if let Some(budget) = &self.policy.budget {
@@ -258,12 +259,12 @@ impl Rules {
         Some(self.places.acquire().await.expect("the semaphore is never closed"))
     }
 
-    /// Asked after all waiting, since leadership may end meanwhile. Followers may fight for the lease and report events.
+    /// Asked after all waiting, since leadership may end meanwhile. Followers may fight for the lease.
     fn fence(&self, call: &Call) -> Result<(), NotCarried> {
         let Some(leadership) = &self.policy.leadership else {
             return Ok(());
         };
-        if !call.is_write() || call.is_lease() || call.is_event() {
+        if !call.is_write() || call.is_lease() {
             return Ok(());
         }
         if leadership.borrow().may_act(Instant::now()) {

@@ -1,37 +1,42 @@
-//! Kubernetes events: what a person should hear of an object, told once, off the hot path.
+//! Kubernetes events: what a person should hear of an object, told off the hot path.
 //!
-//! Decides what is worth repeating: the same words about the same object are told again after five minutes, and an
-//! object that has much to say is cut off for a while. Never blocks and never fails anybody's work: an event that
-//! finds no place is counted and dropped.
+//! Never blocks and never fails anybody's work. The same words about the same object are one event that bears their count and
+//! last time (`series`), written at most every ten seconds; after other words they are a new event, as far as the object's bucket goes,
+//! so that the newest stands last. An object that has too much to say is limited by that bucket; its newest words are held until
+//! it may speak again, and the next event says how many were left out.
+//!
+//! Two lanes: what somebody should hear at once, and the life of machines, which every ordinary machine brings. The second
+//! is written behind the first. Neither takes anything of the budget of other requests (`client.rs`), and each has a rate of its own.
+//!
+//! `millwright_events_total{lane, result}`: everything that is said ends as `written`, `repeated` (counted on another event),
+//! `throttled` (the object said too much), `full` (too much waits), `failed` or `fenced` (this process does not lead). `counted` are
+//! patches of counts, of which one may hold many repeats; they can fail, too.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::PostParams;
-use kube::{Api, Client, Resource, ResourceExt as _};
-use tokio::sync::mpsc;
+use kube::{Client, Resource};
+use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+use self::memory::{Letter, Memory};
+pub use self::postman::Postman;
 use crate::env::Env;
-use crate::kube::bare::Bare;
-use crate::kube::error::plain;
+use crate::kube::budget::Budget;
 use crate::telemetry::Metrics;
 
-/// Events that wait to be written. More than this means that the API server is in trouble, and events are its least.
-const WAITING: usize = 512;
-/// The same words about the same object are told again after this time.
-const REPEAT_AFTER: Duration = Duration::from_secs(300);
-/// How often what is older is forgotten.
-const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// Different words about one object within `REPEAT_AFTER`.
-const MOST_PER_OBJECT: u32 = 20;
+mod memory;
+mod postman;
+
 /// The API's own limit of a note.
 const LONGEST_NOTE: usize = 1024;
+/// One event each 20 ms in either lane, 50 a second: what a kubelet allows itself, and less than a twentieth of the writes that an
+/// API server on two cores can take.
+const EVENT_EVERY: Duration = Duration::from_millis(20);
+/// What is prompt may come at once up to this number, as a kubelet's.
+const PROMPT_BURST: u32 = 100;
+/// The life of machines has no burst: it has time.
+const LIFE_BURST: u32 = 1;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,156 +47,99 @@ pub enum Severity {
     Warning,
 }
 
-/// Where events are handed in. Cheap to clone.
-#[derive(Clone)]
-pub struct Publisher {
-    queue: mpsc::Sender<Event>,
-    memory: Arc<Mutex<Memory>>,
-    metrics: Metrics,
-    instance: Arc<str>,
-    env: Env,
+/// How urgent it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    Prompt,
+    Life,
 }
 
-/// What was told of late.
-#[derive(Default)]
-struct Memory {
-    told: BTreeMap<(String, String, String), Instant>,
-    said: BTreeMap<String, (Instant, u32)>,
-    swept: Option<Instant>,
-}
-
-impl Memory {
-    /// Forgets what is old, now and then: at every event it would cost more than the event.
-    fn sweep(&mut self, now: Instant) {
-        if self.swept.is_some_and(|at| now.duration_since(at) < SWEEP_EVERY) {
-            return;
+impl Lane {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompt",
+            Self::Life => "life",
         }
-        self.swept = Some(now);
-        self.told.retain(|_, at| is_fresh(*at, now));
-        self.said.retain(|_, (since, _)| is_fresh(*since, now));
+    }
+
+    /// New events that may wait. More of the first means that the API server is in trouble, and events are its least; of the
+    /// second it is what is written in 82 seconds, and an older life is of no use.
+    fn places(self) -> usize {
+        match self {
+            Self::Prompt => 512,
+            Self::Life => 4096,
+        }
     }
 }
 
-fn is_fresh(at: Instant, now: Instant) -> bool {
-    now.duration_since(at) < REPEAT_AFTER
-}
-
-/// Writes the events that were handed in.
-pub struct Postman {
-    queue: mpsc::Receiver<Event>,
-    client: Client,
+/// Where events are handed in. Cheap to clone.
+#[derive(Clone)]
+pub struct Publisher {
+    memory: Arc<Mutex<Memory>>,
+    news: Arc<Notify>,
     metrics: Metrics,
+    env: Env,
 }
 
 /// A publisher and the postman behind it. `instance` names this process.
 pub fn channel(client: Client, metrics: Metrics, instance: &str, env: Env) -> (Publisher, Postman) {
-    let (sender, queue) = mpsc::channel(WAITING);
-    let publisher = Publisher {
-        queue: sender,
-        memory: Arc::default(),
+    let (memory, news) = (Arc::<Mutex<Memory>>::default(), Arc::new(Notify::new()));
+    let postman = Postman {
+        memory: Arc::clone(&memory),
+        news: Arc::clone(&news),
+        client,
         metrics: metrics.clone(),
-        instance: Arc::from(instance),
+        instance: instance.to_owned(),
+        prompt: Budget::each(EVENT_EVERY, PROMPT_BURST),
+        life: Budget::each(EVENT_EVERY, LIFE_BURST),
+        has_complained: false,
+    };
+    let publisher = Publisher {
+        memory,
+        news,
+        metrics,
         env,
     };
-    (publisher, Postman { queue, client, metrics })
+    (publisher, postman)
 }
 
 impl Publisher {
     /// Tells something about an object. `reason` is one CamelCase word, `note` a sentence without secrets.
     pub fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, severity: Severity, reason: &str, note: &str) {
-        let about = object.object_ref(&());
-        let uid = about.uid.clone().unwrap_or_default();
-        if let Err(why) = self.admit(&uid, reason, note) {
-            self.metrics.event(why);
-            return;
-        }
-        let event = self.event(about, object.name_any(), severity, reason, note);
-        if self.queue.try_send(event).is_err() {
-            self.metrics.event("full");
-        }
+        self.say(object, Lane::Prompt, severity, reason, note);
     }
 
-    fn admit(&self, uid: &str, reason: &str, note: &str) -> Result<(), &'static str> {
-        let now = Instant::now();
-        let mut memory = self.memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        memory.sweep(now);
-        let key = (uid.to_owned(), reason.to_owned(), note.to_owned());
-        if memory.told.get(&key).is_some_and(|at| is_fresh(*at, now)) {
-            return Err("repeated");
-        }
-        let (since, said) = memory.said.entry(uid.to_owned()).or_insert((now, 0));
-        if !is_fresh(*since, now) {
-            (*since, *said) = (now, 0);
-        }
-        *said += 1;
-        if *said > MOST_PER_OBJECT {
-            return Err("throttled");
-        }
-        memory.told.insert(key, now);
-        Ok(())
-    }
-
-    fn event(&self, about: ObjectReference, name: String, severity: Severity, reason: &str, note: &str) -> Event {
-        let now = self.env.wall();
-        // Events outlive their object by an hour and bear its name; the time makes the name their own.
-        let name: String = name.chars().take(230).collect();
-        let cut = note
-            .char_indices()
-            .map(|(at, letter)| at + letter.len_utf8())
-            .take_while(|end| *end <= LONGEST_NOTE)
-            .last();
-        Event {
-            metadata: ObjectMeta {
-                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
-                namespace: about.namespace.clone().or_else(|| Some("default".to_owned())),
-                ..ObjectMeta::default()
-            },
-            action: Some("Reconcile".to_owned()),
-            event_time: Some(MicroTime(now)),
-            note: note.get(..cut.unwrap_or(0)).map(str::to_owned),
-            reason: Some(reason.to_owned()),
-            regarding: Some(about),
-            reporting_controller: Some("machine.sapcloud.io/millwright".to_owned()),
-            reporting_instance: Some(self.instance.to_string()),
-            type_: Some(match severity {
-                Severity::Normal => "Normal".to_owned(),
-                Severity::Warning => "Warning".to_owned(),
-            }),
-            ..Event::default()
-        }
-    }
-}
-
-impl Postman {
-    /// Writes events until `stop`, then what is still waiting, as far as one second goes.
-    pub async fn run(mut self, stop: CancellationToken) {
-        while let Some(Some(event)) = stop.run_until_cancelled(self.queue.recv()).await {
-            self.post(event).await;
-        }
-        let rest = async {
-            while let Ok(event) = self.queue.try_recv() {
-                self.post(event).await;
-            }
+    /// Tells a step of a life that every ordinary object goes through. It waits behind all else and is dropped first. A warning
+    /// goes the prompt way.
+    pub fn life<K: Resource<DynamicType = ()>>(&self, object: &K, severity: Severity, reason: &str, note: &str) {
+        let lane = match severity {
+            Severity::Normal => Lane::Life,
+            Severity::Warning => Lane::Prompt,
         };
-        // What does not fit into the second is lost with the process; the status tells the same.
-        let _ = tokio::time::timeout(Duration::from_secs(1), rest).await;
+        self.say(object, lane, severity, reason, note);
     }
 
-    async fn post(&self, event: Event) {
-        let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        let api: Api<Bare<Event>> = Api::namespaced(self.client.clone(), &namespace);
-        let event = Bare(event);
-        match api.create(&PostParams::default(), &event).await {
-            Ok(_) => self.metrics.event("written"),
-            Err(error) => {
-                tracing::debug!(
-                    error = plain(&error),
-                    reason = event.0.reason,
-                    "an event was not written"
-                );
-                self.metrics.event("failed");
-            }
+    fn say<K>(&self, object: &K, lane: Lane, severity: Severity, reason: &str, note: &str)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let letter = Letter {
+            about: object.object_ref(&()),
+            lane,
+            severity,
+            reason: reason.to_owned(),
+            note: note.to_owned(),
+            at: self.env.wall(),
+        };
+        let fates = self
+            .memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .hear(letter, Instant::now());
+        for (lane, result) in fates {
+            self.metrics.event(lane.word(), result);
         }
+        self.news.notify_one();
     }
 }
 

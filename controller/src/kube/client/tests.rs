@@ -121,6 +121,40 @@ async fn a_follower_reads_and_fights_for_the_lease() {
     assert_eq!(seen.load(Ordering::SeqCst), 2);
 }
 
+fn event() -> k8s_openapi::api::events::v1::Event {
+    serde_json::from_value(json!({"metadata": {"name": "a"}, "eventTime": null, "regarding": {}})).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_writes_no_event() {
+    let (_sender, follower) = watch::channel(Leadership::Follower);
+    let (cluster, seen) = server(201, json!({"metadata": {"name": "a"}}), Some(follower));
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::default_namespaced(cluster.client.clone());
+
+    let error = events.create(&PostParams::default(), &event()).await.unwrap_err();
+
+    assert!(matches!(WriteError::of_create(error), WriteError::Fenced));
+    assert_eq!(seen.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_takes_nothing_of_the_budget_and_does_not_wait_for_it() {
+    let seen =
+        service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(answer(201, &json!({"metadata": {"name": "a"}}))) });
+    let mut policy = policy(None);
+    policy.budget = Budget::new(0.01, 1);
+    let cluster = Cluster::over(ClientBuilder::new(seen, "default"), policy);
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::default_namespaced(cluster.client.clone());
+    let began = Instant::now();
+
+    for _ in 0..5 {
+        events.create(&PostParams::default(), &event()).await.unwrap();
+    }
+    assert!(create(&cluster).await.is_ok());
+
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_answers_is_given_up_on() {
     let service = service_fn(|_: Request<Body>| std::future::pending::<Result<Answer, BoxError>>());

@@ -1,0 +1,458 @@
+//! What was said about each object of late, and what of it waits to be written.
+//!
+//! Decides which words are new, which are counted on an event that was told already, and which are left out. Sends nothing and
+//! reads no clock.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::time::Instant;
+
+use super::{Lane, Severity};
+
+/// The same words after this time without them are a new event.
+pub(super) const REMEMBERED: Duration = Duration::from_secs(300);
+/// How often what is older is forgotten.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// One event is patched at most this often, however often its words are repeated.
+pub(super) const COUNT_EVERY: Duration = Duration::from_secs(10);
+/// New events about one object: this many at once, and one more each `REFILL`. client-go limits its sources alike.
+pub(super) const BURST: u32 = 25;
+pub(super) const REFILL: Duration = Duration::from_secs(300);
+/// Words that are said again after others are a new event, so that the newest stands last; but not with the last of what
+/// an object may say, which is kept for words that are new.
+pub(super) const KEPT_FOR_NEW_WORDS: u32 = 15;
+
+/// Something that was said.
+#[derive(Debug)]
+pub(super) struct Letter {
+    pub about: ObjectReference,
+    pub lane: Lane,
+    pub severity: Severity,
+    pub reason: String,
+    pub note: String,
+    pub at: Timestamp,
+}
+
+impl Letter {
+    /// Two notes of one object would have to meet in 64 bits to be taken for one.
+    fn words(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.reason, &self.note).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn uid(&self) -> String {
+        let about = &self.about;
+        about.uid.clone().or_else(|| about.name.clone()).unwrap_or_default()
+    }
+}
+
+/// How often and when last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Series {
+    pub count: i32,
+    pub last: Timestamp,
+}
+
+/// Which event: the object's uid and the number in the event's name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Which {
+    uid: String,
+    pub number: u64,
+}
+
+/// What is to be written now.
+#[derive(Debug)]
+pub(super) enum Write {
+    /// A new event.
+    Create {
+        which: Which,
+        letter: Letter,
+        series: Series,
+        /// Events about the object that were dropped since it was last told.
+        left_out: u32,
+    },
+    /// The count of one that was written.
+    Count {
+        which: Which,
+        namespace: String,
+        object: String,
+        lane: Lane,
+        series: Series,
+    },
+}
+
+impl Write {
+    pub fn lane(&self) -> Lane {
+        match self {
+            Self::Create { letter, .. } => letter.lane,
+            Self::Count { lane, .. } => *lane,
+        }
+    }
+}
+
+/// What became of something that was said, as metrics name it.
+pub(super) type Fate = (Lane, &'static str);
+
+/// A token bucket of one object.
+#[derive(Debug, Default)]
+struct Bucket {
+    full_at: Option<Instant>,
+}
+
+impl Bucket {
+    fn owed(&self, now: Instant) -> Duration {
+        self.full_at
+            .map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
+    }
+
+    /// Whether there is a token beyond so many.
+    fn has_beyond(&self, kept: u32, now: Instant) -> bool {
+        self.owed(now) + REFILL * (kept + 1) <= REFILL * BURST
+    }
+
+    fn take(&mut self, now: Instant) {
+        self.full_at = Some(now + self.owed(now) + REFILL);
+    }
+
+    fn take_if_any(&mut self, now: Instant) -> bool {
+        let has = self.has_beyond(0, now);
+        if has {
+            self.take(now);
+        }
+        has
+    }
+
+    /// When the next token is there.
+    fn next(&self, now: Instant) -> Instant {
+        now + self.owed(now).saturating_sub(REFILL * (BURST - 1))
+    }
+}
+
+/// An event that was handed over.
+#[derive(Debug)]
+struct Told {
+    number: u64,
+    words: u64,
+    lane: Lane,
+    series: Series,
+    heard: Instant,
+    /// When it was last written; not yet, where absent.
+    sent: Option<Instant>,
+    /// Whether the count is higher than what was written.
+    is_behind: bool,
+}
+
+/// What was said about one object.
+#[derive(Debug)]
+struct Said {
+    namespace: String,
+    object: String,
+    bucket: Bucket,
+    /// By their numbers: the newest is the last.
+    told: Vec<Told>,
+    /// The newest words, where the bucket had no token for them, with how often they were said.
+    held: Option<(Letter, i32)>,
+    left_out: u32,
+    heard: Instant,
+}
+
+impl Said {
+    fn begin(letter: &Letter, now: Instant) -> Self {
+        let about = &letter.about;
+        Self {
+            namespace: about.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+            object: about.name.clone().unwrap_or_default(),
+            bucket: Bucket::default(),
+            told: Vec::new(),
+            held: None,
+            left_out: 0,
+            heard: now,
+        }
+    }
+
+    fn find(&mut self, number: u64) -> Option<&mut Told> {
+        self.told.iter_mut().find(|told| told.number == number)
+    }
+
+    fn forget(&mut self, number: u64) {
+        self.told.retain(|told| told.number != number);
+    }
+
+    /// Counts words that were told already, unless they are to be told anew. Gives the event whose count is to be written,
+    /// and when.
+    fn repeat(&mut self, words: u64, at: Timestamp, now: Instant) -> Option<Option<(Instant, u64)>> {
+        let has_to_spare = self.bucket.has_beyond(KEPT_FOR_NEW_WORDS, now);
+        let newest = self.told.last().map(|told| told.number).filter(|_| self.held.is_none());
+        let told = self.told.iter_mut().rev().find(|told| told.words == words)?;
+        let is_newest = newest == Some(told.number);
+        if !is_fresh(told.heard, now) || (!is_newest && has_to_spare) {
+            return None;
+        }
+        told.heard = now;
+        told.series = Series {
+            count: told.series.count.saturating_add(1),
+            last: at,
+        };
+        if told.is_behind {
+            return Some(None);
+        }
+        // What is not written yet is written with its count.
+        let Some(sent) = told.sent else {
+            return Some(None);
+        };
+        told.is_behind = true;
+        Some(Some((now.max(sent + COUNT_EVERY), told.number)))
+    }
+}
+
+fn is_fresh(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) < REMEMBERED
+}
+
+/// Something to be looked at later.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Later {
+    /// A count that is behind.
+    Count(Which),
+    /// The held words of this object.
+    Held(String),
+}
+
+/// What waits to be written.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// With the number of events about the object that were left out before.
+    new: VecDeque<(Which, Letter, u32)>,
+    later: BTreeSet<(Instant, Later)>,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    objects: BTreeMap<String, Said>,
+    prompt: Waiting,
+    life: Waiting,
+    last_number: u64,
+    swept: Option<Instant>,
+}
+
+impl Memory {
+    /// Takes something that is said. Gives what became of it, and of what had to go for it; nothing yet, where it waits.
+    pub fn hear(&mut self, letter: Letter, now: Instant) -> Vec<Fate> {
+        self.sweep(now);
+        let (uid, words, lane) = (letter.uid(), letter.words(), letter.lane);
+        let said = self
+            .objects
+            .entry(uid.clone())
+            .or_insert_with(|| Said::begin(&letter, now));
+        said.heard = now;
+        if let Some((held, count)) = &mut said.held
+            && held.words() == words
+        {
+            (held.at, *count) = (letter.at, count.saturating_add(1));
+            return vec![(lane, "repeated")];
+        }
+        if let Some(behind) = said.repeat(words, letter.at, now) {
+            if let Some((at, number)) = behind {
+                let lane = said.find(number).map_or(lane, |told| told.lane);
+                self.waiting(lane)
+                    .later
+                    .insert((at, Later::Count(Which { uid, number })));
+            }
+            return vec![(lane, "repeated")];
+        }
+        self.tell(uid, letter, now)
+    }
+
+    /// Queues words that are new, or holds them until the object may speak again. They take the place of held ones.
+    fn tell(&mut self, uid: String, letter: Letter, now: Instant) -> Vec<Fate> {
+        let Some(said) = self.objects.get_mut(&uid) else {
+            return Vec::new();
+        };
+        let mut fates = Vec::new();
+        if let Some((old, count)) = said.held.take() {
+            said.left_out += u32::try_from(count).unwrap_or(0);
+            fates.push((old.lane, "throttled"));
+        }
+        if said.bucket.take_if_any(now) {
+            fates.extend(self.queue(uid, letter, 1, now));
+            return fates;
+        }
+        let (lane, at) = (letter.lane, said.bucket.next(now));
+        said.held = Some((letter, 1));
+        self.waiting(lane).later.insert((at, Later::Held(uid)));
+        fates
+    }
+
+    /// Puts a new event behind the others of its lane. Where there are too many, the oldest goes.
+    fn queue(&mut self, uid: String, letter: Letter, count: i32, now: Instant) -> Option<Fate> {
+        let clock = u64::try_from(letter.at.as_nanosecond()).unwrap_or_default();
+        // Two events at one moment need two names.
+        self.last_number = clock.max(self.last_number.saturating_add(1));
+        let number = self.last_number;
+        let mut left_out = 0;
+        if let Some(said) = self.objects.get_mut(&uid) {
+            left_out = std::mem::take(&mut said.left_out);
+            said.told.push(Told {
+                number,
+                words: letter.words(),
+                lane: letter.lane,
+                series: Series { count, last: letter.at },
+                heard: now,
+                sent: None,
+                is_behind: false,
+            });
+        }
+        let lane = letter.lane;
+        let waiting = self.waiting(lane);
+        waiting.new.push_back((Which { uid, number }, letter, left_out));
+        if waiting.new.len() <= lane.places() {
+            return None;
+        }
+        let (which, _, left_out) = waiting.new.pop_front()?;
+        self.leave_out(&which, left_out);
+        Some((lane, "full"))
+    }
+
+    /// Takes the next thing of a lane to write. `all`: also what is not due yet, for the end.
+    pub fn take(&mut self, lane: Lane, now: Instant, all: bool) -> Option<Write> {
+        loop {
+            if let Some((which, letter, left_out)) = self.waiting(lane).new.pop_front() {
+                let Some(said) = self.objects.get_mut(&which.uid) else {
+                    continue;
+                };
+                let Some(told) = said.find(which.number) else {
+                    continue;
+                };
+                told.sent = Some(now);
+                let series = told.series;
+                return Some(Write::Create {
+                    which,
+                    letter,
+                    series,
+                    left_out,
+                });
+            }
+            let (at, later) = self.waiting(lane).later.pop_first()?;
+            if at > now && !all {
+                self.waiting(lane).later.insert((at, later));
+                return None;
+            }
+            match later {
+                Later::Count(which) => {
+                    if let Some(write) = self.count(which, now) {
+                        return Some(write);
+                    }
+                }
+                Later::Held(uid) => self.let_speak(uid, now, all),
+            }
+        }
+    }
+
+    fn count(&mut self, which: Which, now: Instant) -> Option<Write> {
+        let said = self.objects.get_mut(&which.uid)?;
+        let (namespace, object) = (said.namespace.clone(), said.object.clone());
+        let told = said.find(which.number).filter(|told| told.is_behind)?;
+        told.is_behind = false;
+        told.sent = Some(now);
+        Some(Write::Count {
+            which,
+            namespace,
+            object,
+            lane: told.lane,
+            series: told.series,
+        })
+    }
+
+    /// Queues what was held, if the object may speak again.
+    fn let_speak(&mut self, uid: String, now: Instant, all: bool) {
+        let Some(said) = self.objects.get_mut(&uid) else {
+            return;
+        };
+        let Some((letter, count)) = said.held.take() else {
+            return;
+        };
+        if all || said.bucket.take_if_any(now) {
+            self.queue(uid, letter, count, now);
+            return;
+        }
+        let (lane, at) = (letter.lane, said.bucket.next(now));
+        said.held = Some((letter, count));
+        self.waiting(lane).later.insert((at, Later::Held(uid)));
+    }
+
+    /// When a lane has something to write.
+    pub fn due(&self, lane: Lane, now: Instant) -> Option<Instant> {
+        let waiting = match lane {
+            Lane::Prompt => &self.prompt,
+            Lane::Life => &self.life,
+        };
+        if !waiting.new.is_empty() {
+            return Some(now);
+        }
+        waiting.later.first().map(|(at, _)| *at)
+    }
+
+    /// A write did not take effect. What could not be created counts as left out; a count is tried again while its words are
+    /// remembered, unless the event is gone.
+    pub fn failed(&mut self, write: &Write, is_gone: bool, now: Instant) {
+        let which = match write {
+            Write::Create { which, left_out, .. } => return self.leave_out(which, *left_out),
+            Write::Count { which, .. } => which,
+        };
+        let Some(said) = self.objects.get_mut(&which.uid) else {
+            return;
+        };
+        let Some(told) = said.find(which.number) else { return };
+        if is_gone || !is_fresh(told.heard, now) {
+            return said.forget(which.number);
+        }
+        told.is_behind = true;
+        let again = (now + COUNT_EVERY, Later::Count(which.clone()));
+        self.waiting(write.lane()).later.insert(again);
+    }
+
+    /// Forgets an event that was not written, with others whose omission it would have told.
+    fn leave_out(&mut self, which: &Which, others: u32) {
+        if let Some(said) = self.objects.get_mut(&which.uid) {
+            let count = said.find(which.number).map_or(0, |told| told.series.count);
+            said.forget(which.number);
+            said.left_out += others + u32::try_from(count).unwrap_or(0);
+        }
+    }
+
+    fn waiting(&mut self, lane: Lane) -> &mut Waiting {
+        match lane {
+            Lane::Prompt => &mut self.prompt,
+            Lane::Life => &mut self.life,
+        }
+    }
+
+    /// Forgets what is old, now and then: at every event it would cost more than the event. An object that is forgotten may
+    /// say as much as a new one; so it is kept while it has said half of that.
+    fn sweep(&mut self, now: Instant) {
+        if self
+            .swept
+            .is_some_and(|at| now.saturating_duration_since(at) < SWEEP_EVERY)
+        {
+            return;
+        }
+        self.swept = Some(now);
+        self.objects.retain(|_, said| {
+            said.told
+                .retain(|told| told.is_behind || told.sent.is_none() || is_fresh(told.heard, now));
+            let is_calm = said.bucket.has_beyond(BURST / 2, now) && !is_fresh(said.heard, now);
+            !said.told.is_empty() || said.held.is_some() || !is_calm
+        });
+    }
+
+    #[cfg(test)]
+    pub fn objects(&self) -> usize {
+        self.objects.len()
+    }
+}
