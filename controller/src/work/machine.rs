@@ -85,7 +85,7 @@ impl Reconciler for Machines {
                 Tone::Worse => Severity::Warning,
             };
             match tale.tone {
-                Tone::Ordinary => shared.events.publish(&*before, severity, &tale.reason, &tale.note),
+                Tone::Ordinary => shared.events.life(&*before, severity, &tale.reason, &tale.note),
                 Tone::Better | Tone::Worse => shared.events.publish(&*before, severity, &tale.reason, &tale.note),
             }
         }
