@@ -21,7 +21,7 @@ const LOOKUPS: u32 = 3;
 
 /// How long the return of the target cluster is waited for before a Machine that never joined ends without it: longer than a watch
 /// takes to list again, shorter than the minute within which such a Machine is to end.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
+const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Decides what a Machine with a deletionTimestamp needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
@@ -78,9 +78,11 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
 /// token or a Node of the last moment, is removed when the cluster returns. One that joined waits for that, because its Node is
 /// certainly there.
 fn blind(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
-    let patience = later(gone_since, PATIENCE);
-    if !seen.machine.has_joined() && now < patience {
-        return Plan::wait(patience, Why::TargetAway);
+    // Where both clusters were away, their watches come back one after the other.
+    let since = seen.sight.control_since.map(|since| since.max(gone_since));
+    let patience = since.map(|since| later(since, PATIENCE)).filter(|until| now < *until);
+    if !seen.machine.has_joined() && (since.is_none() || patience.is_some()) {
+        return Plan::rest(Why::TargetAway).or_at(patience, now);
     }
     if !seen.machine.has_joined() {
         return Plan::act(vec![Step::LeaveBehind, Step::RemoveFinalizer], Why::VmGone);

@@ -22,8 +22,8 @@ pub(crate) struct LeadKept {
     holds: SignedDuration,
     /// When a driver last spoke of a leader that there is not.
     alarm: Option<Timestamp>,
-    /// Who holds the lease, and when the claim was sent.
-    holder: Option<(By, Timestamp)>,
+    /// Who holds the lease, when the claim was sent, and whether it was renewed before the one before it ran out.
+    holder: Option<(By, Timestamp, bool)>,
     /// Who gave it back while its claim was young: not because it could not be renewed.
     gave_back: BTreeMap<By, Timestamp>,
     hits: u64,
@@ -47,12 +47,15 @@ impl LeadKept {
             .as_ref()
             .is_some_and(|lease| !text(lease, "/spec/holderIdentity").is_empty());
         if claims && matches!(write.by, By::Manager(_)) {
-            self.holder = Some((write.by, write.sent));
+            let is_steady = self
+                .holder
+                .is_none_or(|(holder, claimed, _)| holder != write.by || write.sent < claimed + self.holds);
+            self.holder = Some((write.by, write.sent, is_steady));
             return;
         }
         let is_alarmed = self.alarm.is_some_and(|alarm| write.sent < alarm + SOON);
-        if let Some((_, claimed)) = self.holder.take_if(|(holder, _)| *holder == write.by)
-            && write.sent < claimed + self.holds / 2
+        if let Some((_, claimed, true)) = self.holder.take_if(|(holder, ..)| *holder == write.by)
+            && write.sent < claimed + self.holds
             && is_alarmed
         {
             self.gave_back.insert(write.by, write.sent);

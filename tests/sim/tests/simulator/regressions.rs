@@ -64,7 +64,7 @@ fn a_creation_that_arrives_late_makes_no_more_than_one_machine_for_a_while() {
     comes_right(&[Regression {
         workload: "node",
         seed: 1,
-        strike: strike("F10", CallFault::Late, 24),
+        strike: strike("F10", CallFault::Late, 26),
         words: "Create machines",
     }]);
 }
