@@ -1,0 +1,111 @@
+//! The Lease is taken away from a leader: somebody leads again, and machines are made and deleted as before.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says by its panic what went wrong"
+)]
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use millwright_tests::laws;
+use millwright_tests::scene::{Scene, shared_plane};
+use millwright_tests::script::Script;
+use serde_json::json;
+use tokio::time::Instant;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const LEASE: &str = "millwright";
+
+fn leases(scene: &Scene) -> Api<Lease> {
+    Api::namespaced(scene.client.clone(), &scene.namespace)
+}
+
+/// What is left of the minute that began then.
+fn left_of(began: Instant) -> Duration {
+    LIMIT.saturating_sub(began.elapsed())
+}
+
+/// Somebody holds the Lease, which is the time at which a leader could be stuck.
+async fn held(scene: &mut Scene, began: Instant) {
+    scene
+        .until("the Lease is held", left_of(began), async |scene: &Scene| {
+            let lease = leases(scene).get_opt(LEASE).await.map_err(|error| error.to_string())?;
+            let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
+            if holder.is_empty() {
+                Err("nobody holds it".to_owned())
+            } else {
+                Ok(())
+            }
+        })
+        .await;
+}
+
+/// A leader with two machines. One that ends because it lost the Lease is started again, as a Deployment does it.
+async fn leader(what: &str) -> Option<Scene> {
+    let plane = shared_plane(what).await?;
+    let script = Script::new("lease").env("MILLWRIGHT_LEADER_ELECT", "true");
+    let mut scene = script.begin(&plane).await;
+    scene.revives = true;
+    scene.deploy(2).await;
+    scene.settled_at(2, LIMIT).await;
+    assert_eq!(scene.revived, 0, "nothing was wrong so far");
+    Some(scene)
+}
+
+/// Within a minute of `began` machines are made, and then deleted.
+async fn works_within_a_minute(scene: &mut Scene, began: Instant) {
+    held(scene, began).await;
+    scene.scale(4).await;
+    scene.settled_at(4, left_of(began)).await;
+    scene.scale(1).await;
+    scene.settled_at(1, left_of(began)).await;
+    println!(
+        "at work {:.1} s after the Lease was taken away",
+        began.elapsed().as_secs_f64()
+    );
+    let journal = scene.journal().await.unwrap();
+    laws::one_vm_a_machine(&journal).unwrap();
+    assert!(scene.revived <= 2, "the manager ended {} times", scene.revived);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_lease_is_deleted_makes_and_deletes_machines_within_a_minute() {
+    let Some(mut scene) = leader("the Lease is deleted").await else {
+        return;
+    };
+    let began = Instant::now();
+    leases(&scene).delete(LEASE, &DeleteParams::default()).await.unwrap();
+    works_within_a_minute(&mut scene, began).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_lease_is_emptied_makes_and_deletes_machines_within_a_minute() {
+    let Some(mut scene) = leader("the Lease is emptied").await else {
+        return;
+    };
+    let began = Instant::now();
+    let nobody = Patch::Merge(json!({ "spec": { "holderIdentity": "" } }));
+    leases(&scene)
+        .patch(LEASE, &PatchParams::default(), &nobody)
+        .await
+        .unwrap();
+    works_within_a_minute(&mut scene, began).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_is_deleted_and_then_emptied_stops_nobody_for_longer_than_a_minute() {
+    let Some(mut scene) = leader("the Lease is deleted, then emptied").await else {
+        return;
+    };
+    let began = Instant::now();
+    leases(&scene).delete(LEASE, &DeleteParams::default()).await.unwrap();
+    held(&mut scene, began).await;
+    let nobody = Patch::Merge(json!({ "spec": { "holderIdentity": "" } }));
+    leases(&scene)
+        .patch(LEASE, &PatchParams::default(), &nobody)
+        .await
+        .unwrap();
+    works_within_a_minute(&mut scene, Instant::now()).await;
+}
