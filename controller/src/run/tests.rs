@@ -308,6 +308,69 @@ async fn the_metric_of_leadership_is_one_while_this_process_leads_and_zero_other
     alone.end().await;
 }
 
+/// What a term is made of, over a server, with a target that cannot be reached.
+fn seat(leadership: Leadership) -> (Config, Seat) {
+    let config = config(true);
+    let metrics = Metrics::default();
+    let leadership = watch::channel(leadership).1;
+    let policy_of = |role| policy(&config, role, &metrics, &leadership);
+    let seat = Seat {
+        env: Env::begin(),
+        control: Server::default().cluster(policy_of(Role::Control)),
+        target: Some(nobody(policy_of(Role::Target))),
+        leadership: leadership.clone(),
+        lease: None,
+        election: None,
+        connect: Arc::new(Endpoint::wire),
+        metrics,
+        health: Arc::default(),
+        stop: CancellationToken::new(),
+    };
+    (config, seat)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_wins_after_an_hour_is_alive_while_it_lists_and_until_its_dispatcher_hangs() {
+    let (config, seat) = seat(Leadership::ALONE);
+    let watches = Watches::new(&seat.control, seat.target.as_ref(), "default", &seat.env);
+    let views = watches.views();
+    let shared = build(&config, &seat, &views, &mut JoinSet::new());
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    let health = checks::all(&shared, &views, seat.leadership.clone(), None);
+    assert!(health.liveness().holds(), "{}", health.liveness());
+
+    shared.heartbeat.beat();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    assert!(!health.liveness().holds());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_cluster_that_is_away_is_told_and_leaves_the_watches_of_the_control_cluster_ready() {
+    let (config, seat) = seat(Leadership::ALONE);
+    let mut tasks = JoinSet::new();
+    let watches = Watches::new(&seat.control, seat.target.as_ref(), "default", &seat.env);
+    let views = watches.views();
+    let shared = build(&config, &seat, &views, &mut tasks);
+    let health = checks::all(&shared, &views, seat.leadership.clone(), None);
+    watches.start(&mut tasks, &shared);
+    pass(60).await;
+
+    let report = health.readiness().to_string();
+    let counted: Vec<&str> = report.lines().filter_map(|line| line.strip_prefix("[-]")).collect();
+    assert!(
+        report.contains("[!]watch-nodes failed, which does not count: failing for"),
+        "{report}"
+    );
+    assert_eq!(counted, ["drivers failed: no driver was found"]);
+    assert!(
+        shared
+            .target_view
+            .as_ref()
+            .is_some_and(|view| view.fresh_since().is_none())
+    );
+    assert!(shared.control_views.iter().all(|view| view.fresh_since().is_some()));
+}
+
 #[tokio::test]
 async fn a_term_ends_with_any_change_of_the_epoch() {
     let leading = |epoch| Leadership::Leader {
