@@ -150,12 +150,16 @@ async fn create(shared: &Shared, set: &MachineSet, batch: Vec<NewMachine>) -> Re
         .events
         .publish(set, Severity::Warning, keys::REASON_FAILED_CREATE, &text);
     note(shared, set, |notes| {
-        // Who gives no answer may give one the next moment; who says no says it again.
+        // Who gives no answer may give one the next moment, and the key's own back-off is pause enough; who says no says it again.
         let before = notes
             .create_refused
             .take()
             .filter(|_| matches!(failure, WriteError::Refused { .. }));
-        notes.create_refused = Some(Refusal::after(before.as_ref(), text, now));
+        let mut refusal = Refusal::after(before.as_ref(), text, now);
+        if !matches!(failure, WriteError::Refused { .. }) {
+            refusal.retry_at = now;
+        }
+        notes.create_refused = Some(refusal);
         notes.batches = 0;
         notes.batch_ended = Some(now);
     });

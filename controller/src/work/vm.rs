@@ -179,6 +179,11 @@ fn way(shared: &Shared, machine: &Machine, call: Call) -> Result<Way, NoWay> {
             let secrets = request.secret_refs.iter().filter_map(SecretRef::key).collect();
             (class.map_err(|error| NoWay::Unusable(unusable(&error)))?, secrets)
         }
+        // A class that went bad after its VM was made must not keep the VM: the driver gets what it needs least, its name.
+        (Some(Err(_)), None) if meta::is_deleting(&machine.metadata) => {
+            let class = wire_class(machine, machine.class_name().unwrap_or("unknown"), &name, &json!({}));
+            (class.map_err(|error| NoWay::Unusable(unusable(&error)))?, Vec::new())
+        }
         (Some(Err(error)), None) => return Err(NoWay::Unusable(unusable(&error))),
         (None, None) if call == Call::Delete => return Err(NoWay::Everywhere),
         (None, None) => return Err(NoWay::NotAsked),

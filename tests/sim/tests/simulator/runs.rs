@@ -32,12 +32,14 @@ fn every_workload_comes_right_where_nothing_goes_wrong() {
             is_told: true,
             ..plan(name, Faults::None)
         };
-        let first = seed::first();
+        let (first, mut writes) = (seed::first(), 0);
         for seed in first..first + 3 {
             let outcome = by_seed(&plan, seed);
             right(&outcome, &format!("{name}, seed {seed}"));
-            assert!(outcome.writes > 5, "{name} did nothing");
+            writes += outcome.writes;
         }
+        // One seed may ask for next to nothing, such as the deletion of a set of none.
+        assert!(writes > 5, "{name} did nothing");
     }
 }
 
