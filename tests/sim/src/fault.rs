@@ -219,7 +219,7 @@ pub struct Lags {
     pub read: Duration,
     /// Whether the manager must get over clocks that are set by an hour.
     pub has_set_clocks: bool,
-    /// Whether the target cluster is away for long.
+    /// Whether the target cluster, or the watch of its Nodes, may be away for long.
     pub has_outages: bool,
 }
 
@@ -270,7 +270,7 @@ impl Lags {
         };
         for fault in faults {
             lags.has_set_clocks |= fault == "F59";
-            lags.has_outages |= fault == "F57";
+            lags.has_outages |= ["F16", "F16p", "F17", "F18", "F19", "F57"].contains(&fault);
             for (_, view, read) in OLDER.iter().filter(|(name, ..)| *name == fault) {
                 lags.view += Duration::from_secs(*view);
                 lags.read += Duration::from_secs(*read);

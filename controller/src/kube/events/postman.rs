@@ -43,9 +43,12 @@ impl Postman {
         while let Some(write) = stop.run_until_cancelled(self.next()).await {
             self.post(write).await;
         }
+        // A count that failed waits to be tried again: whoever goes on here would try it without end.
         let rest = async {
             while let Some(write) = self.take_rest() {
-                self.post(write).await;
+                if !self.post(write).await {
+                    return;
+                }
             }
         };
         // What does not fit into the second is lost with the process; the status tells the same.
@@ -97,11 +100,18 @@ impl Postman {
             .or_else(|| memory.take(Lane::Life, now, true))
     }
 
-    async fn post(&mut self, write: Write) {
+    /// Writes one event. Returns whether it took effect.
+    async fn post(&mut self, write: Write) -> bool {
         let (lane, done) = (write.lane().word(), self.send(&write).await);
         let error = match (done, &write) {
-            (Ok(()), Write::Create { .. }) => return self.metrics.event(lane, "written"),
-            (Ok(()), Write::Count { .. }) => return self.metrics.event(lane, "counted"),
+            (Ok(()), Write::Create { .. }) => {
+                self.metrics.event(lane, "written");
+                return true;
+            }
+            (Ok(()), Write::Count { .. }) => {
+                self.metrics.event(lane, "counted");
+                return true;
+            }
             (Err(error), Write::Create { .. } | Write::Count { .. }) => error,
         };
         self.complain(&error);
@@ -116,6 +126,7 @@ impl Postman {
         self.metrics.event(lane, result);
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.failed(&write, is_gone, Instant::now());
+        false
     }
 
     /// A refusal is most likely a role that lacks a verb, which only a person can mend: it is said once.
