@@ -30,8 +30,7 @@ impl WorkDir {
     pub fn make() -> io::Result<Self> {
         sweep(&std::env::temp_dir());
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
-        let mark = File::create(dir.path().join(MARK))?;
-        mark.lock()?;
+        let mark = mark(dir.path())?;
         Ok(Self { dir, _mark: mark })
     }
 
@@ -61,6 +60,22 @@ fn sweep(parent: &Path) {
 
 fn is_abandoned(dir: &Path) -> bool {
     File::open(dir.join(MARK)).is_ok_and(|mark| mark.try_lock().is_ok())
+}
+
+/// Marks a directory as in use, for as long as the file lives.
+///
+/// # Errors
+/// The mark cannot be made or locked.
+pub fn mark(dir: &Path) -> io::Result<File> {
+    let mark = File::create(dir.join(MARK))?;
+    mark.lock()?;
+    Ok(mark)
+}
+
+/// Whether a directory bears the mark of somebody who lives.
+#[must_use]
+pub fn is_in_use(dir: &Path) -> bool {
+    dir.join(MARK).exists() && !is_abandoned(dir)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ impl Run {
         let mut command = Command::new(BINARY);
         // setpriv is there; Go and kubectl are not needed.
         command.args(args).env("PATH", "/usr/bin:/bin");
-        // Logs of several runs at once would sweep each other away.
+        // The logs go with the test.
         command.env("CARGO_TARGET_DIR", dir.path());
         let process = Process::start("quick start", command, &dir.path().join("output")).unwrap();
         Self { process, dir }

@@ -61,9 +61,21 @@ pub struct Args {
     #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = duration)]
     pub join_delay: Duration,
 
-    /// How long each step may take before the quick start gives up; real VMs may need minutes
-    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = duration)]
-    pub patience: Duration,
+    /// How long each step may take before the quick start gives up; real VMs may need minutes [default: 60s, and twice the two
+    /// delays]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    patience: Option<Duration>,
+}
+
+/// For each step, beside the delays of its VMs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Args {
+    /// How long each step may take.
+    pub fn patience(&self) -> Duration {
+        self.patience
+            .unwrap_or(PATIENCE + (self.create_delay + self.join_delay) * 2)
+    }
 }
 
 /// The machines of the second step.
@@ -81,6 +93,16 @@ mod tests {
     fn refused(args: &[&str]) -> String {
         let args = std::iter::once("millwright-dev").chain(args.iter().copied());
         Args::try_parse_from(args).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn patience_is_what_was_asked_for_and_by_default_has_room_for_the_delays() {
+        let patience = |args: &[&str]| {
+            let args = std::iter::once("millwright-dev").chain(args.iter().copied());
+            Args::try_parse_from(args).unwrap().patience().as_secs()
+        };
+        assert_eq!(patience(&["--patience=8s"]), 8);
+        assert_eq!(patience(&["--create-delay=100s", "--join-delay=20s"]), 300);
     }
 
     #[test]

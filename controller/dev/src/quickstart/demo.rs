@@ -212,7 +212,7 @@ impl<'a> Demo<'a> {
         let requests = Port::at(self.programs.metrics())?.api_requests().await?;
         let (phase, well) = (self.good(), self.seen.in_phase(&self.good()));
         let line = format!(
-            "done: {well} machines {phase}{vms}, {requests} API requests by the manager in all, {:.1} s",
+            "done: {well} machines {phase}{vms}, {requests} API requests by the manager, its events apart, {:.1} s",
             self.screen.seconds()
         );
         self.screen.say(&line)?;
@@ -257,6 +257,6 @@ impl<'a> Demo<'a> {
     }
 
     fn patience(&self) -> Duration {
-        self.args.patience + (self.args.create_delay + self.args.join_delay) * 2
+        self.args.patience()
     }
 }

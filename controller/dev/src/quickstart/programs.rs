@@ -1,8 +1,9 @@
 //! The processes of the quick start and where their files are. It may not know what they do with machines.
 //!
-//! Logs outlive the processes: they lie below Cargo's target directory, one directory a run, the oldest runs swept. All
+//! Logs outlive the processes: they lie below Cargo's target directory, one directory a run, the oldest swept that have ended. All
 //! other files lie in the API server's directory and go with it, but for state that is to stay.
 
+use std::fs::{DirEntry, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use anyhow::{Context as _, bail};
 use millwright::driver::Endpoint;
 use millwright_dev::apiserver::binaries;
 use millwright_dev::process::{Process, tail};
+use millwright_dev::workdir;
 
 use super::args::Args;
 use super::plane::Plane;
@@ -37,7 +39,7 @@ pub struct Programs {
     plane: Plane,
     /// A user's own provider, in the place of ours.
     own_driver: Option<Endpoint>,
-    logs: PathBuf,
+    logs: LogDir,
     metrics: SocketAddr,
 }
 
@@ -90,10 +92,10 @@ impl Programs {
     /// Starts the API server (a real one is built the first time ever) and prepares the directories.
     pub async fn start_api_server(args: &Args) -> anyhow::Result<Self> {
         let plane = Plane::start(args).await?;
-        let logs = make_log_dir().context("cannot make a directory for the logs")?;
+        let logs = LogDir::make().context("cannot make a directory for the logs")?;
         for log in plane.logs() {
-            std::os::unix::fs::symlink(plane.dir().join(log), logs.join(log))
-                .with_context(|| format!("cannot link {log} into {}", logs.display()))?;
+            std::os::unix::fs::symlink(plane.dir().join(log), logs.path.join(log))
+                .with_context(|| format!("cannot link {log} into {}", logs.path.display()))?;
         }
         link_programs(plane.dir()).context("cannot link the programs")?;
         let metrics = free_address().context("no free port on loopback")?;
@@ -114,7 +116,7 @@ impl Programs {
 
     /// Where all logs are.
     pub fn logs(&self) -> &Path {
-        &self.logs
+        &self.logs.path
     }
 
     /// Where the manager serves its metrics and health.
@@ -159,7 +161,7 @@ impl Programs {
             format!("--create-delay={}ms", args.create_delay.as_millis()),
             format!("--join-delay={}ms", args.join_delay.as_millis()),
         ];
-        let log = self.logs.join("provider.log");
+        let log = self.logs.path.join("provider.log");
         self.provider = Some(Program::start("provider", self.bin().join(PROVIDER), flags, log)?);
         // A manager that finds nobody there asks again only a second later.
         let until = Instant::now() + POLITE;
@@ -183,7 +185,7 @@ impl Programs {
         if args.no_nodes {
             flags.push("--target-kubeconfig=none".to_owned());
         }
-        let log = self.logs.join("manager.log");
+        let log = self.logs.path.join("manager.log");
         self.manager = Some(Program::start("manager", self.bin().join(MANAGER), flags, log)?);
         Ok(())
     }
@@ -229,7 +231,7 @@ impl Programs {
             provider.stop().await;
         }
         for log in self.plane.logs() {
-            if let Err(error) = keep(&self.plane.dir().join(log), &self.logs.join(log)) {
+            if let Err(error) = keep(&self.plane.dir().join(log), &self.logs.path.join(log)) {
                 eprintln!("{log} is not kept: {error}");
             }
         }
@@ -243,23 +245,45 @@ fn keep(log: &Path, link: &Path) -> io::Result<()> {
     std::fs::copy(log, link).map(drop)
 }
 
-/// `<target>/quick-start/<time>-<pid>`: sorts by age, and two runs at once have two.
-fn make_log_dir() -> io::Result<PathBuf> {
-    let parent = binaries::target_dir().join("quick-start");
-    let parent = std::path::absolute(parent)?;
-    std::fs::create_dir_all(&parent)?;
-    sweep(&parent)?;
-    let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S");
-    let dir = parent.join(format!("{now}-{}", std::process::id()));
-    std::fs::create_dir(&dir)?;
-    Ok(dir)
+/// A directory of logs, which is ours for as long as this lives.
+struct LogDir {
+    path: PathBuf,
+    _mark: File,
 }
 
+impl LogDir {
+    /// `<target>/quick-start/<time>-<pid>`: sorts by age, and two runs at once have two.
+    fn make() -> io::Result<Self> {
+        let parent = std::path::absolute(binaries::target_dir().join("quick-start"))?;
+        std::fs::create_dir_all(&parent)?;
+        let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S");
+        Self::make_in(&parent, &format!("{now}-{}", std::process::id()))
+    }
+
+    fn make_in(parent: &Path, name: &str) -> io::Result<Self> {
+        sweep(parent)?;
+        let path = parent.join(name);
+        // It gets its name when it bears the mark: another run may be sweeping.
+        let unnamed = parent.join(format!(".{name}"));
+        std::fs::create_dir(&unnamed)?;
+        let mark = workdir::mark(&unnamed)?;
+        std::fs::rename(&unnamed, &path)?;
+        Ok(Self { path, _mark: mark })
+    }
+}
+
+/// Removes the oldest logs, but never those of a quick start that still runs.
 fn sweep(parent: &Path) -> io::Result<()> {
-    let mut runs: Vec<PathBuf> = std::fs::read_dir(parent)?.flatten().map(|entry| entry.path()).collect();
-    runs.sort();
-    let old = (runs.len() + 1).saturating_sub(RUNS);
-    for run in runs.iter().take(old) {
+    let is_named = |entry: &DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
+    let runs: Vec<PathBuf> = std::fs::read_dir(parent)?
+        .flatten()
+        .filter(is_named)
+        .map(|entry| entry.path())
+        .collect();
+    let too_many = (runs.len() + 1).saturating_sub(RUNS);
+    let mut ended: Vec<&PathBuf> = runs.iter().filter(|run| !workdir::is_in_use(run)).collect();
+    ended.sort();
+    for run in ended.into_iter().take(too_many) {
         // Another run may be sweeping too.
         std::fs::remove_dir_all(run).ok();
     }
@@ -280,4 +304,28 @@ fn link_programs(dir: &Path) -> io::Result<()> {
 /// The manager's port must be known here and be the same after a restart.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logs_of_a_running_quick_start_stay_however_many_begin_after_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let begin = |name: &str| LogDir::make_in(parent.path(), name).unwrap();
+        let first = begin("1");
+        for name in ["2", "3", "4", "5", "6", "7", "8"] {
+            drop(begin(name));
+        }
+        let last = begin("9");
+
+        let entries = std::fs::read_dir(parent.path()).unwrap();
+        let mut left: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["1", "6", "7", "8", "9"]);
+        assert!(first.path.is_dir() && last.path.is_dir());
+    }
 }
