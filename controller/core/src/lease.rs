@@ -17,6 +17,33 @@ pub struct LeaseRecord {
     pub transitions: u32,
 }
 
+impl LeaseRecord {
+    /// Who holds it, if anybody does.
+    pub fn held_by(&self) -> Option<&str> {
+        self.holder.as_deref().filter(|holder| !holder.is_empty())
+    }
+
+    /// Whether its holder gave it back. A release claims one second, as client-go writes it; a Lease whose holder somebody took out by
+    /// hand still claims what the holder claimed.
+    fn is_released(&self) -> bool {
+        self.held_by().is_none() && self.duration <= RELEASED_FOR
+    }
+}
+
+/// What a released Lease claims.
+const RELEASED_FOR: Duration = Duration::from_secs(1);
+
+/// The last claim that was seen in the Lease.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// Who made it.
+    pub holder: &'a str,
+    /// How long the holder's silence is to be borne.
+    pub duration: Duration,
+    /// Time since we first saw it.
+    pub silent_for: Duration,
+}
+
 /// All that the decision looks at.
 #[derive(Clone, Debug)]
 pub struct Sight<'a> {
@@ -24,6 +51,9 @@ pub struct Sight<'a> {
     pub record: Option<&'a LeaseRecord>,
     /// Time since we first saw it as it is now.
     pub unchanged_for: Duration,
+    /// The last claim that was seen, by whomever. It outlives the Lease: a holder whose Lease was deleted or emptied by somebody leads
+    /// on until it looks again.
+    pub last_claim: Option<Claim<'a>>,
     /// The highest epoch this process ever saw. A Lease that somebody deleted must not take the count back, or drivers
     /// would refuse the new leader as an old one.
     pub highest_epoch: Option<u32>,
@@ -135,14 +165,14 @@ pub enum LeaseMove {
 
 /// Decides the next move of `me`.
 pub fn step(sight: &Sight<'_>, me: &str, terms: &Terms) -> LeaseMove {
-    let Some(record) = sight.record else {
-        return LeaseMove::Create {
-            epoch: next_epoch(sight.highest_epoch, sight.epoch_floor),
+    let transitions = sight.record.map(|record| record.transitions);
+    let epoch = next_epoch(sight.highest_epoch.max(transitions), sight.epoch_floor);
+    let Some((record, holder)) = sight.record.and_then(|record| Some((record, record.held_by()?))) else {
+        return match (still_led(sight, me, terms), sight.record) {
+            (Some(left), _) => wait(left, terms),
+            (None, None) => LeaseMove::Create { epoch },
+            (None, Some(_)) => LeaseMove::Take { epoch },
         };
-    };
-    let epoch = next_epoch(sight.highest_epoch.max(Some(record.transitions)), sight.epoch_floor);
-    let Some(holder) = record.holder.as_deref().filter(|holder| !holder.is_empty()) else {
-        return LeaseMove::Take { epoch };
     };
     if holder == me {
         return match terms.retry_period.checked_sub(sight.unchanged_for) {
@@ -152,14 +182,30 @@ pub fn step(sight: &Sight<'_>, me: &str, terms: &Terms) -> LeaseMove {
             },
         };
     }
-    // The holder may have been started on longer terms than ours; it is owed the longer of the two.
-    let silence = record.duration.max(terms.duration);
-    match silence.checked_sub(sight.unchanged_for) {
-        Some(left) if !left.is_zero() => LeaseMove::Wait {
-            pause: left.min(terms.retry_period),
-            left,
-        },
-        _ => LeaseMove::Take { epoch },
+    match time_left(record.duration, sight.unchanged_for, terms) {
+        Some(left) => wait(left, terms),
+        None => LeaseMove::Take { epoch },
+    }
+}
+
+/// How much longer another may lead whose Lease was deleted or emptied under it. It takes it again at its next renewal; until then two
+/// would lead if we took it now.
+fn still_led(sight: &Sight<'_>, me: &str, terms: &Terms) -> Option<Duration> {
+    let claim = sight.last_claim.filter(|claim| claim.holder != me)?;
+    let is_released = sight.record.is_some_and(LeaseRecord::is_released);
+    (!is_released).then(|| time_left(claim.duration, claim.silent_for, terms))?
+}
+
+/// What is left of the silence that a holder is owed: it may have been started on longer terms than ours.
+fn time_left(claimed: Duration, silent_for: Duration, terms: &Terms) -> Option<Duration> {
+    let left = claimed.max(terms.duration).checked_sub(silent_for);
+    left.filter(|left| !left.is_zero())
+}
+
+fn wait(left: Duration, terms: &Terms) -> LeaseMove {
+    LeaseMove::Wait {
+        pause: left.min(terms.retry_period),
+        left,
     }
 }
 
@@ -188,6 +234,7 @@ mod tests {
             &Sight {
                 record,
                 unchanged_for,
+                last_claim: None,
                 highest_epoch,
                 epoch_floor: 0,
             },
@@ -206,6 +253,7 @@ mod tests {
         let sight = Sight {
             record: None,
             unchanged_for: Duration::ZERO,
+            last_claim: None,
             highest_epoch: Some(7),
             epoch_floor: 0,
         };
@@ -222,6 +270,7 @@ mod tests {
         let sight = Sight {
             record: Some(&released),
             unchanged_for: Duration::ZERO,
+            last_claim: None,
             highest_epoch: Some(7),
             epoch_floor: 0,
         };
@@ -234,6 +283,7 @@ mod tests {
         let sight = Sight {
             record: is_there.then_some(&released),
             unchanged_for: Duration::ZERO,
+            last_claim: None,
             highest_epoch,
             epoch_floor,
         };
@@ -278,6 +328,7 @@ mod tests {
         let sight = Sight {
             record: Some(&ours),
             unchanged_for: Duration::from_secs(2),
+            last_claim: None,
             highest_epoch: Some(4),
             epoch_floor: 29_000_000,
         };
@@ -326,6 +377,52 @@ mod tests {
         };
         assert_eq!(next(Some(&released), 0), LeaseMove::Take { epoch: 5 });
         assert_eq!(next(Some(&held_by("")), 0), LeaseMove::Take { epoch: 5 });
+    }
+
+    /// What `me` does `silent_for` seconds after it saw the claim of `holder`, of 15 s, and sees this now.
+    fn after_a_claim(holder: &str, silent_for: u64, record: Option<&LeaseRecord>) -> LeaseMove {
+        let claim = Claim {
+            holder,
+            duration: Duration::from_secs(15),
+            silent_for: Duration::from_secs(silent_for),
+        };
+        let sight = Sight {
+            record,
+            unchanged_for: Duration::ZERO,
+            last_claim: Some(claim),
+            highest_epoch: Some(4),
+            epoch_floor: 0,
+        };
+        step(&sight, "me", &Terms::default())
+    }
+
+    #[test]
+    fn a_lease_deleted_or_emptied_under_its_holder_is_left_to_it_for_its_time() {
+        let emptied = held_by("");
+        let left = |left| LeaseMove::Wait {
+            pause: Duration::from_secs(2),
+            left: Duration::from_secs(left),
+        };
+        assert_eq!(after_a_claim("you", 1, None), left(14));
+        assert_eq!(after_a_claim("you", 1, Some(&emptied)), left(14));
+        assert_eq!(after_a_claim("you", 15, None), LeaseMove::Create { epoch: 5 });
+        assert_eq!(after_a_claim("you", 15, Some(&emptied)), LeaseMove::Take { epoch: 5 });
+    }
+
+    #[test]
+    fn the_holder_itself_takes_a_lease_that_was_deleted_or_emptied_at_once() {
+        let emptied = held_by("");
+        assert_eq!(after_a_claim("me", 1, None), LeaseMove::Create { epoch: 5 });
+        assert_eq!(after_a_claim("me", 1, Some(&emptied)), LeaseMove::Take { epoch: 5 });
+    }
+
+    #[test]
+    fn a_lease_that_was_given_back_is_taken_at_once_whoever_held_it() {
+        let released = LeaseRecord {
+            duration: Duration::from_secs(1),
+            ..held_by("")
+        };
+        assert_eq!(after_a_claim("you", 1, Some(&released)), LeaseMove::Take { epoch: 5 });
     }
 
     #[test]

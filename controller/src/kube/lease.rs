@@ -3,7 +3,7 @@
 //!
 //! Decides only how long to wait for the API server. Every write carries the resourceVersion that was read, so of two
 //! candidates that see the same Lease one gets 409. A Lease that somebody deletes or empties under its holder is taken
-//! again under a new epoch; what that means for the work under way is `run.rs`'s.
+//! again by that holder under a new epoch; what that means for the work under way is `run.rs`'s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use millwright_core::lease::{LeaseMove, LeaseRecord, Sight, Terms, epoch_floor, step};
+use millwright_core::lease::{Claim, LeaseMove, LeaseRecord, Sight, Terms, epoch_floor, step};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -50,8 +50,12 @@ pub struct Candidate {
     heartbeat: Arc<Heartbeat>,
     /// The Lease as it was last read or written, with the time when it was first seen like this.
     seen: Option<(Lease, Instant)>,
+    /// The last Lease that was seen with a holder, with the time when it was first seen like this.
+    claimed: Option<(LeaseRecord, Instant)>,
     /// Whether `seen` may be older than what is stored: the next turn reads.
     is_doubtful: bool,
+    /// Whether the last turn ended with a look at once instead of a pause.
+    looks_at_once: bool,
     highest_epoch: Option<u32>,
     /// The holder that was last told of in the log.
     told_of: Option<String>,
@@ -82,7 +86,9 @@ impl Candidate {
             sender,
             heartbeat,
             seen: None,
+            claimed: None,
             is_doubtful: true,
+            looks_at_once: false,
             highest_epoch: None,
             told_of: None,
             complaint: None,
@@ -118,14 +124,24 @@ impl Candidate {
         match outcome {
             Ok(pause) => {
                 self.complaint = None;
+                self.looks_at_once = false;
                 pause
             }
             Err(error) => {
                 // Whatever was sent may have been carried out, or somebody was faster.
                 self.is_doubtful = true;
                 self.complain(&error);
-                self.settings.terms.retry_period
+                self.pause_after(&error)
             }
+        }
+    }
+
+    /// A leader that finds its Lease changed or gone may not lead any more: it looks at once, but not twice in a row.
+    fn pause_after(&mut self, error: &TurnError) -> Duration {
+        self.looks_at_once = self.is_leader() && !self.looks_at_once && is_changed(error);
+        match self.looks_at_once {
+            true => Duration::ZERO,
+            false => self.settings.terms.retry_period,
         }
     }
 
@@ -134,9 +150,8 @@ impl Candidate {
             tracing::warn!(lease = self.settings.name, "the lease was deleted: it is made anew");
             return;
         }
-        let lost_a_race = matches!(error, TurnError::Write(WriteError::Stale | WriteError::AlreadyExists));
         let text = error.to_string();
-        if lost_a_race || self.complaint.as_ref() == Some(&text) {
+        if is_changed(error) || self.complaint.as_ref() == Some(&text) {
             return;
         }
         tracing::warn!(
@@ -155,6 +170,7 @@ impl Candidate {
         let sight = Sight {
             record: record.as_ref(),
             unchanged_for: self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed()),
+            last_claim: self.last_claim(),
             highest_epoch: self.highest_epoch,
             epoch_floor: epoch_floor(self.settings.env.wall().as_second()),
         };
@@ -164,10 +180,22 @@ impl Candidate {
             LeaseMove::Renew { epoch } => self.write(epoch, false).await.map(|()| retry),
             LeaseMove::Hold { pause } => Ok(pause),
             LeaseMove::Wait { pause, left } => {
-                self.follow(record.and_then(|record| record.holder).unwrap_or_default(), left);
+                let holder = self
+                    .last_claim()
+                    .map_or_else(String::new, |claim| claim.holder.to_owned());
+                self.follow(holder, left);
                 Ok(pause)
             }
         }
+    }
+
+    fn last_claim(&self) -> Option<Claim<'_>> {
+        let (record, since) = self.claimed.as_ref()?;
+        Some(Claim {
+            holder: record.held_by()?,
+            duration: record.duration,
+            silent_for: since.elapsed(),
+        })
     }
 
     async fn read(&mut self) -> Result<(), TurnError> {
@@ -189,10 +217,18 @@ impl Candidate {
             .take()
             .filter(|(before, _)| lease.as_ref().is_some_and(|now| now.spec == before.spec));
         let since = since.map_or_else(Instant::now, |(_, since)| since);
-        if let Some(lease) = &lease {
-            self.highest_epoch = self.highest_epoch.max(Some(record_of(lease).transitions));
+        if let Some(record) = lease.as_ref().map(record_of) {
+            self.highest_epoch = self.highest_epoch.max(Some(record.transitions));
+            self.remember(record, since);
         }
         self.seen = lease.map(|lease| (lease, since));
+    }
+
+    /// Remembers who claimed the Lease last: a Lease that nobody holds does not say.
+    fn remember(&mut self, record: LeaseRecord, since: Instant) {
+        if record.held_by().is_some() {
+            self.claimed = Some((record, since));
+        }
     }
 
     /// Writes us in. Our time counts from before the write was sent: others count from when they see it.
@@ -204,6 +240,7 @@ impl Candidate {
             Some((lease, _)) => self.patch(lease.metadata.resource_version.as_deref(), spec).await,
         };
         let lease = lease.map_err(TurnError::Write)?;
+        self.remember(record_of(&lease), sent);
         self.seen = Some((lease, sent));
         self.is_doubtful = false;
         self.highest_epoch = self.highest_epoch.max(Some(epoch));
@@ -390,6 +427,16 @@ fn record_of(lease: &Lease) -> LeaseRecord {
             .lease_transitions
             .and_then(|count| u32::try_from(count).ok())
             .unwrap_or_default(),
+    }
+}
+
+/// Whether somebody wrote or deleted the Lease since it was read.
+fn is_changed(error: &TurnError) -> bool {
+    match error {
+        TurnError::Write(WriteError::Gone | WriteError::Stale | WriteError::AlreadyExists) => true,
+        TurnError::Write(WriteError::Fenced | WriteError::Refused { .. } | WriteError::Unreachable { .. })
+        | TurnError::Read(_)
+        | TurnError::TimedOut(_) => false,
     }
 }
 

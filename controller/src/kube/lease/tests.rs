@@ -324,6 +324,42 @@ async fn a_lease_whose_holder_somebody_took_out_is_taken_again_with_a_higher_epo
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_deletes_or_empties_never_makes_a_second_leader() {
+    let server = Server::default();
+    let candidates: Vec<Running> = (0..3).map(|n| Running::start(&server, &format!("c{n}"))).collect();
+    let leaders = || {
+        candidates
+            .iter()
+            .filter(|candidate| candidate.epoch().is_some())
+            .count()
+    };
+    for moment in 0..60_u64 {
+        // At another moment between two renewals each time.
+        tokio::time::sleep(Duration::from_millis(7_000 + moment * 37)).await;
+        assert_eq!(leaders(), 1, "at moment {moment}");
+        match moment % 2 {
+            0 => server.delete(),
+            _ => server.empty(),
+        }
+        for _ in 0..500 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            assert!(leaders() <= 1, "after moment {moment}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_finds_its_lease_taken_stops_within_the_same_renewal() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(1).await;
+    server.write("thief", 9);
+    // The renewal comes 2 s after the last one.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(first.epoch(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_was_deleted_while_no_manager_ran_is_made_with_an_epoch_that_no_driver_finds_old() {
     const NOON: i64 = 1_800_000_000;
     let server = Server::default();
