@@ -64,7 +64,7 @@ fn machine_step(step: &machine::Step) -> String {
         Step::DropToken => "drop the bootstrap token".to_owned(),
         Step::DeleteMachine => "delete the Machine".to_owned(),
         Step::RemoveNode(node) => format!("remove Node {node}"),
-        Step::LeaveBehind => "remember what may be left in the target cluster".to_owned(),
+        Step::LeaveBehind => "remove what is left in the target cluster, or remember it".to_owned(),
         Step::RemoveFinalizer => "remove the finalizer".to_owned(),
         Step::StepDown => "read the lease live, to see who leads".to_owned(),
     }

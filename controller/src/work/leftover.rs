@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millwright_core::api::meta;
+use millwright_core::api::{Machine, meta};
 use millwright_core::ids::{NodeName, Uid};
 
 use super::machine::remove_node;
@@ -18,6 +18,20 @@ use super::token;
 
 /// How often it is looked whether the target cluster is back.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How long the end of a Machine waits for a target cluster that does not answer. A cluster that is there answers in milliseconds.
+const TRY_FOR: Duration = Duration::from_secs(2);
+
+/// Ends a Machine's part in a target cluster whose Nodes are not seen. It may be their watch alone that is silent, so what the Machine
+/// left is removed now if that can be done; else it is remembered. Where other Machines wait already, nobody tries: a cluster that
+/// is away would cost each of them the wait.
+pub(super) async fn leave(shared: &Arc<Shared>, machine: &Arc<Machine>) {
+    let is_known_away = shared.look(|world| !world.ledger.leftovers.is_empty());
+    if !is_known_away && matches!(tokio::time::timeout(TRY_FOR, clear(shared, machine)).await, Ok(Ok(()))) {
+        return;
+    }
+    let left = Arc::clone(machine);
+    shared.change(|world, uptime| world.leaves_behind(left, uptime));
+}
 
 /// One pass over what a Machine has left.
 pub(super) async fn pass(shared: &Arc<Shared>, uid: &Uid) -> Pass {
@@ -35,13 +49,18 @@ async fn remove(shared: &Shared, uid: &Uid) -> Result<Option<Duration>, StepErro
     if shared.sight(None).target_since.is_none() {
         return Ok(Some(shared.env.uptime() + LOOK_AGAIN));
     }
-    let own_name = NodeName::non_empty(machine.metadata.name.as_deref());
-    for node in machine.node_label().into_iter().chain(own_name) {
-        remove_node(shared, &machine, &node).await?;
-    }
-    token::remove(shared, &machine).await?;
+    clear(shared, &machine).await?;
     shared.quietly(|world| world.ledger.leftovers.remove(uid));
     let name = meta::name(&machine.metadata);
     tracing::info!(machine = name, "nothing is left of the machine in the target cluster");
     Ok(None)
+}
+
+/// Removes the Node and the token of a Machine.
+async fn clear(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
+    let own_name = NodeName::non_empty(machine.metadata.name.as_deref());
+    for node in machine.node_label().into_iter().chain(own_name) {
+        remove_node(shared, machine, &node).await?;
+    }
+    token::remove(shared, machine).await
 }

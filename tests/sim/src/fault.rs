@@ -270,7 +270,7 @@ impl Lags {
         };
         for fault in faults {
             lags.has_set_clocks |= fault == "F59";
-            lags.has_outages |= ["F16", "F16p", "F17", "F18", "F19", "F57"].contains(&fault);
+            lags.has_outages |= ["F16", "F16p", "F57"].contains(&fault);
             for (_, view, read) in OLDER.iter().filter(|(name, ..)| *name == fault) {
                 lags.view += Duration::from_secs(*view);
                 lags.read += Duration::from_secs(*read);

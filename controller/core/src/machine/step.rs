@@ -39,8 +39,8 @@ pub enum Step {
     DeleteMachine,
     /// Delete the Node and take our finalizer from it. Does nothing if the Node is another VM's.
     RemoveNode(NodeName),
-    /// Remember that a Node or a bootstrap token may be left in the target cluster, which is away: both are removed when it
-    /// returns.
+    /// Remove the Node and the bootstrap token from the target cluster, whose Nodes are not seen. What cannot be removed now is
+    /// remembered and removed when the cluster returns.
     LeaveBehind,
     /// Take our finalizer from the Machine: nothing of it is left.
     RemoveFinalizer,

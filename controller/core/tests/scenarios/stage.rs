@@ -190,13 +190,13 @@ impl Stage {
         assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
         for step in plan.steps {
             self.burn()?;
-            let tale = machine::life::tale(&machine, &step, &plan.why, now);
+            let event = machine::life::event(&machine, &step, &plan.why, now);
             if !self.machine_step(&machine, step) {
                 break;
             }
-            if let Some(tale) = tale {
+            if let Some(event) = event {
                 self.told
-                    .push(format!("Event on {name}: {} {}", tale.reason, tale.note));
+                    .push(format!("Event on {name}: {} {}", event.reason, event.note));
             }
         }
         Ok(plan.wake)

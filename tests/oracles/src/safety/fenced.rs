@@ -2,6 +2,7 @@
 //! over.
 
 use std::collections::BTreeMap;
+use std::iter::successors;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -78,6 +79,13 @@ impl Fenced {
     }
 }
 
+/// A driver is told the epoch that its caller holds. One that remembers a higher epoch than the Lease knows is told one that is higher by
+/// 16, then by four times as much at each further try.
+fn may_tell(told: i64, held: i64) -> bool {
+    let mut ahead = successors(Some(16_i64), |ahead| ahead.checked_mul(4));
+    told == held || ahead.any(|ahead| held.checked_add(ahead) == Some(told))
+}
+
 impl Oracle for Fenced {
     fn id(&self) -> &'static str {
         "S14"
@@ -99,13 +107,11 @@ impl Oracle for Fenced {
             }
             Act::Call(call) if call.method != Method::Other => {
                 let held = self.judge(call.by, event.at, &format!("{:?}", call.method))?;
-                match call.epoch {
-                    // A driver that remembers a higher epoch than the Lease knows is told one that is higher still.
-                    Some(epoch) if i64::try_from(epoch).is_ok_and(|epoch| held.iter().any(|held| epoch >= *held)) => {
-                        Ok(())
-                    }
-                    other => Err(format!(
-                        "{:?} carries epoch {other:?} and leads in {:?}",
+                let epoch = call.epoch.and_then(|epoch| i64::try_from(epoch).ok());
+                match epoch.is_some_and(|epoch| held.iter().any(|held| may_tell(epoch, *held))) {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "{:?} carries epoch {epoch:?} and leads in {:?}",
                         call.by,
                         held.last()
                     )),
