@@ -154,7 +154,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
         cluster = config.settings.cluster_id,
         "manager started"
     );
-    let seat = Seat {
+    let process = Process {
         env,
         control,
         target,
@@ -167,7 +167,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
         stop,
     };
     let end = loop {
-        match term(config, &seat).await {
+        match term(config, &process).await {
             Ok(TermEnd::Process(end)) => break Ok(end),
             Ok(TermEnd::NewEpoch) => {}
             Err(error) => break Err(error),
@@ -180,7 +180,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
 }
 
 /// What stays from term to term.
-struct Seat {
+struct Process {
     env: Env,
     control: Cluster,
     target: Option<Cluster>,
@@ -205,18 +205,23 @@ enum TermEnd {
 }
 
 /// Stands by, works, and ends what is under way.
-async fn term(config: &Config, seat: &Seat) -> anyhow::Result<TermEnd> {
+async fn term(config: &Config, process: &Process) -> anyhow::Result<TermEnd> {
     let mut tasks = JoinSet::new();
-    let watches = Watches::new(&seat.control, seat.target.as_ref(), &config.namespace, &seat.env);
+    let watches = Watches::new(
+        &process.control,
+        process.target.as_ref(),
+        &config.namespace,
+        &process.env,
+    );
     let views = watches.views();
-    let shared = build(config, seat, &views, &mut tasks);
-    let checks = checks::all(&shared, &views, seat.leadership.clone(), seat.election.clone());
-    seat.health.replace(checks);
+    let shared = build(config, process, &views, &mut tasks);
+    let checks = checks::all(&shared, &views, process.leadership.clone(), process.election.clone());
+    process.health.replace(checks);
     watches.start(&mut tasks, &shared);
     let ended = tokio::select! {
         biased;
         failed = watch_over(&mut tasks) => Err(failed),
-        ended = work(config, &shared, &views, seat.leadership.clone()) => ended,
+        ended = work(config, &shared, &views, process.leadership.clone()) => ended,
     };
     close(&shared, &mut tasks).await;
     ended
@@ -260,33 +265,33 @@ pub fn policy(config: &Config, role: Role, metrics: &Metrics, leadership: &watch
 }
 
 /// What all workers of a term share, and the tasks behind it.
-fn build(config: &Config, seat: &Seat, views: &Views, tasks: &mut JoinSet<()>) -> Arc<Shared> {
-    let Seat {
+fn build(config: &Config, process: &Process, views: &Views, tasks: &mut JoinSet<()>) -> Arc<Shared> {
+    let Process {
         env,
         control,
         metrics,
         leadership,
         ..
-    } = seat;
+    } = process;
     // A term can end before the process does.
-    let stop = seat.stop.child_token();
-    let lead = Arc::new(match &seat.lease {
+    let stop = process.stop.child_token();
+    let lead = Arc::new(match &process.lease {
         Some(lease) => Lead::of_lease(leadership.clone(), LeaseReader::new(control.client.clone(), lease)),
         None => Lead::new(leadership.clone()),
     });
     // The pool tells of changes to what is built with the pool: it gets to know it afterwards.
     let known: Arc<OnceLock<Weak<Shared>>> = Arc::default();
-    let (drivers, upkeep) = Pool::new(pool_settings(config, seat, &lead, &known));
+    let (drivers, upkeep) = Pool::new(pool_settings(config, process, &lead, &known));
     let secrets = SecretStore::new(control.client.clone());
     let identity = config
         .election
         .as_ref()
         .map_or("millwright", |election| election.identity.as_str());
-    let (publisher, postman) = events::channel(control.client.clone(), metrics.clone(), identity, env.clone());
+    let (publisher, event_writer) = events::channel(control.client.clone(), metrics.clone(), identity, env.clone());
     tasks.spawn(until(stop.clone(), upkeep));
     tasks.spawn(until(stop.clone(), secrets.clone().upkeep()));
-    tasks.spawn(postman.run(stop.clone()));
-    let target = seat.target.as_ref().map(|target| target.client.clone());
+    tasks.spawn(event_writer.run(stop.clone()));
+    let target = process.target.as_ref().map(|target| target.client.clone());
     let shared = Shared::new(Parts {
         env: env.clone(),
         write: Writer::new(control.client.clone(), target, &config.namespace),
@@ -335,7 +340,12 @@ async fn close(shared: &Shared, tasks: &mut JoinSet<()>) {
     }
 }
 
-fn pool_settings(config: &Config, seat: &Seat, lead: &Arc<Lead>, shared: &Arc<OnceLock<Weak<Shared>>>) -> PoolSettings {
+fn pool_settings(
+    config: &Config,
+    process: &Process,
+    lead: &Arc<Lead>,
+    shared: &Arc<OnceLock<Weak<Shared>>>,
+) -> PoolSettings {
     let shared = Arc::clone(shared);
     PoolSettings {
         endpoints: config.drivers.clone(),
@@ -345,9 +355,9 @@ fn pool_settings(config: &Config, seat: &Seat, lead: &Arc<Lead>, shared: &Arc<On
         },
         deadlines: crate::driver::Deadlines::new(),
         pauses: Pauses::default(),
-        connect: Arc::clone(&seat.connect),
+        connect: Arc::clone(&process.connect),
         lead: Arc::clone(lead),
-        observer: Arc::new(Observer(seat.metrics.clone())),
+        observer: Arc::new(Observer(process.metrics.clone())),
         on_change: Arc::new(move |driver: Option<&DriverName>| {
             // No class names a driver "", so only those are woken that wait for all drivers.
             let nobody = DriverName::new("");

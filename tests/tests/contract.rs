@@ -145,7 +145,7 @@ const NEEDED: &[(&str, &str, &[&str])] = &[
     ("get", "Lease", &["200", "404 NotFound"]),
     ("create", "Lease", &["201", "409 AlreadyExists"]),
     ("patch.merge", "Lease", &["200", "404 NotFound", "409 Conflict"]),
-    // `Postman`.
+    // `EventWriter`.
     ("create", "Event", &["201", "404 NotFound", "409 AlreadyExists"]),
     // Watches: kube lists in pages and then watches.
     ("list", "Machine", &["200", "200 more", "400 BadRequest"]),

@@ -206,7 +206,8 @@ impl fmt::Display for InUse {
             1 => write!(f, "Deletion waits until {kind} {first} no longer needs it"),
             users => write!(
                 f,
-                "Deletion waits until {users} objects of kind {kind} no longer need it, the first of them {first}"
+                "Deletion waits until {kind} {first} and {} more no longer need it",
+                users.saturating_sub(1)
             ),
         }
     }

@@ -55,13 +55,13 @@ async fn counts_are_shown(admin: &Path, manager: &Path) {
     let map = serde_json::from_value(serde_json::json!({ "metadata": { "name": "talker" } })).unwrap();
     let map = maps.create(&PostParams::default(), &map).await.unwrap();
     let metrics = Metrics::default();
-    let (publisher, postman) = channel(client(manager).await, metrics.clone(), "test", Env::begin());
+    let (publisher, writer) = channel(client(manager).await, metrics.clone(), "test", Env::begin());
     // Said before anybody writes: it is created with its count.
     for _ in 0..2 {
         publisher.publish(&map, Severity::Warning, "Early", "said twice at once");
     }
     let stop = CancellationToken::new();
-    let postman = tokio::spawn(postman.run(stop.clone()));
+    let writer = tokio::spawn(writer.run(stop.clone()));
     publisher.publish(&map, Severity::Normal, "Repeated", "no capacity");
     told(&metrics, r#"{lane="prompt",result="written"} 2"#).await;
     for _ in 0..2 {
@@ -69,7 +69,7 @@ async fn counts_are_shown(admin: &Path, manager: &Path) {
     }
     // The end does not wait for the ten seconds between two counts.
     stop.cancel();
-    postman.await.unwrap();
+    writer.await.unwrap();
     told(&metrics, r#"{lane="prompt",result="counted"} 1"#).await;
 
     let columns = "custom-columns=R:.reason,C:.series.count,N:.message";

@@ -19,14 +19,14 @@ use kube::{Client, Resource};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::memory::{Letter, Memory};
-pub use self::postman::Postman;
+use self::memory::{Memory, Message};
+pub use self::writer::EventWriter;
 use crate::env::Env;
 use crate::kube::budget::Budget;
 use crate::telemetry::Metrics;
 
 mod memory;
-mod postman;
+mod writer;
 
 /// The API's own limit of a note.
 const LONGEST_NOTE: usize = 1024;
@@ -81,10 +81,10 @@ pub struct Publisher {
     env: Env,
 }
 
-/// A publisher and the postman behind it. `instance` names this process.
-pub fn channel(client: Client, metrics: Metrics, instance: &str, env: Env) -> (Publisher, Postman) {
+/// A publisher and the writer behind it. `instance` names this process.
+pub fn channel(client: Client, metrics: Metrics, instance: &str, env: Env) -> (Publisher, EventWriter) {
     let (memory, news) = (Arc::<Mutex<Memory>>::default(), Arc::new(Notify::new()));
-    let postman = Postman {
+    let writer = EventWriter {
         memory: Arc::clone(&memory),
         news: Arc::clone(&news),
         client,
@@ -100,7 +100,7 @@ pub fn channel(client: Client, metrics: Metrics, instance: &str, env: Env) -> (P
         metrics,
         env,
     };
-    (publisher, postman)
+    (publisher, writer)
 }
 
 impl Publisher {
@@ -123,7 +123,7 @@ impl Publisher {
     where
         K: Resource<DynamicType = ()>,
     {
-        let letter = Letter {
+        let message = Message {
             about: object.object_ref(&()),
             lane,
             severity,
@@ -131,12 +131,12 @@ impl Publisher {
             note: note.to_owned(),
             at: self.env.wall(),
         };
-        let fates = self
+        let outcomes = self
             .memory
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .hear(letter, Instant::now());
-        for (lane, result) in fates {
+            .accept(message, Instant::now());
+        for (lane, result) in outcomes {
             self.metrics.event(lane.word(), result);
         }
         self.news.notify_one();

@@ -9,7 +9,7 @@ use millwright_core::class::Readiness;
 use millwright_core::driver::{DriverInfo, Reaction};
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::kin;
-use millwright_core::machine::life::{self, Tone};
+use millwright_core::machine::life::{self, EventKind};
 use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;
-use super::{token, vm};
+use super::{leftover, token, vm};
 use crate::driver::DriverState;
 use crate::kube::error::WriteError;
 use crate::kube::events::Severity;
@@ -77,17 +77,14 @@ impl Reconciler for Machines {
 
     async fn step(shared: &Arc<Shared>, run: &mut Run<Self>, step: Step, why: &Why) -> Result<(), StepError> {
         let before = Arc::clone(&run.object);
-        let tale = life::tale(&before, &step, why, shared.env.wall());
+        let event = life::event(&before, &step, why, shared.env.wall());
         carry_out(shared, run, step).await?;
-        if let Some(tale) = tale {
-            let severity = match tale.tone {
-                Tone::Ordinary | Tone::Better => Severity::Normal,
-                Tone::Worse => Severity::Warning,
+        if let Some(event) = event {
+            let severity = match event.kind {
+                EventKind::Ordinary | EventKind::Better => Severity::Normal,
+                EventKind::Worse => Severity::Warning,
             };
-            match tale.tone {
-                Tone::Ordinary => shared.events.life(&*before, severity, &tale.reason, &tale.note),
-                Tone::Better | Tone::Worse => shared.events.publish(&*before, severity, &tale.reason, &tale.note),
-            }
+            shared.events.life(&*before, severity, &event.reason, &event.note);
         }
         Ok(())
     }
@@ -137,10 +134,7 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
         Step::DropToken => token::remove(shared, machine).await?,
         Step::DeleteMachine => delete(shared, machine).await?,
         Step::RemoveNode(node) => remove_node(shared, machine, &node).await?,
-        Step::LeaveBehind => {
-            let left = Arc::clone(machine);
-            shared.change(|world, uptime| world.leaves_behind(left, uptime));
-        }
+        Step::LeaveBehind => leftover::leave(shared, machine).await,
         Step::RemoveFinalizer => {
             let left = shared.write.remove_finalizer(&**machine, keys::FINALIZER).await?;
             if let Some(left) = shared.released(left) {

@@ -96,20 +96,20 @@ fn not_sent(code: Code, message: impl Into<String>) -> Failure {
 }
 
 /// Which driver is asked, about which spec, with which Secrets.
-struct Way {
+struct Request {
     driver: Arc<Driver>,
     class: DriverClass,
     secrets: Vec<SecretKey>,
 }
 
 /// Why nobody is asked.
-enum NoWay {
+enum NoRequest {
     /// What the plan had seen is no longer so; the next plan sees what is so now.
     NotAsked,
     /// The class cannot be put into a request.
     Unusable(Failure),
     /// Nobody knows which driver made the VM.
-    Everywhere,
+    UnknownDriver,
 }
 
 async fn ask(
@@ -119,15 +119,15 @@ async fn ask(
     token: Option<Zeroizing<String>>,
     digest: Option<String>,
 ) -> Answer {
-    let way = match way(shared, machine, call) {
-        Ok(way) => way,
-        Err(NoWay::Everywhere) if call == Call::Delete => {
+    let request = match request(shared, machine, call) {
+        Ok(request) => request,
+        Err(NoRequest::UnknownDriver) if call == Call::Delete => {
             return Answer::Deletion(delete_everywhere(shared, machine).await);
         }
-        Err(NoWay::NotAsked | NoWay::Everywhere) => return Answer::NotAsked(call),
-        Err(NoWay::Unusable(failure)) => return failed(call, failure),
+        Err(NoRequest::NotAsked | NoRequest::UnknownDriver) => return Answer::NotAsked(call),
+        Err(NoRequest::Unusable(failure)) => return failed(call, failure),
     };
-    let secrets = match secrets_of(shared, &way.secrets).await {
+    let secrets = match secrets_of(shared, &request.secrets).await {
         Ok(secrets) => secrets,
         // Credentials that are gone for good must not keep the VM: the driver may not need them, and says so if it does (W4).
         // Those that cannot be read now are waited for: without them a driver could look into the wrong account (P2).
@@ -137,8 +137,8 @@ async fn ask(
         },
         Err(error) => return failed(call, not_sent(Code::Unavailable, error.to_string())),
     };
-    let target = target_of(shared, machine, way.class, Arc::clone(&secrets.data));
-    let driver = &way.driver;
+    let target = target_of(shared, machine, request.class, Arc::clone(&secrets.data));
+    let driver = &request.driver;
     match call {
         Call::Create => match digest {
             Some(digest) => Answer::Vm(call, create(driver, &target, &secrets, machine, token, digest).await),
@@ -153,15 +153,15 @@ async fn ask(
 
 /// The class says who is asked and how. For a VM that must go, what it was asked for with counts where the class is gone, names
 /// another driver now, or cannot be sent any more.
-fn way(shared: &Shared, machine: &Machine, call: Call) -> Result<Way, NoWay> {
+fn request(shared: &Shared, machine: &Machine, call: Call) -> Result<Request, NoRequest> {
     let class = machine
         .class_name()
         .and_then(|class| shared.look(|world| world.classes.get(&Name::new(class)).cloned()));
     let Some(name) = driver_of(machine, class.as_deref()) else {
-        return Err(NoWay::Everywhere);
+        return Err(NoRequest::UnknownDriver);
     };
     let DriverState::Ready(driver) = shared.drivers.get(&name) else {
-        return Err(NoWay::NotAsked);
+        return Err(NoRequest::NotAsked);
     };
     let class = class.filter(|class| class.driver().as_ref() == Some(&name));
     let from_class = class.map(|class| {
@@ -177,18 +177,21 @@ fn way(shared: &Shared, machine: &Machine, call: Call) -> Result<Way, NoWay> {
             let spec = json!(request.provider_spec);
             let class = wire_class(machine, machine.class_name().unwrap_or("unknown"), &name, &spec);
             let secrets = request.secret_refs.iter().filter_map(SecretRef::key).collect();
-            (class.map_err(|error| NoWay::Unusable(unusable(&error)))?, secrets)
+            (class.map_err(|error| NoRequest::Unusable(unusable(&error)))?, secrets)
         }
         // A class that went bad after its VM was made must not keep the VM: the driver gets what it needs least, its name.
         (Some(Err(_)), None) if meta::is_deleting(&machine.metadata) => {
             let class = wire_class(machine, machine.class_name().unwrap_or("unknown"), &name, &json!({}));
-            (class.map_err(|error| NoWay::Unusable(unusable(&error)))?, Vec::new())
+            (
+                class.map_err(|error| NoRequest::Unusable(unusable(&error)))?,
+                Vec::new(),
+            )
         }
-        (Some(Err(error)), None) => return Err(NoWay::Unusable(unusable(&error))),
-        (None, None) if call == Call::Delete => return Err(NoWay::Everywhere),
-        (None, None) => return Err(NoWay::NotAsked),
+        (Some(Err(error)), None) => return Err(NoRequest::Unusable(unusable(&error))),
+        (None, None) if call == Call::Delete => return Err(NoRequest::UnknownDriver),
+        (None, None) => return Err(NoRequest::NotAsked),
     };
-    Ok(Way { driver, class, secrets })
+    Ok(Request { driver, class, secrets })
 }
 
 fn wire_class(machine: &Machine, name: &str, driver: &DriverName, spec: &Value) -> Result<DriverClass, SpecError> {

@@ -12,9 +12,9 @@ use crate::api::{Machine, OperationState, Phase, meta};
 use crate::machine::node::whole_seconds;
 use crate::plan::label;
 
-/// How loud an event is.
+/// What an event says of how it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
+pub enum EventKind {
     /// Every ordinary Machine has one such; under load they are the first to be left out.
     Ordinary,
     /// A turn for the better after one for the worse.
@@ -25,9 +25,9 @@ pub enum Tone {
 
 /// An event about a Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tale {
-    /// How loud.
-    pub tone: Tone,
+pub struct LifeEvent {
+    /// How it goes.
+    pub kind: EventKind,
     /// One CamelCase word.
     pub reason: String,
     /// A sentence, without secrets.
@@ -35,7 +35,7 @@ pub struct Tale {
 }
 
 /// What a step that took effect is worth telling of the Machine as it was before.
-pub fn tale(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Option<Tale> {
+pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Option<LifeEvent> {
     match step {
         Step::Identify {
             provider_id: Some(id), ..
@@ -48,8 +48,8 @@ pub fn tale(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Option
             let took = GoDuration::from(whole_seconds(now.duration_since(since)));
             ordinary("MachineDeleted", format!("The machine is deleted after {took}: {vm}"))
         }
-        Step::DeleteMachine => Some(Tale {
-            tone: Tone::Worse,
+        Step::DeleteMachine => Some(LifeEvent {
+            kind: EventKind::Worse,
             reason: label(why),
             note: "The Node was deleted, so the machine is deleted too".to_owned(),
         }),
@@ -67,18 +67,18 @@ pub fn tale(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Option
     }
 }
 
-fn ordinary(reason: &str, note: String) -> Option<Tale> {
-    Some(Tale {
-        tone: Tone::Ordinary,
+fn ordinary(reason: &str, note: String) -> Option<LifeEvent> {
+    Some(LifeEvent {
+        kind: EventKind::Ordinary,
         reason: reason.to_owned(),
         note,
     })
 }
 
-fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp) -> Option<Tale> {
+fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp) -> Option<LifeEvent> {
     let worse = |note: &str| {
-        Some(Tale {
-            tone: Tone::Worse,
+        Some(LifeEvent {
+            kind: EventKind::Worse,
             reason: label(why),
             note: note.to_owned(),
         })
@@ -86,8 +86,8 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
     let turned = *machine.phase() != change.phase;
     match &change.phase {
         Phase::Unknown | Phase::Failed if turned => worse(&change.description),
-        Phase::Running if turned && *machine.phase() == Phase::Unknown => Some(Tale {
-            tone: Tone::Better,
+        Phase::Running if turned && *machine.phase() == Phase::Unknown => Some(LifeEvent {
+            kind: EventKind::Better,
             reason: label(why),
             note: change.description.clone(),
         }),

@@ -64,9 +64,9 @@ fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let problem = delete_problem(seen);
     let is_told_first = problem.is_some();
     let mut deletion: Vec<Step> = deletion(victims.into_iter().map(|machine| victim(machine, false)));
-    let told = record(seen, &owned, problem, !deletion.is_empty(), now);
-    place(&mut plan.steps, told.step, deletion.drain(..), is_told_first);
-    plan.or_at(retry, now).or_at(told.due, now)
+    let report = record(seen, &owned, problem, !deletion.is_empty(), now);
+    place(&mut plan.steps, report.step, deletion.drain(..), is_told_first);
+    plan.or_at(retry, now).or_at(report.due, now)
 }
 
 /// The Machines that may be written now; the others are refused by the API server and wait. The second value is when the first of
@@ -129,8 +129,8 @@ fn invalid(seen: &Observed<'_>, fault: String, now: Timestamp) -> Plan {
         message: fault.clone(),
         terminal: true,
     };
-    let told = record(seen, &owned(seen), Some(problem), false, now);
-    Plan::act(told.step.into_iter().collect(), Why::Invalid(fault)).or_at(told.due, now)
+    let report = record(seen, &owned(seen), Some(problem), false, now);
+    Plan::act(report.step.into_iter().collect(), Why::Invalid(fault)).or_at(report.due, now)
 }
 
 /// A valid set that stays.
@@ -179,15 +179,15 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         plan.why = growth.why;
     }
     let is_told_first = problem.is_some();
-    let told = record(seen, &claimed.machines, problem, !moves.is_empty(), now);
-    again.extend([told.due, status::next_available(set, &claimed.machines, now)]);
+    let report = record(seen, &claimed.machines, problem, !moves.is_empty(), now);
+    again.extend([report.due, status::next_available(set, &claimed.machines, now)]);
     if !meta::has_finalizer(&set.metadata, keys::FINALIZER) {
         plan.steps.push(Step::AddFinalizer);
     }
     let tended = tend(seen, &claimed, &adopts, &releases, now, &mut plan);
     place(
         &mut plan.steps,
-        told.step,
+        report.step,
         moves.into_iter().chain(tended),
         is_told_first,
     );
@@ -385,7 +385,7 @@ fn delete_problem(seen: &Observed<'_>) -> Option<status::Problem> {
 }
 
 /// The status write, if one is due now, or when it will be.
-struct Told {
+struct StatusWrite {
     step: Option<Step>,
     due: Option<Timestamp>,
 }
@@ -396,10 +396,10 @@ fn record(
     problem: Option<status::Problem>,
     acts: bool,
     now: Timestamp,
-) -> Told {
+) -> StatusWrite {
     let is_moving = acts && problem.is_none();
     let Some(patch) = status::compute(seen, machines, problem, now) else {
-        return Told { step: None, due: None };
+        return StatusWrite { step: None, due: None };
     };
     // A plan that changes what is counted is followed by another, which counts again.
     let (before, pace) = match is_moving {
@@ -410,11 +410,11 @@ fn record(
         false => (seen.notes.status_written, STATUS_PACE),
     };
     match before.map(|at| later(at, pace)).filter(|due| *due > now) {
-        Some(due) => Told {
+        Some(due) => StatusWrite {
             step: None,
             due: Some(due),
         },
-        None => Told {
+        None => StatusWrite {
             step: Some(Step::Record(patch)),
             due: None,
         },

@@ -28,7 +28,7 @@ pub(super) const KEPT_FOR_NEW_WORDS: u32 = 15;
 
 /// Something that was said.
 #[derive(Debug)]
-pub(super) struct Letter {
+pub(super) struct Message {
     pub about: ObjectReference,
     pub lane: Lane,
     pub severity: Severity,
@@ -37,7 +37,7 @@ pub(super) struct Letter {
     pub at: Timestamp,
 }
 
-impl Letter {
+impl Message {
     /// Two notes of one object would have to meet in 64 bits to be taken for one.
     fn words(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -58,9 +58,9 @@ pub(super) struct Series {
     pub last: Timestamp,
 }
 
-/// Which event: the object's uid and the number in the event's name.
+/// The object's uid and the number in the event's name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Which {
+pub(super) struct EventId {
     uid: String,
     pub number: u64,
 }
@@ -70,15 +70,15 @@ pub(super) struct Which {
 pub(super) enum Write {
     /// A new event.
     Create {
-        which: Which,
-        letter: Letter,
+        id: EventId,
+        message: Message,
         series: Series,
         /// Events about the object that were dropped since it was last told.
         left_out: u32,
     },
     /// The count of one that was written.
     Count {
-        which: Which,
+        id: EventId,
         namespace: String,
         object: String,
         lane: Lane,
@@ -89,14 +89,14 @@ pub(super) enum Write {
 impl Write {
     pub fn lane(&self) -> Lane {
         match self {
-            Self::Create { letter, .. } => letter.lane,
+            Self::Create { message, .. } => message.lane,
             Self::Count { lane, .. } => *lane,
         }
     }
 }
 
 /// What became of something that was said, as metrics name it.
-pub(super) type Fate = (Lane, &'static str);
+pub(super) type Outcome = (Lane, &'static str);
 
 /// A token bucket of one object.
 #[derive(Debug, Default)]
@@ -156,14 +156,14 @@ struct Said {
     /// By their numbers: the newest is the last.
     told: Vec<Told>,
     /// The newest words, where the bucket had no token for them, with how often they were said.
-    held: Option<(Letter, i32)>,
+    held: Option<(Message, i32)>,
     left_out: u32,
     heard: Instant,
 }
 
 impl Said {
-    fn begin(letter: &Letter, now: Instant) -> Self {
-        let about = &letter.about;
+    fn begin(message: &Message, now: Instant) -> Self {
+        let about = &message.about;
         Self {
             namespace: about.namespace.clone().unwrap_or_else(|| "default".to_owned()),
             object: about.name.clone().unwrap_or_default(),
@@ -218,7 +218,7 @@ fn is_fresh(at: Instant, now: Instant) -> bool {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Later {
     /// A count that is behind.
-    Count(Which),
+    Count(EventId),
     /// The held words of this object.
     Held(String),
 }
@@ -227,7 +227,7 @@ enum Later {
 #[derive(Debug, Default)]
 struct Waiting {
     /// With the number of events about the object that were left out before.
-    new: VecDeque<(Which, Letter, u32)>,
+    new: VecDeque<(EventId, Message, u32)>,
     later: BTreeSet<(Instant, Later)>,
 }
 
@@ -243,55 +243,55 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Takes something that is said. Gives what became of it, and of what had to go for it; nothing yet, where it waits.
-    pub fn hear(&mut self, letter: Letter, now: Instant) -> Vec<Fate> {
+    pub fn accept(&mut self, message: Message, now: Instant) -> Vec<Outcome> {
         self.sweep(now);
-        let (uid, words, lane) = (letter.uid(), letter.words(), letter.lane);
+        let (uid, words, lane) = (message.uid(), message.words(), message.lane);
         let said = self
             .objects
             .entry(uid.clone())
-            .or_insert_with(|| Said::begin(&letter, now));
+            .or_insert_with(|| Said::begin(&message, now));
         said.heard = now;
         if let Some((held, count)) = &mut said.held
             && held.words() == words
         {
-            (held.at, *count) = (letter.at, count.saturating_add(1));
+            (held.at, *count) = (message.at, count.saturating_add(1));
             return vec![(lane, "repeated")];
         }
-        if let Some(behind) = said.repeat(words, letter.at, now) {
+        if let Some(behind) = said.repeat(words, message.at, now) {
             if let Some((at, number)) = behind {
                 let lane = said.find(number).map_or(lane, |told| told.lane);
                 self.waiting(lane)
                     .later
-                    .insert((at, Later::Count(Which { uid, number })));
+                    .insert((at, Later::Count(EventId { uid, number })));
             }
             return vec![(lane, "repeated")];
         }
-        self.tell(uid, letter, now)
+        self.tell(uid, message, now)
     }
 
     /// Queues words that are new, or holds them until the object may speak again. They take the place of held ones.
-    fn tell(&mut self, uid: String, letter: Letter, now: Instant) -> Vec<Fate> {
+    fn tell(&mut self, uid: String, message: Message, now: Instant) -> Vec<Outcome> {
         let Some(said) = self.objects.get_mut(&uid) else {
             return Vec::new();
         };
-        let mut fates = Vec::new();
+        let mut outcomes = Vec::new();
         if let Some((old, count)) = said.held.take() {
             said.left_out += u32::try_from(count).unwrap_or(0);
-            fates.push((old.lane, "throttled"));
+            outcomes.push((old.lane, "throttled"));
         }
         if said.bucket.take_if_any(now) {
-            fates.extend(self.queue(uid, letter, 1, now));
-            return fates;
+            outcomes.extend(self.queue(uid, message, 1, now));
+            return outcomes;
         }
-        let (lane, at) = (letter.lane, said.bucket.next(now));
-        said.held = Some((letter, 1));
+        let (lane, at) = (message.lane, said.bucket.next(now));
+        said.held = Some((message, 1));
         self.waiting(lane).later.insert((at, Later::Held(uid)));
-        fates
+        outcomes
     }
 
     /// Puts a new event behind the others of its lane. Where there are too many, the oldest goes.
-    fn queue(&mut self, uid: String, letter: Letter, count: i32, now: Instant) -> Option<Fate> {
-        let clock = u64::try_from(letter.at.as_nanosecond()).unwrap_or_default();
+    fn queue(&mut self, uid: String, message: Message, count: i32, now: Instant) -> Option<Outcome> {
+        let clock = u64::try_from(message.at.as_nanosecond()).unwrap_or_default();
         // Two events at one moment need two names.
         self.last_number = clock.max(self.last_number.saturating_add(1));
         let number = self.last_number;
@@ -300,40 +300,43 @@ impl Memory {
             left_out = std::mem::take(&mut said.left_out);
             said.told.push(Told {
                 number,
-                words: letter.words(),
-                lane: letter.lane,
-                series: Series { count, last: letter.at },
+                words: message.words(),
+                lane: message.lane,
+                series: Series {
+                    count,
+                    last: message.at,
+                },
                 heard: now,
                 sent: None,
                 is_behind: false,
             });
         }
-        let lane = letter.lane;
+        let lane = message.lane;
         let waiting = self.waiting(lane);
-        waiting.new.push_back((Which { uid, number }, letter, left_out));
+        waiting.new.push_back((EventId { uid, number }, message, left_out));
         if waiting.new.len() <= lane.places() {
             return None;
         }
-        let (which, _, left_out) = waiting.new.pop_front()?;
-        self.leave_out(&which, left_out);
+        let (id, _, left_out) = waiting.new.pop_front()?;
+        self.leave_out(&id, left_out);
         Some((lane, "full"))
     }
 
     /// Takes the next thing of a lane to write. `all`: also what is not due yet, for the end.
     pub fn take(&mut self, lane: Lane, now: Instant, all: bool) -> Option<Write> {
         loop {
-            if let Some((which, letter, left_out)) = self.waiting(lane).new.pop_front() {
-                let Some(said) = self.objects.get_mut(&which.uid) else {
+            if let Some((id, message, left_out)) = self.waiting(lane).new.pop_front() {
+                let Some(said) = self.objects.get_mut(&id.uid) else {
                     continue;
                 };
-                let Some(told) = said.find(which.number) else {
+                let Some(told) = said.find(id.number) else {
                     continue;
                 };
                 told.sent = Some(now);
                 let series = told.series;
                 return Some(Write::Create {
-                    which,
-                    letter,
+                    id,
+                    message,
                     series,
                     left_out,
                 });
@@ -344,8 +347,8 @@ impl Memory {
                 return None;
             }
             match later {
-                Later::Count(which) => {
-                    if let Some(write) = self.count(which, now) {
+                Later::Count(id) => {
+                    if let Some(write) = self.count(id, now) {
                         return Some(write);
                     }
                 }
@@ -354,14 +357,14 @@ impl Memory {
         }
     }
 
-    fn count(&mut self, which: Which, now: Instant) -> Option<Write> {
-        let said = self.objects.get_mut(&which.uid)?;
+    fn count(&mut self, id: EventId, now: Instant) -> Option<Write> {
+        let said = self.objects.get_mut(&id.uid)?;
         let (namespace, object) = (said.namespace.clone(), said.object.clone());
-        let told = said.find(which.number).filter(|told| told.is_behind)?;
+        let told = said.find(id.number).filter(|told| told.is_behind)?;
         told.is_behind = false;
         told.sent = Some(now);
         Some(Write::Count {
-            which,
+            id,
             namespace,
             object,
             lane: told.lane,
@@ -374,15 +377,15 @@ impl Memory {
         let Some(said) = self.objects.get_mut(&uid) else {
             return;
         };
-        let Some((letter, count)) = said.held.take() else {
+        let Some((message, count)) = said.held.take() else {
             return;
         };
         if all || said.bucket.take_if_any(now) {
-            self.queue(uid, letter, count, now);
+            self.queue(uid, message, count, now);
             return;
         }
-        let (lane, at) = (letter.lane, said.bucket.next(now));
-        said.held = Some((letter, count));
+        let (lane, at) = (message.lane, said.bucket.next(now));
+        said.held = Some((message, count));
         self.waiting(lane).later.insert((at, Later::Held(uid)));
     }
 
@@ -401,27 +404,27 @@ impl Memory {
     /// A write did not take effect. What could not be created counts as left out; a count is tried again while its words are
     /// remembered, unless the event is gone.
     pub fn failed(&mut self, write: &Write, is_gone: bool, now: Instant) {
-        let which = match write {
-            Write::Create { which, left_out, .. } => return self.leave_out(which, *left_out),
-            Write::Count { which, .. } => which,
+        let id = match write {
+            Write::Create { id, left_out, .. } => return self.leave_out(id, *left_out),
+            Write::Count { id, .. } => id,
         };
-        let Some(said) = self.objects.get_mut(&which.uid) else {
+        let Some(said) = self.objects.get_mut(&id.uid) else {
             return;
         };
-        let Some(told) = said.find(which.number) else { return };
+        let Some(told) = said.find(id.number) else { return };
         if is_gone || !is_fresh(told.heard, now) {
-            return said.forget(which.number);
+            return said.forget(id.number);
         }
         told.is_behind = true;
-        let again = (now + COUNT_EVERY, Later::Count(which.clone()));
+        let again = (now + COUNT_EVERY, Later::Count(id.clone()));
         self.waiting(write.lane()).later.insert(again);
     }
 
     /// Forgets an event that was not written, with others whose omission it would have told.
-    fn leave_out(&mut self, which: &Which, others: u32) {
-        if let Some(said) = self.objects.get_mut(&which.uid) {
-            let count = said.find(which.number).map_or(0, |told| told.series.count);
-            said.forget(which.number);
+    fn leave_out(&mut self, id: &EventId, others: u32) {
+        if let Some(said) = self.objects.get_mut(&id.uid) {
+            let count = said.find(id.number).map_or(0, |told| told.series.count);
+            said.forget(id.number);
             said.left_out += others + u32::try_from(count).unwrap_or(0);
         }
     }

@@ -133,7 +133,7 @@ fn object(uid: &str) -> ConfigMap {
 }
 
 /// Ends the postman and gives what reached the server.
-async fn delivered(postman: Postman, kept: &Mutex<Vec<Seen>>) -> Vec<Value> {
+async fn delivered(postman: EventWriter, kept: &Mutex<Vec<Seen>>) -> Vec<Value> {
     let stop = CancellationToken::new();
     stop.cancel();
     postman.run(stop).await;

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::memory::{Letter, Memory, Series, Which, Write};
+use super::memory::{EventId, Memory, Message, Series, Write};
 use super::{LONGEST_NOTE, Lane, Severity};
 use crate::kube::bare::Bare;
 use crate::kube::budget::Budget;
@@ -25,7 +25,7 @@ use crate::telemetry::Metrics;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Writes the events that were handed in.
-pub struct Postman {
+pub struct EventWriter {
     pub(super) memory: Arc<Mutex<Memory>>,
     pub(super) news: Arc<Notify>,
     pub(super) client: Client,
@@ -37,18 +37,17 @@ pub struct Postman {
     pub(super) has_complained: bool,
 }
 
-impl Postman {
+impl EventWriter {
     /// Writes events until `stop`, then what is still waiting, as far as one second goes.
     pub async fn run(mut self, stop: CancellationToken) {
         while let Some(write) = stop.run_until_cancelled(self.next()).await {
             self.post(write).await;
         }
-        // A count that failed waits to be tried again: whoever goes on here would try it without end.
+        // Taken all at once: a count that fails waits in the memory again and would be tried here without end.
+        let rest: Vec<Write> = std::iter::from_fn(|| self.take_rest()).collect();
         let rest = async {
-            while let Some(write) = self.take_rest() {
-                if !self.post(write).await {
-                    return;
-                }
+            for write in rest {
+                self.post(write).await;
             }
         };
         // What does not fit into the second is lost with the process; the status tells the same.
@@ -100,17 +99,17 @@ impl Postman {
             .or_else(|| memory.take(Lane::Life, now, true))
     }
 
-    /// Writes one event. Returns whether it took effect.
-    async fn post(&mut self, write: Write) -> bool {
+    /// Writes one event.
+    async fn post(&mut self, write: Write) {
         let (lane, done) = (write.lane().word(), self.send(&write).await);
         let error = match (done, &write) {
             (Ok(()), Write::Create { .. }) => {
                 self.metrics.event(lane, "written");
-                return true;
+                return;
             }
             (Ok(()), Write::Count { .. }) => {
                 self.metrics.event(lane, "counted");
-                return true;
+                return;
             }
             (Err(error), Write::Create { .. } | Write::Count { .. }) => error,
         };
@@ -126,7 +125,6 @@ impl Postman {
         self.metrics.event(lane, result);
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.failed(&write, is_gone, Instant::now());
-        false
     }
 
     /// A refusal is most likely a role that lacks a verb, which only a person can mend: it is said once.
@@ -143,25 +141,25 @@ impl Postman {
     async fn send(&self, write: &Write) -> Result<(), WriteError> {
         match write {
             Write::Create {
-                which,
-                letter,
+                id,
+                message,
                 series,
                 left_out,
             } => {
-                let event = self.event(which, letter, *series, *left_out);
+                let event = self.event(id, message, *series, *left_out);
                 let namespace = event.metadata.namespace.clone().unwrap_or_default();
                 let created = self.api(&namespace).create(&PostParams::default(), &Bare(event)).await;
                 created.map(drop).map_err(WriteError::of_create)
             }
             Write::Count {
-                which,
+                id,
                 namespace,
                 object,
                 series,
                 ..
             } => {
                 let patch = Patch::Merge(json!({ "series": series_of(*series) }));
-                let name = name_of(object, which);
+                let name = name_of(object, id);
                 let patched = self.api(namespace).patch(&name, &PatchParams::default(), &patch).await;
                 patched.map(drop).map_err(WriteError::from)
             }
@@ -172,24 +170,24 @@ impl Postman {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    fn event(&self, which: &Which, letter: &Letter, series: Series, left_out: u32) -> Event {
-        let about = letter.about.clone();
+    fn event(&self, id: &EventId, message: &Message, series: Series, left_out: u32) -> Event {
+        let about = message.about.clone();
         Event {
             metadata: ObjectMeta {
-                name: Some(name_of(about.name.as_deref().unwrap_or_default(), which)),
+                name: Some(name_of(about.name.as_deref().unwrap_or_default(), id)),
                 namespace: about.namespace.clone().or_else(|| Some("default".to_owned())),
                 ..ObjectMeta::default()
             },
             action: Some("Reconcile".to_owned()),
-            event_time: Some(MicroTime(letter.at)),
-            note: Some(note_of(&letter.note, left_out)),
-            reason: Some(letter.reason.clone()),
+            event_time: Some(MicroTime(message.at)),
+            note: Some(note_of(&message.note, left_out)),
+            reason: Some(message.reason.clone()),
             regarding: Some(about),
             reporting_controller: Some("machine.sapcloud.io/millwright".to_owned()),
             reporting_instance: Some(self.instance.clone()),
             // A series begins with the second time.
             series: (series.count > 1).then(|| series_of(series)),
-            type_: Some(match letter.severity {
+            type_: Some(match message.severity {
                 Severity::Normal => "Normal".to_owned(),
                 Severity::Warning => "Warning".to_owned(),
             }),
@@ -207,9 +205,9 @@ fn series_of(series: Series) -> EventSeries {
 
 /// Events outlive their object by an hour and bear its name; the number, which grows with time, makes the name their own, and
 /// stands them in their order where kubectl lists them by name.
-fn name_of(object: &str, which: &Which) -> String {
+fn name_of(object: &str, id: &EventId) -> String {
     let object: String = object.chars().take(230).collect();
-    format!("{object}.{:x}", which.number)
+    format!("{object}.{:x}", id.number)
 }
 
 /// The note within the API's limit, with what was left out before it.
