@@ -309,12 +309,12 @@ async fn the_metric_of_leadership_is_one_while_this_process_leads_and_zero_other
 }
 
 /// What a term is made of, over a server, with a target that cannot be reached.
-fn seat(leadership: Leadership) -> (Config, Seat) {
+fn process(leadership: Leadership) -> (Config, Process) {
     let config = config(true);
     let metrics = Metrics::default();
     let leadership = watch::channel(leadership).1;
     let policy_of = |role| policy(&config, role, &metrics, &leadership);
-    let seat = Seat {
+    let process = Process {
         env: Env::begin(),
         control: Server::default().cluster(policy_of(Role::Control)),
         target: Some(nobody(policy_of(Role::Target))),
@@ -326,17 +326,17 @@ fn seat(leadership: Leadership) -> (Config, Seat) {
         health: Arc::default(),
         stop: CancellationToken::new(),
     };
-    (config, seat)
+    (config, process)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_that_wins_after_an_hour_is_alive_while_it_lists_and_until_its_dispatcher_hangs() {
-    let (config, seat) = seat(Leadership::ALONE);
-    let watches = Watches::new(&seat.control, seat.target.as_ref(), "default", &seat.env);
+    let (config, process) = process(Leadership::ALONE);
+    let watches = Watches::new(&process.control, process.target.as_ref(), "default", &process.env);
     let views = watches.views();
-    let shared = build(&config, &seat, &views, &mut JoinSet::new());
+    let shared = build(&config, &process, &views, &mut JoinSet::new());
     tokio::time::advance(Duration::from_secs(3600)).await;
-    let health = checks::all(&shared, &views, seat.leadership.clone(), None);
+    let health = checks::all(&shared, &views, process.leadership.clone(), None);
     assert!(health.liveness().holds(), "{}", health.liveness());
 
     shared.heartbeat.beat();
@@ -346,12 +346,12 @@ async fn a_standby_that_wins_after_an_hour_is_alive_while_it_lists_and_until_its
 
 #[tokio::test(start_paused = true)]
 async fn a_target_cluster_that_is_away_is_told_and_leaves_the_watches_of_the_control_cluster_ready() {
-    let (config, seat) = seat(Leadership::ALONE);
+    let (config, process) = process(Leadership::ALONE);
     let mut tasks = JoinSet::new();
-    let watches = Watches::new(&seat.control, seat.target.as_ref(), "default", &seat.env);
+    let watches = Watches::new(&process.control, process.target.as_ref(), "default", &process.env);
     let views = watches.views();
-    let shared = build(&config, &seat, &views, &mut tasks);
-    let health = checks::all(&shared, &views, seat.leadership.clone(), None);
+    let shared = build(&config, &process, &views, &mut tasks);
+    let health = checks::all(&shared, &views, process.leadership.clone(), None);
     watches.start(&mut tasks, &shared);
     pass(60).await;
 
