@@ -1,7 +1,7 @@
 //! S4: after a creation of ours a set has no more machines than it was to have at some time since the view that the creation
 //! rested on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -17,6 +17,10 @@ pub(crate) struct SetBudget {
     /// Since when a manager has had to count each Machine, by its uid: since its creation was sent, and since it could have been
     /// seen where somebody else made it.
     known: BTreeMap<String, Timestamp>,
+    /// Uids of Machines that managers made.
+    ours: BTreeSet<String>,
+    /// Names that a Machine ever had.
+    names: BTreeSet<String>,
     hits: u64,
 }
 
@@ -26,14 +30,22 @@ impl SetBudget {
             max_lag,
             sizes: BTreeMap::new(),
             known: BTreeMap::new(),
+            ours: BTreeSet::new(),
+            names: BTreeSet::new(),
             hits: 0,
         }
     }
 
-    fn note(&mut self, at: Timestamp, write: &Write) {
+    /// Gives whether a Machine was made under a name that none had before.
+    fn note(&mut self, at: Timestamp, write: &Write) -> bool {
+        let mut is_first = false;
         if let (Verb::Create, "machines", Some(made)) = (write.verb, write.resource.as_str(), &write.after) {
+            is_first = self.names.insert(name(made).to_owned());
             let known = match write.by {
-                By::Manager(_) => write.sent,
+                By::Manager(_) => {
+                    self.ours.insert(uid(made).to_owned());
+                    write.sent
+                }
                 By::Human | By::Kubelet | By::Cluster | By::Cloud => at + self.max_lag,
             };
             self.known.insert(uid(made).to_owned(), known);
@@ -45,6 +57,7 @@ impl SetBudget {
                 sizes.push((at, size));
             }
         }
+        is_first
     }
 
     /// The largest size that held at some time since `from`.
@@ -62,7 +75,7 @@ impl Oracle for SetBudget {
 
     fn see(&mut self, event: &Event, truth: &dyn Truth) -> Result<(), String> {
         let Act::Write(write) = &event.act else { return Ok(()) };
-        self.note(event.at, write);
+        let is_first = self.note(event.at, write);
         let (By::Manager(_), Verb::Create, "machines", Some(made)) =
             (write.by, write.verb, write.resource.as_str(), &write.after)
         else {
@@ -74,12 +87,13 @@ impl Oracle for SetBudget {
         }
         self.hits += 1;
         let machines = truth.objects("machines");
-        // A creation that arrives long after it was sent rested on what was there then: nothing can take it back, and it
-        // answers for no creation that was sent after it. Those answer for it.
+        // A creation that arrives late is judged against what was there when it was sent: nothing can take it back. Creations that were
+        // sent after it have to count it, because a name under which no Machine was seen yet stays open; they exceed the budget now.
         let is_earlier = |machine: &str| self.known.get(machine).is_none_or(|known| *known <= write.sent);
+        let is_counted = |machine: &str| is_earlier(machine) || (is_first && self.ours.contains(machine));
         let own = machines
             .iter()
-            .filter(|machine| controller(machine) == owner && !is_deleting(machine) && is_earlier(uid(machine)));
+            .filter(|machine| controller(machine) == owner && !is_deleting(machine) && is_counted(uid(machine)));
         let count = i64::try_from(own.count()).unwrap_or(i64::MAX);
         // A set that was there before the record began has the size that it has now.
         let now = by_uid(truth, "machinesets", owner).map_or(0, |set| number(&set, "/spec/replicas"));

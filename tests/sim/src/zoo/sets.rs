@@ -14,7 +14,7 @@ use super::Mutant;
 use crate::choices::mix;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 7] = [
+pub(super) const ALL: [Mutant; 9] = [
     Mutant {
         name: "counts-blind",
         rows: "73, 74",
@@ -24,6 +24,16 @@ pub(super) const ALL: [Mutant; 7] = [
         faults: &[],
         rests: false,
         hooks: || deciding(counts_blind),
+    },
+    Mutant {
+        name: "names-at-random",
+        rows: "90",
+        what: "each try to create a machine has a new name",
+        property: "S4",
+        workload: "scale",
+        faults: &["F10x5"],
+        rests: false,
+        hooks: || deciding(names_at_random),
     },
     Mutant {
         name: "makes-up-twice",
@@ -64,6 +74,16 @@ pub(super) const ALL: [Mutant; 7] = [
         faults: &["F10x10"],
         rests: false,
         hooks: || deciding(victim_anew),
+    },
+    Mutant {
+        name: "names-from-counter",
+        rows: "90",
+        what: "names are taken from the counter, not from the lowest number that may still be under way",
+        property: "S4",
+        workload: "scale",
+        faults: &["F10x5"],
+        rests: false,
+        hooks: || deciding(names_from_counter),
     },
     Mutant {
         name: "running-first",
@@ -133,6 +153,10 @@ fn counts_blind(seen: &Observed<'_>, now: Timestamp) -> Plan {
     named_at_random(set::plan(&blind, now), now)
 }
 
+fn names_at_random(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    named_at_random(set::plan(seen, now), now)
+}
+
 /// A machine whose labels drifted away is neither counted nor released.
 fn counts_by_label(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let selector = seen.set.spec.selector.as_ref();
@@ -175,6 +199,14 @@ fn second_victim(seen: &Observed<'_>, now: Timestamp) -> Plan {
 fn victim_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let condemned = &BTreeSet::new();
     set::plan(&Observed { condemned, ..*seen }, now)
+}
+
+fn names_from_counter(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut set = seen.set.clone();
+    if let Some(status) = &mut set.status {
+        status.settled_machine_number = status.next_machine_number;
+    }
+    set::plan(&Observed { set: &set, ..*seen }, now)
 }
 
 fn running_first(seen: &Observed<'_>, now: Timestamp) -> Plan {
