@@ -31,6 +31,8 @@ pub const CLUSTER: &str = "sim";
 pub const NAMESPACE: &str = "default";
 /// How long a machine may take to join.
 pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(4);
+/// How long a machine of a run may be ill.
+const HEALTH_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 /// How long the pause after an exhausted resource is.
 const EXHAUSTED: SignedDuration = SignedDuration::from_mins(2);
 /// Seconds until a manager that died is started again.
@@ -235,15 +237,20 @@ impl Lives {
         }
     }
 
+    /// How long a machine of this run may take to be given up: it is not created in time, then ill for as long as it may, then made up
+    /// for only after the pause that an exhausted resource costs. A run on other settings has another bound.
+    pub fn patience(&self) -> Duration {
+        let settings = settings();
+        let waits = settings.creation_timeout + HEALTH_TIMEOUT + settings.resource_exhausted_retry;
+        Duration::try_from(waits).unwrap_or_default()
+    }
+
     fn config(&self, incarnation: u32) -> Config {
-        let mut settings = Settings::new(CLUSTER);
-        settings.creation_timeout = CREATION_TIMEOUT;
-        settings.resource_exhausted_retry = EXHAUSTED;
         Config {
             control: Access::InCluster,
             target: TargetCluster::SameAsControl,
             namespace: NAMESPACE.to_owned(),
-            settings,
+            settings: settings(),
             drivers: match &self.world.sockets {
                 Some(sockets) => Endpoints::Directory(sockets.directory().to_owned()),
                 None => Endpoints::Listed(vec![Endpoint::Unix("/sim/virtual.sock".to_owned())]),
@@ -303,4 +310,12 @@ impl Lives {
             end = beside => end,
         }
     }
+}
+
+/// What the managers of a run go by.
+fn settings() -> Settings {
+    let mut settings = Settings::new(CLUSTER);
+    settings.creation_timeout = CREATION_TIMEOUT;
+    settings.resource_exhausted_retry = EXHAUSTED;
+    settings
 }

@@ -288,10 +288,10 @@ impl Cast {
         }
         outage::outlast(world).await;
         world.calm();
-        tail::converge(world).await;
+        tail::converge(world, &self.lives).await;
         // What arrives very late arrives in the run.
         if soaks || plan.rests || world.enter().enabled.has("F10l") {
-            tail::soak(world).await;
+            tail::soak(world, &self.lives).await;
         }
         if plan.rests {
             tail::rest(world, &self.lives).await;

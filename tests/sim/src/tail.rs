@@ -15,9 +15,8 @@ use crate::judge::{is_ahead, last_expiry, settled, settled_by};
 use crate::life::Lives;
 use crate::world::World;
 
-/// L1: all is as wanted this long after faults ended. A quarter of an hour, and what machines may take to be given up: the
-/// creation timeout, the health timeout, and the pause after an exhausted resource.
-const BOUND: Duration = Duration::from_mins(15 + 4 + 2 + 2);
+/// L1: all is as wanted this long after faults ended, and after what machines of the run may take to be given up (`Lives::patience`).
+const BOUND: Duration = Duration::from_mins(15);
 /// How long it must stay so.
 const STAYS: Duration = Duration::from_secs(90);
 /// The longest that a harm reaches beyond the end of faults: a silent watch until its end, a late request, a call's deadline.
@@ -29,9 +28,9 @@ const MINUTE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// All that was sent, answered or shown late comes to its end, and is answered in its turn.
-pub async fn soak(world: &Arc<World>) {
+pub async fn soak(world: &Arc<World>, lives: &Lives) {
     tokio::time::sleep(SOAK).await;
-    converge(world).await;
+    converge(world, lives).await;
 }
 
 /// A time in which nobody changes anything; in some runs a manager dies or ends in it, and its successor finds all done.
@@ -71,9 +70,9 @@ async fn pass(world: &Arc<World>, time: Duration) {
 }
 
 /// L1: within the bound all is as wanted, and stays so.
-pub async fn converge(world: &Arc<World>) {
+pub async fn converge(world: &Arc<World>, lives: &Lives) {
     let quiet = world.time.passed();
-    let mut until = quiet + BOUND;
+    let mut until = quiet + BOUND + lives.patience();
     let (mut since, mut last) = (None, Look::first(world));
     while !world.is_broken() {
         let now = world.time.passed();

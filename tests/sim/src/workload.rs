@@ -65,9 +65,9 @@ pub const ZONE: &str = "local-a";
 pub const FORSAKEN: &str = "forsaken";
 
 /// The names of all workloads.
-pub const ALL: [&str; 15] = [
+pub const ALL: [&str; 16] = [
     "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
-    "prefer", "takeover", "held",
+    "prefer", "takeover", "held", "bring",
 ];
 
 /// The workload that begins in any state; it has campaigns of its own.

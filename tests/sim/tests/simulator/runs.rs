@@ -147,6 +147,32 @@ fn a_manager_that_makes_and_replaces_machines_for_ever_breaks_l1_and_its_run_end
 }
 
 #[test]
+fn what_the_garbage_collector_removes_is_seen_by_the_oracles_whatever_its_kind() {
+    let mut plan = plan("create", Faults::None);
+    plan.is_told = true;
+    plan.hooks.beside = |world, _| {
+        Box::pin(async move {
+            let owner = json!({ "apiVersion": "v1", "kind": "Secret", "name": "gone", "uid": "gone" });
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": { "name": "web-0", "namespace": "default", "ownerReferences": [owner] },
+                "spec": { "containers": [{ "name": "web", "image": "web" }] },
+            });
+            world.order(Actor::Human, "POST", &workload::collection("pods"), &pod);
+            world.collect();
+        })
+    };
+    let outcome = by_seed(&plan, 0);
+    right(&outcome, "a collected pod");
+    let told = "collector: Delete pods web-0";
+    assert!(
+        outcome.story.iter().any(|line| line.contains(told)),
+        "{:#?}",
+        &outcome.story[..20]
+    );
+}
+
+#[test]
 fn what_one_request_changes_beside_its_object_is_seen_by_the_oracles() {
     let mut plan = plan("create", Faults::None);
     plan.is_told = true;
