@@ -624,82 +624,84 @@ fn end(settings: &Settings, world: &Hand) -> Result<(), (&'static str, String)> 
 /// A world that has lost or gained something, and a word that tells of it.
 type Otherwise = (fn(&mut Hand), &'static str);
 
+/// What is not as specs say, each with a word of how it is told.
+const OTHERWISE: [Otherwise; 13] = [
+    (
+        |world| world.objects.get_mut("nodes").unwrap().clear(),
+        "without a node",
+    ),
+    (
+        |world| {
+            let machine = &mut world.objects.get_mut("machines").unwrap()[0];
+            let owner = json!([{"uid": "gone", "controller": true}]);
+            let mut orphan = with(machine.clone(), "metadata/ownerReferences", owner);
+            orphan["metadata"]["uid"] = json!("orphan");
+            world.objects.get_mut("machines").unwrap().push(orphan);
+        },
+        "of a set that is gone",
+    ),
+    (
+        |world| {
+            let set = &mut world.objects.get_mut("machinesets").unwrap()[0];
+            *set = with(set.clone(), "status/availableReplicas", json!(0));
+        },
+        "0 ready and available",
+    ),
+    (
+        |world| {
+            let deployment = &mut world.objects.get_mut("machinedeployments").unwrap()[0];
+            *deployment = with(deployment.clone(), "status/replicas", json!(0));
+        },
+        "tells of 0",
+    ),
+    (
+        |world| world.objects.get_mut("machinedeployments").unwrap()[0] = deployment(2),
+        "its sets [1]",
+    ),
+    (
+        |world| world.objects.get_mut("machinesets").unwrap()[0] = set("set", 2),
+        "its sets [2]",
+    ),
+    (
+        |world| world.objects.get_mut("machines").unwrap().clear(),
+        "wants 1 machines",
+    ),
+    (
+        |world| world.objects.get_mut("machines").unwrap()[0] = machine("m", "Pending"),
+        "is \"Pending\"",
+    ),
+    (|world| world.vms.push(vm("stranger", "x")), "belongs to no machine"),
+    (
+        |world| world.vms[0].provider_id = "virtual:///y".to_owned(),
+        "without the VM",
+    ),
+    (
+        |world| {
+            let node = json!({"metadata": {"name": "old"}, "spec": {"providerID": "virtual:///z"}});
+            world.objects.get_mut("nodes").unwrap().push(node);
+        },
+        "which is gone",
+    ),
+    (
+        |world| {
+            let token = json!({"metadata": {"name": "t"}, "type": "bootstrap.kubernetes.io/token"});
+            world.objects.insert("secrets", vec![token]);
+        },
+        "bootstrap tokens",
+    ),
+    (
+        |world| {
+            let set = &mut world.objects.get_mut("machinesets").unwrap()[0];
+            *set = with(set.clone(), "metadata/generation", json!(2));
+        },
+        "its status at 1",
+    ),
+];
+
 #[test]
 fn l1_a_world_that_is_not_as_its_specs_say_is_flagged() {
     end(&settings(), &settled()).expect("nothing is wrong with it");
-    let cases: [Otherwise; 13] = [
-        (
-            |world| world.objects.get_mut("nodes").unwrap().clear(),
-            "without a node",
-        ),
-        (
-            |world| {
-                let machine = &mut world.objects.get_mut("machines").unwrap()[0];
-                let owner = json!([{"uid": "gone", "controller": true}]);
-                let mut orphan = with(machine.clone(), "metadata/ownerReferences", owner);
-                orphan["metadata"]["uid"] = json!("orphan");
-                world.objects.get_mut("machines").unwrap().push(orphan);
-            },
-            "of a set that is gone",
-        ),
-        (
-            |world| {
-                let set = &mut world.objects.get_mut("machinesets").unwrap()[0];
-                *set = with(set.clone(), "status/availableReplicas", json!(0));
-            },
-            "0 ready and available",
-        ),
-        (
-            |world| {
-                let deployment = &mut world.objects.get_mut("machinedeployments").unwrap()[0];
-                *deployment = with(deployment.clone(), "status/replicas", json!(0));
-            },
-            "tells of 0",
-        ),
-        (
-            |world| world.objects.get_mut("machinedeployments").unwrap()[0] = deployment(2),
-            "its sets [1]",
-        ),
-        (
-            |world| world.objects.get_mut("machinesets").unwrap()[0] = set("set", 2),
-            "its sets [2]",
-        ),
-        (
-            |world| world.objects.get_mut("machines").unwrap().clear(),
-            "wants 1 machines",
-        ),
-        (
-            |world| world.objects.get_mut("machines").unwrap()[0] = machine("m", "Pending"),
-            "is \"Pending\"",
-        ),
-        (|world| world.vms.push(vm("stranger", "x")), "belongs to no machine"),
-        (
-            |world| world.vms[0].provider_id = "virtual:///y".to_owned(),
-            "without the VM",
-        ),
-        (
-            |world| {
-                let node = json!({"metadata": {"name": "old"}, "spec": {"providerID": "virtual:///z"}});
-                world.objects.get_mut("nodes").unwrap().push(node);
-            },
-            "which is gone",
-        ),
-        (
-            |world| {
-                let token = json!({"metadata": {"name": "t"}, "type": "bootstrap.kubernetes.io/token"});
-                world.objects.insert("secrets", vec![token]);
-            },
-            "bootstrap tokens",
-        ),
-        (
-            |world| {
-                let set = &mut world.objects.get_mut("machinesets").unwrap()[0];
-                *set = with(set.clone(), "metadata/generation", json!(2));
-            },
-            "its status at 1",
-        ),
-    ];
-    for (change, word) in cases {
+    for (change, word) in OTHERWISE {
         let mut world = settled();
         change(&mut world);
         let (property, what) = end(&settings(), &world).unwrap_err();

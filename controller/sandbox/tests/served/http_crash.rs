@@ -133,6 +133,38 @@ async fn write(maps: Api<ConfigMap>, writer: usize, round: usize, answered: Arc<
     unreachable!("a writer goes on until the server is killed")
 }
 
+/// What is there after a kill against what was answered before it. Of each writer one write was under way.
+fn judge(known: &Known, in_flight: &[String], there: &BTreeMap<String, (u64, String)>, version: u64) {
+    for (name, (at, step)) in there {
+        assert!(
+            *at <= version,
+            "{name} is of version {at}, later than the list's {version}"
+        );
+        match known.get(name) {
+            Some(Some((was, said))) if was == at => assert_eq!(said, step, "{name}"),
+            // Done, but nobody heard of it: the next step of what was under way, whole.
+            Some(Some((was, _))) => {
+                assert!(
+                    in_flight.contains(name) && at > was,
+                    "{name} was at {was} and is at {at}"
+                );
+                assert_eq!(step, "changed", "{name}");
+            }
+            Some(None) => panic!("{name} is back"),
+            None => assert!(in_flight.contains(name) && step == "made", "nobody made {name}"),
+        }
+    }
+    for (name, was) in known {
+        // A deletion that was under way may have been done.
+        let may_be_gone =
+            was.is_none() || (in_flight.contains(name) && was.as_ref().is_some_and(|(_, step)| step == "changed"));
+        assert!(
+            there.contains_key(name) || may_be_gone,
+            "{name} was answered and is lost"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_in_the_middle_of_many_writes_loses_nothing_that_was_answered() {
     let dir = tempfile::tempdir().unwrap();
@@ -166,34 +198,7 @@ async fn a_kill_in_the_middle_of_many_writes_loses_nothing_that_was_answered() {
         let version: u64 = listed.metadata.resource_version.unwrap().parse().unwrap();
         let there: BTreeMap<String, (u64, String)> =
             listed.items.iter().map(|map| (map.name_any(), seen(map))).collect();
-        for (name, (at, step)) in &there {
-            assert!(
-                *at <= version,
-                "{name} is of version {at}, later than the list's {version}"
-            );
-            match known.get(name) {
-                Some(Some((was, said))) if was == at => assert_eq!(said, step, "{name}"),
-                // Done, but nobody heard of it: the next step of what was under way, whole.
-                Some(Some((was, _))) => {
-                    assert!(
-                        in_flight.contains(name) && at > was,
-                        "{name} was at {was} and is at {at}"
-                    );
-                    assert_eq!(step, "changed", "{name}");
-                }
-                Some(None) => panic!("{name} is back"),
-                None => assert!(in_flight.contains(name) && step == "made", "nobody made {name}"),
-            }
-        }
-        for (name, was) in &known {
-            // A deletion that was under way may have been done.
-            let may_be_gone =
-                was.is_none() || (in_flight.contains(name) && was.as_ref().is_some_and(|(_, step)| step == "changed"));
-            assert!(
-                there.contains_key(name) || may_be_gone,
-                "{name} was answered and is lost"
-            );
-        }
+        judge(&known, &in_flight, &there, version);
         known.retain(|_, was| was.is_none());
         known.extend(there.into_iter().map(|(name, state)| (name, Some(state))));
         for last in in_flight {
