@@ -13,6 +13,7 @@ use crate::choices::Choices;
 use crate::event::{Actor, Regime, What};
 use crate::judge::settled;
 use crate::kinds;
+use crate::outage;
 use crate::provider::Port;
 use crate::world::World;
 
@@ -387,6 +388,8 @@ fn prefer(world: &World) {
 async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
     for try_number in 0..4000 {
         if try_number == 1000 {
+            // A machine that joined goes only when its Node can be removed.
+            outage::outlast(world).await;
             world.calm();
         }
         match world.order(Actor::Human, method, path, body) {
