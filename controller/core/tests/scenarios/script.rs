@@ -250,6 +250,7 @@ impl Stage {
                     "unnamed" => Dictated::Unnamed,
                     "broken" => Dictated::Broken,
                     "going" => Dictated::Going,
+                    "crumbed" => Dictated::Crumbed,
                     _ => return None,
                 };
                 self.cloud.dictated.push_back((called(call)?, how));
