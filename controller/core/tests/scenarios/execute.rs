@@ -63,7 +63,7 @@ impl Stage {
             Step::EnsureToken => {
                 let lifetime = seen.creation_timeout().unwrap_or(self.settings.creation_timeout);
                 self.world.ledger.calls.entry(uid.clone()).or_default().token_until = Some(now + lifetime);
-                self.tokens.insert(uid);
+                self.tokens.insert(uid, now + lifetime);
                 true
             }
             Step::DropToken => {

@@ -272,6 +272,11 @@ impl Stage {
             || "virtual:///unknown".to_owned(),
             |(uid, _)| format!("virtual:///{uid}"),
         );
+        let token = vm.and_then(|(uid, _)| self.tokens.get(uid));
+        assert!(
+            token.is_none_or(|until| self.now() < *until),
+            "the token of {machine} has run out"
+        );
         let after = |mark: &str| how.iter().skip_while(|word| **word != mark).nth(1);
         let id = after("as").map_or(own, |id| (*id).to_owned());
         let name = after("named").map_or_else(|| format!("node-of-{machine}"), |name| (*name).to_owned());
@@ -320,7 +325,10 @@ impl Stage {
             .map(|name| format!("= MachineDeployment {name}"));
         let nodes = self.etcd.nodes.keys().map(|name| format!("= Node {name}"));
         let vms = self.cloud.vms.values().map(|vm| format!("= VM of {}", vm.machine));
-        let tokens = self.tokens.iter().map(|uid| format!("= token of {uid}"));
+        let tokens = self
+            .tokens
+            .iter()
+            .map(|(uid, until)| format!("= token of {uid} until {until:.0}"));
         let all: Vec<String> = deployments
             .chain(sets)
             .chain(machines)
