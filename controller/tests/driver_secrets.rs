@@ -250,6 +250,28 @@ async fn each_way_of_failing_has_its_name_and_shows_no_content() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_the_api_servers_own_word_proves_that_a_secret_does_not_exist() {
+    let server = Server::default();
+    server.answer("forbidden", status(403, "Forbidden"));
+    server.answer("broken", status(500, "InternalError"));
+    server.answer("proxied", (StatusCode::NOT_FOUND, "404 page not found".to_owned()));
+    server.put("large", "1", &[("a", &"x".repeat(200 * 1024))]);
+    let store = server.store();
+    for (name, is_proven) in [
+        ("absent", true),
+        ("forbidden", false),
+        ("broken", false),
+        ("proxied", false),
+        ("large", false),
+    ] {
+        let Err(error) = store.get(&[key(name)], |_| None).await else {
+            panic!("{name} must fail")
+        };
+        assert_eq!(error.is_certain_absence(), is_proven, "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn more_than_a_driver_takes_is_refused_with_both_numbers() {
     let server = Server::default();
     let half = "x".repeat(70 * 1024);

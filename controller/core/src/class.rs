@@ -344,3 +344,6 @@ pub fn plan_secret(seen: &SecretObserved<'_>) -> SecretPlan {
         (false, _) | (true, Some(_)) => SecretPlan::rest(Why::Settled),
     }
 }
+
+#[cfg(test)]
+mod tests;

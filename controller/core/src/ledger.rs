@@ -239,14 +239,21 @@ mod tests {
             .refusals
             .insert(uid.clone(), Refusal::after(None, "no".to_owned(), now));
         ledger.owners.entry(uid.clone()).or_default();
+        let in_use = InUse {
+            kind: "Machine",
+            users: 1,
+            first: "m1".to_owned(),
+        };
+        ledger.reports.insert(uid.clone(), in_use);
         ledger.forget(&uid);
         let left = (
             ledger.calls.len(),
             ledger.condemned.len(),
             ledger.refusals.len(),
             ledger.owners.len(),
+            ledger.reports.len(),
         );
-        assert_eq!(left, (0, 0, 0, 0));
+        assert_eq!(left, (0, 0, 0, 0, 0));
     }
 
     #[test]

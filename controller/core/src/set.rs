@@ -13,5 +13,5 @@ pub mod status;
 pub use bring::Brought;
 pub use made::NewMachine;
 pub use observed::{Observed, Plan, Step, Victim, Why};
-pub use plan::plan;
+pub use plan::{plan, replacements};
 pub use status::StatusPatch;

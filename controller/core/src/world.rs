@@ -6,14 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet};
 use crate::class::Readiness;
 use crate::ids::{Name, Uid};
-use crate::kinds::SecretMeta;
+use crate::kinds::{OwnedBy, SecretMeta};
 use crate::ledger::{Finding, Ledger, OwnerNotes, Stamp};
 use crate::queue::{Queue, Urgency};
+use crate::set;
 use crate::store::{Store, Stored, Touched};
 use crate::wake::{self, Key, Wake};
 
@@ -82,6 +84,15 @@ impl World {
     /// Notes something about a set or deployment that is known.
     pub fn note_owner<K: Kind>(&mut self, name: &Name, uid: &Uid, note: impl FnOnce(&mut OwnerNotes)) {
         self.note::<K>(name, uid, |ledger| note(ledger.owners.entry(uid.clone()).or_default()));
+    }
+
+    /// Failed Machines of a set were replaced, at `now`.
+    pub fn replaced(&mut self, set: &Name, uid: &Uid, now: Timestamp) {
+        let nothing = OwnerNotes::default();
+        let notes = self.ledger.owners.get(uid).unwrap_or(&nothing);
+        let machines = self.machines.find(OwnedBy::Controller, uid.as_str());
+        let times = set::replacements(notes, machines.map(Arc::as_ref)).saturating_add(1);
+        self.note_owner::<MachineSet>(set, uid, |notes| notes.replaced = Some((times, now)));
     }
 
     /// The Machine ends although something of it may be left in the target cluster, which is away.

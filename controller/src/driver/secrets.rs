@@ -21,6 +21,8 @@ const USER_DATA: &str = "userData";
 const MAX_BYTES: usize = 128 * 1024;
 /// A Secret not asked for this long is wiped.
 const IDLE: Duration = Duration::from_secs(60);
+/// The API server's own word for what does not exist.
+const NOT_FOUND: &str = "NotFound";
 /// How often the idle ones are looked for.
 const SWEEP: Duration = Duration::from_secs(15);
 /// How long a Secret whose current version nobody knows (it is not watched, or not yet) may be used.
@@ -97,11 +99,11 @@ pub enum SecretError {
 }
 
 impl SecretError {
-    /// Whether asking again brings the same, until a person changes something.
-    pub fn is_lasting(&self) -> bool {
+    /// Whether it is certain that there are no such credentials. Those that exist and cannot be had now are to be waited for.
+    pub fn is_certain_absence(&self) -> bool {
         match self {
-            Self::Missing(_) | Self::Forbidden(_) | Self::TooLarge { .. } => true,
-            Self::Unreachable { .. } => false,
+            Self::Missing(_) => true,
+            Self::Forbidden(_) | Self::Unreachable { .. } | Self::TooLarge { .. } => false,
         }
     }
 }
@@ -267,7 +269,10 @@ impl Fetched {
 fn classify(key: &SecretKey, error: &kube::Error) -> SecretError {
     let unreachable = |why: String| SecretError::Unreachable { key: key.clone(), why };
     match error {
-        kube::Error::Api(status) if status.code == 404 => SecretError::Missing(key.clone()),
+        // A bare 404 may come from a proxy: it proves nothing.
+        kube::Error::Api(status) if status.code == 404 && status.reason == NOT_FOUND => {
+            SecretError::Missing(key.clone())
+        }
         kube::Error::Api(status) if status.code == 401 || status.code == 403 => SecretError::Forbidden(key.clone()),
         kube::Error::Api(status) => unreachable(format!("the API server answered {} {}", status.code, status.reason)),
         // A deserializer quotes what it could not read.

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{MachineClass, keys, meta};
-use millwright_core::class::{self, Fault, Observed, Readiness, Recipe, SecretObserved, SecretStep, Step, Why};
+use millwright_core::class::{self, Fault, InUse, Observed, Readiness, Recipe, SecretObserved, SecretStep, Step, Why};
 use millwright_core::driver::Capability;
 use millwright_core::ids::{DriverName, Name};
 use millwright_core::kinds::{ClassBy, OwnedBy, SecretMeta};
@@ -18,7 +18,7 @@ use millwright_core::provider_spec;
 use millwright_core::queue::Urgency;
 use millwright_core::user_data;
 use millwright_core::wake::Key;
-use millwright_core::world::World;
+use millwright_core::world::{Kind, World};
 
 use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
@@ -74,15 +74,27 @@ impl Reconciler for Classes {
                 }
             }
             Step::Check => begin_check(shared, class),
-            Step::Report(in_use) => {
-                let text = in_use.to_string();
-                shared
-                    .events
-                    .publish(&**class, Severity::Warning, "DeletionBlocked", &text);
-            }
+            Step::Report(in_use) => tell_deletion_waits(shared, class, in_use),
         }
         Ok(())
     }
+}
+
+/// Tells who keeps an object that somebody deleted, and notes that it was told: the next plan tells only of a change.
+fn tell_deletion_waits<K>(shared: &Shared, object: &Arc<K>, in_use: InUse)
+where
+    K: Kind + kube::Resource<DynamicType = ()>,
+{
+    let text = in_use.to_string();
+    shared
+        .events
+        .publish(&**object, Severity::Warning, "DeletionBlocked", &text);
+    let (name, uid) = meta::identity(object.meta());
+    shared.quietly(|world| {
+        world.note::<K>(&name, &uid, |ledger| {
+            ledger.reports.insert(uid.clone(), in_use);
+        });
+    });
 }
 
 /// Starts a check; its outcome wakes whoever waits for the class. What it finds out holds for what was there when it began.
@@ -253,12 +265,7 @@ impl Reconciler for Secrets {
         match step {
             SecretStep::AddFinalizer => *secret = shared.wrote(shared.write.guard_secret(secret).await?),
             SecretStep::RemoveFinalizer => *secret = shared.wrote(shared.write.release_secret(secret).await?),
-            SecretStep::Report(in_use) => {
-                let text = in_use.to_string();
-                shared
-                    .events
-                    .publish(&**secret, Severity::Warning, "DeletionBlocked", &text);
-            }
+            SecretStep::Report(in_use) => tell_deletion_waits(shared, secret, in_use),
         }
         Ok(())
     }

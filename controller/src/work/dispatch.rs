@@ -27,6 +27,7 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
     let mut passes: JoinSet<()> = JoinSet::new();
     let mut tick = tokio::time::interval(TICK);
     let mut round = tokio::time::interval_at(Instant::now() + ROUND, ROUND);
+    let mut target = TargetSeen::begin(&shared);
     while !shared.stop.is_cancelled() {
         shared.heartbeat.beat();
         start_due(&shared, &mut passes, workers);
@@ -43,7 +44,10 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
             () = shared.stop.cancelled() => break,
             Some(_) = async { if passes.is_empty() { None } else { passes.join_next().await } } => {}
             () = shared.bell.notified() => {}
-            _ = tick.tick() => measure(&shared),
+            _ = tick.tick() => {
+                measure(&shared);
+                target.look(&shared);
+            }
             _ = round.tick() => shared.change(|world, uptime| world.look_at_all(uptime, ROUND / 2)),
             () = idle => {}
         }
@@ -56,6 +60,24 @@ const TICK: Duration = Duration::from_secs(5);
 
 /// How often everything is looked at, whether it changed or not, as in the original.
 const ROUND: Duration = Duration::from_secs(600);
+
+/// Since when the target cluster's Nodes can be seen. Whoever waits for them waits for no object that changes: that they are back
+/// must wake them.
+struct TargetSeen(Option<Instant>);
+
+impl TargetSeen {
+    fn begin(shared: &Shared) -> Self {
+        Self(shared.target_view.as_ref().and_then(|view| view.fresh_since()))
+    }
+
+    fn look(&mut self, shared: &Shared) {
+        let Self(now) = Self::begin(shared);
+        if now.is_some() && now != self.0 {
+            shared.change(|world, uptime| world.look_at_all(uptime, TICK));
+        }
+        self.0 = now;
+    }
+}
 
 /// Sets the gauges.
 fn measure(shared: &Shared) {

@@ -218,11 +218,11 @@ async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<Victim>) -> Resu
     let refusal = failure
         .as_ref()
         .map(|failure| format!("Error deleting machines: {failure}"));
+    if is_replacement {
+        let (name, uid) = meta::identity(&set.metadata);
+        shared.quietly(|world| world.replaced(&name, &uid, now));
+    }
     note(shared, set, |notes| {
-        if is_replacement {
-            let times = notes.replaced.map_or(0, |(times, _)| times).saturating_add(1);
-            notes.replaced = Some((times, now));
-        }
         let before = notes.delete_refused.take();
         notes.delete_refused = refusal.clone().map(|text| Refusal::after(before.as_ref(), text, now));
     });

@@ -130,8 +130,8 @@ async fn ask(
     let secrets = match secrets_of(shared, &request.secrets).await {
         Ok(secrets) => secrets,
         // Credentials that are gone for good must not keep the VM: the driver may not need them, and says so if it does (W4).
-        // Those that cannot be read now are waited for: without them a driver could look into the wrong account (P2).
-        Err(error) if meta::is_deleting(&machine.metadata) && error.is_lasting() => ClassSecrets {
+        // Those that exist and cannot be had now are waited for: without them a driver could look into the wrong account (P2).
+        Err(error) if meta::is_deleting(&machine.metadata) && error.is_certain_absence() => ClassSecrets {
             data: Arc::new(SecretData::default()),
             user_data: None,
         },
@@ -166,28 +166,25 @@ fn request(shared: &Shared, machine: &Machine, call: Call) -> Result<Request, No
     let class = class.filter(|class| class.driver().as_ref() == Some(&name));
     let from_class = class.map(|class| {
         let spec = wire_class(machine, meta::name(&class.metadata), &name, &class.spec.provider_spec);
-        spec.map(|spec| (spec, class::secret_keys(&class)))
+        (spec, class::secret_keys(&class))
     });
     let request = machine
         .creation_request()
         .filter(|_| meta::is_deleting(&machine.metadata));
     let (class, secrets) = match (from_class, request) {
-        (Some(Ok(found)), _) => found,
-        (Some(Err(_)) | None, Some(request)) => {
+        (Some((Ok(class), secrets)), _) => (class, secrets),
+        (Some((Err(_), _)) | None, Some(request)) => {
             let spec = json!(request.provider_spec);
             let class = wire_class(machine, machine.class_name().unwrap_or("unknown"), &name, &spec);
             let secrets = request.secret_refs.iter().filter_map(SecretRef::key).collect();
             (class.map_err(|error| NoRequest::Unusable(unusable(&error)))?, secrets)
         }
-        // A class that went bad after its VM was made must not keep the VM: the driver gets what it needs least, its name.
-        (Some(Err(_)), None) if meta::is_deleting(&machine.metadata) => {
+        // A class that went bad after its VM was made must not keep the VM: the driver gets its name and the credentials.
+        (Some((Err(_), secrets)), None) if meta::is_deleting(&machine.metadata) => {
             let class = wire_class(machine, machine.class_name().unwrap_or("unknown"), &name, &json!({}));
-            (
-                class.map_err(|error| NoRequest::Unusable(unusable(&error)))?,
-                Vec::new(),
-            )
+            (class.map_err(|error| NoRequest::Unusable(unusable(&error)))?, secrets)
         }
-        (Some(Err(error)), None) => return Err(NoRequest::Unusable(unusable(&error))),
+        (Some((Err(error), _)), None) => return Err(NoRequest::Unusable(unusable(&error))),
         (None, None) if call == Call::Delete => return Err(NoRequest::UnknownDriver),
         (None, None) => return Err(NoRequest::NotAsked),
     };

@@ -175,6 +175,7 @@ fn met(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         now,
     )
     .entering(seen.machine, Phase::Running)
+    .with_crumb(seen.calls.crumb.as_ref())
     .with_conditions(node::conditions(joined));
     steps.push(Step::Record(Box::new(change)));
     Plan::act(steps, Why::Joined)
@@ -196,6 +197,7 @@ pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let timeout = GoDuration::from(super::creation_timeout(seen));
     let text = format!("The machine failed to join the cluster in {timeout}");
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
-        .entering(seen.machine, Phase::Failed);
+        .entering(seen.machine, Phase::Failed)
+        .with_crumb(seen.calls.crumb.as_ref());
     Plan::act(vec![Step::Record(Box::new(change))], Why::JoinTimedOut)
 }

@@ -17,6 +17,7 @@ use super::observed::{Observed, Plan, Step, Victim, Why};
 use super::{rank, status};
 use crate::api::{Machine, MachineSet, Phase, keys, meta};
 use crate::ids::Name;
+use crate::ledger::OwnerNotes;
 use crate::owner;
 use crate::selector::Matcher;
 use crate::sight::later;
@@ -325,16 +326,19 @@ fn replaceable<'a>(
 /// How long a failed Machine is kept: longer with every replacement since which no Machine of the set became ready, so that a
 /// class whose VMs all fail costs fewer and fewer of them.
 fn replacement_pause(seen: &Observed<'_>, present: &[&Machine]) -> SignedDuration {
-    let Some((times, at)) = seen.notes.replaced else {
-        return REPLACE_AFTER;
-    };
-    let is_ready = |machine: &&&Machine| matches!(machine.phase(), Phase::Running | Phase::Available);
-    let mut ready = present.iter().filter(is_ready);
-    if ready.any(|machine| machine.phase_since().is_some_and(|since| since >= at)) {
-        return REPLACE_AFTER;
-    }
-    let doublings = times.min(6);
+    let doublings = replacements(seen.notes, present.iter().copied()).min(6);
     SignedDuration::from_secs(REPLACE_AFTER.as_secs() << doublings).min(REPLACE_AT_MOST)
+}
+
+/// How often failed Machines of a set were replaced in a row with none of `machines`, which are the set's, becoming ready since.
+pub fn replacements<'a>(notes: &OwnerNotes, machines: impl IntoIterator<Item = &'a Machine>) -> u32 {
+    let Some((times, at)) = notes.replaced else { return 0 };
+    let is_ready = |machine: &&Machine| matches!(machine.phase(), Phase::Running | Phase::Available);
+    let mut ready = machines.into_iter().filter(is_ready);
+    match ready.any(|machine| machine.phase_since().is_some_and(|since| since >= at)) {
+        true => 0,
+        false => times,
+    }
 }
 
 /// Kept for inspection: its time runs, or it is about to be set (§7.5 there).

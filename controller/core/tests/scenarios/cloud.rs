@@ -27,6 +27,8 @@ pub enum Dictated {
     Broken,
     /// The deletion goes on.
     Going,
+    /// What it would say anyway, with a breadcrumb.
+    Crumbed,
 }
 
 /// See the module's text.
@@ -78,8 +80,12 @@ impl Cloud {
     pub fn answer(&mut self, machine: &Name, uid: &Uid, call: Call, known: bool, now: Timestamp) -> Answer {
         if let Some(place) = self.dictated.iter().position(|(of, _)| *of == call) {
             let (_, dictated) = self.dictated.remove(place).expect("it was just found");
-            return self.dictate(machine, uid, call, dictated, now);
+            return self.dictate(machine, uid, call, known, dictated, now);
         }
+        self.obey(machine, uid, call, known, now)
+    }
+
+    fn obey(&mut self, machine: &Name, uid: &Uid, call: Call, known: bool, now: Timestamp) -> Answer {
         match call {
             Call::Create => Answer::Vm(call, self.create(machine, uid, now)),
             Call::Status => Answer::Vm(call, self.status(uid, known, now)),
@@ -104,7 +110,15 @@ impl Cloud {
         }
     }
 
-    fn dictate(&mut self, machine: &Name, uid: &Uid, call: Call, dictated: Dictated, now: Timestamp) -> Answer {
+    fn dictate(
+        &mut self,
+        machine: &Name,
+        uid: &Uid,
+        call: Call,
+        known: bool,
+        dictated: Dictated,
+        now: Timestamp,
+    ) -> Answer {
         if matches!(&dictated, Dictated::Fails(failure) if failure.reason == Some(Reason::MachineNotFound)) {
             // A driver that says so speaks the truth.
             self.vms.remove(uid);
@@ -117,6 +131,13 @@ impl Cloud {
                 poll_after: None,
                 last_known_state: Some("deleting disk 2 of 3".to_owned()),
             })),
+            (Dictated::Crumbed, _) => match self.obey(machine, uid, call, known, now) {
+                Answer::Vm(call, Ok(vm)) => {
+                    let last_known_state = Some("disk 2 of 3 is attached".to_owned());
+                    Answer::Vm(call, Ok(Vm { last_known_state, ..vm }))
+                }
+                other => other,
+            },
             (Dictated::Unnamed, _) => {
                 let vm = self.create(machine, uid, now);
                 Answer::Vm(

@@ -63,7 +63,7 @@ impl Stage {
             Step::EnsureToken => {
                 let lifetime = seen.creation_timeout().unwrap_or(self.settings.creation_timeout);
                 self.world.ledger.calls.entry(uid.clone()).or_default().token_until = Some(now + lifetime);
-                self.tokens.insert(uid);
+                self.tokens.insert(uid, now + lifetime);
                 true
             }
             Step::DropToken => {
@@ -261,6 +261,7 @@ impl Stage {
 
     fn delete_victims(&mut self, set: &Name, uid: &Uid, victims: Vec<set::Victim>) -> Result<(), Crash> {
         let now = self.now();
+        let mut is_replacement = false;
         for victim in victims {
             self.chance()?;
             if self.refuses(&victim.uid) {
@@ -272,12 +273,10 @@ impl Stage {
             }
             let left = self.etcd.delete::<Machine>(&victim.name, Some(&victim.uid), now);
             self.left(&victim.name, &victim.uid, left);
-            if victim.is_replaced {
-                self.world.note_owner::<MachineSet>(set, uid, |notes| {
-                    let times = notes.replaced.map_or(0, |(times, _)| times) + 1;
-                    notes.replaced = Some((times, now));
-                });
-            }
+            is_replacement |= victim.is_replaced;
+        }
+        if is_replacement {
+            self.world.replaced(set, uid, now);
         }
         Ok(())
     }

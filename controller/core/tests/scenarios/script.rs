@@ -250,6 +250,7 @@ impl Stage {
                     "unnamed" => Dictated::Unnamed,
                     "broken" => Dictated::Broken,
                     "going" => Dictated::Going,
+                    "crumbed" => Dictated::Crumbed,
                     _ => return None,
                 };
                 self.cloud.dictated.push_back((called(call)?, how));
@@ -270,6 +271,11 @@ impl Stage {
         let own = vm.map_or_else(
             || "virtual:///unknown".to_owned(),
             |(uid, _)| format!("virtual:///{uid}"),
+        );
+        let token = vm.and_then(|(uid, _)| self.tokens.get(uid));
+        assert!(
+            token.is_none_or(|until| self.now() < *until),
+            "the token of {machine} has run out"
         );
         let after = |mark: &str| how.iter().skip_while(|word| **word != mark).nth(1);
         let id = after("as").map_or(own, |id| (*id).to_owned());
@@ -319,7 +325,10 @@ impl Stage {
             .map(|name| format!("= MachineDeployment {name}"));
         let nodes = self.etcd.nodes.keys().map(|name| format!("= Node {name}"));
         let vms = self.cloud.vms.values().map(|vm| format!("= VM of {}", vm.machine));
-        let tokens = self.tokens.iter().map(|uid| format!("= token of {uid}"));
+        let tokens = self
+            .tokens
+            .iter()
+            .map(|(uid, until)| format!("= token of {uid} until {until:.0}"));
         let all: Vec<String> = deployments
             .chain(sets)
             .chain(machines)

@@ -73,7 +73,8 @@ pub struct Stage {
     pub driver: DriverNow,
     /// What a check of a class finds.
     pub checks: BTreeMap<Name, Readiness>,
-    pub tokens: BTreeSet<Uid>,
+    /// Bootstrap tokens in the target cluster, by Machine, and until when each lets a VM join.
+    pub tokens: BTreeMap<Uid, Timestamp>,
     pub uptime: Duration,
     pub flights: Vec<Flight>,
     pub silent: bool,
@@ -104,7 +105,7 @@ impl Default for Stage {
             sight: Sight::CLEAR,
             driver: DriverNow::Ready,
             checks: BTreeMap::new(),
-            tokens: BTreeSet::new(),
+            tokens: BTreeMap::new(),
             uptime: Duration::ZERO,
             flights: Vec::new(),
             silent: false,

@@ -1,0 +1,326 @@
+//! A whole manager in virtual time: what it reads, asks its driver for, and tells. Its API server and its driver are a few lines.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test says by its panic what went wrong"
+)]
+
+mod apiserver;
+mod stub;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use apiserver::{Server, encoded};
+use jiff::{SignedDuration, Timestamp};
+use millwright::config::{Config, TargetCluster};
+use millwright::driver::{Endpoints, Wire};
+use millwright::env::{Env, Outside, Planners};
+use millwright::kube::client::{Access, Role};
+use millwright::run::{self, End, Given};
+use millwright::telemetry::Metrics;
+use millwright_core::api::keys;
+use millwright_core::settings::Settings;
+use millwright_proto::v1;
+use millwright_proto::v1::driver_service_server::DriverServiceServer;
+use prost_types::value::Kind;
+use serde_json::{Value, json};
+use stub::Stub;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+const CLASS: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default/machineclasses/small";
+const CREDENTIALS: &str = "/api/v1/namespaces/default/secrets/cloud";
+
+fn machine_path(name: &str) -> String {
+    format!("/apis/machine.sapcloud.io/v1alpha1/namespaces/default/machines/{name}")
+}
+
+/// The time at which every test begins.
+const NOON: Timestamp = Timestamp::constant(1_893_456_000, 0);
+
+/// A wall clock that goes with the virtual time.
+struct Clock(Instant);
+
+impl Outside for Clock {
+    fn now(&self) -> Timestamp {
+        NOON + SignedDuration::try_from(self.0.elapsed()).unwrap()
+    }
+
+    fn chance(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap()
+    }
+}
+
+/// A manager that runs.
+struct Running {
+    begun: Instant,
+    stop: CancellationToken,
+    managing: JoinSet<anyhow::Result<End>>,
+}
+
+impl Running {
+    /// Over a control cluster, a target cluster if there is one, and the driver `x`.
+    fn start(control: &Server, target: Option<&Server>, driver: &Stub) -> Self {
+        let begun = Instant::now();
+        let mut settings = Settings::new("test");
+        settings.has_target = target.is_some();
+        let config = Config {
+            control: Access::InCluster,
+            target: TargetCluster::None,
+            namespace: "default".to_owned(),
+            settings,
+            drivers: Endpoints::Listed(vec!["unix:///x.sock".parse().unwrap()]),
+            workers: 4,
+            kube_api_qps: 0.0,
+            kube_api_burst: 0,
+            bootstrap_groups: Vec::new(),
+            election: None,
+            metrics_addr: ([127, 0, 0, 1], 0).into(),
+        };
+        let (metrics, stop) = (Metrics::default(), CancellationToken::new());
+        let (leads, leadership) = run::election(&config);
+        let policy = |role| run::policy(&config, role, &metrics, &leadership);
+        let (control, target) = (
+            control.cluster(policy(Role::Control)),
+            target.map(|target| target.cluster(policy(Role::Target))),
+        );
+        let driver = driver.clone();
+        let given = Given {
+            env: Env::within(Arc::new(Clock(begun)), Planners::default()),
+            control,
+            target,
+            leads,
+            leadership,
+            connect: Arc::new(move |_| wire(&driver)),
+            metrics: metrics.clone(),
+            port: None,
+            stop: stop.clone(),
+        };
+        let mut managing = JoinSet::new();
+        managing.spawn(async move { run::manage(&config, given).await });
+        Self { begun, stop, managing }
+    }
+
+    fn now(&self) -> Timestamp {
+        Clock(self.begun).now()
+    }
+
+    async fn end(mut self) {
+        self.stop.cancel();
+        let end = self.managing.join_next().await.unwrap().unwrap().unwrap();
+        assert_eq!(end, End::Asked);
+    }
+}
+
+/// A wire to the driver without a socket.
+fn wire(driver: &Stub) -> Wire {
+    let server = DriverServiceServer::new(driver.clone());
+    let server = ServiceExt::<http::Request<tonic::body::Body>>::map_err(server, |never| match never {});
+    Wire::new(server)
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+/// A class of the driver `x` whose credentials are in the Secret `cloud`.
+fn class(metadata: Value) -> Value {
+    json!({"kind": "MachineClass", "apiVersion": "machine.sapcloud.io/v1alpha1", "metadata": metadata,
+        "provider": "x", "providerSpec": {"region": "eu-1"},
+        "secretRef": {"name": "cloud", "namespace": "default"}})
+}
+
+fn credentials(metadata: Value, user_data: &str) -> Value {
+    json!({"kind": "Secret", "apiVersion": "v1", "metadata": metadata,
+        "data": {"key": encoded("canary"), "userData": encoded(user_data)}})
+}
+
+fn machine(name: &str) -> Value {
+    json!({"kind": "Machine", "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}"),
+            "creationTimestamp": NOON.to_string()},
+        "spec": {"class": {"kind": "MachineClass", "name": "small"}}})
+}
+
+/// A Machine that somebody deleted, with all that it remembers of what its VM was asked for with. Its class is gone.
+fn leaving_machine() -> Value {
+    let mut machine = machine("m-1");
+    machine["metadata"]["finalizers"] = json!([keys::FINALIZER]);
+    machine["metadata"]["deletionTimestamp"] = json!(NOON.to_string());
+    machine["spec"]["providerID"] = json!("stub:///1");
+    machine["status"] = json!({"creationRequest": {"provider": "x", "providerSpec": {"region": "eu-1"},
+        "secretRefs": [{"name": "cloud", "namespace": "default"}]}});
+    machine
+}
+
+fn region(request: &v1::DeleteMachineRequest) -> Option<String> {
+    let spec = request.machine_class.as_ref()?.provider_spec.as_ref()?;
+    match spec.fields.get("region")?.kind.as_ref()? {
+        Kind::StringValue(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// Region and key of each DeleteMachine that the driver was sent.
+fn deletions(driver: &Stub) -> Vec<(Option<String>, Option<String>)> {
+    let heard = driver.heard.lock().unwrap();
+    let key = |request: &v1::DeleteMachineRequest| {
+        let key = request.secret_data.get("key")?;
+        Some(String::from_utf8(key.clone()).unwrap())
+    };
+    heard
+        .deletes
+        .iter()
+        .map(|request| (region(request), key(request)))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vm_whose_class_is_gone_is_removed_where_and_with_what_it_was_asked_for() {
+    let (server, driver) = (Server::default(), Stub::named("x"));
+    server.put(
+        CREDENTIALS,
+        credentials(json!({"name": "cloud", "namespace": "default"}), "#"),
+    );
+    server.put(&machine_path("m-1"), leaving_machine());
+    let running = Running::start(&server, None, &driver);
+    pass(30).await;
+    assert_eq!(
+        deletions(&driver),
+        [(Some("eu-1".to_owned()), Some("canary".to_owned()))]
+    );
+    assert_eq!(server.get(&machine_path("m-1")), None);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_waits_for_credentials_that_exist_and_cannot_be_had_now() {
+    let good = credentials(json!({"name": "cloud", "namespace": "default"}), "#");
+    let mut large = good.clone();
+    large["data"]["ballast"] = json!(encoded(&"x".repeat(200 * 1024)));
+    for (refusal, stored) in [
+        (Some(403), &good),
+        (Some(500), &good),
+        (Some(404), &good),
+        (None, &large),
+    ] {
+        let (server, driver) = (Server::default(), Stub::named("x"));
+        server.put(CREDENTIALS, stored.clone());
+        server.put(&machine_path("m-1"), leaving_machine());
+        // A proxy or a webhook in between says so: the answer is no word of the API server.
+        server.refuse(refusal.map(|code| (CREDENTIALS, code)));
+        let running = Running::start(&server, None, &driver);
+        pass(120).await;
+        assert_eq!(deletions(&driver), [], "{refusal:?}");
+        let waiting = server.get(&machine_path("m-1")).unwrap();
+        let told = waiting["status"]["lastOperation"]["description"].as_str().unwrap();
+        assert!(told.contains("Secret"), "{told}");
+
+        server.refuse(None);
+        server.put(CREDENTIALS, good.clone());
+        pass(300).await;
+        let sent = (Some("eu-1".to_owned()), Some("canary".to_owned()));
+        assert_eq!(deletions(&driver), [sent], "{refusal:?}");
+        assert_eq!(server.get(&machine_path("m-1")), None);
+        running.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_is_certainly_gone_does_not_keep_the_vm() {
+    let (server, driver) = (Server::default(), Stub::named("x"));
+    server.put(&machine_path("m-1"), leaving_machine());
+    let running = Running::start(&server, None, &driver);
+    pass(30).await;
+    assert_eq!(deletions(&driver), [(Some("eu-1".to_owned()), None)]);
+    assert_eq!(server.get(&machine_path("m-1")), None);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vm_whose_class_went_bad_is_removed_with_its_credentials() {
+    let (server, driver) = (Server::default(), Stub::named("x"));
+    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
+    server.put(CREDENTIALS, credentials(metadata("cloud"), "#"));
+    server.put(CLASS, class(metadata("small")));
+    // No number of a request can be as exact.
+    server.edit(CLASS, json!({"providerSpec": {"account": 9_007_199_254_740_993_u64}}));
+    let mut machine = leaving_machine();
+    machine["status"] = json!({"currentStatus": {"phase": "Running"}});
+    server.put(&machine_path("m-1"), machine);
+    let running = Running::start(&server, None, &driver);
+    pass(30).await;
+    assert_eq!(deletions(&driver), [(None, Some("canary".to_owned()))]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_keeps_a_deleted_class_and_its_secret_is_told_once_and_again_when_that_changes() {
+    let (server, driver) = (Server::default(), Stub::named("x"));
+    let deleted = |name: &str, finalizer: &str| json!({"name": name, "namespace": "default", "finalizers": [finalizer], "deletionTimestamp": NOON.to_string()});
+    server.put(CREDENTIALS, credentials(deleted("cloud", keys::SECRET_FINALIZER), "#"));
+    server.put(CLASS, class(deleted("small", keys::FINALIZER)));
+    server.put(&machine_path("m-1"), machine("m-1"));
+    server.put(&machine_path("m-2"), machine("m-2"));
+    let running = Running::start(&server, None, &driver);
+    let (class_told, secret_told) = (
+        "Deletion waits until Machine m-1 and 1 more no longer need it",
+        "Deletion waits until MachineClass small no longer needs it",
+    );
+    for minute in 0..7 {
+        pass(60).await;
+        let mut told = server.told("DeletionBlocked");
+        told.sort();
+        assert_eq!(told, [class_told, secret_told], "minute {minute}");
+        // Somebody edits both: that is no news of who needs them.
+        for path in [CLASS, CREDENTIALS] {
+            server.edit(path, json!({"metadata": {"labels": {"minute": minute.to_string()}}}));
+        }
+    }
+    server.remove(&machine_path("m-2"));
+    pass(60).await;
+    let told = server.told("DeletionBlocked");
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(told[2], "Deletion waits until Machine m-1 no longer needs it");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_lives_on_after_an_outage_that_was_longer_than_its_life() {
+    let (server, target, driver) = (Server::default(), Server::default(), Stub::named("x"));
+    let metadata = json!({"name": "cloud", "namespace": "default"});
+    server.put(CREDENTIALS, credentials(metadata, keys::PLACEHOLDER_TOKEN));
+    server.put(CLASS, class(json!({"name": "small", "namespace": "default"})));
+    server.put(&machine_path("m-1"), machine("m-1"));
+    let running = Running::start(&server, Some(&target), &driver);
+    pass(30).await;
+    let heard = driver
+        .heard
+        .lock()
+        .unwrap()
+        .creates
+        .pop()
+        .expect("one creation")
+        .into_inner();
+    let given = String::from_utf8(heard.user_data).unwrap();
+    let (token, until) = target.token();
+    assert_eq!(given, token);
+    assert!(until <= running.now() + Settings::CREATION_TIMEOUT, "{until}");
+
+    target.is_away(true);
+    pass(3 * 3600).await;
+    assert!(until < running.now(), "the token has run out");
+    target.is_away(false);
+    let back = running.now();
+    pass(60).await;
+    let (token, until) = target.token();
+    assert_eq!(given, token, "the VM has the same token still");
+    assert!(until >= back + Settings::CREATION_TIMEOUT, "{until} after {back}");
+    let joining = server.get(&machine_path("m-1")).unwrap();
+    assert_eq!(joining["status"]["currentStatus"]["phase"], "Pending");
+    running.end().await;
+}
