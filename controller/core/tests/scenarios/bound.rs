@@ -13,6 +13,7 @@ use crate::script;
 use crate::stage::Stage;
 
 /// What the end of the story says, which must come soon.
+#[expect(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
 fn ends(stage: &mut Stage, lines: &[&str]) -> String {
     let begun = Instant::now();
     let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -21,7 +22,7 @@ fn ends(stage: &mut Stage, lines: &[&str]) -> String {
         }
     }));
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(20), "it took {took:?}");
+    assert!(took < Duration::from_secs(30), "it took {took:?}");
     let panic = ended.expect_err("it never becomes quiet");
     *panic.downcast::<String>().expect("it says why")
 }

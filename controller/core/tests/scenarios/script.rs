@@ -34,7 +34,7 @@ use crate::stage::{Crash, DriverNow, Stage};
 /// How often the manager looks before a story ends as one that never becomes quiet.
 const MOST_PASSES: usize = 20_000;
 /// How many decisions it takes until then. Each look costs as much as there is, so looks alone are no bound in time.
-const MOST_TOLD: usize = 5_000;
+const MOST_TOLD: usize = 2_000;
 /// How many objects it makes until then, in a whole story.
 const MOST_MADE: u64 = 1_000;
 
