@@ -52,13 +52,13 @@ fn tells_failure(step: &machine::Step) -> bool {
     is_bad || change.state == OperationState::Failed
 }
 
-/// What may be refused again and again, by the target cluster too. The finalizer and the live read are what a report rests on.
+/// What may be refused again and again, by the target cluster too. The finalizer, the live read and the VM's id are what a report
+/// rests on, and are written to the Machine as the report is.
 fn may_be_refused(step: &machine::Step) -> bool {
     use machine::Step;
     match step {
         Step::EnsureToken
         | Step::Call(_)
-        | Step::Identify { .. }
         | Step::GuardNode(_)
         | Step::DropToken
         | Step::DeleteMachine
@@ -66,7 +66,7 @@ fn may_be_refused(step: &machine::Step) -> bool {
         | Step::LeaveBehind
         | Step::RemoveFinalizer
         | Step::StepDown => true,
-        Step::AddFinalizer | Step::Confirm | Step::Record(_) => false,
+        Step::AddFinalizer | Step::Confirm | Step::Identify { .. } | Step::Record(_) => false,
     }
 }
 
