@@ -7,6 +7,8 @@ pub mod dispatch;
 pub mod leftover;
 pub mod machine;
 pub mod pass;
+#[cfg(test)]
+mod scripted;
 pub mod set;
 pub mod shared;
 pub mod step;

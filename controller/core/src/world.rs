@@ -166,3 +166,38 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::change::Change;
+
+    fn set(uid: &str) -> MachineSet {
+        let metadata = json!({"name": "workers", "namespace": "test", "uid": uid});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {}})).expect("it is a set")
+    }
+
+    #[test]
+    fn what_is_noted_of_an_object_that_is_gone_meanwhile_is_not_kept() {
+        let (mut world, name) = (World::default(), Name::new("workers"));
+        let note = |world: &mut World, uid: &str| {
+            world.note_owner::<MachineSet>(&name, &Uid::new(uid), |notes| notes.batches += 1);
+        };
+        note(&mut world, "1");
+        assert!(world.ledger.owners.is_empty(), "it was never seen");
+
+        world.observe(Change::Applied(set("1")), Duration::ZERO);
+        note(&mut world, "1");
+        assert_eq!(world.ledger.owners.len(), 1);
+
+        world.observe(Change::Applied(set("2")), Duration::ZERO);
+        note(&mut world, "1");
+        assert!(world.ledger.owners.is_empty(), "another one has its name");
+
+        world.observe(Change::Deleted(set("2")), Duration::ZERO);
+        note(&mut world, "2");
+        assert!(world.ledger.owners.is_empty(), "it is gone");
+    }
+}

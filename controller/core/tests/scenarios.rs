@@ -5,6 +5,8 @@
 
 #![expect(clippy::indexing_slicing, reason = "a test that panics is a test that fails")]
 
+#[path = "scenarios/bound.rs"]
+mod bound;
 #[path = "scenarios/cloud.rs"]
 mod cloud;
 #[path = "scenarios/etcd.rs"]

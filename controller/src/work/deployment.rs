@@ -140,3 +140,79 @@ async fn change(shared: &Shared, deployment: &MachineDeployment, made: &SetChang
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Method;
+    use millwright_core::change::Change;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::work::pass::pass;
+    use crate::work::scripted::{Answer, Scripted, failure};
+
+    fn deployment() -> Value {
+        json!({
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
+            "metadata": {"name": "d", "namespace": "default", "uid": "uid-d", "resourceVersion": "1",
+                "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": [keys::FINALIZER]},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": {"pool": "workers"}},
+                "template": {
+                    "metadata": {"labels": {"pool": "workers"}},
+                    "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+                },
+            },
+        })
+    }
+
+    /// Another owner's set has whatever name is asked for first.
+    fn answer(method: &Method, path: &str, body: &Value) -> Answer {
+        match *method {
+            Method::POST => failure(409, "AlreadyExists"),
+            Method::GET => {
+                let owner = json!([{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "uid-x", "controller": true}]);
+                let name = path.rsplit('/').next().unwrap();
+                let metadata = json!({"name": name, "namespace": "default", "uid": "uid-s", "resourceVersion": "1",
+                    "creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": owner});
+                (200, json!({"metadata": metadata, "spec": deployment()["spec"]}))
+            }
+            _ => {
+                let mut object = deployment();
+                object["status"] = body["status"].clone();
+                (200, object)
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_set_of_another_owner_under_the_name_lets_the_deployment_take_the_next_name_at_once() {
+        let (name, scripted) = (Name::new("d"), Scripted::new(answer));
+        let shared = &scripted.shared;
+        let stored: MachineDeployment = serde_json::from_value(deployment()).unwrap();
+        shared.change(|world, uptime| world.observe(Change::Applied(stored), uptime));
+        let take = |after: Duration| shared.quietly(|world| world.queue.take(shared.env.uptime() + after));
+        let key = take(Duration::ZERO).expect("a deployment that is new is looked at");
+        let ended = pass::<Deployments>(shared, &name).await;
+        assert_eq!((ended.why.as_str(), ended.result), ("NoSet", "done"));
+        let taken = shared.look(|world| world.sets.iter().map(|set| meta::name(&set.metadata).to_owned()).next());
+        let taken = taken.expect("it was read");
+
+        shared.change(|world, uptime| world.queue.give_back(key.clone(), ended.verdict, uptime));
+        let due: Vec<Key> = std::iter::from_fn(|| take(Duration::from_secs(1))).collect();
+        assert!(
+            due.contains(&key),
+            "the set is another's and wakes only its owner: {due:?}"
+        );
+        let seen = shared.look(|world| Deployments::plan(shared, world, &name, shared.env.now()));
+        let steps = seen.expect("it is there").plan.steps;
+        let next = steps.iter().find_map(|step| match step {
+            Step::Create(made) => Some(made.name.to_string()),
+            _ => None,
+        });
+        assert!(next.is_some_and(|next| next != taken), "{steps:?}");
+    }
+}

@@ -137,3 +137,109 @@ async fn look_at(shared: &Arc<Shared>, key: &Key) -> Pass {
         Key::Leftover(uid) => leftover::pass(shared, uid).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use millwright_core::api::{Machine, MachineClass};
+    use millwright_core::change::Change;
+    use millwright_core::ids::{DriverName, Name};
+    use millwright_proto::v1;
+    use millwright_proto::v1::driver_service_server::{DriverService, DriverServiceServer};
+    use serde_json::{Value, json};
+    use tonic::body::Body;
+    use tonic::{Request, Response, Status};
+    use tower::ServiceExt;
+    use tower::util::BoxCloneSyncService;
+
+    use super::*;
+    use crate::driver::DriverState;
+    use crate::env::Planners;
+    use crate::work::scripted::{Answer, Scripted, failure};
+
+    /// A driver that can check classes and never does.
+    struct Hangs;
+
+    #[tonic::async_trait]
+    impl DriverService for Hangs {
+        async fn get_driver_info(
+            &self,
+            _: Request<v1::GetDriverInfoRequest>,
+        ) -> Result<Response<v1::GetDriverInfoResponse>, Status> {
+            Ok(Response::new(v1::GetDriverInfoResponse {
+                name: "slow".to_owned(),
+                vendor_version: "1".to_owned(),
+                capabilities: vec![v1::Capability::ValidateMachineClass.into()],
+                ..Default::default()
+            }))
+        }
+
+        async fn validate_machine_class(
+            &self,
+            _: Request<v1::ValidateMachineClassRequest>,
+        ) -> Result<Response<v1::ValidateMachineClassResponse>, Status> {
+            std::future::pending().await
+        }
+    }
+
+    fn class(name: &str) -> Value {
+        json!({
+            "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
+            "provider": "slow", "providerSpec": {"size": "s"}, "secretRef": {"name": "cred", "namespace": "default"},
+        })
+    }
+
+    fn machine(name: &str) -> Value {
+        json!({
+            "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
+            "spec": {"class": {"kind": "MachineClass", "name": "none"}},
+        })
+    }
+
+    fn answer(method: &Method, path: &str, _: &Value) -> Answer {
+        match path.rsplit_once('/') {
+            Some((_, "cred")) => (
+                200,
+                json!({"metadata": {"name": "cred"}, "data": {"userData": "I2Nsb3Vk"}}),
+            ),
+            Some((_, name)) if *method == Method::PATCH && path.contains("/machines/") => (200, machine(name)),
+            _ => failure(404, "NotFound"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn classes_whose_check_never_ends_hold_no_worker() {
+        let server = DriverServiceServer::new(Hangs);
+        let wire = ServiceExt::<http::Request<Body>>::map_err(server, |never| match never {});
+        let wire = BoxCloneSyncService::new(wire);
+        let scripted = Scripted::with(answer, Planners::default(), Some(wire));
+        let shared = &scripted.shared;
+        let mut dispatcher = JoinSet::new();
+        dispatcher.spawn(run(Arc::clone(shared), 1));
+        let moment = || tokio::time::sleep(Duration::from_secs(2));
+        moment().await;
+        let driver = shared.drivers.get(&DriverName::new("slow"));
+        assert!(matches!(driver, DriverState::Ready(_)), "{driver:?}");
+
+        let names = ["small", "large"];
+        for name in names {
+            let class: MachineClass = serde_json::from_value(class(name)).unwrap();
+            shared.change(|world, uptime| world.observe(Change::Applied(class), uptime));
+        }
+        moment().await;
+        let hangs = |name| shared.look(|world| world.ledger.is_being_checked(&Name::new(name)));
+        assert!(
+            names.into_iter().all(hangs),
+            "both are asked about, and neither is answered"
+        );
+
+        let machine: Machine = serde_json::from_value(machine("m-1")).unwrap();
+        shared.change(|world, uptime| world.observe(Change::Applied(machine), uptime));
+        moment().await;
+        assert!(
+            !scripted.heard("PATCH").is_empty(),
+            "the one worker is free for a Machine"
+        );
+        assert!(names.into_iter().all(hangs));
+    }
+}

@@ -168,3 +168,6 @@ async fn execute<R: Reconciler>(
     }
     failure.map_or(Ok(()), Err)
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,6 +39,8 @@ pub struct Script {
     pub on_info: Act,
     pub on_create: Act,
     pub on_delete: Act,
+    /// The highest epoch that it was ever told: creations of a lower one are refused.
+    pub remembers: u64,
     pub machine: Option<v1::Machine>,
     pub page: v1::ListMachinesResponse,
 }
@@ -77,6 +79,7 @@ impl Stub {
             on_info: Act::Answer,
             on_create: Act::Answer,
             on_delete: Act::Answer,
+            remembers: 0,
             machine: Some(machine),
             page: v1::ListMachinesResponse::default(),
         };
@@ -129,6 +132,23 @@ async fn act(act: Act) -> Result<(), Status> {
     }
 }
 
+/// The leader's epoch that a request carries.
+pub fn epoch<T>(request: &Request<T>) -> Option<u64> {
+    let value = request.metadata().get(millwright_proto::LEADER_EPOCH_KEY)?;
+    value.to_str().ok()?.parse().ok()
+}
+
+/// What a driver says to who was told a lower epoch than another before.
+fn stale_leader() -> Status {
+    use tonic_types::StatusExt as _;
+    let details = tonic_types::ErrorDetails::with_error_info("STALE_LEADER", "machine.driver.v1", []);
+    Status::with_error_details(
+        tonic::Code::FailedPrecondition,
+        "a newer leader has spoken to this driver",
+        details,
+    )
+}
+
 #[tonic::async_trait]
 impl DriverService for Stub {
     async fn get_driver_info(
@@ -145,8 +165,12 @@ impl DriverService for Stub {
         &self,
         request: Request<v1::CreateMachineRequest>,
     ) -> Result<Response<v1::CreateMachineResponse>, Status> {
+        let epoch = epoch(&request);
         self.heard.lock().unwrap().creates.push(request);
         let script = self.script();
+        if epoch.is_some_and(|epoch| epoch < script.remembers) {
+            return Err(stale_leader());
+        }
         act(script.on_create).await?;
         let poll_after = Some(prost_types::Duration { seconds: 2, nanos: 0 });
         Ok(Response::new(v1::CreateMachineResponse {

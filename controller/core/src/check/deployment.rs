@@ -3,17 +3,19 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Broken, is_child, wakes_later};
+use super::{Broken, is_child, reported_first, wakes_later};
 use crate::api::template::Scope;
-use crate::api::{Template, meta};
+use crate::api::{Template, keys, meta};
 use crate::deployment::change::SetChange;
 use crate::ids::Uid;
+use crate::set::StatusPatch;
 use crate::{deployment, merge};
 
 /// Laws of a deployment's plan.
 pub fn deployment(seen: &deployment::Observed<'_>, plan: &deployment::Plan, now: Timestamp) -> Vec<Broken> {
     use deployment::Step;
     let mut broken: Vec<Broken> = wakes_later(plan.wake, now).into_iter().collect();
+    broken.extend(deployment_report(seen, plan));
     let own = meta::uid(&seen.deployment.metadata);
     let owned = || {
         seen.sets
@@ -60,6 +62,28 @@ pub fn deployment(seen: &deployment::Observed<'_>, plan: &deployment::Plan, now:
         }
     }
     broken
+}
+
+/// A failure that is known or told is told before what may fail again.
+fn deployment_report(seen: &deployment::Observed<'_>, plan: &deployment::Plan) -> Option<Broken> {
+    use deployment::Step;
+    let is_told = |step: &Step| matches!(step, Step::Record(status) if tells_failure(status));
+    let is_record = |step: &Step| matches!(step, Step::Record(_));
+    let creates = |step: &Step| matches!(step, Step::Create(_));
+    let acts = |step: &Step| creates(step) || matches!(step, Step::Change(_) | Step::Delete(_) | Step::Number(_));
+    let refused = seen.notes.create_refused.as_ref();
+    reported_first(&plan.steps, is_told, acts)
+        .or_else(|| refused.and_then(|_| reported_first(&plan.steps, is_record, creates)))
+}
+
+/// The deployment's own failure. `ReplicaFailure` is its set's, which told it.
+fn tells_failure(status: &StatusPatch) -> bool {
+    let conditions = status.field("conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| {
+        let says = |field: &str, text: &str| condition.get(field).and_then(Value::as_str) == Some(text);
+        says("type", keys::CONDITION_PROGRESSING) && says("status", "False")
+    })
 }
 
 /// A change of a set leaves alone what its Machines were made from.

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::{Broken, wakes_later};
-use crate::api::{Phase, keys, meta};
+use super::{Broken, reported_first, wakes_later};
+use crate::api::{OperationState, Phase, keys, meta};
 use crate::driver::{Capability, Initialization};
 use crate::machine;
 use crate::machine::{Call, DriverView};
@@ -12,6 +12,7 @@ use crate::machine::{Call, DriverView};
 pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestamp) -> Vec<Broken> {
     let mut broken: Vec<Broken> = wakes_later(plan.wake, now).into_iter().collect();
     broken.extend(calls_alone(seen, plan));
+    broken.extend(reported_first(&plan.steps, tells_failure, may_be_refused));
     let mut phase = seen.machine.phase().clone();
     let mut read_live = false;
     let mut is_asked_for = seen.machine.creation_request().is_some();
@@ -41,6 +42,32 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
         }
     }
     broken
+}
+
+fn tells_failure(step: &machine::Step) -> bool {
+    let machine::Step::Record(change) = step else {
+        return false;
+    };
+    let is_bad = matches!(change.phase, Phase::Unknown | Phase::Failed | Phase::CrashLoopBackOff);
+    is_bad || change.state == OperationState::Failed
+}
+
+/// What may be refused again and again, by the target cluster too. The finalizer, the live read and the VM's id are what a report
+/// rests on, and are written to the Machine as the report is.
+fn may_be_refused(step: &machine::Step) -> bool {
+    use machine::Step;
+    match step {
+        Step::EnsureToken
+        | Step::Call(_)
+        | Step::GuardNode(_)
+        | Step::DropToken
+        | Step::DeleteMachine
+        | Step::RemoveNode(_)
+        | Step::LeaveBehind
+        | Step::RemoveFinalizer
+        | Step::StepDown => true,
+        Step::AddFinalizer | Step::Confirm | Step::Identify { .. } | Step::Record(_) => false,
+    }
 }
 
 fn calls_alone(seen: &machine::Observed<'_>, plan: &machine::Plan) -> Option<Broken> {

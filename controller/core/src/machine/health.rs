@@ -24,7 +24,8 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
     let mut plan = judged(seen, joined, now);
     if let Some(name) = node::unguarded(joined, seen.machine) {
-        plan.steps.insert(0, Step::GuardNode(name));
+        // Behind what is told of its health: a target cluster that lets nobody write Nodes would keep it from being told.
+        plan.steps.push(Step::GuardNode(name));
     }
     plan
 }

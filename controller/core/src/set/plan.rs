@@ -148,6 +148,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .filter(|machine| !is_leaving(machine))
         .collect();
     let (failed, replace_at) = replaceable(seen, &present, now, &mut plan);
+    let is_replacing = !failed.is_empty();
     let (failed, retry_failed) = writable(seen, failed.into_iter(), now, &mut plan);
     let kept: Vec<&Machine> = present
         .iter()
@@ -166,7 +167,8 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let replaced = failed.into_iter().map(|machine| victim(machine, true));
     let mut moves = deletion(replaced.chain(excess.into_iter().map(|machine| victim(machine, false))));
     let mut again = [replace_at, retry_adopts, retry_releases, retry_failed, retry_excess].to_vec();
-    let mut problem = (kept.len() > wanted).then(|| delete_problem(seen)).flatten();
+    let wants_less = is_replacing || kept.len() > wanted;
+    let mut problem = wants_less.then(|| delete_problem(seen)).flatten();
     if kept.len() < wanted {
         let missing = wanted - kept.len();
         // Adoptions and releases change the count; what they bring is known in the next pass.
@@ -174,7 +176,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
             true => grow(seen, missing, now),
             false => Plan::rest(Why::Claiming),
         };
-        problem = create_problem(seen, &growth.why);
+        problem = create_problem(seen, &growth.why).or(problem);
         again.push(growth.wake);
         moves.extend(growth.steps);
         plan.why = growth.why;

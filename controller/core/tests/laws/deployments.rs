@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::dice::{Dice, now, tapes};
 use crate::machines::merged;
+use crate::sets::refusal;
 
 #[derive(Debug)]
 struct Scene {
@@ -32,6 +33,7 @@ impl Scene {
             sets,
             notes: OwnerNotes {
                 status_written,
+                create_refused: if dice.rarely() { Some(refusal(dice)) } else { None },
                 ..OwnerNotes::default()
             },
         }
@@ -82,6 +84,7 @@ impl Scene {
                     let mut set: MachineSet = serde_json::from_value(made.body()).expect("it is a set");
                     set.metadata.uid = Some("made".to_owned());
                     self.sets.push(Arc::new(set));
+                    self.notes.create_refused = None;
                 }
                 Step::Change(change) => {
                     let set = self.set(meta::name(&change.set.metadata));
@@ -216,7 +219,9 @@ proptest! {
             let (plan, broken) = scene.plan(at);
             told.push(narrate::plan(&plan, at));
             prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", told.join("\n"));
-            if plan.steps.is_empty() && plan.wake.is_none() || !scene.apply(plan.steps, at) {
+            // One that waits for the end of a refusal's pause rests, too.
+            let is_at_rest = plan.wake.is_none_or(|wake| wake > at + SignedDuration::from_secs(1));
+            if plan.steps.is_empty() && is_at_rest || !scene.apply(plan.steps, at) {
                 return Ok(());
             }
             at += SignedDuration::from_secs(1);

@@ -168,7 +168,7 @@ impl Scene {
     }
 }
 
-fn refusal(dice: &mut Dice) -> Refusal {
+pub fn refusal(dice: &mut Dice) -> Refusal {
     Refusal {
         message: "a webhook says no".to_owned(),
         retry_at: dice.time(),

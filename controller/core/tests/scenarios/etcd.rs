@@ -59,6 +59,11 @@ resource!(MachineClass, classes);
 resource!(Node, nodes);
 
 impl Etcd {
+    /// How many objects were ever made.
+    pub fn made(&self) -> u64 {
+        self.uids
+    }
+
     pub fn create<K: Resource>(&mut self, body: Value, now: Timestamp) -> Result<K, Refused> {
         let mut object: K = serde_json::from_value(body).expect("the body is of its kind");
         let name = object.key();

@@ -18,6 +18,9 @@ use serde_json::{Value, json};
 use crate::etcd::{Refused, Resource};
 use crate::stage::{Crash, Flight, Stage};
 
+/// What the API server says of a write that it refuses.
+const REFUSAL: &str = "a webhook says no";
+
 impl Stage {
     fn took<K: Resource>(&mut self, written: Result<K, Refused>) -> bool {
         let Ok(object) = written else { return false };
@@ -159,79 +162,74 @@ impl Stage {
         true
     }
 
-    /// Carries out one step; creations and deletions of many are as many chances to die.
-    pub fn set_step(&mut self, seen: &MachineSet, step: set::Step) -> Result<(), Crash> {
+    /// Carries out one step; creations and deletions of many are as many chances to die. `false`: it did not take effect.
+    pub fn set_step(&mut self, seen: &MachineSet, step: set::Step) -> Result<bool, Crash> {
         use set::Step;
         let (name, uid) = meta::identity(&seen.metadata);
         let now = self.now();
-        match step {
+        Ok(match step {
             Step::AddFinalizer => {
                 let written = self.etcd.add_finalizer::<MachineSet>(&name, &uid, keys::FINALIZER);
-                self.took(written);
+                self.took(written)
             }
             Step::RemoveFinalizer => {
                 let left = self.etcd.remove_finalizer::<MachineSet>(&name, &uid, keys::FINALIZER);
-                self.left(&name, &uid, left);
+                self.left(&name, &uid, left)
             }
-            Step::Adopt(children) => {
-                for child in children {
-                    self.own(&*child, owner::adopted(&child.metadata, seen));
-                }
-            }
-            Step::Release(children) => {
-                for child in children {
-                    self.own(&*child, owner::released(&child.metadata, Some(&uid)));
-                }
-            }
+            Step::Adopt(children) => self.own_all(&children, |child| owner::adopted(&child.metadata, seen)),
+            Step::Release(children) => self.own_all(&children, |child| owner::released(&child.metadata, Some(&uid))),
             Step::Reserve { next } => {
                 let body = json!({"status": {"nextMachineNumber": next}});
                 let written = self.etcd.merge_status::<MachineSet>(&name, Some(&uid), &body);
-                self.took(written);
+                self.took(written)
             }
             Step::Create(batch) => self.create_batch(&name, &uid, batch)?,
             Step::Delete(victims) => self.delete_victims(&name, &uid, victims)?,
             Step::Bring(all) => {
+                let mut took = true;
                 for brought in all {
                     let (child, child_uid) = meta::identity(&brought.machine.metadata);
                     if self.refuses(&child_uid) {
+                        took = false;
                         continue;
                     }
                     let written = self.etcd.merge::<Machine>(&child, None, &brought.patch());
-                    self.took(written);
+                    took &= self.took(written);
                 }
+                took
             }
             Step::Record(status) => {
                 let written = self
                     .etcd
                     .merge_status::<MachineSet>(&name, Some(&uid), &status.into_patch());
-                self.took(written);
                 self.world
                     .note_owner::<MachineSet>(&name, &uid, |notes| notes.status_written = Some(now));
+                self.took(written)
             }
-        }
-        Ok(())
+        })
     }
 
     /// Whether the API server refuses writes to this Machine; then it is noted.
     fn refuses(&mut self, uid: &Uid) -> bool {
-        let name = self
-            .etcd
-            .machines
-            .values()
-            .find(|machine| machine.uid().as_ref() == Some(uid));
-        let name = name.map(|machine| Name::new(meta::name(&machine.metadata)));
+        let mut machines = self.etcd.machines.values();
+        let found = machines.find(|machine| machine.uid().as_ref() == Some(uid));
+        let name = found.map(|machine| Name::new(meta::name(&machine.metadata)));
         let Some(name) = name.filter(|name| self.unwritable.contains(name)) else {
             return false;
         };
-        let now = self.now();
-        self.world.note::<Machine>(&name, uid, |ledger| {
-            let refusal = Refusal::after(ledger.refusals.get(uid), "a webhook says no".to_owned(), now);
-            ledger.refusals.insert(uid.clone(), refusal);
-        });
+        self.note_refusal(&name, uid);
         true
     }
 
-    fn create_batch(&mut self, set: &Name, uid: &Uid, batch: Vec<set::NewMachine>) -> Result<(), Crash> {
+    fn note_refusal(&mut self, machine: &Name, uid: &Uid) {
+        let now = self.now();
+        self.world.note::<Machine>(machine, uid, |ledger| {
+            let refusal = Refusal::after(ledger.refusals.get(uid), REFUSAL.to_owned(), now);
+            ledger.refusals.insert(uid.clone(), refusal);
+        });
+    }
+
+    fn create_batch(&mut self, set: &Name, uid: &Uid, batch: Vec<set::NewMachine>) -> Result<bool, Crash> {
         let now = self.now();
         for made in batch {
             self.chance()?;
@@ -243,7 +241,7 @@ impl Stage {
                 };
                 self.world.note_owner::<MachineSet>(set, uid, refuse);
                 self.refused_creations += 1;
-                return Ok(());
+                return Ok(false);
             }
             let earlier = self.world.ledger.sends(&made.name, now);
             if self.loses_creations {
@@ -256,15 +254,19 @@ impl Stage {
             notes.create_refused = None;
             (notes.batches, notes.batch_ended) = (notes.batches + 1, Some(now));
         });
-        Ok(())
+        Ok(true)
     }
 
-    fn delete_victims(&mut self, set: &Name, uid: &Uid, victims: Vec<set::Victim>) -> Result<(), Crash> {
+    fn delete_victims(&mut self, set: &Name, uid: &Uid, victims: Vec<set::Victim>) -> Result<bool, Crash> {
         let now = self.now();
-        let mut is_replacement = false;
+        let (mut is_replacement, mut took) = (false, true);
         for victim in victims {
             self.chance()?;
-            if self.refuses(&victim.uid) {
+            if self.refuses_deletions {
+                self.note_refusal(&victim.name, &victim.uid);
+            }
+            if self.refuses_deletions || self.refuses(&victim.uid) {
+                took = false;
                 continue;
             }
             if self.loses_deletions {
@@ -278,7 +280,11 @@ impl Stage {
         if is_replacement {
             self.world.replaced(set, uid, now);
         }
-        Ok(())
+        self.world.note_owner::<MachineSet>(set, uid, |notes| {
+            let before = notes.delete_refused.take();
+            notes.delete_refused = (!took).then(|| Refusal::after(before.as_ref(), REFUSAL.to_owned(), now));
+        });
+        Ok(took)
     }
 
     fn chance(&mut self) -> Result<(), Crash> {
@@ -293,27 +299,47 @@ impl Stage {
     }
 
     /// Creates an object; one that is there already is read.
-    fn make<K: Resource>(&mut self, body: Value) {
+    fn make<K: Resource>(&mut self, body: Value) -> bool {
         let name = Name::new(body["metadata"]["name"].as_str().expect("a child has a name"));
         let now = self.now();
         let made = match self.etcd.create::<K>(body, now) {
             Err(Refused::AlreadyExists) => self.etcd.get::<K>(&name).ok_or(Refused::Gone),
             other => other,
         };
-        self.took(made);
+        self.took(made)
     }
 
-    fn own<K: Resource>(&mut self, child: &K, owners: Vec<OwnerReference>) {
+    fn own_all<K: Resource>(&mut self, children: &[Arc<K>], owners: impl Fn(&K) -> Vec<OwnerReference>) -> bool {
+        let mut took = true;
+        for child in children {
+            took &= self.own(&**child, owners(child));
+        }
+        took
+    }
+
+    fn own<K: Resource>(&mut self, child: &K, owners: Vec<OwnerReference>) -> bool {
         let (name, uid) = (child.key(), child.uid());
         if self.refuses(&uid) {
-            return;
+            return false;
         }
         let body = json!({"metadata": {"ownerReferences": owners}});
         let written = self.etcd.merge::<K>(&name, Some(&uid), &body);
-        self.took(written);
+        self.took(written)
     }
 
-    pub fn deployment_step(&mut self, seen: &MachineDeployment, step: deployment::Step) {
+    /// Creates a deployment's set; a refusal is noted, as the shell does.
+    fn create_set(&mut self, deployment: &Name, uid: &Uid, made: &deployment::change::NewSet) -> bool {
+        let now = self.now();
+        let is_refused = self.refuses_sets;
+        self.world.note_owner::<MachineDeployment>(deployment, uid, |notes| {
+            let before = notes.create_refused.take();
+            notes.create_refused = is_refused.then(|| Refusal::after(before.as_ref(), REFUSAL.to_owned(), now));
+        });
+        !is_refused && self.make::<MachineSet>(made.body())
+    }
+
+    /// `false`: it did not take effect.
+    pub fn deployment_step(&mut self, seen: &MachineDeployment, step: deployment::Step) -> bool {
         use deployment::Step;
         let (name, uid) = meta::identity(&seen.metadata);
         let now = self.now();
@@ -322,48 +348,42 @@ impl Stage {
                 let written = self
                     .etcd
                     .add_finalizer::<MachineDeployment>(&name, &uid, keys::FINALIZER);
-                self.took(written);
+                self.took(written)
             }
             Step::RemoveFinalizer => {
                 let left = self
                     .etcd
                     .remove_finalizer::<MachineDeployment>(&name, &uid, keys::FINALIZER);
-                self.left(&name, &uid, left);
+                self.left(&name, &uid, left)
             }
-            Step::Adopt(children) => {
-                for child in children {
-                    self.own(&*child, owner::adopted(&child.metadata, seen));
-                }
-            }
-            Step::Release(children) => {
-                for child in children {
-                    self.own(&*child, owner::released(&child.metadata, Some(&uid)));
-                }
-            }
-            Step::Create(made) => self.make::<MachineSet>(made.body()),
+            Step::Adopt(children) => self.own_all(&children, |child| owner::adopted(&child.metadata, seen)),
+            Step::Release(children) => self.own_all(&children, |child| owner::released(&child.metadata, Some(&uid))),
+            Step::Create(made) => self.create_set(&name, &uid, &made),
             Step::Change(change) => {
                 let (set, set_uid) = meta::identity(&change.set.metadata);
                 let written = self.etcd.merge::<MachineSet>(&set, Some(&set_uid), &change.patch());
-                self.took(written);
+                self.took(written)
             }
             Step::Delete(victims) => {
                 for (victim, victim_uid) in victims {
                     let left = self.etcd.delete::<MachineSet>(&victim, Some(&victim_uid), now);
+                    // One that is gone is what a deletion wants.
                     self.left(&victim, &victim_uid, left);
                 }
+                true
             }
             Step::Number(revision) => {
                 let body = json!({"metadata": {"annotations": {keys::REVISION: revision.to_string()}}});
                 let written = self.etcd.merge::<MachineDeployment>(&name, Some(&uid), &body);
-                self.took(written);
+                self.took(written)
             }
             Step::Record(status) => {
                 let written = self
                     .etcd
                     .merge_status::<MachineDeployment>(&name, Some(&uid), &status.into_patch());
-                self.took(written);
                 self.world
                     .note_owner::<MachineDeployment>(&name, &uid, |notes| notes.status_written = Some(now));
+                self.took(written)
             }
         }
     }

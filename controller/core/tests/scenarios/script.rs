@@ -6,10 +6,11 @@
 //! driver can initialise                             driver shows VMs after SECONDS
 //! driver fails CALL with REASON                     driver answers CALL unnamed | broken | going
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
-//! deletions are lost | answered                      creations are lost | answered | refused | allowed
+//! deletions are lost | answered | refused | allowed  creations are lost | answered | refused | allowed
+//! creations of sets are refused | allowed
 //! class NAME is removed by force
 //! machine NAME cannot be written | can be written    target is away | back              lease is lost
-//! after SECONDS        restart        no target cluster        show
+//! after SECONDS        restart        no target cluster        show        show conditions
 //! ```
 
 use std::time::Duration;
@@ -23,13 +24,19 @@ use millwright_core::driver::Capability;
 use millwright_core::ids::Name;
 use millwright_core::machine::Call;
 use millwright_core::merge;
-use millwright_core::queue::Verdict;
 use serde_json::{Value, json};
 
 use crate::cloud::{Dictated, failure};
 use crate::etcd::Resource;
 use crate::reasons;
 use crate::stage::{Crash, DriverNow, Stage};
+
+/// How often the manager looks before a story ends as one that never becomes quiet.
+const MOST_PASSES: usize = 20_000;
+/// How many decisions it takes until then. Each look costs as much as there is, so looks alone are no bound in time.
+const MOST_TOLD: usize = 2_000;
+/// How many objects it makes until then, in a whole story.
+const MOST_MADE: u64 = 1_000;
 
 /// Does what one line says, without running anything.
 pub fn line(stage: &mut Stage, line: &str) {
@@ -67,10 +74,14 @@ pub fn play(text: &str, place: &str) -> String {
 impl Stage {
     /// Runs whatever is due until then.
     pub fn settle(&mut self, until: Duration) -> Result<(), Crash> {
-        for _ in 0..20_000 {
+        let before = self.told.len();
+        for _ in 0..MOST_PASSES {
+            if self.told.len() - before > MOST_TOLD || self.etcd.made() > MOST_MADE {
+                break;
+            }
             if let Some(key) = self.world.queue.take(self.uptime) {
-                let wake = self.pass(&key)?.map(|at| self.uptime_of(at));
-                self.world.queue.give_back(key, Verdict::Done { wake }, self.uptime);
+                let verdict = self.pass(&key)?;
+                self.world.queue.give_back(key, verdict, self.uptime);
             } else if !self.silent && !self.flights.is_empty() {
                 self.deliver(0);
             } else {
@@ -107,6 +118,10 @@ impl Stage {
             ["deletions", "are", "answered"] => self.loses_deletions = false,
             ["creations", "are", "refused"] => self.refuses_creations = true,
             ["creations", "are", "allowed"] => self.refuses_creations = false,
+            ["creations", "of", "sets", "are", "refused"] => self.refuses_sets = true,
+            ["creations", "of", "sets", "are", "allowed"] => self.refuses_sets = false,
+            ["deletions", "are", "refused"] => self.refuses_deletions = true,
+            ["deletions", "are", "allowed"] => self.refuses_deletions = false,
             ["machine", name, "cannot", "be", "written"] => drop(self.unwritable.insert(Name::new(*name))),
             ["machine", name, "can", "be", "written"] => drop(self.unwritable.remove(&Name::new(*name))),
             ["class", name, "is", "removed", "by", "force"] => {
@@ -131,6 +146,7 @@ impl Stage {
             ["restart"] => self.restart(),
             ["no", "target", "cluster"] => self.settings.has_target = false,
             ["show"] => return Some(self.show()),
+            ["show", "conditions"] => return Some(self.show_conditions()),
             _ => return None,
         }
         Some(String::new())
@@ -294,6 +310,28 @@ impl Stage {
         }
         self.patch::<Node>(&name, &spec, false);
         self.patch::<Node>(&name, &status, true);
+    }
+
+    /// The conditions of deployments and sets, in their words.
+    fn show_conditions(&self) -> String {
+        let deployments = self.etcd.deployments.iter().flat_map(|(name, deployment)| {
+            let conditions = deployment.status.iter().flat_map(|status| &status.conditions);
+            conditions.map(move |condition| ("MachineDeployment", name, json!(condition)))
+        });
+        let sets = self.etcd.sets.iter().flat_map(|(name, set)| {
+            let conditions = set.status.iter().flat_map(|status| &status.conditions);
+            conditions.map(move |condition| ("MachineSet", name, json!(condition)))
+        });
+        let told = deployments.chain(sets).map(|(kind, name, condition)| {
+            let field = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+            let (type_, status, reason) = (field("type"), field("status"), field("reason"));
+            format!("= {kind} {name} {type_}={status} {reason}: {}", field("message"))
+        });
+        let told: Vec<String> = told.collect();
+        match told.is_empty() {
+            true => "= no condition".to_owned(),
+            false => told.join("\n"),
+        }
     }
 
     /// All there is, a line each.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use millwright_core::api::{Machine, MachineSet, meta};
 use millwright_core::ids::Name;
-use millwright_core::queue::Verdict;
 use millwright_core::wake::Key;
 use proptest::prelude::*;
 use serde_json::json;
@@ -147,13 +146,7 @@ fn run(stage: &mut Stage, key: &Key, fuel: Option<usize>) {
     let result = stage.pass(key);
     stage.fuel = None;
     match result {
-        Ok(wake) => {
-            let wake = wake.map(|at| stage.uptime_of(at));
-            stage
-                .world
-                .queue
-                .give_back(key.clone(), Verdict::Done { wake }, stage.uptime);
-        }
+        Ok(verdict) => drop(stage.world.queue.give_back(key.clone(), verdict, stage.uptime)),
         Err(_) => stage.restart(),
     }
 }

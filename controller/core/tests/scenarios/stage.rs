@@ -15,7 +15,8 @@ use millwright_core::kinds::OwnedBy;
 use millwright_core::ledger::OwnerNotes;
 use millwright_core::machine::outcome::Pacing;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView};
-use millwright_core::queue::Urgency;
+use millwright_core::plan::{self, Bearing};
+use millwright_core::queue::{Urgency, Verdict};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::wake::Key;
@@ -61,6 +62,10 @@ pub struct Stage {
     pub refuses_creations: bool,
     /// How many it has refused.
     pub refused_creations: usize,
+    /// The API server refuses creations of MachineSets.
+    pub refuses_sets: bool,
+    /// The API server refuses deletions of Machines.
+    pub refuses_deletions: bool,
     /// Machines that the API server lets nobody write.
     pub unwritable: BTreeSet<Name>,
     /// The Lease is this manager's, whatever a driver says.
@@ -82,6 +87,8 @@ pub struct Stage {
     pub fuel: Option<usize>,
     /// What was decided, in words.
     pub told: Vec<String>,
+    /// Who decides about sets.
+    pub plan_set: fn(&set::Observed<'_>, Timestamp) -> set::Plan,
     last: BTreeMap<Key, String>,
 }
 
@@ -100,6 +107,8 @@ impl Default for Stage {
             loses_creations: false,
             refuses_creations: false,
             refused_creations: 0,
+            refuses_sets: false,
+            refuses_deletions: false,
             unwritable: BTreeSet::new(),
             holds_lease: true,
             sight: Sight::CLEAR,
@@ -111,6 +120,7 @@ impl Default for Stage {
             silent: false,
             fuel: None,
             told: Vec::new(),
+            plan_set: set::plan,
             last: BTreeMap::new(),
         };
         stage.restart();
@@ -165,15 +175,21 @@ impl Stage {
     }
 
     /// One look at one key.
-    pub fn pass(&mut self, key: &Key) -> Result<Option<Timestamp>, Crash> {
-        match key {
-            Key::Machine(name) => self.pass_machine(key, name),
-            Key::Set(name) => self.pass_set(key, name),
-            Key::Deployment(name) => self.pass_deployment(key, name),
-            Key::Class(name) => self.pass_class(name),
-            Key::Secret(_) => Ok(None),
-            Key::Leftover(uid) => Ok(self.pass_leftover(uid)),
-        }
+    pub fn pass(&mut self, key: &Key) -> Result<Verdict, Crash> {
+        let wake = match key {
+            Key::Machine(name) => self.pass_machine(key, name)?,
+            Key::Set(name) => return self.pass_set(key, name),
+            Key::Deployment(name) => return self.pass_deployment(key, name),
+            Key::Class(name) => self.pass_class(name)?,
+            Key::Secret(_) => None,
+            Key::Leftover(uid) => self.pass_leftover(uid),
+        };
+        Ok(self.done(wake))
+    }
+
+    fn done(&self, wake: Option<Timestamp>) -> Verdict {
+        let wake = wake.map(|at| self.uptime_of(at));
+        Verdict::Done { wake }
     }
 
     fn pass_machine(&mut self, key: &Key, name: &Name) -> Result<Option<Timestamp>, Crash> {
@@ -245,9 +261,9 @@ impl Stage {
         })
     }
 
-    fn pass_set(&mut self, key: &Key, name: &Name) -> Result<Option<Timestamp>, Crash> {
+    fn pass_set(&mut self, key: &Key, name: &Name) -> Result<Verdict, Crash> {
         let Some(set) = self.world.sets.get(name).cloned() else {
-            return Ok(None);
+            return Ok(Verdict::Forget);
         };
         let now = self.now();
         let uid = meta::identity(&set.metadata).1;
@@ -270,16 +286,35 @@ impl Stage {
             condemned: &self.world.ledger.condemned,
             unanswered: &self.world.ledger.unanswered,
         };
-        let plan = set::plan(&seen, now);
+        let plan = (self.plan_set)(&seen, now);
         let broken = check::set(&seen, &plan, now);
         let text = narrate::plan(&plan, now);
         self.tell(key, &text, !plan.steps.is_empty());
         assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
-        for step in plan.steps {
+        self.carry_out(plan, |stage, step| stage.set_step(&set, step))
+    }
+
+    /// The steps, as the shell takes them: after one that failed and stops the plan only the independent ones, and the key backs off.
+    fn carry_out<S: plan::Step, W>(
+        &mut self,
+        plan: plan::Plan<S, W>,
+        mut step: impl FnMut(&mut Self, S) -> Result<bool, Crash>,
+    ) -> Result<Verdict, Crash> {
+        let (mut has_failed, mut is_stopped) = (false, false);
+        for next in plan.steps {
+            let bearing = next.bearing();
+            if is_stopped && bearing == Bearing::Stops {
+                continue;
+            }
             self.burn()?;
-            self.set_step(&set, step)?;
+            let took = step(self, next)?;
+            has_failed |= !took;
+            is_stopped |= !took && bearing == Bearing::Stops;
         }
-        Ok(plan.wake)
+        Ok(match has_failed {
+            true => Verdict::BackOff,
+            false => self.done(plan.wake),
+        })
     }
 
     fn children(&self, uid: &str) -> Vec<Arc<Machine>> {
@@ -290,9 +325,9 @@ impl Stage {
             .collect()
     }
 
-    fn pass_deployment(&mut self, key: &Key, name: &Name) -> Result<Option<Timestamp>, Crash> {
+    fn pass_deployment(&mut self, key: &Key, name: &Name) -> Result<Verdict, Crash> {
         let Some(deployment) = self.world.deployments.get(name).cloned() else {
-            return Ok(None);
+            return Ok(Verdict::Forget);
         };
         let now = self.now();
         let uid = meta::identity(&deployment.metadata).1;
@@ -313,11 +348,7 @@ impl Stage {
         let text = narrate::plan(&plan, now);
         self.tell(key, &text, !plan.steps.is_empty());
         assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
-        for step in plan.steps {
-            self.burn()?;
-            self.deployment_step(&deployment, step);
-        }
-        Ok(plan.wake)
+        self.carry_out(plan, |stage, step| Ok(stage.deployment_step(&deployment, step)))
     }
 
     fn pass_class(&mut self, name: &Name) -> Result<Option<Timestamp>, Crash> {

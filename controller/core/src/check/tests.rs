@@ -1,0 +1,161 @@
+//! That the laws see what they are there for: a plan of ours with its steps in another order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::{Machine, MachineDeployment, MachineSet, OperationState, OperationType, Phase};
+use crate::ids::NodeName;
+use crate::ledger::{OwnerNotes, Refusal};
+use crate::machine::{Calls, ClassView, DriverView, StatusChange};
+use crate::settings::Settings;
+use crate::sight::Sight;
+use crate::{deployment, machine, set};
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().expect("a time")
+}
+
+/// A refusal whose pause is over: it is tried again now.
+fn refused() -> Option<Refusal> {
+    Some(Refusal::after(
+        None,
+        "quota is used up".to_owned(),
+        now() - SignedDuration::from_mins(1),
+    ))
+}
+
+fn object<K: DeserializeOwned>(uid: &str, rest: Value) -> K {
+    let metadata = json!({"name": uid, "namespace": "test", "uid": uid, "finalizers": [keys::FINALIZER]});
+    let mut body = json!({"metadata": metadata});
+    crate::merge::apply(&mut body, &rest);
+    serde_json::from_value(body).expect("it is of its kind")
+}
+
+fn owner_spec(replicas: i32) -> Value {
+    json!({
+        "replicas": replicas,
+        "selector": {"matchLabels": {"pool": "workers"}},
+        "template": {
+            "metadata": {"labels": {"pool": "workers"}},
+            "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+        },
+    })
+}
+
+/// A set's plan, and what the laws say of it and of its mirror image.
+fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Vec<Broken>; 2] {
+    let spec = json!({"spec": owner_spec(replicas), "status": {"nextMachineNumber": 5, "replicas": 9}});
+    let set: MachineSet = object("workers", spec);
+    let seen = set::Observed {
+        set: &set,
+        machines,
+        exists: &|_| false,
+        refusal: None,
+        class_unchecked: false,
+        notes,
+        refusals: &BTreeMap::new(),
+        condemned: &BTreeSet::new(),
+        unanswered: &BTreeMap::new(),
+    };
+    let mut plan = set::plan(&seen, now());
+    let right = super::set(&seen, &plan, now());
+    assert!(matches!(plan.steps.first(), Some(set::Step::Record(_))), "{plan:?}");
+    plan.steps.reverse();
+    [right, super::set(&seen, &plan, now())]
+}
+
+fn machine_of_set(phase: &str) -> Arc<Machine> {
+    let owner = json!([{"apiVersion": "v1", "kind": "MachineSet", "name": "s", "uid": "workers", "controller": true}]);
+    Arc::new(object(
+        "m-1",
+        json!({
+            "metadata": {"labels": {"pool": "workers"}, "ownerReferences": owner},
+            "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+            "status": {"currentStatus": {"phase": phase, "lastUpdateTime": "2025-01-01T00:00:00Z"}},
+        }),
+    ))
+}
+
+#[test]
+fn a_set_whose_creations_are_refused_says_so_before_it_tries_again() {
+    let notes = OwnerNotes {
+        create_refused: refused(),
+        ..OwnerNotes::default()
+    };
+    let [right, wrong] = set_told(1, &[], &notes);
+    assert_eq!(right, []);
+    assert!(wrong.contains(&Broken::ReportBehindFailure), "{wrong:?}");
+}
+
+#[test]
+fn a_set_whose_deletions_are_refused_says_so_before_it_tries_again() {
+    let notes = OwnerNotes {
+        delete_refused: refused(),
+        ..OwnerNotes::default()
+    };
+    // One too many; one that failed, where none is too many.
+    for (replicas, phase) in [(0, "Running"), (1, "Failed")] {
+        let [right, wrong] = set_told(replicas, &[machine_of_set(phase)], &notes);
+        assert_eq!(right, [], "{phase}");
+        assert!(wrong.contains(&Broken::ReportBehindFailure), "{phase}: {wrong:?}");
+    }
+}
+
+#[test]
+fn a_deployment_whose_set_is_refused_says_so_before_it_tries_again() {
+    let deployment: MachineDeployment = object("workers", json!({"spec": owner_spec(1)}));
+    let notes = OwnerNotes {
+        create_refused: refused(),
+        ..OwnerNotes::default()
+    };
+    let seen = deployment::Observed {
+        deployment: &deployment,
+        sets: &[],
+        exists: &|_| false,
+        notes: &notes,
+    };
+    let mut plan = deployment::plan(&seen, now());
+    assert_eq!(super::deployment(&seen, &plan, now()), []);
+    plan.steps.reverse();
+    assert_eq!(
+        super::deployment(&seen, &plan, now()),
+        [Broken::ReportBehindFailure],
+        "{plan:?}"
+    );
+}
+
+#[test]
+fn a_machines_bad_health_is_told_before_its_node_is_written() {
+    let machine: Machine = object(
+        "m-1",
+        json!({"spec": {}, "status": {"currentStatus": {"phase": "Running"}}}),
+    );
+    let (calls, settings) = (Calls::default(), Settings::new("test"));
+    let seen = machine::Observed {
+        machine: &machine,
+        class: ClassView::Unnamed,
+        driver: DriverView::Unnamed { all_ready: true },
+        node: None,
+        rival: None,
+        sight: Sight::CLEAR,
+        calls: &calls,
+        settings: &settings,
+    };
+    let change = StatusChange::told(
+        &machine,
+        OperationType::HealthCheck,
+        OperationState::Processing,
+        "The node is unhealthy".to_owned(),
+        now(),
+    );
+    let record = machine::Step::Record(Box::new(change.entering(&machine, Phase::Unknown)));
+    let guard = machine::Step::GuardNode(NodeName::new("n"));
+    let told = |steps| super::machine(&seen, &machine::Plan::act(steps, machine::Why::NodeUnhealthy), now());
+    assert_eq!(told(vec![record.clone(), guard.clone()]), []);
+    assert_eq!(told(vec![guard, record]), [Broken::ReportBehindFailure]);
+}
