@@ -378,9 +378,14 @@ impl Fields {
 
     /// The one name that can match, which spares looking at all objects.
     pub fn only_name(&self) -> Option<&str> {
+        self.only("metadata.name")
+    }
+
+    /// The one value of a field that can match.
+    pub fn only(&self, field: &str) -> Option<&str> {
         self.0
             .iter()
-            .find(|(field, same, _)| field == "metadata.name" && *same)
-            .map(|(_, _, name)| name.as_str())
+            .find(|(asked, same, _)| asked == field && *same)
+            .map(|(_, _, value)| value.as_str())
     }
 }
