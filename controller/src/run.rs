@@ -287,7 +287,8 @@ fn build(config: &Config, process: &Process, views: &Views, tasks: &mut JoinSet<
         .election
         .as_ref()
         .map_or("millwright", |election| election.identity.as_str());
-    let (publisher, event_writer) = events::channel(control.client.clone(), metrics.clone(), identity, env.clone());
+    let (client, load) = (control.client.clone(), control.load.clone());
+    let (publisher, event_writer) = events::channel(client, load, metrics.clone(), identity, env.clone());
     tasks.spawn(until(stop.clone(), upkeep));
     tasks.spawn(until(stop.clone(), secrets.clone().upkeep()));
     tasks.spawn(event_writer.run(stop.clone()));

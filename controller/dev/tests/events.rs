@@ -16,6 +16,7 @@ use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use millwright::env::Env;
+use millwright::kube::client::Load;
 use millwright::kube::events::{Severity, channel};
 use millwright::telemetry::Metrics;
 use millwright_dev::apiserver::{ControlPlane, StartError};
@@ -55,7 +56,13 @@ async fn counts_are_shown(admin: &Path, manager: &Path) {
     let map = serde_json::from_value(serde_json::json!({ "metadata": { "name": "talker" } })).unwrap();
     let map = maps.create(&PostParams::default(), &map).await.unwrap();
     let metrics = Metrics::default();
-    let (publisher, writer) = channel(client(manager).await, metrics.clone(), "test", Env::begin());
+    let (publisher, writer) = channel(
+        client(manager).await,
+        Load::default(),
+        metrics.clone(),
+        "test",
+        Env::begin(),
+    );
     // Said before anybody writes: it is created with its count.
     for _ in 0..2 {
         publisher.publish(&map, Severity::Warning, "Early", "said twice at once");

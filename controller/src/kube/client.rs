@@ -103,6 +103,31 @@ pub struct Policy {
     pub metrics: Metrics,
 }
 
+/// More requests than this under way at once are load: what has time waits.
+const BUSY: usize = 8;
+
+/// How much is under way to one cluster. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Load(Arc<Semaphore>);
+
+impl Default for Load {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(PLACES)))
+    }
+}
+
+impl Load {
+    /// Whether what has time should wait.
+    pub fn is_high(&self) -> bool {
+        PLACES.saturating_sub(self.0.available_permits()) > BUSY
+    }
+
+    /// Takes a place until the guard is dropped.
+    pub async fn enter(&self) -> SemaphorePermit<'_> {
+        self.0.acquire().await.expect("the semaphore is never closed")
+    }
+}
+
 /// One cluster that can be spoken to. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
@@ -114,6 +139,8 @@ pub struct Cluster {
     pub contact: Arc<Contact>,
     /// Where its numbers go.
     pub metrics: Metrics,
+    /// How much is under way to it.
+    pub load: Load,
 }
 
 impl Cluster {
@@ -139,17 +166,18 @@ impl Cluster {
         S::Future: Send + 'static,
     {
         let contact = Arc::new(Contact::default());
-        let (role, metrics) = (policy.role, policy.metrics.clone());
+        let (role, metrics, load) = (policy.role, policy.metrics.clone(), Load::default());
         let gate = GateLayer(Arc::new(Rules {
             policy,
             contact: contact.clone(),
-            places: Semaphore::new(PLACES),
+            load: load.clone(),
         }));
         Self {
             role,
             client: builder.with_layer(&gate).build(),
             contact,
             metrics,
+            load,
         }
     }
 }
@@ -243,7 +271,7 @@ pub enum NotCarried {
 struct Rules {
     policy: Policy,
     contact: Arc<Contact>,
-    places: Semaphore,
+    load: Load,
 }
 
 impl Rules {
@@ -256,7 +284,7 @@ impl Rules {
         if let Some(budget) = &self.policy.budget {
             budget.take().await;
         }
-        Some(self.places.acquire().await.expect("the semaphore is never closed"))
+        Some(self.load.enter().await)
     }
 
     /// Asked after all waiting, since leadership may end meanwhile. Followers may fight for the lease.

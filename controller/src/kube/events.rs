@@ -6,7 +6,7 @@
 //! it may speak again, and the next event says how many were left out.
 //!
 //! Two lanes: what somebody should hear at once, and the life of machines, which every ordinary machine brings. The second
-//! is written behind the first. Neither takes anything of the budget of other requests (`client.rs`), and each has a rate of its own.
+//! is written behind the first, and not while the API server has more important things of ours to do. Neither takes anything of the budget of other requests (`client.rs`), and each has a rate of its own.
 //!
 //! `millwright_events_total{lane, result}`: everything that is said ends as `written`, `repeated` (counted on another event),
 //! `throttled` (the object said too much), `full` (too much waits), `failed` or `fenced` (this process does not lead). `counted` are
@@ -23,6 +23,7 @@ use self::memory::{Memory, Message};
 pub use self::writer::EventWriter;
 use crate::env::Env;
 use crate::kube::budget::Budget;
+use crate::kube::client::Load;
 use crate::telemetry::Metrics;
 
 mod memory;
@@ -33,6 +34,8 @@ const LONGEST_NOTE: usize = 1024;
 /// One event each 20 ms in either lane, 50 a second: what a kubelet allows itself, and less than a twentieth of the writes that an
 /// API server on two cores can take.
 const EVENT_EVERY: Duration = Duration::from_millis(20);
+/// How long the life of machines waits before it looks again whether the API server has less to do.
+const LOAD_PAUSE: Duration = Duration::from_millis(100);
 /// What is prompt may come at once up to this number, as a kubelet's.
 const PROMPT_BURST: u32 = 100;
 /// The life of machines has no burst: it has time.
@@ -81,13 +84,14 @@ pub struct Publisher {
     env: Env,
 }
 
-/// A publisher and the writer behind it. `instance` names this process.
-pub fn channel(client: Client, metrics: Metrics, instance: &str, env: Env) -> (Publisher, EventWriter) {
+/// A publisher and the writer behind it, over a client and its load. `instance` names this process.
+pub fn channel(client: Client, load: Load, metrics: Metrics, instance: &str, env: Env) -> (Publisher, EventWriter) {
     let (memory, news) = (Arc::<Mutex<Memory>>::default(), Arc::new(Notify::new()));
     let writer = EventWriter {
         memory: Arc::clone(&memory),
         news: Arc::clone(&news),
         client,
+        load,
         metrics: metrics.clone(),
         instance: instance.to_owned(),
         prompt: Budget::each(EVENT_EVERY, PROMPT_BURST),

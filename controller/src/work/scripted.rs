@@ -18,7 +18,7 @@ use crate::driver::{
     SecretStore, Wire,
 };
 use crate::env::{Env, Planners, System};
-use crate::kube::client::{Cluster, Policy, Role};
+use crate::kube::client::{Cluster, Load, Policy, Role};
 use crate::kube::events;
 use crate::kube::write::Writer;
 use crate::telemetry::Metrics;
@@ -56,7 +56,7 @@ impl Scripted {
         let heard = Heard::default();
         let client = client(answer, Arc::clone(&heard));
         let (env, metrics) = (Env::within(Arc::new(System), planners), Metrics::default());
-        let (publisher, _) = events::channel(client.clone(), metrics.clone(), "test", env.clone());
+        let (publisher, _) = events::channel(client.clone(), Load::default(), metrics.clone(), "test", env.clone());
         let lead = Arc::new(Lead::alone());
         let (drivers, upkeep) = pool(driver, &lead);
         let mut tasks = JoinSet::new();

@@ -77,7 +77,7 @@ impl Office {
     fn open(code: u16) -> Self {
         let (client, kept) = server_saying(code);
         let metrics = Metrics::default();
-        let (publisher, postman) = channel(client, metrics.clone(), "host_1", Env::begin());
+        let (publisher, postman) = channel(client, Load::default(), metrics.clone(), "host_1", Env::begin());
         let stop = CancellationToken::new();
         let postman = tokio::spawn(postman.run(stop.clone()));
         Self {
@@ -144,7 +144,7 @@ async fn delivered(postman: EventWriter, kept: &Mutex<Vec<Seen>>) -> Vec<Value> 
 #[tokio::test(start_paused = true)]
 async fn an_event_reaches_the_server_with_what_it_is_about() {
     let (client, kept) = server();
-    let (publisher, postman) = channel(client, Metrics::default(), "host_1", Env::begin());
+    let (publisher, postman) = channel(client, Load::default(), Metrics::default(), "host_1", Env::begin());
 
     publisher.publish(&object("u1"), Severity::Warning, "CreationFailed", "no capacity");
 
@@ -294,7 +294,7 @@ async fn what_waits_at_the_end_is_written_counts_and_held_words_too() {
 async fn publishing_never_waits_and_the_oldest_that_finds_no_place_is_counted() {
     let (client, kept) = server();
     let metrics = Metrics::default();
-    let (publisher, postman) = channel(client, metrics.clone(), "host_1", Env::begin());
+    let (publisher, postman) = channel(client, Load::default(), metrics.clone(), "host_1", Env::begin());
 
     for n in 0..Lane::Life.places() + 7 {
         publisher.life(&object(&format!("u{n}")), Severity::Normal, "Created", "here I am");
@@ -315,6 +315,37 @@ async fn publishing_never_waits_and_the_oldest_that_finds_no_place_is_counted() 
         events.last().unwrap()["note"],
         "as node a (1 earlier event about this object was left out)"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_life_of_machines_waits_while_many_requests_are_under_way() {
+    let (client, kept) = server();
+    let load = Load::default();
+    let (publisher, writer) = channel(client, load.clone(), Metrics::default(), "host_1", Env::begin());
+    let stop = CancellationToken::new();
+    let mut writing = tokio::task::JoinSet::new();
+    writing.spawn(writer.run(stop.clone()));
+    let mut busy = Vec::new();
+    while !load.is_high() {
+        busy.push(load.enter().await);
+    }
+    publisher.life(&object("m"), Severity::Normal, "Created", "the VM is made");
+    publisher.publish(&object("s"), Severity::Normal, "Scaled", "to 3");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let reasons = || -> Vec<Value> {
+        kept.lock()
+            .unwrap()
+            .iter()
+            .map(|seen| seen.body["reason"].clone())
+            .collect()
+    };
+    assert_eq!(reasons(), ["Scaled"], "what is prompt does not wait");
+
+    busy.clear();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(reasons(), ["Scaled", "Created"]);
+    stop.cancel();
+    writing.join_next().await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,7 +407,7 @@ async fn an_event_that_could_not_be_written_is_told_by_the_next_one_and_its_word
 #[tokio::test(start_paused = true)]
 async fn a_note_beyond_the_limit_is_cut_between_letters() {
     let (client, kept) = server();
-    let (publisher, postman) = channel(client, Metrics::default(), "host_1", Env::begin());
+    let (publisher, postman) = channel(client, Load::default(), Metrics::default(), "host_1", Env::begin());
 
     publisher.publish(&object("u1"), Severity::Normal, "Long", &"ü".repeat(1000));
 

@@ -15,9 +15,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::memory::{EventId, Memory, Message, Series, Write};
-use super::{LONGEST_NOTE, Lane, Severity};
+use super::{LOAD_PAUSE, LONGEST_NOTE, Lane, Severity};
 use crate::kube::bare::Bare;
 use crate::kube::budget::Budget;
+use crate::kube::client::Load;
 use crate::kube::error::WriteError;
 use crate::telemetry::Metrics;
 
@@ -29,6 +30,7 @@ pub struct EventWriter {
     pub(super) memory: Arc<Mutex<Memory>>,
     pub(super) news: Arc<Notify>,
     pub(super) client: Client,
+    pub(super) load: Load,
     pub(super) metrics: Metrics,
     pub(super) instance: String,
     pub(super) prompt: Budget,
@@ -76,7 +78,10 @@ impl EventWriter {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let mut until: Option<Instant> = None;
         for (lane, budget) in [(Lane::Prompt, &self.prompt), (Lane::Life, &self.life)] {
-            let wait = budget.wait(now);
+            let wait = match lane {
+                Lane::Life if self.load.is_high() => budget.wait(now).max(LOAD_PAUSE),
+                Lane::Life | Lane::Prompt => budget.wait(now),
+            };
             if wait.is_zero()
                 && let Some(write) = memory.take(lane, now, false)
             {
