@@ -14,6 +14,7 @@ pub mod meta;
 pub mod node_template;
 pub mod operation;
 pub mod template;
+pub mod validity;
 
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use machine::{ClassRef, CurrentStatus, Machine, MachineSpec, MachineStatus, Phase};

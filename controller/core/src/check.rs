@@ -74,6 +74,18 @@ pub enum Broken {
     ReportBehindFailure,
     #[error("it changes what only a rollout may change")]
     TemplateReplaced,
+    #[error("it makes fewer machines available than the deployment allows")]
+    TooFewAvailable,
+    #[error("it raises {0}, a set of another template than the deployment's")]
+    OldSetRises(String),
+    #[error("it makes or deletes machines by a number that is not stored yet")]
+    NumberNotStored,
+    #[error("it makes a second set for the template")]
+    SecondSet,
+    #[error("it makes machines of the new template beside old ones, which Recreate forbids")]
+    RecreateOverlaps,
+    #[error("it makes a set or changes a number although the deployment is paused")]
+    PausedRolls,
 }
 
 fn wakes_later(wake: Option<Timestamp>, now: Timestamp) -> Option<Broken> {

@@ -1,12 +1,21 @@
-//! One MachineDeployment: its MachineSet, their size, and a status that says how it stands.
+//! One MachineDeployment with its sets and their Machines: one plan from one snapshot.
 //!
-//! A changed template is reported and left alone: rolling updates are not built yet.
+//! Read `group` (the terms), `budget` (the rules), `plan` (what comes first, and what follows) in this order.
 
+pub mod budget;
 pub mod change;
+pub mod group;
+pub mod history;
+pub mod named;
 pub mod names;
 pub mod observed;
+pub mod pass_on;
 pub mod plan;
+mod progress;
+pub mod rollback;
 pub mod status;
+pub mod view;
 
 pub use observed::{Observed, Plan, Step, Why};
 pub use plan::plan;
+pub use view::View;

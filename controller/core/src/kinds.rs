@@ -17,6 +17,8 @@ pub type SecretMeta = PartialObjectMeta<Secret>;
 pub enum OwnedBy {
     /// Uid of the controller; the empty text for those that have none.
     Controller,
+    /// Its own uid: the way from a child to its owner.
+    Uid,
     /// Name of the MachineClass.
     Class,
     /// Name of the Node.
@@ -78,6 +80,10 @@ fn controller(meta: &ObjectMeta) -> (OwnedBy, String) {
     )
 }
 
+fn own_uid(meta: &ObjectMeta) -> String {
+    meta.uid.clone().unwrap_or_default()
+}
+
 impl Stored for Machine {
     type Index = OwnedBy;
     identified!();
@@ -100,18 +106,18 @@ impl Stored for MachineSet {
     read_whole!();
     fn indexed(&self) -> Vec<(OwnedBy, String)> {
         let class = self.spec.template.class().and_then(|class| class.name);
-        let mut places = vec![controller(&self.metadata)];
+        let mut places = vec![controller(&self.metadata), (OwnedBy::Uid, own_uid(&self.metadata))];
         places.extend(class.map(|class| (OwnedBy::Class, class)));
         places
     }
 }
 
 impl Stored for MachineDeployment {
-    type Index = NoIndex;
+    type Index = OwnedBy;
     identified!();
     read_whole!();
-    fn indexed(&self) -> Vec<(NoIndex, String)> {
-        Vec::new()
+    fn indexed(&self) -> Vec<(OwnedBy, String)> {
+        vec![(OwnedBy::Uid, own_uid(&self.metadata))]
     }
 }
 

@@ -87,6 +87,21 @@ pub struct OwnerNotes {
     pub batch_ended: Option<Timestamp>,
     /// How often failed Machines were replaced with none of the set becoming ready in between, and when last.
     pub replaced: Option<(u32, Timestamp)>,
+    /// When a deployment last changed the numbers of its sets.
+    pub numbers_written: Option<Timestamp>,
+}
+
+impl OwnerNotes {
+    /// Nothing is known.
+    pub const NONE: &Self = &Self {
+        status_written: None,
+        create_refused: None,
+        delete_refused: None,
+        batches: 0,
+        batch_ended: None,
+        replaced: None,
+        numbers_written: None,
+    };
 }
 
 /// What is known of a class.

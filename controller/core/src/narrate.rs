@@ -132,6 +132,17 @@ impl Narrate for deployment::Step {
                 format!("change {name}: {}", fields(&change.patch(), ""))
             }
             Step::Delete(victims) => format!("delete {}", names(victims.iter().map(|(name, _)| name.as_str()))),
+            Step::Mark(marks) => {
+                let names = names(marks.iter().map(|mark| meta::name(&mark.machine.metadata)));
+                format!("mark {names} for deletion")
+            }
+            Step::Prune(Some(left)) => format!("shorten the autoscaler's list to {left}"),
+            Step::Prune(None) => "remove the autoscaler's list".to_owned(),
+            Step::RollBack(made) => {
+                let (_, reason, text) = made.outcome.event("");
+                format!("end the order to roll back: {reason}: {text}").replace(" \"\"", "")
+            }
+            Step::Of(set, step) => format!("{}: {}", meta::name(&set.metadata), step.narrate()),
             Step::Number(revision) => format!("number it revision {revision}"),
             Step::Record(status) => format!("record {}", recorded(status)),
         }

@@ -3,6 +3,7 @@
 //! Decides nothing. Rules (`architecture.md` §2): every prefix of the steps is safe, because a crash can stop after any of
 //! them; telling a failure never stands behind the step that failed; a plan can say why it does not act.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -37,6 +38,34 @@ pub enum Bearing {
 pub trait Step: fmt::Debug + Send {
     /// What its failure means to the others.
     fn bearing(&self) -> Bearing;
+
+    /// The part of the plan that it belongs to, where a plan has several: a failure of one part stops only the rest of that part. The failure
+    /// of a step of no part stops the whole.
+    fn part(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// Which steps of a plan are void because one failed that they rest on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    all: bool,
+    parts: BTreeSet<String>,
+}
+
+impl Stopped {
+    /// A step failed that stops its part, or the whole plan if it belongs to none.
+    pub fn add(&mut self, part: Option<String>) {
+        match part {
+            Some(part) => drop(self.parts.insert(part)),
+            None => self.all = true,
+        }
+    }
+
+    /// Whether a step of that part is void.
+    pub fn holds(&self, part: Option<&str>) -> bool {
+        self.all || part.is_some_and(|part| self.parts.contains(part))
+    }
 }
 
 impl<S, W> Plan<S, W> {

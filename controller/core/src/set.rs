@@ -9,9 +9,11 @@ pub mod observed;
 pub mod plan;
 pub mod rank;
 pub mod status;
+pub mod view;
 
 pub use bring::Brought;
 pub use made::NewMachine;
 pub use observed::{Observed, Plan, Step, Victim, Why};
 pub use plan::{plan, replacements};
 pub use status::StatusPatch;
+pub use view::View;

@@ -26,6 +26,8 @@ pub enum Judging {
     Driver,
     /// Whether a Node joins: the driver and the target cluster must have been there.
     Join,
+    /// Whether a rollout moves: the target cluster must have been there.
+    Rollout,
 }
 
 impl Sight {
@@ -42,6 +44,7 @@ impl Sight {
         let base = self.lead_since.max(self.control_since?);
         match judging {
             Judging::Driver => Some(base.max(self.driver_since?)),
+            Judging::Rollout => Some(base.max(self.target_since?)),
             Judging::Join => Some(base.max(self.driver_since?).max(self.target_since?)),
         }
     }

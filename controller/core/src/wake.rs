@@ -160,23 +160,28 @@ fn counts_differently(touched: &Touched<Machine>) -> bool {
     counted(old) != counted(new)
 }
 
-/// The set that controls the Machine; all sets where nobody does, because each might adopt it.
-fn owners_of(world: &World, machine: &Machine) -> Vec<Wake> {
-    match meta::controller_uid(&machine.metadata) {
-        Some(owner) => {
-            let set = world
-                .sets
-                .iter()
-                .filter(|set| meta::uid(&set.metadata).as_ref() == Some(&owner));
-            set.map(|set| Wake::gathered(Key::Set(meta::identity(&set.metadata).0)))
-                .collect()
-        }
-        None => world
-            .sets
-            .iter()
-            .map(|set| Wake::gathered(Key::Set(meta::identity(&set.metadata).0)))
-            .collect(),
+/// Under which key a set is planned: its deployment's, because a deployment is planned together with its sets; else its own.
+pub fn group_of(world: &World, set: &MachineSet) -> Key {
+    let owner = meta::controller_uid(&set.metadata);
+    let deployment = owner.and_then(|owner| world.deployments.find(OwnedBy::Uid, owner.as_str()).next());
+    match deployment {
+        Some(deployment) => Key::Deployment(meta::identity(&deployment.metadata).0),
+        None => Key::Set(meta::identity(&set.metadata).0),
     }
+}
+
+/// The group of the set that controls the Machine; all groups where nobody does, because each set might adopt it.
+fn owners_of(world: &World, machine: &Machine) -> Vec<Wake> {
+    let mut keys: Vec<Key> = match meta::controller_uid(&machine.metadata) {
+        Some(owner) => {
+            let sets = world.sets.find(OwnedBy::Uid, owner.as_str());
+            sets.map(|set| group_of(world, set)).collect()
+        }
+        None => world.sets.iter().map(|set| group_of(world, set)).collect(),
+    };
+    keys.sort();
+    keys.dedup();
+    keys.into_iter().map(Wake::gathered).collect()
 }
 
 impl Kind for MachineSet {
@@ -190,16 +195,13 @@ impl Kind for MachineSet {
         });
         let mut wakes = Vec::new();
         for set in both(touched) {
-            let key = Key::Set(meta::identity(&set.metadata).0);
+            let key = group_of(world, set);
             wakes.push(if prompt { Wake::prompt(key) } else { Wake::event(key) });
-            let owner = meta::controller_uid(&set.metadata);
-            let deployments = world.deployments.iter().filter(|deployment| match &owner {
-                Some(owner) => meta::uid(&deployment.metadata).as_ref() == Some(owner),
-                None => true,
-            });
-            wakes.extend(
-                deployments.map(|deployment| Wake::event(Key::Deployment(meta::identity(&deployment.metadata).0))),
-            );
+            if meta::controller_uid(&set.metadata).is_none() {
+                let deployments = world.deployments.iter();
+                let keys = deployments.map(|deployment| Key::Deployment(meta::identity(&deployment.metadata).0));
+                wakes.extend(keys.map(Wake::event));
+            }
         }
         wakes
     }
@@ -210,13 +212,20 @@ impl Kind for MachineDeployment {
         &mut world.deployments
     }
 
-    fn wakes(_: &World, touched: &Touched<Self>) -> Vec<Wake> {
+    fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
         let prompt = is_prompt(touched, |d| {
             (meta::generation(&d.metadata), meta::is_deleting(&d.metadata))
         });
         let keys = both(touched).map(|deployment| Key::Deployment(meta::identity(&deployment.metadata).0));
-        keys.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) })
-            .collect()
+        let own = keys.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) });
+        // Sets of a deployment that is gone are planned alone from now on.
+        let gone = touched.old.iter().filter(|_| touched.new.is_none());
+        let left = gone.flat_map(|gone| {
+            let uid = meta::identity(&gone.metadata).1;
+            let sets = world.sets.find(OwnedBy::Controller, uid.as_str());
+            sets.map(|set| Wake::event(group_of(world, set))).collect::<Vec<Wake>>()
+        });
+        own.chain(left).collect()
     }
 }
 
@@ -256,9 +265,7 @@ pub fn users_of_class(world: &World, class: &Name) -> Vec<Wake> {
     let machines = world.machines.find(OwnedBy::Class, class.as_str());
     let machines = machines.map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0)));
     let sets = world.sets.find(OwnedBy::Class, class.as_str());
-    machines
-        .chain(sets.map(|set| Wake::prompt(Key::Set(meta::identity(&set.metadata).0))))
-        .collect()
+    machines.chain(sets.map(|set| Wake::prompt(group_of(world, set)))).collect()
 }
 
 impl Kind for SecretMeta {

@@ -3,6 +3,7 @@
 //! One owner per fact (`architecture.md` §2): the stores hold what was observed, the ledger what this process alone knows. Takes changes and answers, and keeps the queue of what must be looked at;
 //! decides nothing about objects: `wake` says who must look, planners what then happens.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,14 +114,14 @@ impl World {
     /// be done.
     pub fn look_at_all(&mut self, uptime: Duration, spread: Duration) {
         let machines = self.machines.iter().map(|object| Key::Machine(object.key()));
-        let sets = self.sets.iter().map(|object| Key::Set(object.key()));
+        let sets = self.sets.iter().map(|set| wake::group_of(self, set));
         let deployments = self.deployments.iter().map(|object| Key::Deployment(object.key()));
         let classes = self.classes.iter().map(|object| Key::Class(object.key()));
         let secrets = self.secrets.iter().map(|object| Key::Secret(object.key()));
         let leftovers = self.ledger.leftovers.keys().map(|uid| Key::Leftover(uid.clone()));
+        let deployments: BTreeSet<Key> = deployments.chain(sets).collect();
         let all: Vec<Key> = machines
             .chain(leftovers)
-            .chain(sets)
             .chain(deployments)
             .chain(classes)
             .chain(secrets)

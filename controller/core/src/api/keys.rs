@@ -181,6 +181,10 @@ pub const REASON_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
 pub const REASON_PAUSED: &str = "DeploymentPaused";
 /// Reason of Progressing: the deployment is no longer paused. Written by: deployment.
 pub const REASON_RESUMED: &str = "DeploymentResumed";
+/// *deployment*: it can never work as it is.
+pub const REASON_INVALID: &str = "InvalidConfiguration";
+/// *deployment*: its template changed, and its strategy is not built yet.
+pub const REASON_NO_IN_PLACE: &str = "InPlaceUpdateNotSupported";
 /// Reason of Progressing: a set for the template was made. Written by: deployment.
 pub const REASON_NEW_SET_CREATED: &str = "NewMachineSetCreated";
 /// Reason of Progressing: a set with the template was there already. Written by: deployment.

@@ -1,72 +1,238 @@
-//! Laws of a deployment's plan: one set, found and guarded from its first moment, whose template only a rollout replaces.
+//! Laws of a deployment's plan: both bounds of a rollout after every step, one set for a template, old sets that only shrink.
+//!
+//! Source: S3–S5, S15 and S16 of `reliability.md`, `design/rollout.md` §6. The terms are the group's (`deployment::group`); how a plan
+//! came to its numbers is not looked at.
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Broken, is_child, reported_first, wakes_later};
+use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
-use crate::api::{Template, keys, meta};
+use crate::api::{MachineSet, Template, keys, meta};
+use crate::deployment::budget::Bounds;
 use crate::deployment::change::SetChange;
+use crate::deployment::group::{Members, Row};
+use crate::deployment::observed::{Observed, Plan, Step};
+use crate::deployment::plan::lost;
 use crate::ids::Uid;
-use crate::set::StatusPatch;
-use crate::{deployment, merge};
+use crate::merge;
+use crate::set::{self, StatusPatch};
 
 /// Laws of a deployment's plan.
-pub fn deployment(seen: &deployment::Observed<'_>, plan: &deployment::Plan, now: Timestamp) -> Vec<Broken> {
-    use deployment::Step;
+pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broken> {
     let mut broken: Vec<Broken> = wakes_later(plan.wake, now).into_iter().collect();
     broken.extend(deployment_report(seen, plan));
-    let own = meta::uid(&seen.deployment.metadata);
-    let owned = || {
-        seen.sets
-            .iter()
-            .filter(|set| own.is_some() && meta::controller_uid(&set.metadata) == own)
-    };
-    let leaving = meta::is_deleting(&seen.deployment.metadata);
+    let members = Members::of(seen);
+    let is_leaving = meta::is_deleting(&seen.deployment.metadata);
     for (index, step) in plan.steps.iter().enumerate() {
-        let last = index + 1 == plan.steps.len();
+        let is_last = index + 1 == plan.steps.len();
         match step {
             Step::RemoveFinalizer => {
-                broken.extend((!last).then_some(Broken::StepAfterTheEnd));
-                broken.extend((!leaving || owned().next().is_some()).then_some(Broken::ReleaseUnproven));
+                broken.extend((!is_last).then_some(Broken::StepAfterTheEnd));
+                broken.extend((!is_leaving || !members.sets.is_empty()).then_some(Broken::ReleaseUnproven));
             }
-            Step::Create(_) | Step::Change(_) | Step::Adopt(_) | Step::Number(_) | Step::AddFinalizer if leaving => {
+            Step::Create(_)
+            | Step::Change(_)
+            | Step::Adopt(_)
+            | Step::Number(_)
+            | Step::RollBack(_)
+            | Step::AddFinalizer
+                if is_leaving =>
+            {
                 broken.push(Broken::GrowthOfLeaving);
             }
-            Step::Create(made) => {
-                let count = owned().filter(|set| !meta::is_deleting(&set.metadata)).count() + 1;
-                broken.extend((count > 1).then_some(Broken::OverBudget {
-                    step: index,
-                    count,
-                    allowed: 1,
-                }));
-                let name = made.name.as_str();
-                broken.extend((seen.exists)(name).then(|| Broken::NameTaken(name.to_owned())));
-                let uid = own.clone().unwrap_or_else(|| Uid::new(""));
-                let selector = seen.deployment.spec.selector.as_ref();
-                let child = is_child(&made.owner, &made.template.labels(), &uid, selector);
-                broken.extend((!child).then_some(Broken::ChildUnguarded));
-            }
-            Step::Change(change) => {
-                let is_own = owned().any(|set| set.metadata.uid == change.set.metadata.uid);
-                let kept = is_own && keeps_template(change);
-                broken.extend((!kept).then_some(Broken::TemplateReplaced));
-            }
+            Step::Create(made) => broken.extend(creation(seen, &members, made)),
+            Step::Change(change) => broken.extend(changed(&members, change, now)),
             Step::Delete(victims) => {
-                for (name, uid) in victims {
-                    let right = leaving && owned().any(|set| meta::uid(&set.metadata).as_ref() == Some(uid));
-                    broken.extend((!right).then(|| Broken::WrongVictim(name.to_string())));
-                }
+                let right = |uid: &Uid| match member(&members, uid.as_str()) {
+                    Some(found) => is_leaving || (is_spent(found, now) && !is_new(&members, found.set)),
+                    None => false,
+                };
+                let wrong = victims.iter().filter(|(_, uid)| !right(uid));
+                broken.extend(wrong.map(|(name, _)| Broken::WrongVictim(name.to_string())));
             }
-            Step::Adopt(_) | Step::Release(_) | Step::Number(_) | Step::AddFinalizer | Step::Record(_) => {}
+            Step::Adopt(_)
+            | Step::Release(_)
+            | Step::Mark(_)
+            | Step::Prune(_)
+            | Step::RollBack(_)
+            | Step::Number(_)
+            | Step::AddFinalizer
+            | Step::Record(_)
+            | Step::Of(_, _) => {}
         }
+    }
+    if !is_leaving {
+        broken.extend(bounds(seen, &members, plan, now));
+    }
+    broken.extend(parts(&members, plan, now));
+    broken
+}
+
+fn member<'a>(members: &Members<'a>, uid: &str) -> Option<&'a set::Observed<'a>> {
+    let mut sets = members.sets.iter().copied();
+    sets.find(|member| member.set.metadata.uid.as_deref() == Some(uid))
+}
+
+fn is_new(members: &Members<'_>, set: &MachineSet) -> bool {
+    members.new_set().is_some_and(|new| new.metadata.uid == set.metadata.uid)
+}
+
+/// It has and wants nothing.
+fn is_spent(member: &set::Observed<'_>, now: Timestamp) -> bool {
+    let may_arrive = set::growth::unanswered(member, now) > 0;
+    member.set.spec.replicas == 0 && set::plan::owned(member).is_empty() && !may_arrive
+}
+
+fn creation(seen: &Observed<'_>, members: &Members<'_>, made: &crate::deployment::change::NewSet) -> Vec<Broken> {
+    let mut broken = Vec::new();
+    let template = &seen.deployment.spec.template;
+    let has_it = |member: &&set::Observed<'_>| member.set.spec.template.semantically_equal(template, Scope::Rollout);
+    broken.extend(members.sets.iter().any(|member| has_it(&*member)).then_some(Broken::SecondSet));
+    let name = made.name.as_str();
+    broken.extend((seen.exists)(name).then(|| Broken::NameTaken(name.to_owned())));
+    let uid = meta::uid(&seen.deployment.metadata).unwrap_or_else(|| Uid::new(""));
+    let selector = seen.deployment.spec.selector.as_ref();
+    let is_child = is_child(&made.owner, &made.template.labels(), &uid, selector);
+    broken.extend((!is_child).then_some(Broken::ChildUnguarded));
+    broken.extend(seen.deployment.spec.paused.then_some(Broken::PausedRolls));
+    broken
+}
+
+fn changed(members: &Members<'_>, change: &SetChange, now: Timestamp) -> Vec<Broken> {
+    let uid = change.set.metadata.uid.as_deref().unwrap_or_default();
+    let Some(found) = member(members, uid) else {
+        return vec![Broken::TemplateReplaced];
+    };
+    let mut broken: Vec<Broken> = (!keeps_template(change))
+        .then_some(Broken::TemplateReplaced)
+        .into_iter()
+        .collect();
+    // What a set has already it may be given back.
+    let present = set::plan::owned(found).len() + set::growth::unanswered(found, now);
+    let has = found.set.spec.replicas.max(i32::try_from(present).unwrap_or(i32::MAX));
+    let rises = change.replicas.is_some_and(|to| to > has);
+    let is_old = members.has_new && !is_new(members, found.set);
+    let name = || meta::name(&found.set.metadata).to_owned();
+    broken.extend((rises && is_old).then(|| Broken::OldSetRises(name())));
+    broken
+}
+
+/// S5 after every step: no more Machines, present or wanted, than D and surge allow, or than there were; no fewer available than D and
+/// unavailable allow, where this plan takes them.
+fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestamp) -> Vec<Broken> {
+    let spec = &seen.deployment.spec;
+    let bounds = Bounds::of(spec.strategy.as_ref(), spec.replicas);
+    let wanted = i64::from(spec.replicas);
+    let mut rows = members.rows(now);
+    let claimed = |rows: &[Row]| -> i64 { rows.iter().map(|row| row.number.max(row.present)).sum() };
+    let leaving: i64 = rows.iter().map(|row| row.leaving).sum();
+    let used = rows.iter().filter(|row| row.is_in_use()).count();
+    let has_old = rows.iter().any(|row| !row.is_new && row.is_in_use());
+    let strategy = spec.strategy.as_ref().and_then(|strategy| strategy.type_.as_ref()?.known());
+    let is_recreated = strategy == Some(StrategyType::Recreate);
+    let allowed = (wanted + i64::from(bounds.surge)).max(claimed(&rows));
+    let mut broken = Vec::new();
+    for (index, step) in plan.steps.iter().enumerate() {
+        let rises = match step {
+            Step::Change(change) => {
+                let place = members.sets.iter().position(|member| {
+                    member.set.metadata.uid == change.set.metadata.uid && !meta::is_deleting(&member.set.metadata)
+                });
+                let row = place.and_then(|place| rows.get_mut(place));
+                let before = row.as_ref().map_or(0, |row| row.number);
+                let after = change.replicas.map_or(before, i64::from);
+                let has = row.as_ref().map_or(0, |row| row.present);
+                if let Some(row) = row {
+                    row.number = after;
+                }
+                after > before.max(has)
+            }
+            Step::Create(made) => {
+                rows.push(Row {
+                    is_new: true,
+                    number: i64::from(made.replicas),
+                    ..Row::default()
+                });
+                made.replicas > 0
+            }
+            Step::AddFinalizer
+            | Step::RemoveFinalizer
+            | Step::Adopt(_)
+            | Step::Release(_)
+            | Step::Delete(_)
+            | Step::Mark(_)
+            | Step::Prune(_)
+            | Step::RollBack(_)
+            | Step::Number(_)
+            | Step::Record(_)
+            | Step::Of(_, _) => false,
+        };
+        let count = claimed(&rows);
+        let over = |count: i64, allowed: i64| Broken::OverBudget {
+            step: index,
+            count: usize::try_from(count).unwrap_or(0),
+            allowed: usize::try_from(allowed).unwrap_or(0),
+        };
+        broken.extend((count > allowed).then(|| over(count, allowed)));
+        let held = count + leaving;
+        let is_gated = rises && has_old && used > 1;
+        broken.extend((is_gated && held > allowed).then(|| over(held, allowed)));
+        broken.extend((rises && has_old && is_recreated && !spec.paused).then_some(Broken::RecreateOverlaps));
+        broken.extend((rises && spec.paused && claimed(&rows) > wanted.max(claimed(&members.rows(now)))).then_some(Broken::PausedRolls));
+    }
+    let is_gated = used > 1 && !is_recreated;
+    if is_gated {
+        let available: i64 = rows.iter().map(|row| row.available).sum();
+        let taken = i64::try_from(taken(members, plan, now)).unwrap_or(i64::MAX);
+        let floor = (wanted - i64::from(bounds.unavailable)).max(0);
+        broken.extend((taken > 0 && available - taken < floor).then_some(Broken::TooFewAvailable));
+    }
+    broken
+}
+
+/// How many available Machines the plan deletes for being too many.
+fn taken(members: &Members<'_>, plan: &Plan, now: Timestamp) -> usize {
+    let staying = members.sets.iter().filter(|member| !meta::is_deleting(&member.set.metadata));
+    staying.map(|member| lost(member, &part(member.set, plan), now)).sum()
+}
+
+/// The steps of one set, as a plan of its own.
+fn part(set: &Arc<MachineSet>, plan: &Plan) -> set::Plan {
+    let steps = plan.steps.iter().filter_map(|step| match step {
+        Step::Of(of, step) if of.metadata.uid == set.metadata.uid => Some(step.clone()),
+        _ => None,
+    });
+    set::Plan::act(steps.collect(), set::Why::Settled)
+}
+
+/// What a set's part of the plan does keeps the laws of sets. How many available Machines all of them take is judged together.
+fn parts(members: &Members<'_>, plan: &Plan, now: Timestamp) -> Vec<Broken> {
+    let mut broken = Vec::new();
+    for member in &members.sets {
+        let part = part(member.set, plan);
+        let seen = set::Observed {
+            may_lose: Some(usize::MAX),
+            ..**member
+        };
+        broken.extend(super::set(&seen, &part, now));
+        let is_changed = plan.steps.iter().any(|step| {
+            matches!(step, Step::Change(change) if change.replicas.is_some() && change.set.metadata.uid == member.set.metadata.uid)
+        });
+        let moves = part
+            .steps
+            .iter()
+            .any(|step| matches!(step, set::Step::Create(_) | set::Step::Delete(_)));
+        broken.extend((is_changed && moves).then_some(Broken::NumberNotStored));
     }
     broken
 }
 
 /// A failure that is known or told is told before what may fail again.
-fn deployment_report(seen: &deployment::Observed<'_>, plan: &deployment::Plan) -> Option<Broken> {
-    use deployment::Step;
+fn deployment_report(seen: &Observed<'_>, plan: &Plan) -> Option<Broken> {
     let is_told = |step: &Step| matches!(step, Step::Record(status) if tells_failure(status));
     let is_record = |step: &Step| matches!(step, Step::Record(_));
     let creates = |step: &Step| matches!(step, Step::Create(_));

@@ -203,19 +203,26 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
     let is_victim = |machine: &Machine| machine.uid().is_some_and(|uid| uids.contains(&uid));
     let present = || own_machines(seen).filter(|own| selects(seen.set, own) && !is_leaving(own));
     let policy = seen.set.spec.delete_policy.as_ref().and_then(|policy| policy.known());
-    let ordinary = present().filter(|own| !spared(own) && !is_replaceable(own));
+    let goes_anyway = |own: &Machine| is_replaceable(own) || set::plan::is_named(seen, own);
+    let ordinary = present().filter(|own| !spared(own) && !goes_anyway(own));
     // Who was chosen and could not be deleted stays chosen; its deletion waits.
     let mut one_stays = false;
     for machine in rank::rank(ordinary, seen.condemned, policy, now) {
-        one_stays |= !is_victim(machine) && !waits(seen, machine, now);
+        let is_held = seen.may_lose.is_some() && set::plan::counts_as_available(seen, machine, now);
+        one_stays |= !is_victim(machine) && !waits(seen, machine, now) && !is_held;
         if one_stays && is_victim(machine) {
             broken.push(Broken::VictimOrder(meta::name(&machine.metadata).to_owned()));
         }
     }
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     let left = present().filter(|own| !is_victim(own)).count();
-    let took_wanted = present().any(|own| is_victim(own) && !is_replaceable(own));
+    let took_wanted = present().any(|own| is_victim(own) && !goes_anyway(own));
     broken.extend((took_wanted && left < wanted).then_some(Broken::TooFewLeft));
+    let lost = present()
+        .filter(|own| is_victim(own) && !goes_anyway(own))
+        .filter(|own| set::plan::counts_as_available(seen, own, now))
+        .count();
+    broken.extend(seen.may_lose.is_some_and(|may| lost > may).then_some(Broken::TooFewAvailable));
     broken
 }
 

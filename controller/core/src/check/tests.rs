@@ -50,7 +50,7 @@ fn owner_spec(replicas: i32) -> Value {
 /// A set's plan, and what the laws say of it and of its mirror image.
 fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Vec<Broken>; 2] {
     let spec = json!({"spec": owner_spec(replicas), "status": {"nextMachineNumber": 5, "replicas": 9}});
-    let set: MachineSet = object("workers", spec);
+    let set: Arc<MachineSet> = Arc::new(object("workers", spec));
     let seen = set::Observed {
         set: &set,
         machines,
@@ -61,6 +61,8 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         refusals: &BTreeMap::new(),
         condemned: &BTreeSet::new(),
         unanswered: &BTreeMap::new(),
+        named: &BTreeSet::new(),
+        may_lose: None,
     };
     let mut plan = set::plan(&seen, now());
     let right = super::set(&seen, &plan, now());
@@ -118,6 +120,8 @@ fn a_deployment_whose_set_is_refused_says_so_before_it_tries_again() {
         sets: &[],
         exists: &|_| false,
         notes: &notes,
+        sight: Sight::CLEAR,
+        plan_set: set::plan,
     };
     let mut plan = deployment::plan(&seen, now());
     assert_eq!(super::deployment(&seen, &plan, now()), []);

@@ -3,30 +3,56 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
 use super::change::{NewSet, SetChange};
-use crate::api::{MachineDeployment, MachineSet};
+use super::rollback::RollBack;
+use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use crate::ids::{Name, Uid};
 use crate::ledger::OwnerNotes;
 use crate::plan::Bearing;
-use crate::set::StatusPatch;
+use crate::owner;
+use crate::set::{self, StatusPatch};
+use crate::sight::Sight;
+
+/// Who decides about one set; core's, but where a test puts another one in its place.
+pub type PlanSet = fn(&set::Observed<'_>, Timestamp) -> set::Plan;
 
 /// All that a decision about one MachineDeployment may read.
 #[derive(Clone, Copy)]
 pub struct Observed<'a> {
     /// The deployment.
     pub deployment: &'a MachineDeployment,
-    /// Sets that it controls, and sets that nobody controls; by name.
-    pub sets: &'a [Arc<MachineSet>],
+    /// Sets that it controls, and sets that nobody controls, each with its Machines; by name.
+    pub sets: &'a [set::Observed<'a>],
     /// Whether any set bears a name.
     pub exists: &'a dyn Fn(&str) -> bool,
     /// What this process knows of the deployment.
     pub notes: &'a OwnerNotes,
+    /// Since when this process leads and sees Machines and Nodes.
+    pub sight: Sight,
+    /// Who decides about its sets' Machines.
+    pub plan_set: PlanSet,
 }
 
-/// The plan of a deployment.
+impl<'a> Observed<'a> {
+    /// Sets that the deployment controls, oldest first.
+    pub fn owned(&self) -> Vec<&'a set::Observed<'a>> {
+        let is_own = |member: &&set::Observed<'_>| owner::controls(&self.deployment.metadata, &member.set.metadata);
+        let mut sets: Vec<&set::Observed<'a>> = self.sets.iter().filter(is_own).collect();
+        sets.sort_by_cached_key(|member| {
+            let metadata = &member.set.metadata;
+            (meta::created(metadata), meta::name(metadata).to_owned())
+        });
+        sets
+    }
+}
+
+/// The plan of a deployment with its sets.
 pub type Plan = crate::plan::Plan<Step, Why>;
 
-/// One effect. A set is meant in the version that the plan saw: a write to a newer one is refused as stale, and ends the plan.
+/// One effect. An object is meant in the version that the plan saw: a write to a newer one is refused as stale, and ends the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Store our finalizer on the deployment.
@@ -39,14 +65,41 @@ pub enum Step {
     Release(Vec<Arc<MachineSet>>),
     /// Create the deployment's set.
     Create(Box<NewSet>),
-    /// Change a set: its size, and what the deployment passes on to it.
+    /// Change a set: its number, and what the deployment passes on to it.
     Change(Box<SetChange>),
     /// Delete these sets.
     Delete(Vec<(Name, Uid)>),
+    /// Mark Machines that the autoscaler named, as the original does.
+    Mark(Vec<Mark>),
+    /// Write the autoscaler's list without the Machines that are gone; `None` removes it.
+    Prune(Option<String>),
+    /// Put an earlier template back.
+    RollBack(Box<RollBack>),
     /// Write the deployment's revision annotation.
     Number(i64),
     /// Write the status.
     Record(StatusPatch),
+    /// A step of one of its sets.
+    Of(Arc<MachineSet>, set::Step),
+}
+
+/// A Machine that the autoscaler named.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// The Machine as the plan saw it.
+    pub machine: Arc<Machine>,
+    /// When the autoscaler named it, as it wrote the time.
+    pub time: String,
+}
+
+impl Mark {
+    /// The body of a JSON merge patch of the Machine.
+    pub fn patch(&self) -> Value {
+        json!({ "metadata": { "annotations": {
+            keys::PRIORITY: keys::PRIORITY_TRIGGERED,
+            keys::MARKED_FOR_DELETION_TIME: self.time,
+        } } })
+    }
 }
 
 impl crate::plan::Step for Step {
@@ -57,8 +110,30 @@ impl crate::plan::Step for Step {
             | Self::Create(_)
             | Self::Change(_)
             | Self::Delete(_)
+            | Self::RollBack(_)
             | Self::Number(_) => Bearing::Stops,
-            Self::Adopt(_) | Self::Release(_) | Self::Record(_) => Bearing::Independent,
+            Self::Adopt(_) | Self::Release(_) | Self::Mark(_) | Self::Prune(_) | Self::Record(_) => {
+                Bearing::Independent
+            }
+            Self::Of(_, step) => step.bearing(),
+        }
+    }
+
+    fn part(&self) -> Option<&str> {
+        match self {
+            Self::Of(set, _) => set.metadata.uid.as_deref(),
+            Self::AddFinalizer
+            | Self::RemoveFinalizer
+            | Self::Adopt(_)
+            | Self::Release(_)
+            | Self::Create(_)
+            | Self::Change(_)
+            | Self::Delete(_)
+            | Self::Mark(_)
+            | Self::Prune(_)
+            | Self::RollBack(_)
+            | Self::Number(_)
+            | Self::Record(_) => None,
         }
     }
 }
@@ -71,13 +146,18 @@ pub enum Why {
     Emptying,
     Empty,
     Claiming,
+    RollingBack,
     NoSet,
     NameTaken,
-    Scaling { from: i32, to: i32 },
+    Scaling { from: i64, to: i64 },
+    Rolling { left: i64 },
+    Recreating { left: i64 },
+    NotInPlaceYet,
     Passing,
-    TemplateChanged,
     Paused,
     CoolingOff,
+    Cleaning,
+    Set(set::Why),
     Settled,
 }
 
@@ -88,13 +168,20 @@ impl fmt::Display for Why {
             Self::Emptying => f.write_str("the deployment is being deleted and its sets go first"),
             Self::Empty => f.write_str("the deployment is being deleted and has no set left"),
             Self::Claiming => f.write_str("sets are adopted or released"),
-            Self::NoSet => f.write_str("there is no set yet"),
+            Self::RollingBack => f.write_str("an earlier template is put back"),
+            Self::NoSet => f.write_str("there is no set for the template yet"),
             Self::NameTaken => f.write_str("the new set's name is taken"),
-            Self::Scaling { from, to } => write!(f, "the set is scaled from {from} to {to}"),
+            Self::Scaling { from, to } => write!(f, "it is scaled from {from} to {to}"),
+            Self::Rolling { left } => write!(f, "machines move to the new template; {left} of older ones are left"),
+            Self::Recreating { left } => write!(f, "old machines go before new ones come; {left} are left"),
+            Self::NotInPlaceYet => {
+                f.write_str("the template changed, and updates in place are not built yet: nothing is touched")
+            }
             Self::Passing => f.write_str("changes are passed on to the set"),
-            Self::TemplateChanged => f.write_str("the template changed, and rollouts are not built yet"),
             Self::Paused => f.write_str("the deployment is paused"),
             Self::CoolingOff => f.write_str("waiting before the set is created again"),
+            Self::Cleaning => f.write_str("sets beyond the history limit are deleted"),
+            Self::Set(why) => why.fmt(f),
             Self::Settled => f.write_str("the deployment has what it wants"),
         }
     }

@@ -1,130 +1,112 @@
-//! Which set a deployment has, how large it is, and what is passed on to it.
+//! What a deployment and its sets do now: one plan from one snapshot.
 //!
-//! Source: `spec/machinedeployment.md` §4, §5, §10 (one active set), §14. Without rollouts the rule of size is simple:
-//! the set whose template the deployment has is scaled to `spec.replicas`; while none has it, the newest set in use is. Others in
-//! use are emptied once that one has all.
+//! Source: `design/rollout.md`, `spec/machinedeployment.md`. The order of precedence is [`course`]. A plan either changes numbers or
+//! follows them: Machines are made and deleted by numbers that are stored. Which number changes is `budget`'s; what a set does about
+//! its Machines is `set::plan`'s, which is told how many available ones it may lose.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value};
 
+use super::budget::{self, Bounds, Mode};
 use super::change::{NewSet, SetChange};
+use super::group::{Group, Members, Row};
 use super::names::{set_name, template_hash};
 use super::observed::{Observed, Plan, Step, Why};
-use super::status;
-use crate::api::lenient::Rounding;
-use crate::api::template::Scope;
-use crate::api::{MachineDeployment, MachineSet, keys, meta};
+use super::rollback::roll_back;
+use super::{history, named, pass_on, status};
+use crate::api::machine_deployment::{RollbackTo, StrategyType};
+use crate::api::{MachineDeployment, MachineSet, keys, meta, validity};
 use crate::ids::{Name, Uid};
-use crate::merge::replacing;
-use crate::owner::{self, Owner as _};
+use crate::owner::Owner as _;
 use crate::selector::Matcher;
-use crate::sight::later;
+use crate::set::{self, Victim};
+use crate::sight::{Judging, later};
+use crate::{owner, plan};
 
 /// Changes of the counts within this time become one status write.
 const STATUS_PACE: SignedDuration = SignedDuration::from_millis(250);
+/// While Machines move, the numbers of the sets change in steps no closer than this: what becomes available meanwhile moves together.
+const NUMBERS_PACE: SignedDuration = SignedDuration::from_millis(150);
 
-/// Decides what a deployment needs.
-pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let deployment = seen.deployment;
-    if meta::is_deleting(&deployment.metadata) {
-        return leave(seen, now);
-    }
-    if let Some(fault) = fault(deployment) {
-        let problem = status::Problem {
-            reason: "InvalidConfiguration",
-            message: fault.clone(),
-        };
-        return Plan::rest(Why::Invalid(fault)).told(seen, &owned(seen), None, Some(problem), now);
-    }
-    let mut plan = Plan::rest(Why::Claiming);
-    if !meta::has_finalizer(&deployment.metadata, keys::FINALIZER) {
-        plan.steps.push(Step::AddFinalizer);
-    }
-    let claims = claims(seen);
-    if !claims.is_empty() {
-        plan.steps.extend(claims);
-        return plan;
-    }
-    let sets = owned(seen);
-    let current = current_set(deployment, &sets);
-    let mut problem = None;
-    plan.why = match (current, newest_in_use(&sets)) {
-        (Some(set), _) => serve(seen, set, &sets, true, &mut plan.steps),
-        (None, Some(set)) => {
-            serve(seen, set, &sets, false, &mut plan.steps);
-            problem = Some(not_rolled_out(set));
-            Why::TemplateChanged
-        }
-        (None, None) => {
-            problem = create_problem(seen);
-            create(seen, &sets, now, &mut plan)
-        }
-    };
-    if deployment.spec.paused && plan.why == Why::Settled {
-        plan.why = Why::Paused;
-    }
-    plan.told(seen, &sets, current.map(Arc::as_ref), problem, now)
+/// What takes precedence over what.
+enum Course<'a> {
+    /// It is being deleted.
+    Leave,
+    /// It can never work as it is: its sets keep their numbers, and nothing else is touched.
+    Stand(String),
+    /// Sets are adopted or released before anything is counted.
+    Claim(Vec<Step>),
+    /// An earlier template is put back.
+    RollBack(&'a RollbackTo),
+    /// Numbers, Machines, history.
+    Serve,
 }
 
-fn not_rolled_out(set: &MachineSet) -> status::Problem {
-    status::Problem {
-        reason: "TemplateChangeNotRolledOut",
-        message: format!(
-            "The template differs from that of MachineSet {}; this version does not roll out changes, machines keep the old template",
-            meta::name(&set.metadata)
-        ),
+fn course<'a>(seen: &Observed<'a>) -> Course<'a> {
+    let deployment = seen.deployment;
+    match (validity::deployment_fault(deployment), &deployment.spec.rollback_to) {
+        _ if meta::is_deleting(&deployment.metadata) => Course::Leave,
+        (Some(fault), _) => Course::Stand(fault),
+        (None, order) => match (claims(seen), order) {
+            (steps, _) if !steps.is_empty() => Course::Claim(steps),
+            // While it is paused, an order to go back waits.
+            (_, Some(order)) if !deployment.spec.paused => Course::RollBack(order),
+            (_, Some(_) | None) => Course::Serve,
+        },
     }
+}
+
+/// Decides what a deployment and its sets need.
+pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let members = Members::of(seen);
+    match course(seen) {
+        Course::Leave => leave(seen, &members, now),
+        Course::Stand(fault) => stand(seen, &members, fault, now),
+        Course::Claim(steps) => guarded(seen, Plan::act(steps, Why::Claiming)),
+        Course::RollBack(order) => {
+            let step = Step::RollBack(Box::new(roll_back(seen.deployment, order, &members.sets)));
+            Plan::act(vec![step], Why::RollingBack)
+        }
+        Course::Serve => guarded(seen, serve(seen, &members, now)),
+    }
+}
+
+/// The same plan, before which the finalizer is stored.
+fn guarded(seen: &Observed<'_>, mut plan: Plan) -> Plan {
+    if !meta::has_finalizer(&seen.deployment.metadata, keys::FINALIZER) {
+        plan.steps.insert(0, Step::AddFinalizer);
+    }
+    plan
 }
 
 /// Deletion: sets first, the finalizer last.
-fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
+fn leave(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     if !meta::has_finalizer(&seen.deployment.metadata, keys::FINALIZER) {
-        return Plan::rest(Why::Empty);
+        return follow(seen, members, None, Plan::rest(Why::Empty), now);
     }
-    let sets = owned(seen);
-    if sets.is_empty() {
+    if members.sets.is_empty() {
         return Plan::act(vec![Step::RemoveFinalizer], Why::Empty);
     }
-    let staying = sets.iter().filter(|set| !meta::is_deleting(&set.metadata));
-    let leaving: Vec<(Name, Uid)> = staying.map(|set| meta::identity(&set.metadata)).collect();
+    let staying = members
+        .sets
+        .iter()
+        .filter(|member| !meta::is_deleting(&member.set.metadata));
+    let leaving: Vec<(Name, Uid)> = staying.map(|member| meta::identity(&member.set.metadata)).collect();
     let mut plan = Plan::rest(Why::Emptying);
     if !leaving.is_empty() {
         plan.steps.push(Step::Delete(leaving));
     }
-    plan.told(seen, &sets, None, None, now)
+    let plan = follow(seen, members, None, plan, now);
+    told(plan, seen, members, &status::Situation::Leaving, now)
 }
 
-/// What could never work (`spec/api.md` §8), in words. A strategy is not judged: nothing here depends on it.
-fn fault(deployment: &MachineDeployment) -> Option<String> {
-    let spec = &deployment.spec;
-    let Some(selector) = &spec.selector else {
-        return Some("spec.selector is missing: it must select the template's labels".to_owned());
-    };
-    if spec.replicas < 0 {
-        return Some(format!("spec.replicas is {}: it must not be negative", spec.replicas));
-    }
-    let matcher = match Matcher::new(selector) {
-        Ok(matcher) => matcher,
-        Err(error) => return Some(format!("spec.selector {error}")),
-    };
-    if matcher.selects_all() {
-        return Some("spec.selector is empty: it would select every machine".to_owned());
-    }
-    if !matcher.matches(&spec.template.labels()) {
-        return Some("spec.selector does not match spec.template.metadata.labels".to_owned());
-    }
-    let named = spec.template.class().is_some_and(|class| class.is_named());
-    (!named).then(|| "spec.template.spec.class must have a kind and a name".to_owned())
-}
-
-/// Sets that the deployment controls, oldest first.
-fn owned(seen: &Observed<'_>) -> Vec<Arc<MachineSet>> {
-    let is_own = |set: &&Arc<MachineSet>| owner::controls(&seen.deployment.metadata, &set.metadata);
-    let mut sets: Vec<Arc<MachineSet>> = seen.sets.iter().filter(is_own).cloned().collect();
-    sets.sort_by_key(|set| (meta::created(&set.metadata), meta::name(&set.metadata).to_owned()));
-    sets
+/// An invalid deployment: sets keep their numbers and replace what failed; available Machines are left alone.
+fn stand(seen: &Observed<'_>, members: &Members<'_>, fault: String, now: Timestamp) -> Plan {
+    let situation = status::Situation::Invalid(fault.clone());
+    let plan = follow(seen, members, Some(0), Plan::rest(Why::Invalid(fault)), now);
+    told(plan, seen, members, &situation, now)
 }
 
 /// What to adopt and release (`spec/machinedeployment.md` §4): by the sets' own labels.
@@ -133,7 +115,7 @@ fn claims(seen: &Observed<'_>) -> Vec<Step> {
         return Vec::new();
     };
     let (mut adopts, mut releases) = (Vec::new(), Vec::new());
-    for set in seen.sets {
+    for set in seen.sets.iter().map(|member| member.set) {
         let matches = selector.selects(&set.metadata);
         let is_own = owner::controls(&seen.deployment.metadata, &set.metadata);
         let is_free = meta::controller_uid(&set.metadata).is_none() && !meta::is_deleting(&set.metadata);
@@ -143,184 +125,203 @@ fn claims(seen: &Observed<'_>) -> Vec<Step> {
             adopts.push(Arc::clone(set));
         }
     }
-    let mut steps = Vec::new();
-    if !adopts.is_empty() {
-        steps.push(Step::Adopt(adopts));
+    let adopt = (!adopts.is_empty()).then_some(Step::Adopt(adopts));
+    let release = (!releases.is_empty()).then_some(Step::Release(releases));
+    adopt.into_iter().chain(release).collect()
+}
+
+/// What a valid deployment that stays is in the middle of.
+pub struct Stand {
+    /// Its sets in numbers, the new one among them even if it is still to be made.
+    pub group: Group,
+    /// What moves them.
+    pub mode: Mode,
+    /// The template is another one than that of the sets in use, and only an update in place may change that.
+    pub waits_for_in_place: bool,
+}
+
+impl Stand {
+    /// Takes stock of the sets.
+    pub(super) fn of(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Self {
+        let deployment = seen.deployment;
+        let strategy = strategy(deployment);
+        let bounds = Bounds::of(deployment.spec.strategy.as_ref(), deployment.spec.replicas);
+        let mut group = Group {
+            rows: members.rows(now),
+            wanted: i64::from(deployment.spec.replicas),
+            surge: i64::from(bounds.surge),
+            unavailable: i64::from(bounds.unavailable),
+            is_in_sight: seen.sight.since(Judging::Rollout).is_some(),
+        };
+        let waits_for_in_place = strategy == Some(StrategyType::InPlaceUpdate) && group.has_old();
+        let may_roll = !deployment.spec.paused && !waits_for_in_place;
+        let mode = budget::mode(&group, strategy, may_roll);
+        if !members.has_new && may_roll {
+            group.rows.push(Row {
+                is_new: true,
+                ..Row::default()
+            });
+        }
+        Self {
+            group,
+            mode,
+            waits_for_in_place,
+        }
     }
-    if !releases.is_empty() {
-        steps.push(Step::Release(releases));
+}
+
+fn strategy(deployment: &MachineDeployment) -> Option<StrategyType> {
+    deployment.spec.strategy.as_ref()?.type_.as_ref()?.known()
+}
+
+/// A valid deployment that stays.
+fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
+    let stand = Stand::of(seen, members, now);
+    let numbers = budget::numbers(stand.mode, &stand.group);
+    let mut plan = Plan::rest(Why::Settled);
+    plan.steps.extend(named::tend(seen, &members.sets, now));
+    let may_create = stand.group.new().is_some() && !members.has_new;
+    let mut problem = None;
+    let moves = match may_create && (stand.mode != Mode::Recreating || !stand.group.has_old()) {
+        true => {
+            problem = create_problem(seen);
+            create(seen, members, numbers.last().copied().unwrap_or(0), now, &mut plan)
+        }
+        false => change(seen, members, &stand, &numbers, now, &mut plan),
+    };
+    let is_moving = !moves.is_empty();
+    plan.steps.extend(moves);
+    if !is_moving {
+        plan = follow(seen, members, budget::may_lose(stand.mode, &stand.group), plan, now);
     }
-    steps
+    plan.why = why(plan.why, seen, &stand);
+    if stand.mode == Mode::Scaling {
+        clean(seen, members, &stand, &mut plan);
+    }
+    if let Some(number) = numbered(seen, members) {
+        plan.steps.push(Step::Number(number));
+    }
+    let situation = match problem {
+        Some(problem) => status::Situation::Refused(problem),
+        None => status::Situation::Serving(&stand),
+    };
+    told(plan, seen, members, &situation, now)
 }
 
-/// The oldest set that has the deployment's template.
-fn current_set<'a>(deployment: &MachineDeployment, sets: &'a [Arc<MachineSet>]) -> Option<&'a Arc<MachineSet>> {
-    let template = &deployment.spec.template;
-    sets.iter()
-        .find(|set| !meta::is_deleting(&set.metadata) && set.spec.template.semantically_equal(template, Scope::Rollout))
+/// What the whole is about, where nothing in particular is done now.
+fn why(why: Why, seen: &Observed<'_>, stand: &Stand) -> Why {
+    let left = || stand.group.old().iter().map(|row| row.present + row.leaving).sum();
+    match (why, stand.mode) {
+        (Why::Settled, _) if stand.waits_for_in_place => Why::NotInPlaceYet,
+        (Why::Settled, _) if seen.deployment.spec.paused => Why::Paused,
+        (Why::Settled, Mode::Rolling) => Why::Rolling { left: left() },
+        (Why::Settled, Mode::Recreating) => Why::Recreating { left: left() },
+        (why, _) => why,
+    }
 }
 
-/// The set that stands in while none has the template: the newest that has or wants Machines, else the newest.
-fn newest_in_use(sets: &[Arc<MachineSet>]) -> Option<&Arc<MachineSet>> {
-    let mut staying = sets.iter().rev().filter(|set| !meta::is_deleting(&set.metadata));
-    let used = staying.clone().find(|set| set.spec.replicas > 0);
-    used.or_else(|| staying.next())
-}
-
-/// Scales a set and passes on to it what needs no rollout (`spec/machinedeployment.md` §5.2).
-fn serve(
+/// Changes of sets: their numbers, and what the new one is to have of the deployment.
+fn change(
     seen: &Observed<'_>,
-    set: &Arc<MachineSet>,
-    sets: &[Arc<MachineSet>],
-    current: bool,
-    steps: &mut Vec<Step>,
-) -> Why {
+    members: &Members<'_>,
+    stand: &Stand,
+    numbers: &[i64],
+    now: Timestamp,
+    plan: &mut Plan,
+) -> Vec<Step> {
+    let due = seen.notes.numbers_written.map(|at| later(at, NUMBERS_PACE));
+    let is_paced = matches!(stand.mode, Mode::Rolling | Mode::Recreating);
+    let waits = due.filter(|due| is_paced && *due > now);
+    let (mut steps, mut from, mut to) = (Vec::new(), 0, 0);
+    for (member, (row, number)) in members.sets.iter().zip(stand.group.rows.iter().zip(numbers)) {
+        if meta::is_deleting(&member.set.metadata) {
+            continue;
+        }
+        let mut change = match row.is_new {
+            true => pass_on::passed(seen.deployment, member.set),
+            false => SetChange::none(member.set),
+        };
+        if row.number != *number && waits.is_some() {
+            *plan = std::mem::replace(plan, Plan::rest(Why::Settled)).or_at(waits, now);
+        } else if row.number != *number {
+            change.replicas = i32::try_from(*number).ok();
+            (from, to) = (from + row.number, to + number);
+        }
+        change.annotations = annotations(seen, members, member.set, row, change.replicas);
+        if !change.is_empty() {
+            steps.push((row.number < *number, Step::Change(Box::new(change))));
+        }
+    }
+    plan.why = match (steps.is_empty(), stand.mode) {
+        (true, _) => Why::Settled,
+        (false, Mode::Scaling | Mode::Holding) if from != to => Why::Scaling { from, to },
+        (false, Mode::Scaling | Mode::Holding) => Why::Passing,
+        (false, Mode::Rolling | Mode::Recreating) => Why::Settled,
+    };
+    // What falls falls first: room that a fall makes is used in the next plan anyway, and a crash in between leaves less.
+    steps.sort_by_key(|(rises, _)| *rises);
+    steps.into_iter().map(|(_, step)| step).collect()
+}
+
+/// The annotations that a set lacks: of the new one all that is passed on; of others in use the sizes, when their number changes.
+fn annotations(
+    seen: &Observed<'_>,
+    members: &Members<'_>,
+    set: &MachineSet,
+    row: &Row,
+    replicas: Option<i32>,
+) -> BTreeMap<String, String> {
     let deployment = seen.deployment;
-    let wanted = deployment.spec.replicas;
-    let number = revision(set, sets);
-    let mut change = match current {
-        true => passed(deployment, set),
-        false => SetChange::none(set),
-    };
-    change.replicas = (set.spec.replicas != wanted).then_some(wanted);
-    change.annotations = sizes(deployment);
-    if current {
-        change.annotations.extend(passed_annotations(deployment));
-        change.annotations.insert(keys::REVISION.to_owned(), number.to_string());
+    let bounds = Bounds::of(deployment.spec.strategy.as_ref(), deployment.spec.replicas);
+    let mut wanted = BTreeMap::new();
+    if row.is_new {
+        wanted.extend(pass_on::annotations(deployment));
+        let revision = history::revision(Some(set), members.old());
+        wanted.extend(history::annotations(set, revision));
     }
-    change
-        .annotations
-        .retain(|key, value| meta::annotation(&set.metadata, key) != Some(value.as_str()));
-    let why = match (change.replicas, change.is_empty()) {
-        (Some(to), _) => Why::Scaling {
-            from: set.spec.replicas,
-            to,
-        },
-        (None, false) => Why::Passing,
-        (None, true) => empty_others(seen, set, sets, steps).unwrap_or(Why::Settled),
-    };
-    if !change.is_empty() {
-        steps.push(Step::Change(Box::new(change)));
+    if row.is_new || replicas.is_some() || row.number > 0 {
+        wanted.extend(pass_on::sizes(deployment, bounds));
     }
-    if current && meta::annotation(&deployment.metadata, keys::REVISION) != Some(number.to_string().as_str()) {
-        steps.push(Step::Number(number));
-    }
-    why
+    pass_on::missing(set, wanted)
 }
 
-/// Another set in use, by a creation that arrived late or a rollout that another controller began, makes the deployment larger
-/// than it is wanted (S4). It is emptied once the set that serves has all that is wanted.
-fn empty_others(seen: &Observed<'_>, set: &MachineSet, sets: &[Arc<MachineSet>], steps: &mut Vec<Step>) -> Option<Why> {
-    let available = set.status.as_ref().map_or(0, |status| status.available_replicas);
-    if seen.deployment.spec.paused || available < seen.deployment.spec.replicas {
-        return None;
-    }
-    let is_surplus = |other: &&Arc<MachineSet>| {
-        other.metadata.uid != set.metadata.uid && !meta::is_deleting(&other.metadata) && other.spec.replicas > 0
-    };
-    let surplus: Vec<&Arc<MachineSet>> = sets.iter().filter(is_surplus).collect();
-    let from = surplus.first()?.spec.replicas;
-    let emptied = |other: &Arc<MachineSet>| {
-        let replicas = Some(0);
-        Step::Change(Box::new(SetChange {
-            replicas,
-            ..SetChange::none(other)
-        }))
-    };
-    steps.extend(surplus.into_iter().map(emptied));
-    Some(Why::Scaling { from, to: 0 })
+/// The deployment's own revision annotation, if it says another one than the new set.
+fn numbered(seen: &Observed<'_>, members: &Members<'_>) -> Option<i64> {
+    let new = members.new_set()?;
+    let revision = history::revision(Some(new), members.old());
+    let told = meta::annotation(&seen.deployment.metadata, keys::REVISION);
+    (told != Some(revision.to_string().as_str())).then_some(revision)
 }
 
-/// Parts of the template and numbers that a set takes over without a rollout.
-fn passed(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> SetChange {
-    let (wanted, has) = (&deployment.spec, &set.spec);
-    let differs = |wanted: i32, has: i32| (wanted != has).then_some(wanted);
-    let template_spec = match has.template.semantically_equal(&wanted.template, Scope::Whole) {
-        true => Map::new(),
-        false => spec_change(&has.template.spec_json(), &wanted.template.spec_json()),
-    };
-    SetChange {
-        template_spec,
-        min_ready_seconds: differs(wanted.min_ready_seconds, has.min_ready_seconds),
-        auto_preserve_failed_machine_max: differs(
-            wanted.auto_preserve_failed_machine_max,
-            has.auto_preserve_failed_machine_max,
-        ),
-        ..SetChange::none(set)
-    }
-}
-
-fn spec_change(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
-    let gone = old.keys().filter(|field| !new.contains_key(*field));
-    let mut fields: Map<String, Value> = gone.map(|field| (field.clone(), Value::Null)).collect();
-    let kept = new
-        .iter()
-        .map(|(field, value)| (field.clone(), replacing(old.get(field), value)));
-    fields.extend(kept);
-    fields
-}
-
-/// What the deployment last told a set of its size; the original tells scaling from rolling by it.
-fn sizes(deployment: &MachineDeployment) -> Map2 {
-    let wanted = deployment.spec.replicas;
-    let surge = deployment
-        .spec
-        .strategy
-        .as_ref()
-        .and_then(|strategy| strategy.rolling_update.as_ref());
-    let surge = surge
-        .and_then(|bounds| bounds.max_surge.as_ref()?.resolve(wanted, Rounding::Up).ok())
-        .unwrap_or(0);
-    Map2::from([
-        (keys::DESIRED_REPLICAS.to_owned(), wanted.to_string()),
-        (keys::MAX_REPLICAS.to_owned(), wanted.saturating_add(surge).to_string()),
-    ])
-}
-
-type Map2 = std::collections::BTreeMap<String, String>;
-
-/// Annotations of the deployment that its set carries too (`spec/api.md` §9.2, end).
-fn passed_annotations(deployment: &MachineDeployment) -> Map2 {
-    let all = deployment.metadata.annotations.clone().unwrap_or_default();
-    all.into_iter()
-        .filter(|(key, _)| !keys::NOT_COPIED_TO_SETS.contains(&key.as_str()))
-        .collect()
-}
-
-/// One more than the highest revision of the other sets, unless the set's own is higher already.
-fn revision(set: &MachineSet, sets: &[Arc<MachineSet>]) -> i64 {
-    let of =
-        |set: &MachineSet| meta::annotation(&set.metadata, keys::REVISION).and_then(|text| text.parse::<i64>().ok());
-    let others = sets
-        .iter()
-        .filter(|other| other.metadata.uid != set.metadata.uid)
-        .filter_map(|other| of(other))
-        .max();
-    of(set).unwrap_or(0).max(others.unwrap_or(0).saturating_add(1))
-}
-
-/// The deployment's first set, named by its template.
-fn create(seen: &Observed<'_>, sets: &[Arc<MachineSet>], now: Timestamp, plan: &mut Plan) -> Why {
+/// A set for the template.
+fn create(seen: &Observed<'_>, members: &Members<'_>, number: i64, now: Timestamp, plan: &mut Plan) -> Vec<Step> {
     // A set that is going still bears its name and its Machines; the new one waits for its end.
-    if !sets.is_empty() {
-        return Why::NameTaken;
+    let template = &seen.deployment.spec.template;
+    let is_same = |member: &&&set::Observed<'_>| {
+        let scope = crate::api::template::Scope::Rollout;
+        member.set.spec.template.semantically_equal(template, scope)
+    };
+    if members.sets.iter().any(|member| is_same(&member)) {
+        plan.why = Why::NameTaken;
+        return Vec::new();
     }
     if let Some(refusal) = seen.notes.create_refused.as_ref().filter(|refusal| refusal.holds(now)) {
-        plan.wake = Some(refusal.retry_at);
-        return Why::CoolingOff;
+        *plan = std::mem::replace(plan, Plan::rest(Why::CoolingOff)).or_at(Some(refusal.retry_at), now);
+        plan.why = Why::CoolingOff;
+        return Vec::new();
     }
     let deployment = seen.deployment;
-    let taken = deployment
-        .status
-        .as_ref()
-        .and_then(|status| status.collision_count)
-        .unwrap_or(0);
+    let taken = deployment.status.as_ref().and_then(|status| status.collision_count);
+    let taken = taken.unwrap_or(0);
     // Another owner's set may bear the name: then the next one is tried, which names itself as deterministically.
-    let hash = (taken..taken.saturating_add(32)).map(|count| template_hash(&deployment.spec.template, count));
+    let hash = (taken..taken.saturating_add(32)).map(|count| template_hash(template, count));
     let mut hash = hash.filter(|hash| !(seen.exists)(&set_name(meta::name(&deployment.metadata), *hash)));
-    let Some(hash) = hash.next() else { return Why::NameTaken };
-    plan.steps.push(Step::Create(Box::new(new_set(deployment, hash))));
-    Why::NoSet
+    let Some(hash) = hash.next() else {
+        plan.why = Why::NameTaken;
+        return Vec::new();
+    };
+    plan.why = Why::NoSet;
+    vec![Step::Create(Box::new(new_set(seen, members, hash, number)))]
 }
 
 /// The last creation of the set was refused.
@@ -331,20 +332,23 @@ fn create_problem(seen: &Observed<'_>) -> Option<status::Problem> {
     })
 }
 
-fn new_set(deployment: &MachineDeployment, hash: u32) -> NewSet {
+fn new_set(seen: &Observed<'_>, members: &Members<'_>, hash: u32, number: i64) -> NewSet {
+    let deployment = seen.deployment;
     let hash_text = hash.to_string();
     let mut selector = deployment.spec.selector.clone().unwrap_or_default();
     let labels = selector.match_labels.get_or_insert_default();
     labels.insert(keys::TEMPLATE_HASH.to_owned(), hash_text.clone());
-    let mut annotations = passed_annotations(deployment);
-    annotations.extend(sizes(deployment));
-    annotations.insert(keys::REVISION.to_owned(), "1".to_owned());
+    let bounds = Bounds::of(deployment.spec.strategy.as_ref(), deployment.spec.replicas);
+    let mut annotations = pass_on::annotations(deployment);
+    annotations.extend(pass_on::sizes(deployment, bounds));
+    let revision = history::revision(None, &members.sets);
+    annotations.insert(keys::REVISION.to_owned(), revision.to_string());
     NewSet {
         name: Name::new(set_name(meta::name(&deployment.metadata), hash)),
         namespace: deployment.metadata.namespace.clone(),
         annotations,
         owner: deployment.reference(),
-        replicas: deployment.spec.replicas,
+        replicas: i32::try_from(number).unwrap_or(deployment.spec.replicas),
         selector,
         template: deployment.spec.template.with_label(keys::TEMPLATE_HASH, &hash_text),
         min_ready_seconds: deployment.spec.min_ready_seconds,
@@ -352,27 +356,98 @@ fn new_set(deployment: &MachineDeployment, hash: u32) -> NewSet {
     }
 }
 
-impl Plan {
-    /// Adds the status write, if one is due, or the time when it will be. It comes first where it tells a failure, because the
-    /// step that failed may fail again.
-    fn told(
-        mut self,
-        seen: &Observed<'_>,
-        sets: &[Arc<MachineSet>],
-        current: Option<&MachineSet>,
-        problem: Option<status::Problem>,
-        now: Timestamp,
-    ) -> Self {
-        let is_failure = problem.is_some();
-        let Some(patch) = status::compute(seen.deployment, sets, current, problem, now) else {
-            return self;
-        };
-        let due = seen.notes.status_written.map(|at| later(at, STATUS_PACE));
-        if let Some(due) = due.filter(|due| *due > now) {
-            return self.or_at(Some(due), now);
-        }
-        let place = if is_failure { 0 } else { self.steps.len() };
-        self.steps.insert(place, Step::Record(patch));
-        self
+/// Sets beyond the history limit go, once the template is out.
+fn clean(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, plan: &mut Plan) {
+    let is_out = members.has_new && !stand.group.has_old();
+    if !is_out && !seen.deployment.spec.paused {
+        return;
     }
+    let surplus = history::surplus(seen.deployment, members.old());
+    if surplus.is_empty() {
+        return;
+    }
+    if plan.why == Why::Settled {
+        plan.why = Why::Cleaning;
+    }
+    plan.steps.push(Step::Delete(surplus));
+}
+
+/// What each set does about its Machines, by the numbers that are stored. The old sets come first; what one of them takes of the
+/// available Machines that may go, the others do not have.
+fn follow(seen: &Observed<'_>, members: &Members<'_>, may_lose: Option<usize>, mut plan: Plan, now: Timestamp) -> Plan {
+    let mut left = may_lose;
+    for member in &members.sets {
+        let part = set::Observed {
+            may_lose: left,
+            ..**member
+        };
+        let decided = (seen.plan_set)(&part, now);
+        left = left.map(|left| left.saturating_sub(lost(&part, &decided, now)));
+        plan = joined(plan, member.set, decided, now);
+    }
+    plan
+}
+
+/// How many available Machines the plan of a set deletes for being too many.
+pub(crate) fn lost(member: &set::Observed<'_>, decided: &set::Plan, now: Timestamp) -> usize {
+    let victims = decided.steps.iter().filter_map(|step| match step {
+        set::Step::Delete(victims) => Some(victims.iter()),
+        set::Step::AddFinalizer
+        | set::Step::RemoveFinalizer
+        | set::Step::Adopt(_)
+        | set::Step::Release(_)
+        | set::Step::Reserve { .. }
+        | set::Step::Create(_)
+        | set::Step::Bring(_)
+        | set::Step::Record(_) => None,
+    });
+    let find = |victim: &Victim| {
+        let mut machines = member.machines.iter();
+        machines.find(|machine| machine.metadata.uid.as_deref() == Some(victim.uid.as_str()))
+    };
+    let counts = |victim: &&Victim| {
+        find(victim).is_some_and(|machine| {
+            !set::plan::is_named(member, machine) && set::plan::counts_as_available(member, machine, now)
+        })
+    };
+    victims.flatten().filter(counts).count()
+}
+
+/// The plan with a set's steps after its own.
+fn joined(mut plan: Plan, set: &Arc<MachineSet>, decided: set::Plan, now: Timestamp) -> Plan {
+    let plan::Plan {
+        steps,
+        wake,
+        why,
+        withheld,
+    } = decided;
+    if why != set::Why::Settled && plan.why == Why::Settled {
+        plan.why = Why::Set(why);
+    }
+    plan.steps
+        .extend(steps.into_iter().map(|step| Step::Of(Arc::clone(set), step)));
+    plan.withheld
+        .extend(withheld.into_iter().map(|(name, why)| (name, Why::Set(why))));
+    plan.or_at(wake, now)
+}
+
+/// Adds the status write, if one is due, or the time when it will be. It comes first where it tells a failure, because the step
+/// that failed may fail again.
+fn told(
+    mut plan: Plan,
+    seen: &Observed<'_>,
+    members: &Members<'_>,
+    situation: &status::Situation<'_>,
+    now: Timestamp,
+) -> Plan {
+    let status::Report { patch, is_failure, wake } = status::report(seen, members, situation, now);
+    plan = plan.or_at(wake, now);
+    let Some(patch) = patch else { return plan };
+    let due = seen.notes.status_written.map(|at| later(at, STATUS_PACE));
+    if let Some(due) = due.filter(|due| *due > now) {
+        return plan.or_at(Some(due), now);
+    }
+    let place = if is_failure { 0 } else { plan.steps.len() };
+    plan.steps.insert(place, Step::Record(patch));
+    plan
 }

@@ -1,16 +1,20 @@
 //! What a deployment's status says. Source: `spec/api.md` §6, `spec/machinedeployment.md` §12; the order of conditions
 //! and the reasons of `Progressing` are read by the autoscaler (`spec/api.md` §10.6).
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::api::lenient::Rounding;
-use crate::api::machine_deployment::{MachineDeploymentCondition, StrategyType};
-use crate::api::{MachineDeployment, MachineSet, MachineSetStatus, keys, meta};
+use super::budget::Bounds;
+use super::group::Members;
+use super::observed::Observed;
+use super::plan::Stand;
+use super::progress::Progress;
+use crate::api::machine_deployment::MachineDeploymentCondition;
+use crate::api::{Machine, MachineDeployment, Phase, keys, meta};
 use crate::selector;
+use crate::set;
 use crate::set::StatusPatch;
+use crate::set::plan::owned;
 use crate::set::status::is_same;
 
 /// Something that keeps the deployment from what it wants.
@@ -23,75 +27,134 @@ pub struct Problem {
 }
 
 /// A condition as it should be; its times are worked out against the stored one.
-struct Wanted {
-    type_: &'static str,
-    status: &'static str,
-    reason: String,
-    message: String,
+pub(super) struct Wanted {
+    pub(super) type_: &'static str,
+    pub(super) status: &'static str,
+    pub(super) reason: String,
+    pub(super) message: String,
+    /// Something moved: the time of the last update is now.
+    pub(super) is_renewed: bool,
 }
 
-/// The status as a merge patch of `/status`, or nothing if it is told already.
-pub fn compute(
-    deployment: &MachineDeployment,
-    sets: &[Arc<MachineSet>],
-    current: Option<&MachineSet>,
-    problem: Option<Problem>,
-    now: Timestamp,
-) -> Option<StatusPatch> {
-    let told = || sets.iter().filter_map(|set| set.status.as_ref());
-    let sum = |field: &dyn Fn(&MachineSetStatus) -> i32| told().map(field).fold(0, i32::saturating_add);
-    let available = sum(&|status| status.available_replicas);
-    let replicas = sum(&|status| status.replicas);
-    let preserved = sum(&|status| status.preserved_failed_replicas);
-    let updated = current
-        .and_then(|set| set.status.as_ref())
-        .map_or(0, |status| status.replicas);
-    let wanted = sets.iter().map(|set| set.spec.replicas).fold(0, i32::saturating_add);
-    let failed: Vec<Value> = told()
-        .flat_map(|status| status.failed_machines.iter().flatten())
-        .map(|m| json!(m))
-        .collect();
+/// What the deployment is in the middle of, as far as its status tells it.
+pub enum Situation<'a> {
+    /// It is being deleted.
+    Leaving,
+    /// It can never work as it is.
+    Invalid(String),
+    /// Its set could not be made.
+    Refused(Problem),
+    /// Its sets stand so.
+    Serving(&'a Stand),
+}
 
-    let complete = updated == deployment.spec.replicas && replicas == updated && available == updated;
+/// What is to be told.
+pub struct Report {
+    /// The status as a merge patch of `/status`, or nothing if it is told already.
+    pub patch: Option<StatusPatch>,
+    /// It tells a failure of the deployment's own.
+    pub is_failure: bool,
+    /// When time alone changes what is told.
+    pub wake: Option<Timestamp>,
+}
+
+/// What a deployment has, counted from Machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) replicas: i32,
+    pub(super) updated: i32,
+    pub(super) ready: i32,
+    pub(super) available: i32,
+    preserved: i32,
+    numbers: i32,
+}
+
+impl Counts {
+    fn of(members: &Members<'_>, now: Timestamp) -> Self {
+        let mut counts = Self::default();
+        for member in &members.sets {
+            let own = owned(member);
+            let count = |test: &dyn Fn(&Machine) -> bool| length(own.iter().filter(|machine| test(machine)).count());
+            counts.replicas += length(own.len());
+            counts.ready += count(&|machine| *machine.phase() == Phase::Running);
+            counts.available += count(&|machine| set::status::is_available(member.set, machine, now));
+            counts.preserved +=
+                count(&|machine| *machine.phase() == Phase::Failed && machine.preserved_until().is_some());
+            counts.numbers = counts.numbers.saturating_add(member.set.spec.replicas);
+        }
+        counts.updated = members.new_member().map_or(0, |member| length(owned(member).len()));
+        counts
+    }
+}
+
+fn length(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// What the status should say.
+pub fn report(seen: &Observed<'_>, members: &Members<'_>, situation: &Situation<'_>, now: Timestamp) -> Report {
+    let deployment = seen.deployment;
+    let counts = Counts::of(members, now);
+    let progress = Progress {
+        seen,
+        members,
+        counts,
+        now,
+    };
+    let (progressing, wake) = progress.condition(situation);
+    let is_failure = matches!(situation, Situation::Invalid(_) | Situation::Refused(_))
+        || progressing.as_ref().is_some_and(|wanted| wanted.status == "False");
     let conditions = vec![
-        availability(deployment, available, preserved),
-        progress(current, problem, complete),
-        replica_failure(sets, current),
+        availability(deployment, counts),
+        progressing,
+        replica_failure(members),
     ];
     let mut status = Map::new();
     status.insert(
         "observedGeneration".into(),
         json!(meta::generation(&deployment.metadata)),
     );
-    status.insert("replicas".into(), json!(replicas));
-    status.insert("updatedReplicas".into(), json!(updated));
-    status.insert("readyReplicas".into(), json!(sum(&|status| status.ready_replicas)));
-    status.insert("availableReplicas".into(), json!(available));
+    status.insert("replicas".into(), json!(counts.replicas));
+    status.insert("updatedReplicas".into(), json!(counts.updated));
+    status.insert("readyReplicas".into(), json!(counts.ready));
+    status.insert("availableReplicas".into(), json!(counts.available));
     status.insert(
         "unavailableReplicas".into(),
-        json!(wanted.saturating_sub(available).max(0)),
+        json!(counts.numbers.saturating_sub(counts.available).max(0)),
     );
-    status.insert("preservedFailedReplicas".into(), json!(preserved));
-    status.insert("failedMachines".into(), Value::Array(failed));
+    status.insert("preservedFailedReplicas".into(), json!(counts.preserved));
+    status.insert("failedMachines".into(), failed(members));
     status.insert(
         "labelSelector".into(),
         json!(deployment.spec.selector.as_ref().and_then(selector::text)),
     );
     status.insert("conditions".into(), merged(deployment, conditions, now));
-
     let before = serde_json::to_value(&deployment.status).unwrap_or_default();
-    if status.iter().all(|(field, value)| is_same(before.get(field), value)) {
-        return None;
+    let is_told = status.iter().all(|(field, value)| is_same(before.get(field), value));
+    Report {
+        patch: (!is_told).then_some(StatusPatch(status)),
+        is_failure,
+        wake,
     }
-    Some(StatusPatch(status))
 }
 
-fn availability(deployment: &MachineDeployment, available: i32, preserved: i32) -> Option<Wanted> {
+fn failed(members: &Members<'_>) -> Value {
+    let preserved = |machine: &Machine| *machine.phase() == Phase::Failed && machine.preserved_until().is_some();
+    let lists = members.sets.iter().map(|member| {
+        let listed = set::status::failed_machines(member.set, &owned(member), &preserved);
+        listed.as_array().cloned().unwrap_or_default()
+    });
+    Value::Array(lists.flatten().collect())
+}
+
+fn availability(deployment: &MachineDeployment, counts: Counts) -> Option<Wanted> {
     let wanted = deployment.spec.replicas;
+    let bounds = Bounds::of(deployment.spec.strategy.as_ref(), wanted);
     let needed = wanted
-        .saturating_sub(max_unavailable(deployment))
-        .saturating_sub(preserved)
+        .saturating_sub(bounds.unavailable)
+        .saturating_sub(counts.preserved)
         .max(0);
+    let available = counts.available;
     let (status, reason, message) = if available >= needed {
         (
             "True",
@@ -108,58 +171,14 @@ fn availability(deployment: &MachineDeployment, available: i32, preserved: i32) 
         status,
         reason: reason.to_owned(),
         message,
+        is_renewed: false,
     })
 }
 
-/// `spec/machinedeployment.md` §6.2.
-fn max_unavailable(deployment: &MachineDeployment) -> i32 {
-    let wanted = deployment.spec.replicas;
-    let Some(strategy) = &deployment.spec.strategy else {
-        return 0;
-    };
-    let bound = match strategy.type_.as_ref().and_then(|word| word.known()) {
-        Some(StrategyType::RollingUpdate) => strategy
-            .rolling_update
-            .as_ref()
-            .and_then(|bounds| bounds.max_unavailable.as_ref()),
-        Some(StrategyType::InPlaceUpdate) => strategy
-            .in_place_update
-            .as_ref()
-            .and_then(|bounds| bounds.max_unavailable.as_ref()),
-        Some(StrategyType::Recreate) | None => None,
-    };
-    bound
-        .and_then(|bound| bound.resolve(wanted, Rounding::Down).ok())
-        .unwrap_or(0)
-        .clamp(0, wanted.max(0))
-}
-
-fn progress(current: Option<&MachineSet>, problem: Option<Problem>, complete: bool) -> Option<Wanted> {
-    let condition = |status, reason: &str, message| {
-        Some(Wanted {
-            type_: keys::CONDITION_PROGRESSING,
-            status,
-            reason: reason.to_owned(),
-            message,
-        })
-    };
-    if let Some(problem) = problem {
-        return condition("False", problem.reason, problem.message);
-    }
-    let set = meta::name(&current?.metadata);
-    // The size of a set is no rollout: once the template is out, scaling leaves the condition alone, because the
-    // autoscaler does not shrink a deployment that says otherwise.
-    let _ = complete;
-    condition(
-        "True",
-        keys::REASON_NEW_SET_AVAILABLE,
-        format!("MachineSet \"{set}\" has successfully progressed."),
-    )
-}
-
 /// The new set's own failure, else the first of another set.
-fn replica_failure(sets: &[Arc<MachineSet>], current: Option<&MachineSet>) -> Option<Wanted> {
-    let all = current.into_iter().chain(sets.iter().map(Arc::as_ref));
+fn replica_failure(members: &Members<'_>) -> Option<Wanted> {
+    let all = members.new_set().into_iter();
+    let all = all.chain(members.sets.iter().map(|member| member.set));
     let mut failures = all.filter_map(|set| {
         let conditions = &set.status.as_ref()?.conditions;
         conditions
@@ -171,6 +190,7 @@ fn replica_failure(sets: &[Arc<MachineSet>], current: Option<&MachineSet>) -> Op
         status: "True",
         reason: failure.reason.clone().unwrap_or_default(),
         message: failure.message.clone().unwrap_or_default(),
+        is_renewed: false,
     })
 }
 
@@ -205,6 +225,7 @@ fn timed(known: Option<&MachineDeploymentCondition>, wanted: &Wanted, now: Times
     });
     let now = json!(format!("{now:.0}"));
     let updated = same
+        .filter(|_| !wanted.is_renewed)
         .and_then(|known| known.last_update_time.as_ref())
         .map_or_else(|| now.clone(), |time| json!(time));
     let moved = same_status

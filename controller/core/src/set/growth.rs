@@ -101,6 +101,20 @@ fn choose(seen: &Observed<'_>, missing: usize) -> (Vec<Name>, i64) {
     (names, number.max(counted(seen)))
 }
 
+/// How many creations of the set were sent and not answered, and may still arrive.
+pub fn unanswered(seen: &Observed<'_>, now: Timestamp) -> usize {
+    if seen.unanswered.is_empty() {
+        return 0;
+    }
+    let (title, own) = meta::identity(&seen.set.metadata);
+    let names = (settled(seen)..counted(seen)).map(|number| machine_name(title.as_str(), &own, number));
+    let may_arrive = |name: &String| {
+        let sent = seen.unanswered.get(&Name::new(name.as_str()));
+        !(seen.exists)(name) && sent.is_some_and(|sent| now < later(*sent, LINGERS))
+    };
+    names.filter(may_arrive).count()
+}
+
 /// Until when a creation of the set that was sent and not answered may still arrive.
 pub fn may_still_arrive(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
     if seen.unanswered.is_empty() {

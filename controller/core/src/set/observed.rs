@@ -18,7 +18,7 @@ use crate::plan::Bearing;
 #[derive(Clone, Copy)]
 pub struct Observed<'a> {
     /// The set.
-    pub set: &'a MachineSet,
+    pub set: &'a Arc<MachineSet>,
     /// Machines that it controls, and Machines that nobody controls; by name.
     pub machines: &'a [Arc<Machine>],
     /// Whether any Machine bears a name.
@@ -35,6 +35,10 @@ pub struct Observed<'a> {
     pub condemned: &'a BTreeSet<Uid>,
     /// When creations were last sent that were not answered, by the Machine's name.
     pub unanswered: &'a BTreeMap<Name, Timestamp>,
+    /// Machines that the autoscaler named as the victims of its scale-down: they go, whatever the count is.
+    pub named: &'a BTreeSet<Uid>,
+    /// How many available Machines above its number the set may delete now. `None`: as many as there are.
+    pub may_lose: Option<usize>,
 }
 
 /// The plan of a set.
@@ -110,6 +114,7 @@ pub enum Why {
     ReplacedAt(Timestamp),
     Preserved,
     Spared,
+    Held,
     Settled,
 }
 
@@ -134,6 +139,7 @@ impl fmt::Display for Why {
             Self::ReplacedAt(at) => write!(f, "the machine failed and is replaced at {at:.0}"),
             Self::Preserved => f.write_str("the machine failed and is preserved"),
             Self::Spared => f.write_str("the machine is in the hands of an in-place update"),
+            Self::Held => f.write_str("the machine is too many, but available, and the deployment has none to spare now"),
             Self::Settled => f.write_str("the set has what it wants"),
         }
     }

@@ -15,7 +15,7 @@ use super::claim::{Claimed, claim};
 use super::growth::{grow, may_still_arrive};
 use super::observed::{Observed, Plan, Step, Victim, Why};
 use super::{rank, status};
-use crate::api::{Machine, MachineSet, Phase, keys, meta};
+use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::Name;
 use crate::ledger::OwnerNotes;
 use crate::owner;
@@ -40,7 +40,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if meta::is_deleting(&set.metadata) {
         return leave(seen, now);
     }
-    match fault(set) {
+    match validity::set_fault(set) {
         Some(fault) => invalid(seen, fault, now),
         None => serve(seen, now),
     }
@@ -93,35 +93,10 @@ fn writable<'a>(
     (free, retry)
 }
 
-fn owned(seen: &Observed<'_>) -> Vec<Arc<Machine>> {
+/// The Machines that the set controls.
+pub fn owned(seen: &Observed<'_>) -> Vec<Arc<Machine>> {
     let is_own = |machine: &&Arc<Machine>| owner::controls(&seen.set.metadata, &machine.metadata);
     seen.machines.iter().filter(is_own).cloned().collect()
-}
-
-/// What could never work (`spec/api.md` §8), in words.
-fn fault(set: &MachineSet) -> Option<String> {
-    let Some(selector) = &set.spec.selector else {
-        return Some("spec.selector is missing: it must select the template's labels".to_owned());
-    };
-    if set.spec.replicas < 0 {
-        return Some(format!(
-            "spec.replicas is {}: it must not be negative",
-            set.spec.replicas
-        ));
-    }
-    let matcher = match Matcher::new(selector) {
-        Ok(matcher) => matcher,
-        Err(error) => return Some(format!("spec.selector {error}")),
-    };
-    if matcher.selects_all() {
-        return Some("spec.selector is empty: it would select every machine".to_owned());
-    }
-    if !matcher.matches(&set.spec.template.labels()) {
-        return Some("spec.selector does not match spec.template.metadata.labels".to_owned());
-    }
-    let class = set.spec.template.class();
-    let named = class.as_ref().is_some_and(|class| class.is_named());
-    (!named).then(|| "spec.template.spec.class must have a kind and a name".to_owned())
 }
 
 fn invalid(seen: &Observed<'_>, fault: String, now: Timestamp) -> Plan {
@@ -164,7 +139,10 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         (false, 0) => Why::Settled,
         (false, failed) => Why::Replacing { failed },
     };
-    let replaced = failed.into_iter().map(|machine| victim(machine, true));
+    let replaced = failed.into_iter().map(|machine| {
+        let has_failed = *machine.phase() == Phase::Failed && !is_named(seen, machine);
+        victim(machine, has_failed)
+    });
     let mut moves = deletion(replaced.chain(excess.into_iter().map(|machine| victim(machine, false))));
     let mut again = [replace_at, retry_adopts, retry_releases, retry_failed, retry_excess].to_vec();
     let wants_less = is_replacing || kept.len() > wanted;
@@ -209,7 +187,8 @@ fn place(steps: &mut Vec<Step>, report: Option<Step>, moves: impl Iterator<Item 
     steps.extend(last);
 }
 
-fn claimed(seen: &Observed<'_>) -> Claimed {
+/// Which Machines are the set's.
+pub fn claimed(seen: &Observed<'_>) -> Claimed {
     let selector = seen.set.spec.selector.as_ref();
     match selector.and_then(|selector| Matcher::new(selector).ok()) {
         Some(selector) => claim(seen.set, &selector, seen.machines),
@@ -251,7 +230,8 @@ fn tend(
     adopt.into_iter().chain(release).chain(bring).collect()
 }
 
-fn is_leaving(machine: &Machine) -> bool {
+/// Deleted, or on its way.
+pub fn is_leaving(machine: &Machine) -> bool {
     meta::is_deleting(&machine.metadata) || *machine.phase() == Phase::Terminating
 }
 
@@ -280,8 +260,41 @@ fn excess<'a>(
     let movable = kept.iter().copied().filter(|machine| !is_exempt(machine));
     let mut leaving = rank::rank(movable, seen.condemned, policy, now);
     leaving.truncate(by);
+    let leaving = spare(seen, leaving, now, plan);
     // Who cannot be deleted stays chosen: another one would go in its place for good.
     writable(seen, leaving.into_iter(), now, plan)
+}
+
+/// The chosen Machines without the available ones that the deployment cannot spare now. These stay chosen, and wait.
+fn spare<'a>(seen: &Observed<'_>, leaving: Vec<&'a Machine>, now: Timestamp, plan: &mut Plan) -> Vec<&'a Machine> {
+    let Some(mut may_lose) = seen.may_lose else {
+        return leaving;
+    };
+    let mut free = Vec::new();
+    for machine in leaving {
+        match (counts_as_available(seen, machine, now), may_lose) {
+            (false, _) => free.push(machine),
+            (true, 0) => plan
+                .withheld
+                .push((Name::new(meta::name(&machine.metadata)), Why::Held)),
+            (true, _) => {
+                may_lose -= 1;
+                free.push(machine);
+            }
+        }
+    }
+    free
+}
+
+/// Whether deleting the Machine makes the set's available ones fewer. One whose deletion was sent and not answered may be going.
+pub fn counts_as_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
+    let is_going = is_leaving(machine) || machine.uid().is_some_and(|uid| seen.condemned.contains(&uid));
+    !is_going && status::is_available(seen.set, machine, now)
+}
+
+/// Whether the autoscaler named the Machine as a victim.
+pub fn is_named(seen: &Observed<'_>, machine: &Machine) -> bool {
+    machine.uid().is_some_and(|uid| seen.named.contains(&uid))
 }
 
 /// Machines to replace whatever the count is: failed ones, and those that the autoscaler marked (§7.4, §7.5 there).
@@ -301,7 +314,7 @@ fn replaceable<'a>(
             .marked_for_deletion()
             .zip(change)
             .is_some_and(|(marked, change)| marked <= change);
-        let is_marked = machine.is_triggered_for_deletion() && marked;
+        let is_marked = (machine.is_triggered_for_deletion() && marked) || is_named(seen, machine);
         let has_failed = *machine.phase() == Phase::Failed;
         let due = machine
             .phase_since()

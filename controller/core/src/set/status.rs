@@ -127,7 +127,7 @@ pub(crate) fn is_same(before: Option<&Value>, now: &Value) -> bool {
 }
 
 /// Running for `minReadySeconds`, or made where no node is expected.
-fn is_available(set: &MachineSet, machine: &Machine, now: Timestamp) -> bool {
+pub fn is_available(set: &MachineSet, machine: &Machine, now: Timestamp) -> bool {
     available_at(set, machine).is_some_and(|at| at <= now)
 }
 
@@ -172,7 +172,7 @@ fn settled(seen: &Observed<'_>, before: i64, now: Timestamp) -> i64 {
     (before..next).find(is_open).unwrap_or(next.max(before))
 }
 
-fn failed_machines(set: &MachineSet, machines: &[Arc<Machine>], preserved: &dyn Fn(&Machine) -> bool) -> Value {
+pub(crate) fn failed_machines(set: &MachineSet, machines: &[Arc<Machine>], preserved: &dyn Fn(&Machine) -> bool) -> Value {
     let failed = machines
         .iter()
         .filter(|machine| !preserved(machine))

@@ -1,13 +1,16 @@
-//! Laws of deployments' plans, from any state that a deployment and the sets around it can be in.
+//! Laws of deployments' plans, from any state that a deployment, the sets around it and their Machines can be in.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use millwright_core::api::{MachineDeployment, MachineSet, keys, meta};
-use millwright_core::deployment::{self, Observed, Plan, Step};
-use millwright_core::ids::Uid;
-use millwright_core::ledger::OwnerNotes;
+use millwright_core::api::{Machine, MachineDeployment, MachineSet, keys, meta};
+use millwright_core::deployment::{self, Observed, Plan, Step, named};
+use millwright_core::ids::{Name, Uid};
+use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::set;
+use millwright_core::sight::Sight;
 use millwright_core::{check, narrate, owner};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,40 +23,123 @@ use crate::sets::refusal;
 struct Scene {
     deployment: MachineDeployment,
     sets: Vec<Arc<MachineSet>>,
+    machines: Vec<Arc<Machine>>,
     notes: OwnerNotes,
+    set_notes: OwnerNotes,
+    refusals: BTreeMap<Uid, Refusal>,
+    condemned: BTreeSet<Uid>,
+    unanswered: BTreeMap<Name, Timestamp>,
+    is_in_sight: bool,
+    uids: u32,
 }
 
 impl Scene {
     fn throw(dice: &mut Dice) -> Self {
         let count = dice.number(4);
-        let sets = (0..count).map(|number| Arc::new(set(dice, number))).collect();
-        let status_written = dice.maybe(Dice::time).filter(|at| *at <= now());
+        let sets: Vec<Arc<MachineSet>> = (0..count).map(|number| Arc::new(set(dice, number))).collect();
+        let count = dice.number(8);
+        let machines: Vec<Arc<Machine>> = (0..count)
+            .map(|number| Arc::new(machine(dice, number, sets.len())))
+            .collect();
+        let some = |dice: &mut Dice| -> Vec<Uid> {
+            let uids = machines.iter().filter_map(|machine| machine.uid());
+            uids.filter(|_| dice.rarely()).collect()
+        };
+        let (condemned, refused) = (some(dice), some(dice));
+        let past = |dice: &mut Dice| dice.maybe(Dice::time).filter(|at| *at <= now());
         Self {
             deployment: deployment(dice),
-            sets,
+            condemned: condemned.into_iter().collect(),
+            refusals: refused.into_iter().map(|uid| (uid, refusal(dice))).collect(),
+            unanswered: BTreeMap::new(),
             notes: OwnerNotes {
-                status_written,
+                status_written: past(dice),
+                numbers_written: past(dice),
                 create_refused: if dice.rarely() { Some(refusal(dice)) } else { None },
                 ..OwnerNotes::default()
             },
+            set_notes: OwnerNotes::default(),
+            is_in_sight: !dice.rarely(),
+            sets,
+            machines,
+            uids: 0,
         }
     }
 
-    fn plan(&self, now: Timestamp) -> (Plan, Vec<check::Broken>) {
-        let seen = Observed {
+    fn look<T>(&self, look: impl FnOnce(&Observed<'_>) -> T) -> T {
+        let owned = |set: &MachineSet| -> Vec<Arc<Machine>> {
+            let owner = |machine: &Machine| meta::controller_uid(&machine.metadata);
+            let is_own = |machine: &&Arc<Machine>| {
+                owner(machine).is_none_or(|owner| Some(owner.as_str()) == set.metadata.uid.as_deref())
+            };
+            self.machines.iter().filter(is_own).cloned().collect()
+        };
+        let machines: Vec<(Vec<Arc<Machine>>, BTreeSet<Uid>)> = self
+            .sets
+            .iter()
+            .map(|set| {
+                let machines = owned(set);
+                let own: Vec<Arc<Machine>> = machines
+                    .iter()
+                    .filter(|machine| owner::controls(&set.metadata, &machine.metadata))
+                    .cloned()
+                    .collect();
+                let named = named::named(&self.deployment, &own);
+                (machines, named)
+            })
+            .collect();
+        let exists = |name: &str| self.machines.iter().any(|machine| meta::name(&machine.metadata) == name);
+        let sets: Vec<set::Observed<'_>> = self
+            .sets
+            .iter()
+            .zip(&machines)
+            .map(|(set, (machines, named))| set::Observed {
+                set,
+                machines,
+                exists: &exists,
+                refusal: None,
+                class_unchecked: false,
+                notes: &self.set_notes,
+                refusals: &self.refusals,
+                condemned: &self.condemned,
+                unanswered: &self.unanswered,
+                named,
+                may_lose: None,
+            })
+            .collect();
+        let target_since = self.is_in_sight.then_some(Timestamp::MIN);
+        look(&Observed {
             deployment: &self.deployment,
-            sets: &self.sets,
+            sets: &sets,
             exists: &|name| self.sets.iter().any(|set| meta::name(&set.metadata) == name),
             notes: &self.notes,
-        };
-        let plan = deployment::plan(&seen, now);
-        let broken = check::deployment(&seen, &plan, now);
-        (plan, broken)
+            sight: Sight {
+                target_since,
+                ..Sight::CLEAR
+            },
+            plan_set: set::plan,
+        })
+    }
+
+    fn plan(&self, now: Timestamp) -> (Plan, Vec<check::Broken>) {
+        self.look(|seen| {
+            let plan = deployment::plan(seen, now);
+            let broken = check::deployment(seen, &plan, now);
+            (plan, broken)
+        })
     }
 
     fn set(&mut self, name: &str) -> &mut MachineSet {
         let found = self.sets.iter_mut().find(|set| meta::name(&set.metadata) == name);
         Arc::make_mut(found.expect("steps name sets that are seen"))
+    }
+
+    fn machine(&mut self, uid: &Uid) -> &mut Machine {
+        let found = self
+            .machines
+            .iter_mut()
+            .find(|machine| machine.uid().as_ref() == Some(uid));
+        Arc::make_mut(found.expect("steps name Machines that are seen"))
     }
 
     /// What the steps change. `false`: the deployment's story ends here.
@@ -89,12 +175,27 @@ impl Scene {
                 Step::Change(change) => {
                     let set = self.set(meta::name(&change.set.metadata));
                     *set = merged(set, &change.patch());
+                    if change.replicas.is_some() {
+                        self.notes.numbers_written = Some(at);
+                    }
                 }
                 Step::Delete(victims) => {
                     for (name, _) in victims {
                         self.set(name.as_str()).metadata.deletion_timestamp = Some(Time(at));
                     }
                 }
+                Step::Mark(marks) => {
+                    for mark in marks {
+                        let uid = mark.machine.uid().expect("it is stored");
+                        let machine = self.machine(&uid);
+                        *machine = merged(machine, &mark.patch());
+                    }
+                }
+                Step::Prune(left) => {
+                    let annotations = json!({keys::TRIGGER_DELETION: left});
+                    self.deployment = merged(&self.deployment, &json!({"metadata": {"annotations": annotations}}));
+                }
+                Step::RollBack(made) => self.deployment = merged(&self.deployment, &made.patch),
                 Step::Number(number) => {
                     let annotations = json!({keys::REVISION: number.to_string()});
                     self.deployment = merged(&self.deployment, &json!({"metadata": {"annotations": annotations}}));
@@ -103,10 +204,81 @@ impl Scene {
                     self.deployment = merged(&self.deployment, &status.into_patch());
                     self.notes.status_written = Some(at);
                 }
+                Step::Of(set, step) => self.apply_of(&set, step, at),
             }
         }
         true
     }
+
+    fn apply_of(&mut self, set: &Arc<MachineSet>, step: set::Step, at: Timestamp) {
+        let name = meta::name(&set.metadata).to_owned();
+        match step {
+            set::Step::AddFinalizer => self
+                .set(&name)
+                .metadata
+                .finalizers
+                .get_or_insert_default()
+                .push(keys::FINALIZER.to_owned()),
+            set::Step::RemoveFinalizer => self.sets.retain(|set| meta::name(&set.metadata) != name),
+            set::Step::Adopt(machines) => {
+                for machine in machines {
+                    let owners = owner::adopted(&machine.metadata, &**set);
+                    let uid = machine.uid().expect("it is stored");
+                    self.machine(&uid).metadata.owner_references = Some(owners);
+                }
+            }
+            set::Step::Release(machines) => {
+                for machine in machines {
+                    let owners = owner::released(&machine.metadata, meta::uid(&set.metadata).as_ref());
+                    let uid = machine.uid().expect("it is stored");
+                    self.machine(&uid).metadata.owner_references = Some(owners);
+                }
+            }
+            set::Step::Reserve { next } => {
+                let set = self.set(&name);
+                *set = merged(set, &json!({"status": {"nextMachineNumber": next}}));
+            }
+            // They are Running at once, and what is deleted is gone at once.
+            set::Step::Create(batch) => {
+                for made in batch {
+                    let mut body = made.body();
+                    body["status"] = json!({"currentStatus": {"phase": "Running", "lastUpdateTime": format!("{at:.0}")}});
+                    let mut machine: Machine = serde_json::from_value(body).expect("it is a Machine");
+                    self.uids += 1;
+                    machine.metadata.uid = Some(format!("made-{}", self.uids));
+                    self.machines.push(Arc::new(machine));
+                }
+            }
+            set::Step::Delete(victims) => {
+                self.machines.retain(|machine| {
+                    let uid = machine.uid();
+                    !victims.iter().any(|victim| Some(&victim.uid) == uid.as_ref())
+                });
+            }
+            set::Step::Bring(all) => {
+                for brought in all {
+                    let uid = brought.machine.uid().expect("it is stored");
+                    let machine = self.machine(&uid);
+                    *machine = merged(machine, &brought.patch());
+                }
+            }
+            set::Step::Record(status) => {
+                let set = self.set(&name);
+                *set = merged(set, &status.into_patch());
+            }
+        }
+    }
+}
+
+/// A Machine of one of the sets, of another one, or of nobody.
+fn machine(dice: &mut Dice, number: u16, sets: usize) -> Machine {
+    let owner = dice.number(u16::try_from(sets).unwrap_or(0) + 1);
+    let mut machine = crate::sets::machine(dice, number);
+    let uid = format!("uid-{owner}");
+    let reference = json!([{"apiVersion": "v1", "kind": "MachineSet", "name": "s", "uid": uid, "controller": true}]);
+    let labels = json!({"pool": "workers", keys::TEMPLATE_HASH: owner.to_string()});
+    machine = merged(&machine, &json!({"metadata": {"ownerReferences": reference, "labels": labels}}));
+    machine
 }
 
 fn template(dice: &mut Dice, labels: Value) -> Value {
@@ -141,6 +313,8 @@ fn deployment(dice: &mut Dice) -> MachineDeployment {
         json!({}),
         json!({keys::REVISION: "7", "team": "a"}),
         json!({keys::REVISION: "x"}),
+        json!({keys::TRIGGER_DELETION: "workers-1~2026-01-01T11:59:30Z,m-2,,workers-7~x"}),
+        json!({keys::TRIGGER_DELETION: ""}),
     ]);
     let selector = if dice.rarely() {
         dice.pick(&[Value::Null, json!({})])
@@ -148,15 +322,21 @@ fn deployment(dice: &mut Dice) -> MachineDeployment {
         json!({"matchLabels": {"pool": "workers"}})
     };
     let mut body = json!({"metadata": metadata, "spec": {
-        "replicas": dice.pick(&[3, 0, 1, -1]),
+        "replicas": dice.pick(&[3, 0, 1, 5, -1]),
         "selector": selector,
         "template": template(dice, json!({"pool": "workers"})),
         "paused": dice.rarely(),
+        "revisionHistoryLimit": dice.pick(&[Value::Null, json!(0), json!(1), json!(-1)]),
+        "progressDeadlineSeconds": dice.pick(&[Value::Null, json!(600), json!(1)]),
+        "rollbackTo": if dice.rarely() { json!({"revision": dice.number(4)}) } else { Value::Null },
         "minReadySeconds": dice.pick(&[0, 10]),
         "strategy": dice.pick(&[
             Value::Null,
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 1}}),
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "x", "maxUnavailable": "900%"}}),
+            json!({"type": "Recreate"}),
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}),
+            json!({"type": "InPlaceUpdate", "inPlaceUpdate": {"maxUnavailable": 1}}),
             json!({"type": "Worst"}),
         ]),
     }});
@@ -164,7 +344,7 @@ fn deployment(dice: &mut Dice) -> MachineDeployment {
         let condition = json!({
             "type": dice.pick(&[keys::CONDITION_AVAILABLE, keys::CONDITION_PROGRESSING, keys::CONDITION_FROZEN]),
             "status": dice.pick(&["True", "False"]),
-            "reason": dice.pick(&[keys::REASON_NEW_SET_AVAILABLE, keys::REASON_MINIMUM_AVAILABLE]),
+            "reason": dice.pick(&[keys::REASON_NEW_SET_AVAILABLE, keys::REASON_MINIMUM_AVAILABLE, keys::REASON_SET_UPDATED, keys::REASON_PAUSED]),
             "message": dice.maybe(|_| "Deployment has minimum availability."),
             "lastTransitionTime": dice.maybe(Dice::stamp),
             "lastUpdateTime": dice.maybe(Dice::stamp),
@@ -215,7 +395,7 @@ proptest! {
     fn a_deployment_comes_to_rest_when_nothing_else_moves(tape in tapes()) {
         let mut scene = Scene::throw(&mut Dice::new(tape));
         let (mut at, mut told) = (now(), Vec::new());
-        for _ in 0..10 {
+        for _ in 0..40 {
             let (plan, broken) = scene.plan(at);
             told.push(narrate::plan(&plan, at));
             prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", told.join("\n"));

@@ -19,7 +19,7 @@ use crate::machines::merged;
 
 #[derive(Debug)]
 struct Scene {
-    set: MachineSet,
+    set: Arc<MachineSet>,
     machines: Vec<Arc<Machine>>,
     refusal: Option<String>,
     class_unchecked: bool,
@@ -27,6 +27,8 @@ struct Scene {
     refusals: BTreeMap<Uid, Refusal>,
     condemned: BTreeSet<Uid>,
     unanswered: BTreeMap<Name, Timestamp>,
+    named: BTreeSet<Uid>,
+    may_lose: Option<usize>,
     uids: u32,
 }
 
@@ -46,6 +48,10 @@ impl Scene {
             .into_iter()
             .map(|name| (name, dice.time()))
             .collect();
+        let chosen = machines
+            .iter()
+            .filter_map(|machine| machine.uid().filter(|_| dice.rarely()));
+        let chosen: BTreeSet<Uid> = chosen.collect();
         let refused = machines
             .iter()
             .filter_map(|machine| machine.uid().filter(|_| dice.rarely()));
@@ -55,7 +61,7 @@ impl Scene {
             .map(|uid| (uid, refusal(dice)))
             .collect();
         Self {
-            set: set(dice),
+            set: Arc::new(set(dice)),
             condemned,
             unanswered,
             machines,
@@ -67,6 +73,8 @@ impl Scene {
             class_unchecked: dice.rarely(),
             notes: notes(dice),
             refusals,
+            named: chosen,
+            may_lose: dice.maybe(|dice| usize::from(dice.number(3))),
             uids: 0,
         }
     }
@@ -86,6 +94,8 @@ impl Scene {
             refusals: &self.refusals,
             condemned: &self.condemned,
             unanswered: &self.unanswered,
+            named: &self.named,
+            may_lose: self.may_lose,
         })
     }
 
@@ -110,7 +120,7 @@ impl Scene {
         for step in steps {
             match step {
                 Step::AddFinalizer => {
-                    self.set
+                    Arc::make_mut(&mut self.set)
                         .metadata
                         .finalizers
                         .get_or_insert_default()
@@ -119,7 +129,7 @@ impl Scene {
                 Step::RemoveFinalizer => return false,
                 Step::Adopt(machines) => {
                     for machine in machines {
-                        let owners = owner::adopted(&machine.metadata, &self.set);
+                        let owners = owner::adopted(&machine.metadata, &*self.set);
                         let uid = machine.uid().expect("it is stored");
                         self.edit(&uid, |machine| machine.metadata.owner_references = Some(owners));
                     }
@@ -132,7 +142,7 @@ impl Scene {
                     }
                 }
                 Step::Reserve { next } => {
-                    self.set = merged(&self.set, &json!({"status": {"nextMachineNumber": next}}));
+                    self.set = Arc::new(merged(&self.set, &json!({"status": {"nextMachineNumber": next}})));
                 }
                 Step::Create(batch) => {
                     for made in batch {
@@ -159,7 +169,7 @@ impl Scene {
                     }
                 }
                 Step::Record(status) => {
-                    self.set = merged(&self.set, &status.into_patch());
+                    self.set = Arc::new(merged(&self.set, &status.into_patch()));
                     self.notes.status_written = Some(at);
                 }
             }
@@ -185,6 +195,7 @@ fn notes(dice: &mut Dice) -> OwnerNotes {
         batches: u32::from(dice.number(8)),
         batch_ended: past(dice),
         replaced: past(dice).map(|at| (u32::from(dice.number(9)), at)),
+        ..OwnerNotes::default()
     }
 }
 
@@ -247,7 +258,7 @@ fn set(dice: &mut Dice) -> MachineSet {
     serde_json::from_value(body).expect("it is a set")
 }
 
-fn machine(dice: &mut Dice, number: u16) -> Machine {
+pub fn machine(dice: &mut Dice, number: u16) -> Machine {
     let owner =
         |uid: &str| json!([{"apiVersion": "v1", "kind": "MachineSet", "name": "s", "uid": uid, "controller": true}]);
     let name = match dice.number(3) {

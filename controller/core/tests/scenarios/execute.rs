@@ -339,11 +339,36 @@ impl Stage {
     }
 
     /// `false`: it did not take effect.
-    pub fn deployment_step(&mut self, seen: &MachineDeployment, step: deployment::Step) -> bool {
+    pub fn deployment_step(&mut self, seen: &MachineDeployment, step: deployment::Step) -> Result<bool, Crash> {
         use deployment::Step;
         let (name, uid) = meta::identity(&seen.metadata);
         let now = self.now();
-        match step {
+        Ok(match step {
+            Step::Of(set, step) => return self.set_step(&set, step),
+            Step::Mark(marks) => {
+                let mut took = true;
+                for mark in marks {
+                    let (machine, machine_uid) = meta::identity(&mark.machine.metadata);
+                    if self.refuses(&machine_uid) {
+                        took = false;
+                        continue;
+                    }
+                    let written = self.etcd.merge::<Machine>(&machine, Some(&machine_uid), &mark.patch());
+                    took &= self.took(written);
+                }
+                took
+            }
+            Step::Prune(left) => {
+                let body = json!({"metadata": {"annotations": {keys::TRIGGER_DELETION: left}}});
+                let written = self.etcd.merge::<MachineDeployment>(&name, Some(&uid), &body);
+                self.took(written)
+            }
+            Step::RollBack(made) => {
+                let (_, reason, text) = made.outcome.event(name.as_str());
+                self.told.push(format!("Event on deployment {name}: {reason} {text}"));
+                let written = self.etcd.merge::<MachineDeployment>(&name, Some(&uid), &made.patch);
+                self.took(written)
+            }
             Step::AddFinalizer => {
                 let written = self
                     .etcd
@@ -362,6 +387,10 @@ impl Stage {
             Step::Change(change) => {
                 let (set, set_uid) = meta::identity(&change.set.metadata);
                 let written = self.etcd.merge::<MachineSet>(&set, Some(&set_uid), &change.patch());
+                if change.replicas.is_some() {
+                    self.world
+                        .note_owner::<MachineDeployment>(&name, &uid, |notes| notes.numbers_written = Some(now));
+                }
                 self.took(written)
             }
             Step::Delete(victims) => {
@@ -385,7 +414,7 @@ impl Stage {
                     .note_owner::<MachineDeployment>(&name, &uid, |notes| notes.status_written = Some(now));
                 self.took(written)
             }
-        }
+        })
     }
 
     pub fn class_step(&mut self, seen: &MachineClass, step: class::Step) {

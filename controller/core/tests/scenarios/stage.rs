@@ -2,24 +2,23 @@
 //! `world` and lost with it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{Machine, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness};
+use millwright_core::deployment::view::Asked;
 use millwright_core::ids::{Name, NodeName, Uid};
 use millwright_core::kin;
 use millwright_core::kinds::OwnedBy;
-use millwright_core::ledger::OwnerNotes;
 use millwright_core::machine::outcome::Pacing;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView};
-use millwright_core::plan::{self, Bearing};
+use millwright_core::plan::{self, Bearing, Stopped};
 use millwright_core::queue::{Urgency, Verdict};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
-use millwright_core::wake::Key;
+use millwright_core::wake::{Key, group_of};
 use millwright_core::world::World;
 use millwright_core::{check, deployment, narrate, set};
 
@@ -261,31 +260,20 @@ impl Stage {
         })
     }
 
+    /// Whether a class can be checked, as the shell asks it of a driver.
+    fn can_check(&self, class: &Name) -> bool {
+        self.driver == DriverNow::Ready && self.world.classes.get(class).is_some()
+    }
+
     fn pass_set(&mut self, key: &Key, name: &Name) -> Result<Verdict, Crash> {
-        let Some(set) = self.world.sets.get(name).cloned() else {
+        let set = self.world.sets.get(name).cloned();
+        let Some(set) = set.filter(|set| group_of(&self.world, set) == *key) else {
             return Ok(Verdict::Forget);
         };
         let now = self.now();
-        let uid = meta::identity(&set.metadata).1;
-        let machines: Vec<Arc<Machine>> = self.children(uid.as_str());
-        let class = set.spec.template.class().and_then(|class| class.name).map(Name::new);
-        let readiness = class.as_ref().map(|class| self.world.ledger.readiness(class).clone());
-        let refusal = match &readiness {
-            Some(Readiness::Faulty(fault)) if fault.refuses_machines() => Some(fault.to_string()),
-            _ => None,
-        };
-        let nothing = OwnerNotes::default();
-        let seen = set::Observed {
-            set: &set,
-            machines: &machines,
-            exists: &|name| self.world.machines.get(&Name::new(name)).is_some(),
-            refusal: refusal.as_deref(),
-            class_unchecked: self.driver == DriverNow::Ready && readiness == Some(Readiness::Unchecked),
-            notes: self.world.ledger.owners.get(&uid).unwrap_or(&nothing),
-            refusals: &self.world.ledger.refusals,
-            condemned: &self.world.ledger.condemned,
-            unanswered: &self.world.ledger.unanswered,
-        };
+        let view = set::View::of(&self.world, &set, &|class| self.can_check(class));
+        let exists = |name: &str| self.world.machines.get(&Name::new(name)).is_some();
+        let seen = view.seen(&self.world.ledger, &exists);
         let plan = (self.plan_set)(&seen, now);
         let broken = check::set(&seen, &plan, now);
         let text = narrate::plan(&plan, now);
@@ -300,16 +288,18 @@ impl Stage {
         plan: plan::Plan<S, W>,
         mut step: impl FnMut(&mut Self, S) -> Result<bool, Crash>,
     ) -> Result<Verdict, Crash> {
-        let (mut has_failed, mut is_stopped) = (false, false);
+        let (mut has_failed, mut stopped) = (false, Stopped::default());
         for next in plan.steps {
-            let bearing = next.bearing();
-            if is_stopped && bearing == Bearing::Stops {
+            let (bearing, part) = (next.bearing(), next.part().map(str::to_owned));
+            if bearing == Bearing::Stops && stopped.holds(part.as_deref()) {
                 continue;
             }
             self.burn()?;
             let took = step(self, next)?;
             has_failed |= !took;
-            is_stopped |= !took && bearing == Bearing::Stops;
+            if !took && bearing == Bearing::Stops {
+                stopped.add(part);
+            }
         }
         Ok(match has_failed {
             true => Verdict::BackOff,
@@ -317,38 +307,28 @@ impl Stage {
         })
     }
 
-    fn children(&self, uid: &str) -> Vec<Arc<Machine>> {
-        let owned = self.world.machines.find(OwnedBy::Controller, uid);
-        owned
-            .chain(self.world.machines.find(OwnedBy::Controller, ""))
-            .cloned()
-            .collect()
-    }
-
     fn pass_deployment(&mut self, key: &Key, name: &Name) -> Result<Verdict, Crash> {
         let Some(deployment) = self.world.deployments.get(name).cloned() else {
             return Ok(Verdict::Forget);
         };
         let now = self.now();
-        let uid = meta::identity(&deployment.metadata).1;
-        let owned = self.world.sets.find(OwnedBy::Controller, uid.as_str());
-        let sets: Vec<Arc<MachineSet>> = owned
-            .chain(self.world.sets.find(OwnedBy::Controller, ""))
-            .cloned()
-            .collect();
-        let nothing = OwnerNotes::default();
-        let seen = deployment::Observed {
-            deployment: &deployment,
-            sets: &sets,
-            exists: &|name| self.world.sets.get(&Name::new(name)).is_some(),
-            notes: self.world.ledger.owners.get(&uid).unwrap_or(&nothing),
+        let view = deployment::View::of(&self.world, &deployment, &|class| self.can_check(class));
+        let asked = Asked {
+            ledger: &self.world.ledger,
+            machine_exists: &|name| self.world.machines.get(&Name::new(name)).is_some(),
+            set_exists: &|name| self.world.sets.get(&Name::new(name)).is_some(),
+            sight: self.sight,
+            plan_set: self.plan_set,
         };
-        let plan = deployment::plan(&seen, now);
-        let broken = check::deployment(&seen, &plan, now);
+        let (plan, broken) = view.look(&asked, |seen| {
+            let plan = deployment::plan(seen, now);
+            let broken = check::deployment(seen, &plan, now);
+            (plan, broken)
+        });
         let text = narrate::plan(&plan, now);
         self.tell(key, &text, !plan.steps.is_empty());
         assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
-        self.carry_out(plan, |stage, step| Ok(stage.deployment_step(&deployment, step)))
+        self.carry_out(plan, |stage, step| stage.deployment_step(&deployment, step))
     }
 
     fn pass_class(&mut self, name: &Name) -> Result<Option<Timestamp>, Crash> {

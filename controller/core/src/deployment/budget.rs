@@ -1,0 +1,224 @@
+//! Which set's number rises or falls: the rules of a rollout.
+//!
+//! Source: `design/rollout.md` §3. Why they hold: a number rises only by room that the snapshot shows, so Machines and those that
+//! may be made by the numbers never exceed D + s; an available Machine goes only by slack that the snapshot shows, so available
+//! ones never fall below D − u by our acts; a deletion makes no room before its Machine is gone. Numbers are stored before
+//! anything follows from them, so both hold after any crash. Pure arithmetic; knows no objects.
+
+use super::group::{Group, Row};
+use crate::api::lenient::{IntOrPercent, Rounding};
+use crate::api::machine_deployment::{Strategy, StrategyType};
+
+/// What moves the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// At most one set has anything: its number is D.
+    Scaling,
+    /// Machines move to the new set, within surge and unavailable.
+    Rolling,
+    /// Old Machines go first; new ones come when they are gone.
+    Recreating,
+    /// No rollout moves: numbers follow D only.
+    Holding,
+}
+
+/// Surge and unavailable as counts. Source: `spec/machinedeployment.md` §6.1, §6.2; negative bounds count as zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// How many more Machines than wanted there may be.
+    pub surge: i32,
+    /// How many fewer may be available.
+    pub unavailable: i32,
+}
+
+impl Bounds {
+    /// The bounds of a strategy for so many Machines. Where both come out as zero nothing could move: then one may be unavailable.
+    pub fn of(strategy: Option<&Strategy>, wanted: i32) -> Self {
+        let Some(strategy) = strategy else {
+            return Self::resolve(None, None, wanted);
+        };
+        match strategy.type_.as_ref().and_then(|word| word.known()) {
+            Some(StrategyType::Recreate) => Self {
+                surge: 0,
+                unavailable: 0,
+            },
+            Some(StrategyType::InPlaceUpdate) => {
+                let bounds = strategy.in_place_update.as_ref();
+                Self {
+                    surge: 0,
+                    ..Self::resolve(None, bounds.and_then(|b| b.max_unavailable.as_ref()), wanted)
+                }
+            }
+            Some(StrategyType::RollingUpdate) | None => {
+                let bounds = strategy.rolling_update.as_ref();
+                Self::resolve(
+                    bounds.and_then(|b| b.max_surge.as_ref()),
+                    bounds.and_then(|b| b.max_unavailable.as_ref()),
+                    wanted,
+                )
+            }
+        }
+    }
+
+    fn resolve(surge: Option<&IntOrPercent>, unavailable: Option<&IntOrPercent>, wanted: i32) -> Self {
+        let count = |bound: Option<&IntOrPercent>, rounding| {
+            let count = bound.and_then(|bound| bound.resolve(wanted, rounding).ok());
+            count.unwrap_or(0).max(0)
+        };
+        let (surge, unavailable) = (count(surge, Rounding::Up), count(unavailable, Rounding::Down));
+        let unavailable = match (surge, unavailable) {
+            (0, 0) => 1,
+            _ => unavailable,
+        };
+        Self {
+            surge,
+            unavailable: unavailable.min(wanted.max(0)),
+        }
+    }
+}
+
+/// The numbers that the sets should have now, row by row.
+pub fn numbers(mode: Mode, group: &Group) -> Vec<i64> {
+    let mut group = group.clone();
+    match mode {
+        Mode::Scaling => scale(&mut group),
+        Mode::Rolling => {
+            give_back(&mut group);
+            shed_excess(&mut group);
+            raise_new(&mut group);
+            lower_old(&mut group);
+        }
+        Mode::Recreating => recreate(&mut group),
+        Mode::Holding => {
+            give_back(&mut group);
+            hold(&mut group);
+        }
+    }
+    group.rows.iter().map(|row| row.number).collect()
+}
+
+/// How many available Machines all sets together may delete now for being above their numbers. `None`: as many as there are.
+pub fn may_lose(mode: Mode, group: &Group) -> Option<usize> {
+    match mode {
+        // D has fallen, or all old ones are to go before new ones come.
+        Mode::Scaling | Mode::Recreating => None,
+        Mode::Rolling | Mode::Holding => Some(usize::try_from(group.slack()).unwrap_or(0)),
+    }
+}
+
+/// What moves the numbers of a group. A rollout that may not move, as one that is paused, holds.
+pub fn mode(group: &Group, strategy: Option<StrategyType>, may_roll: bool) -> Mode {
+    let used = group.rows.iter().filter(|row| row.is_in_use()).count();
+    match (may_roll, strategy) {
+        (false, _) if used > 1 => Mode::Holding,
+        (false, _) => Mode::Scaling,
+        (true, _) if !group.has_old() => Mode::Scaling,
+        (true, Some(StrategyType::Recreate)) => Mode::Recreating,
+        (true, Some(StrategyType::RollingUpdate | StrategyType::InPlaceUpdate) | None) => Mode::Rolling,
+    }
+}
+
+/// The set that has something; else the new one; else the newest.
+fn scale(group: &mut Group) {
+    let wanted = group.wanted;
+    let place = group.rows.iter().rposition(Row::is_in_use);
+    let place = place.unwrap_or(group.rows.len().saturating_sub(1));
+    if let Some(row) = group.rows.get_mut(place) {
+        row.number = wanted;
+    }
+}
+
+/// Rule 0: what a set would have to hold now, because something else failed since its number fell, it gets back: else the number and
+/// the Machines would stay apart for ever.
+fn give_back(group: &mut Group) {
+    let mut free = group.slack();
+    for row in &mut group.rows {
+        let above = (row.present - row.number).max(0);
+        let held = (above - (row.present - row.available)).max(0);
+        let kept = held.min(free);
+        free -= kept;
+        row.number += held - kept;
+    }
+}
+
+/// Rule 0a: numbers beyond D + s fall at once: D fell, or another controller left it so. Machines that are not available first, then
+/// old sets, the oldest first, then the new one, which is never above D.
+fn shed_excess(group: &mut Group) {
+    let mut excess = group.numbers() - (group.wanted + group.surge);
+    lower(&mut group.rows, &mut excess, |row| row.number - row.available);
+    lower(&mut group.rows, &mut excess, |row| row.number);
+    let wanted = group.wanted;
+    if let Some(new) = new_mut(group) {
+        new.number = new.number.min(wanted);
+    }
+}
+
+/// Rule 1: the new set's number rises by what there is room for, up to D. While it has Machines above its number, it is shrinking.
+fn raise_new(group: &mut Group) {
+    let (room, wanted) = (group.room(), group.wanted);
+    if let Some(new) = new_mut(group).filter(|new| new.present <= new.number) {
+        let by = room.min(wanted - new.number);
+        new.number += by.max(0);
+    }
+}
+
+/// Rule 2: old sets fall, the oldest first: by Machines that are not available, as far as the allowance goes; then by available ones,
+/// as far as there is slack, too.
+fn lower_old(group: &mut Group) {
+    let mut allowance = group.allowance();
+    let slack = group.slack();
+    let count = group.old().len();
+    let Some(old) = group.rows.get_mut(..count) else { return };
+    lower(old, &mut allowance, |row| row.number - row.available);
+    // What stays above its number already uses slack.
+    let due: i64 = old.iter().map(|row| (row.available - row.number).max(0)).sum();
+    let mut rest = allowance.min(slack - due);
+    lower(old, &mut rest, |row| row.number);
+}
+
+/// All old Machines go; the new set gets its number when they are gone.
+fn recreate(group: &mut Group) {
+    let has_old = group.has_old();
+    let wanted = group.wanted;
+    let count = group.old().len();
+    for row in group.rows.iter_mut().take(count) {
+        row.number = 0;
+    }
+    if let Some(new) = new_mut(group).filter(|new| !has_old || new.number > wanted) {
+        new.number = wanted;
+    }
+}
+
+/// Paused with several sets in use: the sum follows D. It grows in the new set if that is in use, else in the newest that is; it shrinks as
+/// an excess does.
+fn hold(group: &mut Group) {
+    let mut excess = group.numbers() - group.wanted;
+    if excess < 0 {
+        let room = group.room().min(-excess).max(0);
+        let newest = group.rows.iter_mut().rev().find(|row| row.number > 0);
+        if let Some(row) = newest {
+            row.number += room;
+        }
+        return;
+    }
+    // A surge that was there when the rollout was paused may stay.
+    excess -= group.surge;
+    lower(&mut group.rows, &mut excess, |row| row.number - row.available);
+    lower(&mut group.rows, &mut excess, |row| row.number);
+}
+
+/// Takes from each row in turn what it has to give, until the rest is used up.
+fn lower(rows: &mut [Row], rest: &mut i64, has: impl Fn(&Row) -> i64) {
+    for row in rows {
+        let by = has(row).min(row.number).min(*rest).max(0);
+        row.number -= by;
+        *rest -= by;
+    }
+}
+
+fn new_mut(group: &mut Group) -> Option<&mut Row> {
+    group.rows.last_mut().filter(|row| row.is_new)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+use super::*;
+use crate::api::lenient::Lenient;
+use crate::api::machine_deployment::RollingUpdate;
+
+fn rolling(surge: &str, unavailable: &str, wanted: i32) -> (i32, i32) {
+    let bound = |text: &str| match text.parse() {
+        Ok(count) => IntOrPercent::Int(count),
+        Err(_) => IntOrPercent::Text(text.to_owned()),
+    };
+    let strategy = Strategy {
+        type_: Some(Lenient::from(StrategyType::RollingUpdate)),
+        rolling_update: Some(RollingUpdate {
+            max_surge: Some(bound(surge)),
+            max_unavailable: Some(bound(unavailable)),
+        }),
+        ..Strategy::default()
+    };
+    let bounds = Bounds::of(Some(&strategy), wanted);
+    (bounds.surge, bounds.unavailable)
+}
+
+#[test]
+fn percents_are_rounded_so_that_surge_is_up_and_unavailable_is_down() {
+    assert_eq!(rolling("25%", "25%", 10), (3, 2));
+    assert_eq!(rolling("1%", "99%", 10), (1, 9));
+    assert_eq!(rolling("20%", "0", 200), (40, 0));
+}
+
+#[test]
+fn bounds_that_let_nothing_move_let_one_machine_be_unavailable() {
+    assert_eq!(rolling("0", "0", 10), (0, 1));
+    assert_eq!(rolling("0%", "9%", 10), (0, 1));
+    assert_eq!(rolling("0", "0", 0), (0, 0));
+}
+
+#[test]
+fn bounds_that_make_no_sense_are_clamped() {
+    assert_eq!(rolling("-3", "-20%", 10), (0, 1));
+    assert_eq!(rolling("300%", "300%", 2), (6, 2));
+    assert_eq!(rolling("x", "5", 10), (0, 5));
+    assert_eq!(rolling("2147483647", "2147483647", 3), (2_147_483_647, 3));
+}
+
+fn row(is_new: bool, number: i64, available: i64) -> Row {
+    Row {
+        is_new,
+        number,
+        present: number,
+        leaving: 0,
+        available,
+    }
+}
+
+fn group(rows: Vec<Row>, wanted: i64, surge: i64, unavailable: i64) -> Group {
+    Group {
+        rows,
+        wanted,
+        surge,
+        unavailable,
+        is_in_sight: true,
+    }
+}
+
+#[test]
+fn a_rollout_begins_with_the_surge_and_takes_off_what_may_be_unavailable() {
+    let begun = group(vec![row(false, 10, 10), row(true, 0, 0)], 10, 2, 1);
+    assert_eq!(numbers(Mode::Rolling, &begun), [9, 2]);
+}
+
+#[test]
+fn what_leaves_holds_its_place_until_it_is_gone() {
+    let mut group = group(vec![row(false, 8, 8), row(true, 2, 2)], 10, 2, 0);
+    group.rows[0].leaving = 2;
+    assert_eq!(numbers(Mode::Rolling, &group), [8, 2]);
+    group.rows[0].leaving = 0;
+    assert_eq!(numbers(Mode::Rolling, &group), [8, 4]);
+}
+
+#[test]
+fn a_template_that_does_not_work_takes_no_available_machine() {
+    let group = group(vec![row(false, 10, 10), row(true, 2, 0)], 10, 2, 0);
+    assert_eq!(numbers(Mode::Rolling, &group), [10, 2]);
+}
+
+#[test]
+fn old_machines_that_are_not_available_go_first_and_need_no_slack() {
+    let group = group(vec![row(false, 4, 4), row(false, 4, 1), row(true, 4, 4)], 10, 2, 1);
+    assert_eq!(numbers(Mode::Rolling, &group), [4, 1, 4]);
+}
+
+#[test]
+fn nothing_available_is_taken_while_nobody_sees_nodes() {
+    let mut group = group(vec![row(false, 10, 10), row(true, 2, 2)], 10, 2, 5);
+    group.is_in_sight = false;
+    assert_eq!(numbers(Mode::Rolling, &group), [10, 2]);
+    assert_eq!(may_lose(Mode::Rolling, &group), Some(0));
+}
+
+#[test]
+fn a_smaller_d_in_the_middle_takes_old_machines_first() {
+    let group = group(vec![row(false, 6, 6), row(true, 6, 6)], 4, 2, 0);
+    assert_eq!(numbers(Mode::Rolling, &group), [0, 4]);
+}
+
+#[test]
+fn old_machines_go_before_new_ones_come_where_the_strategy_says_so() {
+    let both = group(vec![row(false, 3, 3), row(true, 0, 0)], 3, 0, 0);
+    assert_eq!(numbers(Mode::Recreating, &both), [0, 0]);
+    let mut leaving = group(vec![row(false, 0, 0), row(true, 0, 0)], 3, 0, 0);
+    leaving.rows[0].leaving = 1;
+    assert_eq!(numbers(Mode::Recreating, &leaving), [0, 0]);
+}
+
+#[test]
+fn a_paused_rollout_keeps_its_numbers_and_follows_d_alone() {
+    let rows = vec![row(false, 6, 6), row(true, 4, 4)];
+    assert_eq!(numbers(Mode::Holding, &group(rows.clone(), 10, 2, 0)), [6, 4]);
+    assert_eq!(numbers(Mode::Holding, &group(rows.clone(), 12, 2, 0)), [6, 6]);
+    assert_eq!(numbers(Mode::Holding, &group(rows, 5, 2, 0)), [3, 4]);
+}

@@ -1,0 +1,189 @@
+//! The terms of a rollout, each with one definition: what a deployment's sets have and want.
+//!
+//! Source: `design/rollout.md` §2. Everything is counted from Machines and numbers, never from a set's status, which lags. Decides
+//! nothing; `budget` does, from these terms alone.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::api::template::Scope;
+use crate::api::{Machine, MachineSet, meta};
+use crate::deployment::observed::Observed;
+use crate::set;
+use crate::set::growth::unanswered;
+use crate::set::plan::{counts_as_available, is_leaving, is_named};
+
+/// One set of the deployment, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The set has the deployment's template.
+    pub is_new: bool,
+    /// `spec.replicas`: the decision. Zero for a set that is being deleted.
+    pub number: i64,
+    /// Machines that stay, and creations that were sent and not answered.
+    pub present: i64,
+    /// Machines whose end is decided, until they are gone: deleted, or named by the autoscaler.
+    pub leaving: i64,
+    /// Those of the present ones that are available.
+    pub available: i64,
+}
+
+impl Row {
+    /// What the set has, or may have by its number at any moment.
+    fn claim(&self) -> i64 {
+        self.number.max(self.present)
+    }
+
+    /// Whether the set has anything that a rollout has to heed.
+    pub fn is_in_use(&self) -> bool {
+        self.claim() > 0 || self.leaving > 0
+    }
+}
+
+/// Sets of a deployment in numbers: first the old ones, oldest first, last the one with its template, if there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// D: how many Machines are wanted.
+    pub wanted: i64,
+    /// s: how many more there may be on the way.
+    pub surge: i64,
+    /// u: how many fewer may be available on the way.
+    pub unavailable: i64,
+    /// Nodes are seen, so that who is counted as available is.
+    pub is_in_sight: bool,
+}
+
+impl Group {
+    /// Σ number.
+    pub fn numbers(&self) -> i64 {
+        self.rows.iter().map(|row| row.number).sum()
+    }
+
+    /// Σ available.
+    pub fn available(&self) -> i64 {
+        self.rows.iter().map(|row| row.available).sum()
+    }
+
+    /// D − u.
+    pub fn floor(&self) -> i64 {
+        (self.wanted - self.unavailable).max(0)
+    }
+
+    /// How far a number may rise: D + s − Σ (max(number, present) + leaving). What leaves holds its quota until its VM is gone.
+    pub fn room(&self) -> i64 {
+        let held: i64 = self.rows.iter().map(|row| row.claim() + row.leaving).sum();
+        self.wanted + self.surge - held
+    }
+
+    /// How many available Machines can be spared: Σ available − (D − u). None while nobody can see whether they still are.
+    pub fn slack(&self) -> i64 {
+        match self.is_in_sight {
+            true => (self.available() - self.floor()).max(0),
+            false => 0,
+        }
+    }
+
+    /// How far numbers may fall while new Machines are on their way: a new template that does not work must not eat the old Machines.
+    pub fn allowance(&self) -> i64 {
+        let on_the_way: i64 = self.new().map_or(0, |new| (new.number - new.available).max(0));
+        self.numbers() - self.floor() - on_the_way
+    }
+
+    /// The row of the deployment's template.
+    pub fn new(&self) -> Option<&Row> {
+        self.rows.last().filter(|row| row.is_new)
+    }
+
+    /// The rows of other templates, oldest first.
+    pub fn old(&self) -> &[Row] {
+        match self.rows.split_last() {
+            Some((last, old)) if last.is_new => old,
+            _ => &self.rows,
+        }
+    }
+
+    /// Whether a set of another template has anything.
+    pub fn has_old(&self) -> bool {
+        self.old().iter().any(Row::is_in_use)
+    }
+}
+
+/// The sets that the deployment controls, in the order of [`Group::rows`].
+#[derive(Clone)]
+pub struct Members<'a> {
+    /// Each with its Machines.
+    pub sets: Vec<&'a set::Observed<'a>>,
+    /// Whether the last one has the deployment's template.
+    pub has_new: bool,
+}
+
+impl<'a> Members<'a> {
+    /// Sorts the deployment's sets. Which is the new one: the oldest that has the template (`spec/machinedeployment.md` §5.1).
+    pub fn of(seen: &Observed<'a>) -> Self {
+        let mut sets = seen.owned();
+        let template = &seen.deployment.spec.template;
+        let is_new = |member: &&set::Observed<'_>| {
+            let set = member.set;
+            !meta::is_deleting(&set.metadata) && set.spec.template.semantically_equal(template, Scope::Rollout)
+        };
+        let place = sets.iter().position(is_new);
+        let new = place.map(|place| sets.remove(place));
+        let has_new = new.is_some();
+        sets.extend(new);
+        Self { sets, has_new }
+    }
+
+    /// The set with the deployment's template.
+    pub fn new_set(&self) -> Option<&'a Arc<MachineSet>> {
+        self.new_member().map(|member| member.set)
+    }
+
+    /// The same with its Machines.
+    pub fn new_member(&self) -> Option<&'a set::Observed<'a>> {
+        self.sets.last().copied().filter(|_| self.has_new)
+    }
+
+    /// Sets of other templates, oldest first.
+    pub fn old(&self) -> &[&'a set::Observed<'a>] {
+        match self.sets.split_last() {
+            Some((_, old)) if self.has_new => old,
+            _ => &self.sets,
+        }
+    }
+
+    /// The sets in numbers.
+    pub fn rows(&self, now: Timestamp) -> Vec<Row> {
+        let last = self.sets.len().saturating_sub(1);
+        let rows = self.sets.iter().enumerate();
+        rows.map(|(place, member)| row(member, self.has_new && place == last, now))
+            .collect()
+    }
+}
+
+fn row(member: &set::Observed<'_>, is_new: bool, now: Timestamp) -> Row {
+    let own = set::plan::owned(member);
+    if meta::is_deleting(&member.set.metadata) {
+        return Row {
+            leaving: length(own.len() + unanswered(member, now)),
+            ..Row::default()
+        };
+    }
+    let is_going = |machine: &&Arc<Machine>| is_leaving(machine) || is_named(member, machine);
+    let leaving = own.iter().filter(is_going).count();
+    let staying = || own.iter().filter(|machine| !is_going(machine));
+    let available = staying().filter(|machine| counts_as_available(member, machine, now));
+    Row {
+        is_new,
+        number: i64::from(member.set.spec.replicas).max(0),
+        present: length(staying().count() + unanswered(member, now)),
+        leaving: length(leaving),
+        available: length(available.count()),
+    }
+}
+
+fn length(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

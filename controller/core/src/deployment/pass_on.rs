@@ -1,0 +1,73 @@
+//! What a deployment passes on to the set of its template without a rollout.
+//!
+//! Source: `spec/machinedeployment.md` §5.2: annotations but those that are the deployment's own, nodeTemplate and configuration,
+//! `minReadySeconds`, `autoPreserveFailedMachineMax`. Old sets get nothing but their numbers. Decides nothing about numbers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::budget::Bounds;
+use super::change::SetChange;
+use crate::api::template::Scope;
+use crate::api::{MachineDeployment, MachineSet, keys, meta};
+use crate::merge::replacing;
+
+/// The parts of the template and the numbers that the set does not have yet.
+pub fn passed(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> SetChange {
+    let (wanted, has) = (&deployment.spec, &set.spec);
+    let differs = |wanted: i32, has: i32| (wanted != has).then_some(wanted);
+    let template_spec = match has.template.semantically_equal(&wanted.template, Scope::Whole) {
+        true => Map::new(),
+        false => spec_change(&has.template.spec_json(), &wanted.template.spec_json()),
+    };
+    SetChange {
+        template_spec,
+        min_ready_seconds: differs(wanted.min_ready_seconds, has.min_ready_seconds),
+        auto_preserve_failed_machine_max: differs(
+            wanted.auto_preserve_failed_machine_max,
+            has.auto_preserve_failed_machine_max,
+        ),
+        ..SetChange::none(set)
+    }
+}
+
+fn spec_change(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
+    let gone = old.keys().filter(|field| !new.contains_key(*field));
+    let mut fields: Map<String, Value> = gone.map(|field| (field.clone(), Value::Null)).collect();
+    let kept = new
+        .iter()
+        .map(|(field, value)| (field.clone(), replacing(old.get(field), value)));
+    fields.extend(kept);
+    fields
+}
+
+/// What the original tells scaling from rolling by. Written for it and for whoever else reads it; never read back.
+pub fn sizes(deployment: &MachineDeployment, bounds: Bounds) -> BTreeMap<String, String> {
+    let wanted = deployment.spec.replicas;
+    BTreeMap::from([
+        (keys::DESIRED_REPLICAS.to_owned(), wanted.to_string()),
+        (
+            keys::MAX_REPLICAS.to_owned(),
+            wanted.saturating_add(bounds.surge).to_string(),
+        ),
+    ])
+}
+
+/// Whether an annotation of a deployment is its sets', too (`spec/api.md` §9.2, end).
+pub fn is_passed(key: &str) -> bool {
+    !keys::NOT_COPIED_TO_SETS.contains(&key)
+}
+
+/// Annotations of the deployment that its set carries too.
+pub fn annotations(deployment: &MachineDeployment) -> BTreeMap<String, String> {
+    let all = deployment.metadata.annotations.clone().unwrap_or_default();
+    all.into_iter().filter(|(key, _)| is_passed(key)).collect()
+}
+
+/// Those of `wanted` that the set does not have.
+pub fn missing(set: &MachineSet, wanted: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let differs = |(key, value): &(String, String)| meta::annotation(&set.metadata, key) != Some(value.as_str());
+    wanted.into_iter().filter(differs).collect()
+}

@@ -1,0 +1,208 @@
+//! The condition `Progressing`: whether a rollout moves, and if not, what it waits for.
+//!
+//! Source: `spec/machinedeployment.md` §11, §12.2. The autoscaler shrinks a deployment only at `True NewMachineSetAvailable` or
+//! `Unknown DeploymentPaused` (`spec/api.md` §10.6), so these words and when they are said are a contract. Decides only words and
+//! when they change by time alone.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::budget::Mode;
+use super::group::Members;
+use super::observed::Observed;
+use super::plan::Stand;
+use super::status::{Counts, Situation, Wanted};
+use crate::api::machine_deployment::MachineDeploymentCondition;
+use crate::api::{Machine, keys, meta};
+use crate::set::plan::{counts_as_available, is_leaving, owned};
+use crate::sight::{Judging, later};
+
+/// What the condition is judged from.
+pub(super) struct Progress<'a> {
+    pub(super) seen: &'a Observed<'a>,
+    pub(super) members: &'a Members<'a>,
+    pub(super) counts: Counts,
+    pub(super) now: Timestamp,
+}
+
+impl Progress<'_> {
+    /// The condition, and when it changes by itself.
+    pub(super) fn condition(&self, situation: &Situation<'_>) -> (Option<Wanted>, Option<Timestamp>) {
+        match situation {
+            Situation::Leaving => (None, None),
+            Situation::Invalid(fault) => (wanted("False", keys::REASON_INVALID, fault.clone()), None),
+            Situation::Refused(problem) => (wanted("False", problem.reason, problem.message.clone()), None),
+            Situation::Serving(stand) => self.serving(stand),
+        }
+    }
+
+    fn serving(&self, stand: &Stand) -> (Option<Wanted>, Option<Timestamp>) {
+        let deployment = self.seen.deployment;
+        if stand.waits_for_in_place {
+            let text = "The template changed, and updates in place are not built yet: machines keep the old template. \
+                        Undo the change, or choose the strategy RollingUpdate.";
+            return (wanted("False", keys::REASON_NO_IN_PLACE, text.to_owned()), None);
+        }
+        let told = self.told();
+        let is_told = |reason: &str| told.is_some_and(|told| told.reason.as_deref() == Some(reason));
+        if deployment.spec.paused && !is_told(keys::REASON_DEADLINE_EXCEEDED) {
+            return (
+                wanted("Unknown", keys::REASON_PAUSED, "Deployment is paused".to_owned()),
+                None,
+            );
+        }
+        // The size of a set is no rollout: once the template is out, scaling leaves the condition alone.
+        let is_out = stand.group.new().is_some() && self.counts.replicas == self.counts.updated;
+        if self.is_complete() || (is_told(keys::REASON_NEW_SET_AVAILABLE) && is_out && self.members.has_new) {
+            let text = format!("{} has successfully progressed.", self.subject());
+            return (wanted("True", keys::REASON_NEW_SET_AVAILABLE, text), None);
+        }
+        if is_told(keys::REASON_PAUSED) {
+            return (
+                wanted("Unknown", keys::REASON_RESUMED, "Deployment is resumed".to_owned()),
+                self.deadline(Some(self.now)),
+            );
+        }
+        self.rolling(stand, told)
+    }
+
+    fn rolling(
+        &self,
+        stand: &Stand,
+        told: Option<&MachineDeploymentCondition>,
+    ) -> (Option<Wanted>, Option<Timestamp>) {
+        let moving = || {
+            let text = format!("{} is progressing.", self.subject());
+            wanted("True", keys::REASON_SET_UPDATED, text)
+        };
+        let renewed = || {
+            moving().map(|wanted| Wanted {
+                is_renewed: true,
+                ..wanted
+            })
+        };
+        let Some(told) = told.filter(|told| is_about_rollouts(told)) else {
+            return (renewed(), self.deadline(Some(self.now)));
+        };
+        if self.has_moved() {
+            return (renewed(), self.deadline(Some(self.now)));
+        }
+        let since = told.last_update_time.as_ref().map(|time| time.0);
+        let deadline = self.deadline(since);
+        let has_expired = told.reason.as_deref() == Some(keys::REASON_DEADLINE_EXCEEDED);
+        if has_expired || deadline.is_some_and(|deadline| deadline <= self.now) {
+            let text = format!("{} has timed out progressing. {}", self.subject(), self.blocker(stand));
+            return (wanted("False", keys::REASON_DEADLINE_EXCEEDED, text), None);
+        }
+        let kept = match told.status.as_str() {
+            "Unknown" => wanted("Unknown", keys::REASON_RESUMED, "Deployment is resumed".to_owned()),
+            _ => moving(),
+        };
+        (kept, deadline)
+    }
+
+    /// When the rollout counts as stuck that moved last at `since`. It does not count while nobody can see whether it moves.
+    fn deadline(&self, since: Option<Timestamp>) -> Option<Timestamp> {
+        let seconds = self.seen.deployment.spec.progress_deadline_seconds?;
+        let limit = SignedDuration::from_secs(i64::from(seconds.max(0)));
+        let deadline = self.seen.sight.deadline(since?, limit, Judging::Rollout)?;
+        // Times are stored without their fraction of a second.
+        Some(later(deadline, SignedDuration::from_secs(1)))
+    }
+
+    fn told(&self) -> Option<&MachineDeploymentCondition> {
+        let conditions = self.seen.deployment.status.as_ref()?.conditions.iter();
+        let mut conditions = conditions.filter(|condition| condition.type_ == keys::CONDITION_PROGRESSING);
+        conditions.next()
+    }
+
+    fn is_complete(&self) -> bool {
+        let counts = self.counts;
+        let wanted = self.seen.deployment.spec.replicas;
+        self.members.has_new
+            && counts.updated == wanted
+            && counts.replicas == wanted
+            && counts.available == wanted
+    }
+
+    /// More of the new, fewer of the old, more ready or available than is told.
+    fn has_moved(&self) -> bool {
+        let Some(told) = &self.seen.deployment.status else {
+            return true;
+        };
+        let counts = self.counts;
+        counts.updated > told.updated_replicas
+            || counts.replicas - counts.updated < told.replicas - told.updated_replicas
+            || counts.ready > told.ready_replicas
+            || counts.available > told.available_replicas
+    }
+
+    fn subject(&self) -> String {
+        match self.members.new_set() {
+            Some(set) => format!("MachineSet \"{}\"", meta::name(&set.metadata)),
+            None => format!("MachineDeployment \"{}\"", meta::name(&self.seen.deployment.metadata)),
+        }
+    }
+
+    /// What the rollout waits for, for people: the Machine that is not well, or the rule that lets nothing move.
+    fn blocker(&self, stand: &Stand) -> String {
+        let group = &stand.group;
+        let new = self.members.new_member();
+        let machines = new.map(|member| (member, owned(member)));
+        let pending = machines.iter().flat_map(|(member, machines)| {
+            let waits = |machine: &&std::sync::Arc<Machine>| {
+                !is_leaving(machine) && !counts_as_available(member, machine, self.now)
+            };
+            machines.iter().filter(waits)
+        });
+        let pending: Vec<&Machine> = pending.map(std::sync::Arc::as_ref).collect();
+        if let Some(first) = pending.first() {
+            let operation = first.last_operation();
+            let said = operation.and_then(|operation| operation.description.clone()).unwrap_or_default();
+            let name = meta::name(&first.metadata);
+            return format!(
+                "{} of its machines are not available, first {name} ({}): {said}",
+                pending.len(),
+                first.phase().as_str()
+            );
+        }
+        let leaving: i64 = group.rows.iter().map(|row| row.leaving).sum();
+        match stand.mode {
+            Mode::Rolling | Mode::Recreating if leaving > 0 && group.room() <= 0 => {
+                format!("{leaving} machines are leaving and hold their place until their VMs are gone.")
+            }
+            Mode::Rolling if !group.is_in_sight => {
+                "The target cluster is away: nobody can see whether machines are available.".to_owned()
+            }
+            Mode::Rolling if group.slack() == 0 => format!(
+                "{} machines are available and {} must be: no more can be taken off.",
+                group.available(),
+                group.floor()
+            ),
+            Mode::Scaling | Mode::Rolling | Mode::Recreating | Mode::Holding => {
+                "Its machines are missing; the set's conditions say why.".to_owned()
+            }
+        }
+    }
+}
+
+/// Whether the condition told of a rollout, so that its time says when that moved last.
+fn is_about_rollouts(told: &MachineDeploymentCondition) -> bool {
+    const REASONS: [&str; 5] = [
+        keys::REASON_SET_UPDATED,
+        keys::REASON_DEADLINE_EXCEEDED,
+        keys::REASON_RESUMED,
+        "FoundNewMachineSet",
+        "NewMachineSetCreated",
+    ];
+    told.reason.as_deref().is_some_and(|reason| REASONS.contains(&reason))
+}
+
+fn wanted(status: &'static str, reason: &str, message: String) -> Option<Wanted> {
+    Some(Wanted {
+        type_: keys::CONDITION_PROGRESSING,
+        status,
+        reason: reason.to_owned(),
+        message,
+        is_renewed: false,
+    })
+}

@@ -1,0 +1,99 @@
+//! `spec.rollbackTo`: the template of an earlier revision becomes the deployment's again. Source: `spec/machinedeployment.md` §13.
+//!
+//! Decides what the deployment becomes; the rollout that follows is an ordinary one, because the earlier set is found by its
+//! template. One write changes template, annotations and order, so that no crash leaves a half of it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::history;
+use super::pass_on::is_passed;
+use crate::api::machine_deployment::RollbackTo;
+use crate::api::template::Scope;
+use crate::api::{MachineDeployment, MachineSet, keys};
+use crate::merge::replacing;
+use crate::set;
+
+/// How an order to go back ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The template is another one now.
+    Done(i64),
+    /// The template is that one already.
+    Unchanged(i64),
+    /// There is no such revision; zero: none before the newest.
+    NotFound(i64),
+}
+
+impl Outcome {
+    /// The event that tells it: whether it is a warning, its reason and its text.
+    pub fn event(&self, deployment: &str) -> (bool, &'static str, String) {
+        const NOT_FOUND: &str = "DeploymentRollbackRevisionNotFound";
+        match self {
+            Self::Done(revision) => {
+                let text = format!("Rolled back deployment \"{deployment}\" to revision {revision}");
+                (false, "DeploymentRollback", text)
+            }
+            Self::Unchanged(revision) => {
+                let text = format!("The rollback revision {revision} contains the same template as current deployment \"{deployment}\"");
+                (true, "DeploymentRollbackTemplateUnchanged", text)
+            }
+            Self::NotFound(0) => (true, NOT_FOUND, "Unable to find last revision.".to_owned()),
+            Self::NotFound(_) => (true, NOT_FOUND, "Unable to find the revision to rollback to.".to_owned()),
+        }
+    }
+}
+
+/// What the order does to the deployment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RollBack {
+    /// How it ends.
+    pub outcome: Outcome,
+    /// The body of a JSON merge patch of the deployment.
+    pub patch: Value,
+}
+
+/// Carries out an order.
+pub fn roll_back(deployment: &MachineDeployment, order: &RollbackTo, sets: &[&set::Observed<'_>]) -> RollBack {
+    let Some(set) = history::find(sets, order.revision) else {
+        return RollBack {
+            outcome: Outcome::NotFound(order.revision),
+            patch: json!({ "spec": { "rollbackTo": null } }),
+        };
+    };
+    let revision = history::revision_of(set).unwrap_or(order.revision);
+    let (old, new) = (&deployment.spec.template, set.spec.template.without_label(keys::TEMPLATE_HASH));
+    if old.semantically_equal(&new, Scope::Rollout) {
+        return RollBack {
+            outcome: Outcome::Unchanged(revision),
+            patch: json!({ "spec": { "rollbackTo": null } }),
+        };
+    }
+    let before = Value::Object(old.as_json().clone());
+    let template = replacing(Some(&before), &Value::Object(new.as_json().clone()));
+    RollBack {
+        outcome: Outcome::Done(revision),
+        patch: json!({
+            "metadata": { "annotations": annotations(deployment, set) },
+            "spec": { "rollbackTo": null, "template": template },
+        }),
+    }
+}
+
+/// The annotations that the set got from the deployment when its template was the deployment's; those since are removed.
+fn annotations(deployment: &MachineDeployment, set: &MachineSet) -> Map<String, Value> {
+    let nothing = BTreeMap::new();
+    let of = |annotations: &Option<BTreeMap<String, String>>| {
+        let passed = annotations.as_ref().unwrap_or(&nothing).iter();
+        let passed = passed.filter(|(key, _)| is_passed(key));
+        passed
+            .map(|(key, value)| (key.clone(), json!(value)))
+            .collect::<Map<String, Value>>()
+    };
+    let (has, wanted) = (of(&deployment.metadata.annotations), of(&set.metadata.annotations));
+    let gone = has.keys().filter(|key| !wanted.contains_key(*key));
+    let mut patch: Map<String, Value> = gone.map(|key| (key.clone(), Value::Null)).collect();
+    patch.extend(wanted);
+    patch
+}

@@ -1,0 +1,86 @@
+//! What a plan of one set reads, gathered from the world.
+//!
+//! One place for the shell, which plans, and for everybody who explains a plan. Decides nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::observed::Observed;
+use crate::api::{Machine, MachineSet, meta};
+use crate::class::Readiness;
+use crate::ids::{Name, Uid};
+use crate::kinds::OwnedBy;
+use crate::ledger::{Ledger, OwnerNotes};
+use crate::world::World;
+
+/// A set with its Machines, as they are known now.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The set.
+    pub set: Arc<MachineSet>,
+    /// Machines that it controls, and Machines that nobody controls.
+    pub machines: Vec<Arc<Machine>>,
+    refusal: Option<String>,
+    class_unchecked: bool,
+    named: BTreeSet<Uid>,
+}
+
+impl View {
+    /// Gathers a set. `can_check` says whether the driver of a class is there to check it: while it is away, Machines are made and
+    /// say so.
+    pub fn of(world: &World, set: &Arc<MachineSet>, can_check: &dyn Fn(&Name) -> bool) -> Self {
+        let uid = meta::identity(&set.metadata).1;
+        let owned = world.machines.find(OwnedBy::Controller, uid.as_str());
+        let orphans = world.machines.find(OwnedBy::Controller, "");
+        let class = set.spec.template.class().and_then(|class| class.name).map(Name::new);
+        let readiness = class.as_ref().map(|class| world.ledger.readiness(class));
+        let refusal = match readiness {
+            Some(Readiness::Faulty(fault)) if fault.refuses_machines() => Some(fault.to_string()),
+            Some(Readiness::Faulty(_) | Readiness::Unchecked | Readiness::Ready(_)) | None => None,
+        };
+        let class_unchecked = readiness == Some(&Readiness::Unchecked) && class.as_ref().is_some_and(can_check);
+        Self {
+            set: Arc::clone(set),
+            machines: owned.chain(orphans).cloned().collect(),
+            refusal,
+            class_unchecked,
+            named: BTreeSet::new(),
+
+        }
+    }
+
+    /// A set of which nothing but itself is asked.
+    pub(crate) fn bare(set: &Arc<MachineSet>) -> Self {
+        Self {
+            set: Arc::clone(set),
+            machines: Vec::new(),
+            refusal: None,
+            class_unchecked: false,
+            named: BTreeSet::new(),
+        }
+    }
+
+    /// The same set, of which the autoscaler named these Machines as victims.
+    pub(crate) fn naming(mut self, named: BTreeSet<Uid>) -> Self {
+        self.named = named;
+        self
+    }
+
+    /// What a plan may read. `exists` says whether any Machine bears a name.
+    pub fn seen<'a>(&'a self, ledger: &'a Ledger, exists: &'a dyn Fn(&str) -> bool) -> Observed<'a> {
+        let uid = meta::identity(&self.set.metadata).1;
+        Observed {
+            set: &self.set,
+            machines: &self.machines,
+            exists,
+            refusal: self.refusal.as_deref(),
+            class_unchecked: self.class_unchecked,
+            notes: ledger.owners.get(&uid).unwrap_or(OwnerNotes::NONE),
+            refusals: &ledger.refusals,
+            condemned: &ledger.condemned,
+            unanswered: &ledger.unanswered,
+            named: &self.named,
+            may_lose: None,
+        }
+    }
+}
