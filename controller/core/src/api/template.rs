@@ -200,7 +200,7 @@ fn same_but_for(one: &Map<String, Value>, other: &Map<String, Value>, path: &[&s
 }
 
 /// The value without what Go decodes to a zero value: absent, null, {}, [], "", 0 and false are one and the same.
-fn meaningful(value: &Value) -> Value {
+pub(crate) fn meaningful(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let kept = fields.iter().map(|(key, value)| (key.clone(), meaningful(value)));

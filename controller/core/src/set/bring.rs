@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::api::template::meaningful;
 use crate::api::{Machine, MachineSet, MachineSpec, Phase, keys, meta};
 use crate::merge::replacing;
 
@@ -39,11 +40,19 @@ pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Arc<Machine>) -
     }
     if !matches!(machine.phase(), Phase::Failed | Phase::Terminating) && !meta::is_deleting(&machine.metadata) {
         let (wanted, has) = (carried(set, template), carried(set, &machine.spec));
-        let told = wanted.iter().filter(|(field, value)| has.get(*field) != Some(*value));
+        let told = wanted.iter().filter(|(field, value)| differs(field, has.get(*field), value));
         spec.extend(told.map(|(field, value)| (field.clone(), replacing(has.get(field), value))));
     }
     let machine = Arc::clone(machine);
     (!spec.is_empty()).then_some(Brought { machine, spec })
+}
+
+/// Whether a field says something else. Go adds nulls and empty members to a nodeTemplate that the API server drops again.
+fn differs(field: &str, has: Option<&Value>, wanted: &Value) -> bool {
+    match field {
+        "nodeTemplate" => meaningful(has.unwrap_or(&Value::Null)) != meaningful(wanted),
+        _ => has != Some(wanted),
+    }
 }
 
 /// Whether two specs agree in everything that could be carried over.

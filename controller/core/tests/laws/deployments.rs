@@ -134,12 +134,12 @@ impl Scene {
         Arc::make_mut(found.expect("steps name sets that are seen"))
     }
 
-    fn machine(&mut self, uid: &Uid) -> &mut Machine {
-        let found = self
-            .machines
-            .iter_mut()
-            .find(|machine| machine.uid().as_ref() == Some(uid));
-        Arc::make_mut(found.expect("steps name Machines that are seen"))
+    /// Changes a Machine, if an earlier step has not deleted it.
+    fn edit(&mut self, machine: &Machine, change: impl FnOnce(&mut Machine)) {
+        let mut machines = self.machines.iter_mut();
+        if let Some(found) = machines.find(|known| known.metadata.uid == machine.metadata.uid) {
+            change(Arc::make_mut(found));
+        }
     }
 
     /// What the steps change. `false`: the deployment's story ends here.
@@ -186,9 +186,7 @@ impl Scene {
                 }
                 Step::Mark(marks) => {
                     for mark in marks {
-                        let uid = mark.machine.uid().expect("it is stored");
-                        let machine = self.machine(&uid);
-                        *machine = merged(machine, &mark.patch());
+                        self.edit(&mark.machine, |machine| *machine = merged(machine, &mark.patch()));
                     }
                 }
                 Step::Prune(left) => {
@@ -223,15 +221,13 @@ impl Scene {
             set::Step::Adopt(machines) => {
                 for machine in machines {
                     let owners = owner::adopted(&machine.metadata, &**set);
-                    let uid = machine.uid().expect("it is stored");
-                    self.machine(&uid).metadata.owner_references = Some(owners);
+                    self.edit(&machine, |machine| machine.metadata.owner_references = Some(owners));
                 }
             }
             set::Step::Release(machines) => {
                 for machine in machines {
                     let owners = owner::released(&machine.metadata, meta::uid(&set.metadata).as_ref());
-                    let uid = machine.uid().expect("it is stored");
-                    self.machine(&uid).metadata.owner_references = Some(owners);
+                    self.edit(&machine, |machine| machine.metadata.owner_references = Some(owners));
                 }
             }
             set::Step::Reserve { next } => {
@@ -257,9 +253,7 @@ impl Scene {
             }
             set::Step::Bring(all) => {
                 for brought in all {
-                    let uid = brought.machine.uid().expect("it is stored");
-                    let machine = self.machine(&uid);
-                    *machine = merged(machine, &brought.patch());
+                    self.edit(&brought.machine, |machine| *machine = merged(machine, &brought.patch()));
                 }
             }
             set::Step::Record(status) => {

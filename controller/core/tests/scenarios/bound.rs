@@ -1,6 +1,7 @@
 //! A planner that never comes to rest ends its story within seconds, and not when the memory is full.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -30,7 +31,7 @@ fn ends(stage: &mut Stage, lines: &[&str]) -> String {
 /// Names are taken from the counter, not from the lowest number that may still be under way.
 fn names_from_counter(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let mut set = seen.set.clone();
-    if let Some(status) = &mut set.status {
+    if let Some(status) = &mut Arc::make_mut(&mut set).status {
         status.settled_machine_number = status.next_machine_number;
     }
     set::plan(&Observed { set: &set, ..*seen }, now)
