@@ -1,14 +1,16 @@
 //! Observe and execute for one MachineDeployment. Every branch is a step of the plan; nothing is chosen here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use millwright_core::api::{MachineDeployment, MachineSet, keys, meta};
 use millwright_core::check;
 use millwright_core::deployment::change::{NewSet, SetChange};
-use millwright_core::deployment::{Observed, Step, Why};
-use millwright_core::ids::Name;
-use millwright_core::kinds::OwnedBy;
+use millwright_core::deployment::observed::Mark;
+use millwright_core::deployment::view::Asked;
+use millwright_core::deployment::{Step, View, Why};
+use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
 use millwright_core::wake::{Key, Wake};
 use millwright_core::world::World;
@@ -16,6 +18,7 @@ use serde_json::json;
 
 use super::children;
 use super::pass::{Planned, Reconciler, Run};
+use super::set::{can_check, carry_out};
 use super::shared::Shared;
 use super::step::StepError;
 use crate::kube::error::WriteError;
@@ -29,23 +32,23 @@ impl Reconciler for Deployments {
     type Object = MachineDeployment;
     type Step = Step;
     type Why = Why;
-    type Carry = ();
+    type Carry = Sets;
 
     fn plan(shared: &Shared, world: &World, name: &Name, now: Timestamp) -> Option<Planned<Self>> {
         let deployment = world.deployments.get(name)?;
-        let uid = meta::identity(&deployment.metadata).1;
-        let owned = world.sets.find(OwnedBy::Controller, uid.as_str());
-        let orphans = world.sets.find(OwnedBy::Controller, "");
-        let sets: Vec<Arc<MachineSet>> = owned.chain(orphans).cloned().collect();
-        let nothing = OwnerNotes::default();
-        let seen = Observed {
-            deployment,
-            sets: &sets,
-            exists: &|set| world.sets.get(&Name::new(set)).is_some(),
-            notes: world.ledger.owners.get(&uid).unwrap_or(&nothing),
+        let view = View::of(world, deployment, &|class| can_check(shared, world, class));
+        let asked = Asked {
+            ledger: &world.ledger,
+            machine_exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
+            set_exists: &|set| world.sets.get(&Name::new(set)).is_some(),
+            sight: shared.sight(None),
+            plan_set: shared.env.planners.set,
         };
-        let plan = (shared.env.planners.deployment)(&seen, now);
-        let broken = shared.env.planners.checked(|| check::deployment(&seen, &plan, now));
+        let (plan, broken) = view.look(&asked, |seen| {
+            let plan = (shared.env.planners.deployment)(seen, now);
+            let broken = shared.env.planners.checked(|| check::deployment(seen, &plan, now));
+            (plan, broken)
+        });
         let object = Arc::clone(deployment);
         Some(Planned { object, plan, broken })
     }
@@ -65,7 +68,32 @@ impl Reconciler for Deployments {
             Step::Adopt(sets) => children::adopt(shared, &**deployment, sets).await?,
             Step::Release(sets) => children::release(shared, &**deployment, sets).await?,
             Step::Create(made) => create(shared, deployment, &made).await?,
-            Step::Change(made) => change(shared, deployment, &made).await?,
+            Step::Change(made) => {
+                change(shared, deployment, &made).await?;
+                if made.replicas.is_some() {
+                    let now = shared.env.now();
+                    note(shared, deployment, |notes| notes.numbers_written = Some(now));
+                }
+            }
+            Step::Mark(marks) => {
+                let one = |mark: Mark| async move { children::merge(shared, &*mark.machine, mark.patch()).await };
+                children::each(marks, one).await?;
+            }
+            Step::Prune(left) => {
+                let body = json!({ "metadata": { "annotations": { keys::TRIGGER_DELETION: left } } });
+                *deployment = shared.wrote(shared.write.merge(&**deployment, body).await?);
+            }
+            Step::RollBack(made) => {
+                *deployment = shared.wrote(shared.write.merge(&**deployment, made.patch).await?);
+                let (is_warning, reason, text) = made.outcome.event(meta::name(&deployment.metadata));
+                let severity = if is_warning { Severity::Warning } else { Severity::Normal };
+                shared.events.publish(&**deployment, severity, reason, &text);
+            }
+            Step::Of(set, step) => {
+                let uid = meta::identity(&set.metadata).1;
+                let set = run.carry.0.entry(uid).or_insert(set);
+                carry_out(shared, set, step).await?;
+            }
             Step::Delete(sets) => {
                 let one = |(name, uid)| async move { children::delete::<MachineSet>(shared, &name, &uid).await };
                 children::each(sets, one).await?;
@@ -83,6 +111,10 @@ impl Reconciler for Deployments {
         Ok(())
     }
 }
+
+/// The sets as our last writes left them: each write is guarded by the version of the one before.
+#[derive(Default)]
+pub(super) struct Sets(BTreeMap<Uid, Arc<MachineSet>>);
 
 fn note(shared: &Shared, deployment: &MachineDeployment, note: impl FnOnce(&mut OwnerNotes)) {
     let (name, uid) = meta::identity(&deployment.metadata);

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use millwright_core::check::Broken;
 use millwright_core::ids::Name;
 use millwright_core::narrate::{self, Narrate};
-use millwright_core::plan::{Bearing, Plan, Step, label};
+use millwright_core::plan::{Bearing, Plan, Step, Stopped, label};
 use millwright_core::queue::Verdict;
 use millwright_core::world::World;
 
@@ -138,7 +138,8 @@ impl<S: Narrate, W: fmt::Display> fmt::Display for Told<'_, S, W> {
     }
 }
 
-/// Runs the steps in order. After one that stops the plan has failed, only the independent ones are carried out; after a conflict
+/// Runs the steps in order. After one that stops the plan, or its part of it, has failed, only the independent ones and those of other
+/// parts are carried out; after a conflict
 /// none, because the plan was made from what is no longer so.
 async fn execute<R: Reconciler>(
     shared: &Arc<Shared>,
@@ -150,10 +151,10 @@ async fn execute<R: Reconciler>(
         object,
         carry: R::Carry::default(),
     };
-    let (mut failure, mut is_stopped): (Option<StepError>, bool) = (None, false);
+    let (mut failure, mut stopped): (Option<StepError>, Stopped) = (None, Stopped::default());
     for step in plan.steps {
-        let bearing = step.bearing();
-        if is_stopped && bearing == Bearing::Stops {
+        let (bearing, part) = (step.bearing(), step.part().map(str::to_owned));
+        if bearing == Bearing::Stops && stopped.holds(part.as_deref()) {
             continue;
         }
         let told = step.narrate();
@@ -161,7 +162,9 @@ async fn execute<R: Reconciler>(
             Ok(()) => tracing::info!(kind = R::KIND, %name, why = %plan.why, "{told}"),
             Err(error) if bearing == Bearing::Stops && error.voids() => return Err(failure.unwrap_or(error)),
             Err(error) => {
-                is_stopped |= bearing == Bearing::Stops;
+                if bearing == Bearing::Stops {
+                    stopped.add(part);
+                }
                 failure.get_or_insert(error);
             }
         }

@@ -6,11 +6,10 @@ use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use millwright_core::api::{Machine, MachineSet, keys, meta};
 use millwright_core::check;
-use millwright_core::class::Readiness;
 use millwright_core::ids::Name;
-use millwright_core::kinds::OwnedBy;
 use millwright_core::ledger::{OwnerNotes, Refusal};
-use millwright_core::set::{NewMachine, Observed, Step, Victim, Why};
+use millwright_core::set::{NewMachine, Step, Victim, View, Why};
+use millwright_core::wake::{Key, group_of};
 use millwright_core::world::World;
 use serde_json::json;
 
@@ -34,34 +33,13 @@ impl Reconciler for Sets {
 
     fn plan(shared: &Shared, world: &World, name: &Name, now: Timestamp) -> Option<Planned<Self>> {
         let set = world.sets.get(name)?;
-        let uid = meta::identity(&set.metadata).1;
-        let owned = world.machines.find(OwnedBy::Controller, uid.as_str());
-        let orphans = world.machines.find(OwnedBy::Controller, "");
-        let machines: Vec<Arc<Machine>> = owned.chain(orphans).cloned().collect();
-        let class = set.spec.template.class().and_then(|class| class.name).map(Name::new);
-        let readiness = class.as_ref().map(|class| world.ledger.readiness(class));
-        let refusal = match readiness {
-            Some(Readiness::Faulty(fault)) if fault.refuses_machines() => Some(fault.to_string()),
-            Some(Readiness::Faulty(_) | Readiness::Unchecked | Readiness::Ready(_)) | None => None,
-        };
-        // Nobody but a driver that is there can check a class; while it is away, Machines are made and say so.
-        let checkable = class
-            .as_ref()
-            .and_then(|class| world.classes.get(class))
-            .and_then(|class| class.driver());
-        let checkable = checkable.is_some_and(|driver| matches!(shared.drivers.get(&driver), DriverState::Ready(_)));
-        let nothing = OwnerNotes::default();
-        let seen = Observed {
-            set,
-            machines: &machines,
-            exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
-            refusal: refusal.as_deref(),
-            class_unchecked: checkable && readiness == Some(&Readiness::Unchecked),
-            notes: world.ledger.owners.get(&uid).unwrap_or(&nothing),
-            refusals: &world.ledger.refusals,
-            condemned: &world.ledger.condemned,
-            unanswered: &world.ledger.unanswered,
-        };
+        // One that a deployment controls is planned together with it.
+        if group_of(world, set) != Key::Set(name.clone()) {
+            return None;
+        }
+        let view = View::of(world, set, &|class| can_check(shared, world, class));
+        let exists = |machine: &str| world.machines.get(&Name::new(machine)).is_some();
+        let seen = view.seen(&world.ledger, &exists);
         let plan = (shared.env.planners.set)(&seen, now);
         let broken = shared.env.planners.checked(|| check::set(&seen, &plan, now));
         let object = Arc::clone(set);
@@ -69,37 +47,47 @@ impl Reconciler for Sets {
     }
 
     async fn step(shared: &Arc<Shared>, run: &mut Run<Self>, step: Step, _: &Why) -> Result<(), StepError> {
-        let set = &mut run.object;
-        match step {
-            Step::AddFinalizer => *set = shared.wrote(shared.write.add_finalizer(&**set, keys::FINALIZER).await?),
-            Step::RemoveFinalizer => {
-                let left = shared.write.remove_finalizer(&**set, keys::FINALIZER).await?;
-                if let Some(left) = shared.released(left) {
-                    *set = left;
-                }
-            }
-            Step::Adopt(machines) => children::adopt(shared, &**set, machines).await?,
-            Step::Release(machines) => children::release(shared, &**set, machines).await?,
-            Step::Reserve { next } => {
-                let body = json!({ "status": { "nextMachineNumber": next } });
-                *set = shared.wrote(shared.write.merge_status(&**set, body).await?);
-            }
-            Step::Create(batch) => create(shared, set, batch).await?,
-            Step::Delete(victims) => delete(shared, set, victims).await?,
-            Step::Bring(all) => {
-                let one = |brought: millwright_core::set::Brought| async move {
-                    children::merge(shared, &*brought.machine, brought.patch()).await
-                };
-                children::each(all, one).await?;
-            }
-            Step::Record(status) => {
-                *set = shared.wrote(shared.write.merge_status(&**set, status.into_patch()).await?);
-                let now = shared.env.now();
-                note(shared, set, |notes| notes.status_written = Some(now));
+        carry_out(shared, &mut run.object, step).await
+    }
+}
+
+/// Whether somebody is there to check a class. Nobody but its driver can; while that is away, Machines are made and say so.
+pub(super) fn can_check(shared: &Shared, world: &World, class: &Name) -> bool {
+    let driver = world.classes.get(class).and_then(|class| class.driver());
+    driver.is_some_and(|driver| matches!(shared.drivers.get(&driver), DriverState::Ready(_)))
+}
+
+/// Carries out one step for a set, and keeps the set as the write left it.
+pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: Step) -> Result<(), StepError> {
+    match step {
+        Step::AddFinalizer => *set = shared.wrote(shared.write.add_finalizer(&**set, keys::FINALIZER).await?),
+        Step::RemoveFinalizer => {
+            let left = shared.write.remove_finalizer(&**set, keys::FINALIZER).await?;
+            if let Some(left) = shared.released(left) {
+                *set = left;
             }
         }
-        Ok(())
+        Step::Adopt(machines) => children::adopt(shared, &**set, machines).await?,
+        Step::Release(machines) => children::release(shared, &**set, machines).await?,
+        Step::Reserve { next } => {
+            let body = json!({ "status": { "nextMachineNumber": next } });
+            *set = shared.wrote(shared.write.merge_status(&**set, body).await?);
+        }
+        Step::Create(batch) => create(shared, set, batch).await?,
+        Step::Delete(victims) => delete(shared, set, victims).await?,
+        Step::Bring(all) => {
+            let one = |brought: millwright_core::set::Brought| async move {
+                children::merge(shared, &*brought.machine, brought.patch()).await
+            };
+            children::each(all, one).await?;
+        }
+        Step::Record(status) => {
+            *set = shared.wrote(shared.write.merge_status(&**set, status.into_patch()).await?);
+            let now = shared.env.now();
+            note(shared, set, |notes| notes.status_written = Some(now));
+        }
     }
+    Ok(())
 }
 
 fn note(shared: &Shared, set: &MachineSet, note: impl FnOnce(&mut OwnerNotes)) {
