@@ -22,6 +22,9 @@ pub enum Mode {
     Holding,
 }
 
+/// What a bound is that nobody gave, as for Deployments.
+const DEFAULT: &str = "25%";
+
 /// Surge and unavailable as counts. Source: `spec/machinedeployment.md` §6.1, §6.2; negative bounds count as zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -37,6 +40,7 @@ impl Bounds {
         let Some(strategy) = strategy else {
             return Self::resolve(None, None, wanted);
         };
+        let none = IntOrPercent::Int(0);
         match strategy.type_.as_ref().and_then(|word| word.known()) {
             Some(StrategyType::Recreate) => Self {
                 surge: 0,
@@ -44,10 +48,7 @@ impl Bounds {
             },
             Some(StrategyType::InPlaceUpdate) => {
                 let bounds = strategy.in_place_update.as_ref();
-                Self {
-                    surge: 0,
-                    ..Self::resolve(None, bounds.and_then(|b| b.max_unavailable.as_ref()), wanted)
-                }
+                Self::resolve(Some(&none), bounds.and_then(|b| b.max_unavailable.as_ref()), wanted)
             }
             Some(StrategyType::RollingUpdate) | None => {
                 let bounds = strategy.rolling_update.as_ref();
@@ -61,8 +62,9 @@ impl Bounds {
     }
 
     fn resolve(surge: Option<&IntOrPercent>, unavailable: Option<&IntOrPercent>, wanted: i32) -> Self {
+        let quarter = IntOrPercent::Text(DEFAULT.to_owned());
         let count = |bound: Option<&IntOrPercent>, rounding| {
-            let count = bound.and_then(|bound| bound.resolve(wanted, rounding).ok());
+            let count = bound.unwrap_or(&quarter).resolve(wanted, rounding);
             count.unwrap_or(0).max(0)
         };
         let (surge, unavailable) = (count(surge, Rounding::Up), count(unavailable, Rounding::Down));

@@ -41,6 +41,17 @@ fn bounds_that_make_no_sense_are_clamped() {
     assert_eq!(rolling("2147483647", "2147483647", 3), (2_147_483_647, 3));
 }
 
+#[test]
+fn bounds_that_nobody_gave_are_a_quarter() {
+    let (strategy, wanted) = (Strategy::default(), 10);
+    let bounds = |strategy| Bounds::of(strategy, wanted);
+    let quarter = Bounds {
+        surge: 3,
+        unavailable: 2,
+    };
+    assert_eq!([bounds(None), bounds(Some(&strategy))], [quarter, quarter]);
+}
+
 fn row(is_new: bool, number: i64, available: i64) -> Row {
     Row {
         is_new,
