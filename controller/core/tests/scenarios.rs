@@ -15,6 +15,8 @@ mod etcd;
 mod execute;
 #[path = "scenarios/reasons.rs"]
 mod reasons;
+#[path = "scenarios/rollouts.rs"]
+mod rollouts;
 #[path = "scenarios/script.rs"]
 mod script;
 #[path = "scenarios/shuffled.rs"]

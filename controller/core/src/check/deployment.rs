@@ -45,7 +45,7 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
                 broken.push(Broken::GrowthOfLeaving);
             }
             Step::Create(made) => broken.extend(creation(seen, &members, made)),
-            Step::Change(change) => broken.extend(changed(&members, change, now)),
+            Step::Change(change) => broken.extend(changed(seen, &members, change, now)),
             Step::Delete(victims) => {
                 let right = |uid: &Uid| match member(&members, uid.as_str()) {
                     Some(found) => is_leaving || (is_spent(found, now) && !is_new(&members, found.set)),
@@ -70,6 +70,10 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
     }
     broken.extend(parts(&members, plan, now));
     broken
+}
+
+fn strategy(seen: &Observed<'_>) -> Option<StrategyType> {
+    seen.deployment.spec.strategy.as_ref()?.type_.as_ref()?.known()
 }
 
 fn member<'a>(members: &Members<'a>, uid: &str) -> Option<&'a set::Observed<'a>> {
@@ -102,7 +106,7 @@ fn creation(seen: &Observed<'_>, members: &Members<'_>, made: &crate::deployment
     broken
 }
 
-fn changed(members: &Members<'_>, change: &SetChange, now: Timestamp) -> Vec<Broken> {
+fn changed(seen: &Observed<'_>, members: &Members<'_>, change: &SetChange, now: Timestamp) -> Vec<Broken> {
     let uid = change.set.metadata.uid.as_deref().unwrap_or_default();
     let Some(found) = member(members, uid) else {
         return vec![Broken::TemplateReplaced];
@@ -115,7 +119,9 @@ fn changed(members: &Members<'_>, change: &SetChange, now: Timestamp) -> Vec<Bro
     let present = set::plan::owned(found).len() + set::growth::unanswered(found, now);
     let has = found.set.spec.replicas.max(i32::try_from(present).unwrap_or(i32::MAX));
     let rises = change.replicas.is_some_and(|to| to > has);
-    let is_old = members.has_new && !is_new(members, found.set);
+    // While nothing rolls, the set that is in use follows D, whatever its template is.
+    let may_roll = !seen.deployment.spec.paused && strategy(seen) != Some(StrategyType::InPlaceUpdate);
+    let is_old = may_roll && !is_new(members, found.set);
     let name = || meta::name(&found.set.metadata).to_owned();
     broken.extend((rises && is_old).then(|| Broken::OldSetRises(name())));
     broken
@@ -132,8 +138,7 @@ fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestam
     let leaving: i64 = rows.iter().map(|row| row.leaving).sum();
     let used = rows.iter().filter(|row| row.is_in_use()).count();
     let has_old = rows.iter().any(|row| !row.is_new && row.is_in_use());
-    let strategy = spec.strategy.as_ref().and_then(|strategy| strategy.type_.as_ref()?.known());
-    let is_recreated = strategy == Some(StrategyType::Recreate);
+    let is_recreated = strategy(seen) == Some(StrategyType::Recreate);
     let allowed = (wanted + i64::from(bounds.surge)).max(claimed(&rows));
     let mut broken = Vec::new();
     for (index, step) in plan.steps.iter().enumerate() {
