@@ -157,6 +157,7 @@ impl ManagerFlags {
             settings.resource_exhausted_retry =
                 SignedDuration::try_from(self.resource_exhausted_retry).unwrap_or(SignedDuration::MAX);
         }
+        settings.annotates_old_nodes = self.autoscaler_scaledown_annotation_during_rollout;
         settings.node_conditions = words(&self.node_conditions);
         Ok(Config {
             control,

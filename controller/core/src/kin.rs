@@ -2,10 +2,13 @@
 
 use k8s_openapi::api::core::v1::Node;
 
+use crate::api::machine_deployment::StrategyType;
+use crate::api::template::Scope;
 use crate::api::{Machine, keys, meta};
 use crate::ids::Name;
 use crate::kinds::{NodeBy, OwnedBy};
 use crate::machine::node;
+use crate::machine::steer::Standing;
 use crate::world::World;
 
 /// The Node of a Machine, and who else claims it.
@@ -71,6 +74,30 @@ fn rival<'a>(world: &'a World, machine: &Machine, node: &Node) -> Option<&'a str
 pub fn goes_with(world: &World, machine: &Machine, node: &Node) -> bool {
     let is_own = node::belongs(node, machine) && rival(world, machine, node).is_none();
     is_own || (node::may_be_lost(node, machine) && !is_claimed(world, node))
+}
+
+/// How a Machine stands in its deployment's rollout. One that is paused, or that does not roll step by step, leaves Nodes as they are.
+pub fn standing(world: &World, machine: &Machine) -> Standing {
+    let set = meta::controller_uid(&machine.metadata);
+    let set = set.and_then(|uid| world.sets.find(OwnedBy::Uid, uid.as_str()).next());
+    let owner = set.and_then(|set| meta::controller_uid(&set.metadata));
+    let deployment = owner.and_then(|uid| world.deployments.find(OwnedBy::Uid, uid.as_str()).next());
+    let Some((set, deployment)) = set.zip(deployment) else {
+        return Standing::Aside;
+    };
+    let spec = &deployment.spec;
+    if set.spec.template.semantically_equal(&spec.template, Scope::Rollout) {
+        return Standing::Current;
+    }
+    let strategy = spec
+        .strategy
+        .as_ref()
+        .and_then(|strategy| strategy.type_.as_ref()?.known());
+    match strategy {
+        _ if spec.paused => Standing::Aside,
+        Some(StrategyType::RollingUpdate) | None => Standing::Old,
+        Some(StrategyType::Recreate | StrategyType::InPlaceUpdate) => Standing::Aside,
+    }
 }
 
 /// Whether any Machine knows the Node as its own.

@@ -11,6 +11,7 @@ pub mod node;
 pub mod observed;
 pub mod outcome;
 pub mod status;
+pub mod steer;
 pub mod step;
 
 use jiff::{SignedDuration, Timestamp};

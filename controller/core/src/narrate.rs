@@ -61,6 +61,7 @@ fn machine_step(step: &machine::Step) -> String {
             format!("identify the VM: {}", parts.join(", "))
         }
         Step::GuardNode(node) => format!("guard Node {node}"),
+        Step::SteerNode(node) => format!("mark or unmark Node {node} as old"),
         Step::DropToken => "drop the bootstrap token".to_owned(),
         Step::DeleteMachine => "delete the Machine".to_owned(),
         Step::RemoveNode(node) => format!("remove Node {node}"),

@@ -13,6 +13,8 @@ pub struct Settings {
     pub creation_timeout: SignedDuration,
     /// Pause after a driver said that a resource is exhausted, unless the driver names one.
     pub resource_exhausted_retry: SignedDuration,
+    /// Whether Nodes of old templates are annotated, so that the autoscaler leaves them to the rollout.
+    pub annotates_old_nodes: bool,
     /// Node conditions that make a node unhealthy when they are not `False`.
     pub node_conditions: Vec<String>,
 }
@@ -32,6 +34,7 @@ impl Settings {
             has_target: true,
             creation_timeout: Self::CREATION_TIMEOUT,
             resource_exhausted_retry: Self::RESOURCE_EXHAUSTED_RETRY,
+            annotates_old_nodes: true,
             node_conditions: Self::NODE_CONDITIONS.split(',').map(str::to_owned).collect(),
         }
     }

@@ -225,8 +225,32 @@ impl Kind for MachineDeployment {
             let sets = world.sets.find(OwnedBy::Controller, uid.as_str());
             sets.map(|set| Wake::event(group_of(world, set))).collect::<Vec<Wake>>()
         });
-        own.chain(left).collect()
+        own.chain(left).chain(steered(world, touched)).collect()
     }
+}
+
+/// Machines whose Nodes a change of the deployment's template, or of what rolls it, concerns.
+fn steered(world: &World, touched: &Touched<MachineDeployment>) -> Vec<Wake> {
+    let (Some(old), Some(new)) = (&touched.old, &touched.new) else {
+        return Vec::new();
+    };
+    let read = |deployment: &MachineDeployment| {
+        let spec = &deployment.spec;
+        (spec.template.clone(), spec.paused, spec.strategy.clone())
+    };
+    if meta::generation(&old.metadata) == meta::generation(&new.metadata) || read(old) == read(new) {
+        return Vec::new();
+    }
+    let uid = meta::identity(&new.metadata).1;
+    let sets = world.sets.find(OwnedBy::Controller, uid.as_str());
+    let machines = sets.flat_map(|set| {
+        let uid = meta::identity(&set.metadata).1;
+        let machines = world.machines.find(OwnedBy::Controller, uid.as_str());
+        machines
+            .map(|machine| meta::identity(&machine.metadata).0)
+            .collect::<Vec<Name>>()
+    });
+    machines.map(|machine| Wake::event(Key::Machine(machine))).collect()
 }
 
 impl Kind for MachineClass {
@@ -265,7 +289,9 @@ pub fn users_of_class(world: &World, class: &Name) -> Vec<Wake> {
     let machines = world.machines.find(OwnedBy::Class, class.as_str());
     let machines = machines.map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0)));
     let sets = world.sets.find(OwnedBy::Class, class.as_str());
-    machines.chain(sets.map(|set| Wake::prompt(group_of(world, set)))).collect()
+    machines
+        .chain(sets.map(|set| Wake::prompt(group_of(world, set))))
+        .collect()
 }
 
 impl Kind for SecretMeta {

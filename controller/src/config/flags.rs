@@ -100,6 +100,13 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_RESOURCE_EXHAUSTED_RETRY", default_value = "10m", value_parser = duration, value_name = "DURATION")]
     pub resource_exhausted_retry: Duration,
 
+    /// While a rollout runs, keep the autoscaler from taking nodes of the old template, by its annotation
+    #[arg(
+        long, env = "MILLWRIGHT_AUTOSCALER_SCALEDOWN_ANNOTATION_DURING_ROLLOUT", default_value_t = true, default_missing_value = "true",
+        num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_name = "true|false"
+    )]
+    pub autoscaler_scaledown_annotation_during_rollout: bool,
+
     /// Act only while holding a Lease, so that several managers can stand by. Turn it off only where there is but one
     #[arg(
         long, env = "MILLWRIGHT_LEADER_ELECT", default_value_t = true, default_missing_value = "true",

@@ -188,6 +188,11 @@ impl Writer {
         self.patch_node(node, body).await
     }
 
+    /// Changes what steers pods and the autoscaler away from a Node (`machine::steer`).
+    pub async fn steer_node(&self, node: &Node, body: Value) -> Result<Node, WriteError> {
+        self.patch_node(node, body).await
+    }
+
     /// Takes our finalizer from a Node.
     pub async fn release_node(&self, node: &Node) -> Result<Node, WriteError> {
         let body = json!({ "metadata": {

@@ -86,7 +86,11 @@ impl Reconciler for Deployments {
             Step::RollBack(made) => {
                 *deployment = shared.wrote(shared.write.merge(&**deployment, made.patch).await?);
                 let (is_warning, reason, text) = made.outcome.event(meta::name(&deployment.metadata));
-                let severity = if is_warning { Severity::Warning } else { Severity::Normal };
+                let severity = if is_warning {
+                    Severity::Warning
+                } else {
+                    Severity::Normal
+                };
                 shared.events.publish(&**deployment, severity, reason, &text);
             }
             Step::Of(set, step) => {

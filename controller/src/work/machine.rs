@@ -10,6 +10,7 @@ use millwright_core::driver::{DriverInfo, Reaction};
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
+use millwright_core::machine::steer;
 use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
@@ -65,6 +66,7 @@ impl Reconciler for Machines {
             driver: driver_view,
             node: claim.node,
             rival: claim.rival,
+            standing: kin::standing(world, machine),
             sight: shared.sight(driver.as_ref()),
             calls: world.ledger.calls.get(&uid).unwrap_or(&nothing),
             settings: &shared.settings,
@@ -131,6 +133,7 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
             *machine = shared.wrote(shared.write.merge(&**machine, body).await?);
         }
         Step::GuardNode(node) => guard_node(shared, machine, &node).await?,
+        Step::SteerNode(node) => steer_node(shared, machine, &node).await?,
         Step::DropToken => token::remove(shared, machine).await?,
         Step::DeleteMachine => delete(shared, machine).await?,
         Step::RemoveNode(node) => remove_node(shared, machine, &node).await?,
@@ -244,6 +247,19 @@ async fn guard_node(shared: &Shared, machine: &Machine, node: &NodeName) -> Resu
     };
     let name = meta::identity(&machine.metadata).0;
     shared.wrote(shared.write.guard_node(&known, &name).await?);
+    Ok(())
+}
+
+async fn steer_node(shared: &Shared, machine: &Machine, node: &NodeName) -> Result<(), StepError> {
+    let annotates = shared.settings.annotates_old_nodes;
+    let found = shared.look(|world| {
+        let known = world.nodes.get(&Name::new(node.as_str()))?;
+        let body = steer::patch(known, kin::standing(world, machine), annotates)?;
+        Some((Arc::clone(known), body))
+    });
+    if let Some((known, body)) = found {
+        shared.wrote(shared.write.steer_node(&known, body).await?);
+    }
     Ok(())
 }
 

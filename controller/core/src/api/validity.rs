@@ -51,4 +51,3 @@ pub fn deployment_fault(deployment: &MachineDeployment) -> Option<String> {
     let named = spec.template.class().is_some_and(|class| class.is_named());
     (!named).then(|| "spec.template.spec.class must have a kind and a name".to_owned())
 }
-

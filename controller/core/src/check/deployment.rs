@@ -82,7 +82,9 @@ fn member<'a>(members: &Members<'a>, uid: &str) -> Option<&'a set::Observed<'a>>
 }
 
 fn is_new(members: &Members<'_>, set: &MachineSet) -> bool {
-    members.new_set().is_some_and(|new| new.metadata.uid == set.metadata.uid)
+    members
+        .new_set()
+        .is_some_and(|new| new.metadata.uid == set.metadata.uid)
 }
 
 /// It has and wants nothing.
@@ -95,7 +97,13 @@ fn creation(seen: &Observed<'_>, members: &Members<'_>, made: &crate::deployment
     let mut broken = Vec::new();
     let template = &seen.deployment.spec.template;
     let has_it = |member: &&set::Observed<'_>| member.set.spec.template.semantically_equal(template, Scope::Rollout);
-    broken.extend(members.sets.iter().any(|member| has_it(&*member)).then_some(Broken::SecondSet));
+    broken.extend(
+        members
+            .sets
+            .iter()
+            .any(|member| has_it(&*member))
+            .then_some(Broken::SecondSet),
+    );
     let name = made.name.as_str();
     broken.extend((seen.exists)(name).then(|| Broken::NameTaken(name.to_owned())));
     let uid = meta::uid(&seen.deployment.metadata).unwrap_or_else(|| Uid::new(""));
@@ -187,7 +195,10 @@ fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestam
         let is_gated = rises && has_old && used > 1;
         broken.extend((is_gated && held > allowed).then(|| over(held, allowed)));
         broken.extend((rises && has_old && is_recreated && !spec.paused).then_some(Broken::RecreateOverlaps));
-        broken.extend((rises && spec.paused && claimed(&rows) > wanted.max(claimed(&members.rows(now)))).then_some(Broken::PausedRolls));
+        broken.extend(
+            (rises && spec.paused && claimed(&rows) > wanted.max(claimed(&members.rows(now))))
+                .then_some(Broken::PausedRolls),
+        );
     }
     let is_gated = used > 1 && !is_recreated;
     if is_gated {
@@ -201,7 +212,10 @@ fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestam
 
 /// How many available Machines the plan deletes for being too many.
 fn taken(members: &Members<'_>, plan: &Plan, now: Timestamp) -> usize {
-    let staying = members.sets.iter().filter(|member| !meta::is_deleting(&member.set.metadata));
+    let staying = members
+        .sets
+        .iter()
+        .filter(|member| !meta::is_deleting(&member.set.metadata));
     staying.map(|member| lost(member, &part(member.set, plan), now)).sum()
 }
 

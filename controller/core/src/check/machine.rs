@@ -33,6 +33,7 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             | machine::Step::Call(_)
             | machine::Step::Identify { .. }
             | machine::Step::GuardNode(_)
+            | machine::Step::SteerNode(_)
             | machine::Step::DropToken
             | machine::Step::DeleteMachine
             | machine::Step::RemoveNode(_)
@@ -60,6 +61,7 @@ fn may_be_refused(step: &machine::Step) -> bool {
         Step::EnsureToken
         | Step::Call(_)
         | Step::GuardNode(_)
+        | Step::SteerNode(_)
         | Step::DropToken
         | Step::DeleteMachine
         | Step::RemoveNode(_)
@@ -121,6 +123,7 @@ fn machine_step(
         | Step::EnsureToken
         | Step::Call(Call::Initialize | Call::Status)
         | Step::GuardNode(_)
+        | Step::SteerNode(_)
         | Step::RemoveNode(_)
         | Step::LeaveBehind
         | Step::DropToken

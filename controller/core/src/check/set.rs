@@ -222,7 +222,11 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
         .filter(|own| is_victim(own) && !goes_anyway(own))
         .filter(|own| set::plan::counts_as_available(seen, own, now))
         .count();
-    broken.extend(seen.may_lose.is_some_and(|may| lost > may).then_some(Broken::TooFewAvailable));
+    broken.extend(
+        seen.may_lose
+            .is_some_and(|may| lost > may)
+            .then_some(Broken::TooFewAvailable),
+    );
     broken
 }
 

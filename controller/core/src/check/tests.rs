@@ -146,6 +146,7 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         driver: DriverView::Unnamed { all_ready: true },
         node: None,
         rival: None,
+        standing: machine::steer::Standing::Aside,
         sight: Sight::CLEAR,
         calls: &calls,
         settings: &settings,

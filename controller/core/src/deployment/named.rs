@@ -30,7 +30,9 @@ fn entries(deployment: &MachineDeployment) -> Vec<Entry<'_>> {
     let scaler = annotation(keys::SCALER_CHANGE_TIME);
     let entries = annotation(keys::TRIGGER_DELETION).split(',').map(str::trim);
     let entries = entries.filter(|entry| !entry.is_empty()).map(|entry| {
-        let (name, time) = entry.split_once(keys::TRIGGER_DELETION_SEPARATOR).unwrap_or((entry, scaler));
+        let (name, time) = entry
+            .split_once(keys::TRIGGER_DELETION_SEPARATOR)
+            .unwrap_or((entry, scaler));
         Entry { name, time }
     });
     entries.collect()
@@ -42,7 +44,9 @@ pub fn named(deployment: &MachineDeployment, machines: &[Arc<Machine>]) -> BTree
     if names.is_empty() {
         return BTreeSet::new();
     }
-    let listed = machines.iter().filter(|machine| names.contains(meta::name(&machine.metadata)));
+    let listed = machines
+        .iter()
+        .filter(|machine| names.contains(meta::name(&machine.metadata)));
     listed.filter_map(|machine| machine.uid()).collect()
 }
 

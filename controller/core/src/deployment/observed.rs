@@ -11,8 +11,8 @@ use super::rollback::RollBack;
 use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use crate::ids::{Name, Uid};
 use crate::ledger::OwnerNotes;
-use crate::plan::Bearing;
 use crate::owner;
+use crate::plan::Bearing;
 use crate::set::{self, StatusPatch};
 use crate::sight::Sight;
 

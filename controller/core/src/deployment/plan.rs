@@ -440,7 +440,11 @@ fn told(
     situation: &status::Situation<'_>,
     now: Timestamp,
 ) -> Plan {
-    let status::Report { patch, is_failure, wake } = status::report(seen, members, situation, now);
+    let status::Report {
+        patch,
+        is_failure,
+        wake,
+    } = status::report(seen, members, situation, now);
     plan = plan.or_at(wake, now);
     let Some(patch) = patch else { return plan };
     let due = seen.notes.status_written.map(|at| later(at, STATUS_PACE));

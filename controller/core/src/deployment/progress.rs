@@ -65,11 +65,7 @@ impl Progress<'_> {
         self.rolling(stand, told)
     }
 
-    fn rolling(
-        &self,
-        stand: &Stand,
-        told: Option<&MachineDeploymentCondition>,
-    ) -> (Option<Wanted>, Option<Timestamp>) {
+    fn rolling(&self, stand: &Stand, told: Option<&MachineDeploymentCondition>) -> (Option<Wanted>, Option<Timestamp>) {
         let moving = || {
             let text = format!("{} is progressing.", self.subject());
             wanted("True", keys::REASON_SET_UPDATED, text)
@@ -118,10 +114,7 @@ impl Progress<'_> {
     fn is_complete(&self) -> bool {
         let counts = self.counts;
         let wanted = self.seen.deployment.spec.replicas;
-        self.members.has_new
-            && counts.updated == wanted
-            && counts.replicas == wanted
-            && counts.available == wanted
+        self.members.has_new && counts.updated == wanted && counts.replicas == wanted && counts.available == wanted
     }
 
     /// More of the new, fewer of the old, more ready or available than is told.
@@ -157,7 +150,9 @@ impl Progress<'_> {
         let pending: Vec<&Machine> = pending.map(std::sync::Arc::as_ref).collect();
         if let Some(first) = pending.first() {
             let operation = first.last_operation();
-            let said = operation.and_then(|operation| operation.description.clone()).unwrap_or_default();
+            let said = operation
+                .and_then(|operation| operation.description.clone())
+                .unwrap_or_default();
             let name = meta::name(&first.metadata);
             return format!(
                 "{} of its machines are not available, first {name} ({}): {said}",

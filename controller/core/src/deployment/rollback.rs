@@ -36,11 +36,17 @@ impl Outcome {
                 (false, "DeploymentRollback", text)
             }
             Self::Unchanged(revision) => {
-                let text = format!("The rollback revision {revision} contains the same template as current deployment \"{deployment}\"");
+                let text = format!(
+                    "The rollback revision {revision} contains the same template as current deployment \"{deployment}\""
+                );
                 (true, "DeploymentRollbackTemplateUnchanged", text)
             }
             Self::NotFound(0) => (true, NOT_FOUND, "Unable to find last revision.".to_owned()),
-            Self::NotFound(_) => (true, NOT_FOUND, "Unable to find the revision to rollback to.".to_owned()),
+            Self::NotFound(_) => (
+                true,
+                NOT_FOUND,
+                "Unable to find the revision to rollback to.".to_owned(),
+            ),
         }
     }
 }
@@ -63,7 +69,10 @@ pub fn roll_back(deployment: &MachineDeployment, order: &RollbackTo, sets: &[&se
         };
     };
     let revision = history::revision_of(set).unwrap_or(order.revision);
-    let (old, new) = (&deployment.spec.template, set.spec.template.without_label(keys::TEMPLATE_HASH));
+    let (old, new) = (
+        &deployment.spec.template,
+        set.spec.template.without_label(keys::TEMPLATE_HASH),
+    );
     if old.semantically_equal(&new, Scope::Rollout) {
         return RollBack {
             outcome: Outcome::Unchanged(revision),

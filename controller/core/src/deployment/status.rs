@@ -104,11 +104,7 @@ pub fn report(seen: &Observed<'_>, members: &Members<'_>, situation: &Situation<
     let (progressing, wake) = progress.condition(situation);
     let is_failure = matches!(situation, Situation::Invalid(_) | Situation::Refused(_))
         || progressing.as_ref().is_some_and(|wanted| wanted.status == "False");
-    let conditions = vec![
-        availability(deployment, counts),
-        progressing,
-        replica_failure(members),
-    ];
+    let conditions = vec![availability(deployment, counts), progressing, replica_failure(members)];
     let mut status = Map::new();
     status.insert(
         "observedGeneration".into(),

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::node;
 use super::observed::Observed;
 use super::status::StatusChange;
+use super::steer::steer;
 use super::step::{Plan, Step, Why};
 use crate::api::{OperationState, OperationType, Phase};
 
@@ -27,6 +28,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         // Behind what is told of its health: a target cluster that lets nobody write Nodes would keep it from being told.
         plan.steps.push(Step::GuardNode(name));
     }
+    plan.steps.extend(steer(seen, joined));
     plan
 }
 

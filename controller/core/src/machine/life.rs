@@ -59,6 +59,7 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::Call(_)
         | Step::Identify { .. }
         | Step::GuardNode(_)
+        | Step::SteerNode(_)
         | Step::DropToken
         | Step::RemoveNode(_)
         | Step::LeaveBehind

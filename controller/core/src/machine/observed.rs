@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
+use super::steer::Standing;
 use crate::api::Machine;
 use crate::class::Readiness;
 use crate::driver::{Deletion, DriverInfo, Failure, Vm};
@@ -23,6 +24,8 @@ pub struct Observed<'a> {
     pub node: Option<&'a Node>,
     /// The Machine that has the better claim to the Node that this one names.
     pub rival: Option<&'a str>,
+    /// How it stands in its deployment's rollout.
+    pub standing: Standing,
     /// Since when all is seen that timeouts rest on.
     pub sight: Sight,
     /// What this process knows of its VM.

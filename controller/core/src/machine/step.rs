@@ -33,6 +33,8 @@ pub enum Step {
     },
     /// Put our label and finalizer on the Machine's Node.
     GuardNode(NodeName),
+    /// Put on its Node what steers pods and the autoscaler away from an old Machine, or take it off (`machine::steer`).
+    SteerNode(NodeName),
     /// Delete the bootstrap token's Secret, if it is there.
     DropToken,
     /// Delete the Machine: its Node was deleted by somebody (`spec/machine.md` §2.4).
@@ -65,6 +67,7 @@ impl crate::plan::Step for Step {
             | Self::LeaveBehind
             | Self::RemoveFinalizer
             | Self::StepDown => Bearing::Stops,
+            Self::SteerNode(_) => Bearing::Independent,
         }
     }
 }

@@ -40,7 +40,9 @@ pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Arc<Machine>) -
     }
     if !matches!(machine.phase(), Phase::Failed | Phase::Terminating) && !meta::is_deleting(&machine.metadata) {
         let (wanted, has) = (carried(set, template), carried(set, &machine.spec));
-        let told = wanted.iter().filter(|(field, value)| differs(field, has.get(*field), value));
+        let told = wanted
+            .iter()
+            .filter(|(field, value)| differs(field, has.get(*field), value));
         spec.extend(told.map(|(field, value)| (field.clone(), replacing(has.get(field), value))));
     }
     let machine = Arc::clone(machine);

@@ -139,7 +139,9 @@ impl fmt::Display for Why {
             Self::ReplacedAt(at) => write!(f, "the machine failed and is replaced at {at:.0}"),
             Self::Preserved => f.write_str("the machine failed and is preserved"),
             Self::Spared => f.write_str("the machine is in the hands of an in-place update"),
-            Self::Held => f.write_str("the machine is too many, but available, and the deployment has none to spare now"),
+            Self::Held => {
+                f.write_str("the machine is too many, but available, and the deployment has none to spare now")
+            }
             Self::Settled => f.write_str("the set has what it wants"),
         }
     }

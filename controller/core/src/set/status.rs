@@ -172,7 +172,11 @@ fn settled(seen: &Observed<'_>, before: i64, now: Timestamp) -> i64 {
     (before..next).find(is_open).unwrap_or(next.max(before))
 }
 
-pub(crate) fn failed_machines(set: &MachineSet, machines: &[Arc<Machine>], preserved: &dyn Fn(&Machine) -> bool) -> Value {
+pub(crate) fn failed_machines(
+    set: &MachineSet,
+    machines: &[Arc<Machine>],
+    preserved: &dyn Fn(&Machine) -> bool,
+) -> Value {
     let failed = machines
         .iter()
         .filter(|machine| !preserved(machine))

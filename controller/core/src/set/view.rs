@@ -45,7 +45,6 @@ impl View {
             refusal,
             class_unchecked,
             named: BTreeSet::new(),
-
         }
     }
 

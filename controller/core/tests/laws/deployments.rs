@@ -88,7 +88,11 @@ impl Scene {
                 (machines, named)
             })
             .collect();
-        let exists = |name: &str| self.machines.iter().any(|machine| meta::name(&machine.metadata) == name);
+        let exists = |name: &str| {
+            self.machines
+                .iter()
+                .any(|machine| meta::name(&machine.metadata) == name)
+        };
         let sets: Vec<set::Observed<'_>> = self
             .sets
             .iter()
@@ -238,7 +242,8 @@ impl Scene {
             set::Step::Create(batch) => {
                 for made in batch {
                     let mut body = made.body();
-                    body["status"] = json!({"currentStatus": {"phase": "Running", "lastUpdateTime": format!("{at:.0}")}});
+                    body["status"] =
+                        json!({"currentStatus": {"phase": "Running", "lastUpdateTime": format!("{at:.0}")}});
                     let mut machine: Machine = serde_json::from_value(body).expect("it is a Machine");
                     self.uids += 1;
                     machine.metadata.uid = Some(format!("made-{}", self.uids));
@@ -271,7 +276,10 @@ fn machine(dice: &mut Dice, number: u16, sets: usize) -> Machine {
     let uid = format!("uid-{owner}");
     let reference = json!([{"apiVersion": "v1", "kind": "MachineSet", "name": "s", "uid": uid, "controller": true}]);
     let labels = json!({"pool": "workers", keys::TEMPLATE_HASH: owner.to_string()});
-    machine = merged(&machine, &json!({"metadata": {"ownerReferences": reference, "labels": labels}}));
+    machine = merged(
+        &machine,
+        &json!({"metadata": {"ownerReferences": reference, "labels": labels}}),
+    );
     machine
 }
 

@@ -10,6 +10,7 @@ use millwright_core::api::{Machine, keys, meta};
 use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::driver::{Capability, DriverInfo};
 use millwright_core::ids::DriverName;
+use millwright_core::machine::steer::{self, Standing};
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Trouble};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
@@ -31,6 +32,7 @@ pub struct Scene {
     pub node: Option<Node>,
     pub calls: Calls,
     rival: bool,
+    standing: Standing,
     sight: Sight,
     settings: Settings,
 }
@@ -66,6 +68,7 @@ impl Scene {
             node: dice.maybe(node),
             calls: calls(dice),
             rival: dice.rarely(),
+            standing: dice.pick(&[Standing::Aside, Standing::Current, Standing::Old]),
             sight: sight(dice),
             settings,
         }
@@ -115,6 +118,7 @@ impl Scene {
             driver,
             node: node.filter(|_| !self.rival),
             rival: self.rival.then_some("rival"),
+            standing: self.standing,
             sight: self.sight,
             calls: &self.calls,
             settings: &self.settings,
@@ -152,6 +156,12 @@ impl Scene {
                         let labels = self.machine.metadata.labels.get_or_insert_default();
                         labels.insert(keys::NODE.to_owned(), node.to_string());
                     }
+                }
+                Step::SteerNode(_) => {
+                    let node = self.node.as_ref().expect("only a Node that is seen is steered");
+                    let annotates = self.settings.annotates_old_nodes;
+                    let body = steer::patch(node, self.standing, annotates).expect("there is something to change");
+                    self.node = Some(merged(node, &body));
                 }
                 Step::GuardNode(_) => {
                     let metadata = &mut self

@@ -93,6 +93,15 @@ impl Stage {
                 let written = self.etcd.merge::<Node>(&node, None, &patch);
                 self.took(written)
             }
+            Step::SteerNode(node) => {
+                let node = Name::new(node.as_str());
+                let standing = kin::standing(&self.world, seen);
+                let known = self.etcd.get::<Node>(&node);
+                let patch = known.and_then(|known| machine::steer::patch(&known, standing, true));
+                let Some(patch) = patch else { return true };
+                let written = self.etcd.merge::<Node>(&node, None, &patch);
+                self.took(written)
+            }
             Step::DeleteMachine => {
                 let left = self.etcd.delete::<Machine>(&name, Some(&uid), now);
                 self.left(&name, &uid, left)

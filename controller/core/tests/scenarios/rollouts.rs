@@ -79,7 +79,13 @@ impl World {
             .machines()
             .filter(|machine| meta::annotation(&machine.metadata, "version") != Some("broken"))
             .map(|machine| meta::name(&machine.metadata).to_owned())
-            .filter(|name| !self.stage.etcd.nodes.contains_key(&Name::new(format!("node-of-{name}"))))
+            .filter(|name| {
+                !self
+                    .stage
+                    .etcd
+                    .nodes
+                    .contains_key(&Name::new(format!("node-of-{name}")))
+            })
             .filter(|name| self.stage.cloud.vms.values().any(|vm| vm.machine.as_str() == name))
             .collect();
         for name in joins {
@@ -96,9 +102,8 @@ impl World {
     fn judge(&mut self, lost: i64) {
         let staying = || {
             let phase_is = |machine: &&Machine, phase: &Phase| machine.phase() == phase;
-            self.machines().filter(move |machine| {
-                !meta::is_deleting(&machine.metadata) && !phase_is(machine, &Phase::Terminating)
-            })
+            self.machines()
+                .filter(move |machine| !meta::is_deleting(&machine.metadata) && !phase_is(machine, &Phase::Terminating))
         };
         let count = |count: usize| i64::try_from(count).expect("it is a small number");
         let now = Seen {
@@ -107,7 +112,12 @@ impl World {
         };
         let told = || format!("{:#?}\n{}", self.story, self.stage.told.join("\n"));
         let most = (self.wanted + self.surge).max(self.seen.present);
-        assert!(now.present <= most, "{} machines where {most} may be\n{}", now.present, told());
+        assert!(
+            now.present <= most,
+            "{} machines where {most} may be\n{}",
+            now.present,
+            told()
+        );
         let floor = (self.wanted - self.unavailable).max(0);
         let least = (self.seen.available - lost).min(floor);
         assert!(

@@ -254,6 +254,7 @@ impl Stage {
             driver,
             node: claim.node,
             rival: claim.rival,
+            standing: kin::standing(&self.world, machine),
             sight: self.sight,
             calls: self.world.ledger.calls.get(&uid).unwrap_or(&nothing),
             settings: &self.settings,
