@@ -75,22 +75,7 @@ impl World {
 
     /// Everything that can join, joins; time passes; the bounds are looked at. `lost` Machines were taken by the world.
     fn tick(&mut self, lost: i64) {
-        let joins: Vec<String> = self
-            .machines()
-            .filter(|machine| meta::annotation(&machine.metadata, "version") != Some("broken"))
-            .map(|machine| meta::name(&machine.metadata).to_owned())
-            .filter(|name| {
-                !self
-                    .stage
-                    .etcd
-                    .nodes
-                    .contains_key(&Name::new(format!("node-of-{name}")))
-            })
-            .filter(|name| self.stage.cloud.vms.values().any(|vm| vm.machine.as_str() == name))
-            .collect();
-        for name in joins {
-            self.stage.join(&name, &[]);
-        }
+        self.stage.join_all();
         let until = self.stage.uptime + TICK;
         while self.stage.settle(until).is_err() {
             self.story.push("it died, and started again".to_owned());

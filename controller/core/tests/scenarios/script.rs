@@ -1,4 +1,5 @@
-//! The language of stories: one line, one event; after each the manager runs until it is quiet, for at most a second.
+//! The language of stories: one line, one event; after each the manager runs until it is quiet, for at most a second, but where the
+//! line begins with `quietly`.
 //!
 //! ```text
 //! create KIND NAME [of CLASS | of COUNT] [JSON]     edit|status KIND NAME JSON     delete KIND NAME
@@ -8,7 +9,7 @@
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
 //! deletions are lost | answered | refused | allowed  creations are lost | answered | refused | allowed
 //! creations of sets are refused | allowed
-//! class NAME is removed by force
+//! class NAME is removed by force                     all nodes join (but those of Machines annotated version=broken)
 //! machine NAME cannot be written | can be written    target is away | back              lease is lost
 //! after SECONDS        restart        no target cluster        show        show conditions
 //! ```
@@ -18,7 +19,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::machine::CreationRequest;
-use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys};
+use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::driver::Capability;
 use millwright_core::ids::Name;
@@ -55,11 +56,12 @@ pub fn play(text: &str, place: &str) -> String {
             continue;
         }
         told.push(format!("> {line}"));
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "quietly").collect();
+        let is_quiet = line.starts_with("quietly");
         let shown = stage
             .act(line, &words)
             .unwrap_or_else(|| panic!("{place}:{}: cannot read {line:?}", number + 1));
-        if words[0] != "after" {
+        if words[0] != "after" && !is_quiet {
             stage
                 .settle(stage.uptime + Duration::from_secs(1))
                 .expect("no story has a crash in it");
@@ -143,6 +145,7 @@ impl Stage {
                 let until = self.uptime + Duration::from_secs_f64(seconds.parse().ok()?);
                 self.settle(until).expect("no story has a crash in it");
             }
+            ["all", "nodes", "join"] => self.join_all(),
             ["restart"] => self.restart(),
             ["no", "target", "cluster"] => self.settings.has_target = false,
             ["show"] => return Some(self.show()),
@@ -279,6 +282,22 @@ impl Stage {
             millwright_core::wake::driver_changed(&mut self.world, &driver, self.uptime);
         }
         Some(())
+    }
+
+    /// The kubelets of all VMs that have no Node yet register one, but those of a version that does not work.
+    pub fn join_all(&mut self) {
+        let is_due = |machine: &&Machine| {
+            let name = meta::name(&machine.metadata);
+            let works = meta::annotation(&machine.metadata, "version") != Some("broken");
+            let node = Name::new(format!("node-of-{name}"));
+            let has_vm = self.cloud.vms.values().any(|vm| vm.machine.as_str() == name);
+            works && has_vm && !self.etcd.nodes.contains_key(&node)
+        };
+        let due = self.etcd.machines.values().filter(is_due);
+        let due: Vec<String> = due.map(|machine| meta::name(&machine.metadata).to_owned()).collect();
+        for name in due {
+            self.join(&name, &[]);
+        }
     }
 
     /// The kubelet on a Machine's VM registers its Node, or reports anew.
