@@ -97,10 +97,10 @@ fn counts<'a>(output: &'a str, phase: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn once_shows_three_machines_then_five_then_three_and_ends_well() {
+async fn once_shows_three_machines_then_five_then_three_then_three_new_ones_and_ends_well() {
     let mut run = Run::start(&["--once"]);
     let output = run.ends_with(0).await;
-    assert_eq!(counts(&output, "Running"), ["3", "5", "3"], "{output}");
+    assert_eq!(counts(&output, "Running"), ["3", "5", "3", "3"], "{output}");
     assert!(output.contains("switched the VM of"), "{output}");
     assert!(
         output.contains("done: 3 machines Running, 3 VMs at the provider"),
@@ -191,7 +191,7 @@ async fn with_a_driver_of_ones_own_the_steps_that_need_the_simulated_cloud_are_l
     let mut run = Run::start(&["--once", "--no-nodes", "--driver", &endpoint]);
     let output = run.ends_with(0).await;
     assert!(output.contains("calls itself virtual"), "{output}");
-    assert_eq!(counts(&output, "Available"), ["3", "5", "3"], "{output}");
+    assert_eq!(counts(&output, "Available"), ["3", "5", "3", "3"], "{output}");
     assert!(output.contains("left out: switching a VM off"), "{output}");
     assert!(!output.contains("switched the VM"), "{output}");
 }

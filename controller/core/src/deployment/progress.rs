@@ -12,7 +12,7 @@ use super::observed::Observed;
 use super::plan::Stand;
 use super::status::{Counts, Situation, Wanted};
 use crate::api::machine_deployment::MachineDeploymentCondition;
-use crate::api::{Machine, keys, meta};
+use crate::api::{Machine, Phase, keys, meta};
 use crate::set::plan::{counts_as_available, is_leaving, owned};
 use crate::sight::{Judging, later};
 
@@ -150,9 +150,11 @@ impl Progress<'_> {
         let pending: Vec<&Machine> = pending.map(std::sync::Arc::as_ref).collect();
         if let Some(first) = pending.first() {
             let operation = first.last_operation();
-            let said = operation
-                .and_then(|operation| operation.description.clone())
-                .unwrap_or_default();
+            let operation = operation.and_then(|operation| operation.description.clone());
+            let said = match (first.phase(), first.provider_id()) {
+                (Phase::Pending, Some(_)) => "its VM is made, and its node has not joined".to_owned(),
+                _ => operation.unwrap_or_default(),
+            };
             let name = meta::name(&first.metadata);
             return format!(
                 "{} of its machines are not available, first {name} ({}): {said}",

@@ -94,6 +94,7 @@ impl<'a> Demo<'a> {
             self.is_gone(&victim).await?;
         }
         self.all_well(few).await?;
+        self.roll(manifests, few).await?;
         self.cloud_holds(few).await?;
         self.sum_up().await
     }
@@ -170,6 +171,30 @@ impl<'a> Demo<'a> {
         self.screen
             .say(&format!("machine {victim} is Unknown: {}", self.seen.reason(&victim)))?;
         Ok(Some(victim))
+    }
+
+    /// A changed template replaces every machine.
+    async fn roll(&mut self, manifests: &Manifests, count: u16) -> anyhow::Result<()> {
+        let old: Vec<String> = self
+            .seen
+            .machines()
+            .iter()
+            .map(|machine| meta::name(&machine.metadata).to_owned())
+            .collect();
+        manifests.roll(&self.client, Timestamp::now()).await?;
+        let deployment = &manifests.deployment;
+        self.screen.say(&format!(
+            "changed the template of machinedeployment {deployment}: every machine is replaced, within maxSurge and maxUnavailable"
+        ))?;
+        self.until("no machine of the old template", move |seen| {
+            let left = old.iter().filter(|name| seen.machine(name).is_some()).count();
+            match left {
+                0 => Ok(()),
+                _ => Err(format!("{left} machines of it")),
+            }
+        })
+        .await?;
+        self.all_well(count).await
     }
 
     async fn is_gone(&mut self, machine: &str) -> anyhow::Result<()> {

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use jiff::Timestamp;
 use kube::api::{DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client, ResourceExt as _};
+use millwright_core::api::keys;
 use millwright_dev::apiserver::access::install_crds;
 use millwright_dev::apiserver::binaries::workspace_root;
 use serde_json::{Value, json};
@@ -91,6 +93,18 @@ impl Manifests {
             applied.push(name);
         }
         Ok(applied)
+    }
+
+    /// Changes the deployment's template, so that every machine is replaced, as `millwright rollout restart` does.
+    pub async fn roll(&self, client: &Client, now: Timestamp) -> anyhow::Result<()> {
+        let deployments: Api<millwright_core::api::MachineDeployment> = Api::namespaced(client.clone(), NAMESPACE);
+        let annotations = json!({ keys::RESTARTED_AT: format!("{now:.0}") });
+        let patch = Patch::Merge(json!({"spec": {"template": {"metadata": {"annotations": annotations}}}}));
+        deployments
+            .patch(&self.deployment, &PatchParams::default(), &patch)
+            .await
+            .with_context(|| format!("the template of {} was not changed", self.deployment))?;
+        Ok(())
     }
 
     /// Sets the deployment's number of machines, as `kubectl scale` does.
