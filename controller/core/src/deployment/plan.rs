@@ -15,7 +15,7 @@ use super::observed::{Observed, Plan, Step, Why};
 use super::status;
 use crate::api::lenient::Rounding;
 use crate::api::template::Scope;
-use crate::api::{MachineDeployment, MachineSet, keys, meta};
+use crate::api::{MachineDeployment, MachineSet, keys, meta, validity};
 use crate::ids::{Name, Uid};
 use crate::merge::replacing;
 use crate::owner::{self, Owner as _};
@@ -31,7 +31,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if meta::is_deleting(&deployment.metadata) {
         return leave(seen, now);
     }
-    if let Some(fault) = fault(deployment) {
+    if let Some(fault) = validity::deployment_fault(deployment) {
         let problem = status::Problem {
             reason: "InvalidConfiguration",
             message: fault.clone(),
@@ -94,29 +94,6 @@ fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
         plan.steps.push(Step::Delete(leaving));
     }
     plan.told(seen, &sets, None, None, now)
-}
-
-/// What could never work (`spec/api.md` §8), in words. A strategy is not judged: nothing here depends on it.
-fn fault(deployment: &MachineDeployment) -> Option<String> {
-    let spec = &deployment.spec;
-    let Some(selector) = &spec.selector else {
-        return Some("spec.selector is missing: it must select the template's labels".to_owned());
-    };
-    if spec.replicas < 0 {
-        return Some(format!("spec.replicas is {}: it must not be negative", spec.replicas));
-    }
-    let matcher = match Matcher::new(selector) {
-        Ok(matcher) => matcher,
-        Err(error) => return Some(format!("spec.selector {error}")),
-    };
-    if matcher.selects_all() {
-        return Some("spec.selector is empty: it would select every machine".to_owned());
-    }
-    if !matcher.matches(&spec.template.labels()) {
-        return Some("spec.selector does not match spec.template.metadata.labels".to_owned());
-    }
-    let named = spec.template.class().is_some_and(|class| class.is_named());
-    (!named).then(|| "spec.template.spec.class must have a kind and a name".to_owned())
 }
 
 /// Sets that the deployment controls, oldest first.

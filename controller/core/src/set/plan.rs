@@ -15,7 +15,7 @@ use super::claim::{Claimed, claim};
 use super::growth::{grow, may_still_arrive};
 use super::observed::{Observed, Plan, Step, Victim, Why};
 use super::{rank, status};
-use crate::api::{Machine, MachineSet, Phase, keys, meta};
+use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::Name;
 use crate::ledger::OwnerNotes;
 use crate::owner;
@@ -40,7 +40,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if meta::is_deleting(&set.metadata) {
         return leave(seen, now);
     }
-    match fault(set) {
+    match validity::set_fault(set) {
         Some(fault) => invalid(seen, fault, now),
         None => serve(seen, now),
     }
@@ -96,32 +96,6 @@ fn writable<'a>(
 fn owned(seen: &Observed<'_>) -> Vec<Arc<Machine>> {
     let is_own = |machine: &&Arc<Machine>| owner::controls(&seen.set.metadata, &machine.metadata);
     seen.machines.iter().filter(is_own).cloned().collect()
-}
-
-/// What could never work (`spec/api.md` §8), in words.
-fn fault(set: &MachineSet) -> Option<String> {
-    let Some(selector) = &set.spec.selector else {
-        return Some("spec.selector is missing: it must select the template's labels".to_owned());
-    };
-    if set.spec.replicas < 0 {
-        return Some(format!(
-            "spec.replicas is {}: it must not be negative",
-            set.spec.replicas
-        ));
-    }
-    let matcher = match Matcher::new(selector) {
-        Ok(matcher) => matcher,
-        Err(error) => return Some(format!("spec.selector {error}")),
-    };
-    if matcher.selects_all() {
-        return Some("spec.selector is empty: it would select every machine".to_owned());
-    }
-    if !matcher.matches(&set.spec.template.labels()) {
-        return Some("spec.selector does not match spec.template.metadata.labels".to_owned());
-    }
-    let class = set.spec.template.class();
-    let named = class.as_ref().is_some_and(|class| class.is_named());
-    (!named).then(|| "spec.template.spec.class must have a kind and a name".to_owned())
 }
 
 fn invalid(seen: &Observed<'_>, fault: String, now: Timestamp) -> Plan {
