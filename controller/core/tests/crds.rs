@@ -222,6 +222,9 @@ fn scale_knows_replicas_and_selector() {
         assert_eq!(scale.status_replicas_path, ".status.replicas");
         assert_eq!(scale.label_selector_path.as_deref(), Some(".status.labelSelector"));
     }
-    let of_class = crd("MachineClass").spec.versions[0].subresources.clone().expect("subresources");
+    let of_class = crd("MachineClass").spec.versions[0]
+        .subresources
+        .clone()
+        .expect("subresources");
     assert!(of_class.status.is_some() && of_class.scale.is_none());
 }

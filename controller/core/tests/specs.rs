@@ -42,7 +42,12 @@ fn every_spec_of_the_table_is_found_invalid_in_its_words() {
         let mut spec = table.valid[&row.kind].clone();
         merge::apply(&mut spec, &row.patch);
         let fault = fault(&row.kind, &spec).unwrap_or_default();
-        assert!(fault.contains(&row.told), "{}: {fault:?} lacks {:?}", row.what, row.told);
+        assert!(
+            fault.contains(&row.told),
+            "{}: {fault:?} lacks {:?}",
+            row.what,
+            row.told
+        );
     }
 }
 
@@ -77,6 +82,9 @@ fn bounds_that_the_original_accepts_are_no_faults() {
         assert_eq!(fault("MachineDeployment", &spec), None, "{surge} {unavailable}");
     }
     let mut spec = valid.clone();
-    merge::apply(&mut spec, &json!({"strategy": {"type": "Recreate", "rollingUpdate": null}}));
+    merge::apply(
+        &mut spec,
+        &json!({"strategy": {"type": "Recreate", "rollingUpdate": null}}),
+    );
     assert_eq!(fault("MachineDeployment", &spec), None, "Recreate needs no bounds");
 }

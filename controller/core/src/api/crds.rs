@@ -127,7 +127,7 @@ fn one_that_works(strategy: &mut JSONSchemaProps) {
         for bound in ["maxSurge", "maxUnavailable"] {
             refuse(
                 property(property(strategy, field), bound),
-                "type(self) == int || self.matches('^[-+]?[0-9]+%$')",
+                "type(self) == int || self.endsWith('%')",
                 "must be a number, or a percentage such as \"25%\"",
             );
         }

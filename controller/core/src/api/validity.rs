@@ -25,7 +25,13 @@ pub fn set_fault(set: &MachineSet) -> Option<String> {
         .or_else(|| selector_fault("set", spec.selector.as_ref(), &spec.template))
         .or_else(|| class_fault(TEMPLATE_CLASS, spec.template.class().as_ref()))
         .or_else(|| not_negative("spec.minReadySeconds", Some(spec.min_ready_seconds)));
-    found.or_else(|| word_fault("spec.deletePolicy", spec.delete_policy.as_ref()?, "Random, Newest or Oldest"))
+    found.or_else(|| {
+        word_fault(
+            "spec.deletePolicy",
+            spec.delete_policy.as_ref()?,
+            "Random, Newest or Oldest",
+        )
+    })
 }
 
 /// Why a deployment can never work.
@@ -38,7 +44,12 @@ pub fn deployment_fault(deployment: &MachineDeployment) -> Option<String> {
         .or_else(|| not_negative("spec.minReadySeconds", Some(spec.min_ready_seconds)))
         .or_else(|| not_negative("spec.revisionHistoryLimit", spec.revision_history_limit))
         .or_else(|| not_negative("spec.progressDeadlineSeconds", spec.progress_deadline_seconds))
-        .or_else(|| not_negative("spec.rollbackTo.revision", spec.rollback_to.as_ref().map(|to| to.revision)))
+        .or_else(|| {
+            not_negative(
+                "spec.rollbackTo.revision",
+                spec.rollback_to.as_ref().map(|to| to.revision),
+            )
+        })
 }
 
 const TEMPLATE_CLASS: &str = "spec.template.spec.class";
