@@ -92,6 +92,11 @@ const NEEDED: &[(&str, &str, &[&str])] = &[
     ),
     (
         "patch.merge/status",
+        "MachineClass",
+        &["200", "200 unchanged", "404 NotFound", "409 Conflict", "422 Invalid"],
+    ),
+    (
+        "patch.merge/status",
         "MachineSet",
         &["200", "200 unchanged", "404 NotFound", "409 Conflict", "422 Invalid"],
     ),

@@ -18,7 +18,7 @@ pub mod validity;
 
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use machine::{ClassRef, CurrentStatus, Machine, MachineSpec, MachineStatus, Phase};
-pub use machine_class::{ClassNodeTemplate, MachineClass, MachineClassSpec, SecretRef};
+pub use machine_class::{ClassNodeTemplate, MachineClass, MachineClassSpec, MachineClassStatus, SecretRef};
 pub use machine_deployment::{MachineDeployment, MachineDeploymentSpec, MachineDeploymentStatus};
 pub use machine_set::{MachineSet, MachineSetSpec, MachineSetStatus};
 pub use node_template::NodeTemplateSpec;

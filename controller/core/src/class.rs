@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+pub use condition::Verdict;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -155,6 +156,10 @@ pub struct Observed<'a> {
     pub first_machine: Option<&'a str>,
     /// What is known of it.
     pub readiness: &'a Readiness,
+    /// What was last found out of it, also where it is to be looked at again.
+    pub found: &'a Readiness,
+    /// Its driver can be asked now.
+    pub driver_is_here: bool,
     /// A check of it is under way.
     pub is_being_checked: bool,
     /// What was last reported of its deletion.
@@ -184,6 +189,8 @@ pub enum Step {
     RemoveFinalizer,
     /// Begin to read its Secrets, check its spec, ask its driver; the outcome wakes whoever waits for it.
     Check,
+    /// Say in its status whether machines can be made of it.
+    Record(Verdict),
     /// Somebody deleted it, and it waits: say for whom.
     Report(InUse),
 }
@@ -217,7 +224,7 @@ impl crate::plan::Step for Step {
     fn bearing(&self) -> Bearing {
         match self {
             Self::AddFinalizer | Self::RemoveFinalizer => Bearing::Stops,
-            Self::Check | Self::Report(_) => Bearing::Independent,
+            Self::Check | Self::Record(_) | Self::Report(_) => Bearing::Independent,
         }
     }
 }
@@ -273,6 +280,10 @@ pub fn plan(seen: &Observed<'_>) -> Plan {
             );
         }
         (false, _) | (true, Some(_)) => {}
+    }
+    if !deleting {
+        let news = Verdict::news(seen.class, seen.found, seen.driver_is_here);
+        plan.steps.extend(news.map(Step::Record));
     }
     let is_wanted = *seen.readiness == Readiness::Unchecked && !(deleting && seen.machines == 0);
     match (is_wanted, seen.is_being_checked) {
@@ -344,6 +355,8 @@ pub fn plan_secret(seen: &SecretObserved<'_>) -> SecretPlan {
         (false, _) | (true, Some(_)) => SecretPlan::rest(Why::Settled),
     }
 }
+
+mod condition;
 
 #[cfg(test)]
 mod tests;

@@ -156,6 +156,7 @@ impl Narrate for class::Step {
             Self::AddFinalizer => "store the finalizer".to_owned(),
             Self::RemoveFinalizer => "remove the finalizer".to_owned(),
             Self::Check => "begin to check the class".to_owned(),
+            Self::Record(verdict) => format!("record {}", verdict.text()),
             Self::Report(in_use) => format!("report: {in_use}"),
         }
     }

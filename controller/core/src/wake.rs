@@ -262,6 +262,9 @@ impl Kind for MachineClass {
         let mut wakes = Vec::new();
         for class in both(touched) {
             let name = meta::identity(&class.metadata).0;
+            if is_only_told(touched) {
+                return vec![Wake::event(Key::Class(name))];
+            }
             wakes.extend(users_of_class(world, &name));
             wakes.push(Wake::prompt(Key::Class(name)));
             wakes.extend(
@@ -282,6 +285,19 @@ impl Kind for MachineClass {
             .into_iter()
             .collect()
     }
+}
+
+/// Whether nothing changed that Machines, sets or Secrets look at: then it was the status, and nobody else need look.
+fn is_only_told(touched: &Touched<MachineClass>) -> bool {
+    let (Some(old), Some(new)) = (&touched.old, &touched.new) else {
+        return false;
+    };
+    let same_status = old.status == new.status;
+    let same_rest = old.spec == new.spec && {
+        let (old, new) = (&old.metadata, &new.metadata);
+        (&old.uid, &old.finalizers, &old.deletion_timestamp) == (&new.uid, &new.finalizers, &new.deletion_timestamp)
+    };
+    !same_status && same_rest
 }
 
 /// Machines and sets that wait for what is said of a class.

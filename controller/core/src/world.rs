@@ -137,7 +137,12 @@ impl World {
     /// its Secrets or its driver changed is not believed: the class is looked at again.
     pub fn judged(&mut self, class: &Name, stamp: Stamp, readiness: Readiness, uptime: Duration) {
         let wakes = match self.ledger.judged(class, stamp, readiness) {
-            Finding::News => wake::users_of_class(self, class),
+            Finding::News => {
+                let mut wakes = wake::users_of_class(self, class);
+                // It tells the news in its status.
+                wakes.push(Wake::event(Key::Class(class.clone())));
+                wakes
+            }
             Finding::Same => Vec::new(),
             Finding::Outdated => vec![Wake::event(Key::Class(class.clone()))],
         };

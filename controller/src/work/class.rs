@@ -52,6 +52,10 @@ impl Reconciler for Classes {
                 Readiness::Faulty(fault) if may_heal(fault) => &Readiness::Unchecked,
                 known => known,
             },
+            found: world.ledger.readiness(name),
+            driver_is_here: class
+                .driver()
+                .is_some_and(|driver| matches!(shared.drivers.get(&driver), DriverState::Ready(_))),
             is_being_checked: world.ledger.is_being_checked(name),
             reported: world.ledger.reports.get(&meta::identity(&class.metadata).1),
             now,
@@ -74,6 +78,10 @@ impl Reconciler for Classes {
                 }
             }
             Step::Check => begin_check(shared, class),
+            Step::Record(verdict) => {
+                let patch = verdict.into_patch(class, shared.env.now());
+                *class = shared.wrote(shared.write.merge_status(&**class, patch).await?);
+            }
             Step::Report(in_use) => tell_deletion_waits(shared, class, in_use),
         }
         Ok(())

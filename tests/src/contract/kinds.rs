@@ -64,7 +64,7 @@ pub static KINDS: [Kind; 13] = [
     ours("Machine", "machines", true, false),
     ours("MachineSet", "machinesets", true, true),
     ours("MachineDeployment", "machinedeployments", true, true),
-    ours("MachineClass", "machineclasses", false, false),
+    ours("MachineClass", "machineclasses", true, false),
     Kind {
         weight: 8,
         fields: &["type=Opaque", "metadata.name=a,type!=Opaque", "data.a=x"],
@@ -257,6 +257,11 @@ impl Kind {
                 json!({ "replicas": 1, "conditions": [{ "type": "Available", "status": "True" }] }),
                 json!({ "observedGeneration": 2, "collisionCount": 1 }),
             ],
+            "MachineClass" => [
+                json!({ "conditions": [ready("True", "Valid")] }),
+                json!({ "conditions": [ready("False", "SecretMissing"), { "type": "Other" }] }),
+                json!({ "conditions": [ready("Unknown", "DriverNotConnected")], "extra": { "kept": [1, 2] } }),
+            ],
             "Node" => [
                 json!({ "conditions": [{ "type": "Ready", "status": "True" }] }),
                 json!({ "conditions": [{ "type": "Ready", "status": "False" }, { "type": "DiskPressure", "status": "False" }] }),
@@ -315,6 +320,10 @@ impl Kind {
                 ("/spec", json!({ "selector": {} })),
                 ("/spec/template", Value::Null),
                 ("/spec/strategy", json!({ "rollingUpdate": { "maxSurge": true } })),
+                (
+                    "/spec/strategy",
+                    json!({ "type": "Worst", "rollingUpdate": { "maxSurge": "5" }, "inPlaceUpdate": { "maxSurge": "5%" } }),
+                ),
                 ("/spec/replicas", json!(2_147_483_648_i64)),
                 ("/spec/paused", json!(0)),
                 ("/spec", Value::Null),
@@ -349,6 +358,14 @@ pub fn put(object: &mut Value, pointer: &str, value: Value) {
         at = &mut at[key];
     }
     *at = value;
+}
+
+/// A condition of a class.
+fn ready(status: &str, reason: &str) -> Value {
+    json!({
+        "type": "Ready", "status": status, "reason": reason, "message": "x", "observedGeneration": 1,
+        "lastTransitionTime": "2020-01-01T00:00:00Z",
+    })
 }
 
 fn machine() -> [Value; 3] {

@@ -3,7 +3,9 @@
 //! Most of these tests wait: they share one control plane, each in a namespace of its own, and several run beside each
 //! other (`RUST_TEST_THREADS` in `.cargo/config.toml`).
 
+mod admission;
 mod api_budget;
+mod class_status;
 mod crash_manager;
 mod crash_provider;
 mod e2e_leader;

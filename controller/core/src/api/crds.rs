@@ -1,9 +1,10 @@
 //! The CustomResourceDefinitions of the four kinds. Decides what the API server admits.
 //!
 //! The rule: whatever the original's definitions admit, ours admit. What the derive adds on its own account (defaults, `nullable`, a
-//! required `spec`) is taken away; what lets fields that we do not know survive is added. One thing is refused that the original
-//! stores, because nothing can come of it, and objects that are stored already are left alone: see [`refuse`]. (Replicas below 0 or
-//! beyond 32 bits are refused by the API server itself wherever there is a scale subresource.)
+//! required `spec`) is taken away; what lets fields that we do not know survive is added. A few things are refused that the original
+//! stores, because nothing can come of them, and objects that are stored already are left alone: see [`refuse`]. Whatever is stored
+//! nevertheless is judged by [`validity`](super::validity), which knows all that can be wrong. (Replicas below 0 or beyond 32 bits
+//! are refused by the API server itself wherever there is a scale subresource.)
 //!
 //! As YAML a definition is `serde_saphyr::to_string` of the typed value with that crate's default options: so it is in `deploy/crds/`
 //! (kept by `tests/crds.rs`) and so the command `millwright crds` prints it. The writer is not called from here, as this crate writes no YAML.
@@ -24,7 +25,8 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 /// A column of `kubectl get`: title, type, path, whether only `-o wide` shows it, and what it says.
 type Column = (&'static str, &'static str, &'static str, bool, &'static str);
 
-// The narrow columns are the original's, in its order (`spec/api.md` §1). Wide ones after ProviderID are additions.
+// The narrow columns are the original's, in its order (`spec/api.md` §1). Wide ones after ProviderID are additions, and so are all
+// of a class, for which the original declares none.
 const AGE: Column = (
     "Age",
     "date",
@@ -63,8 +65,17 @@ const DEPLOYMENT_COLUMNS: [Column; 7] = [
     ("Class", "string", ".spec.template.spec.class.name", true, "MachineClass of the Machines."),
 ];
 
+#[rustfmt::skip]
+const CLASS_COLUMNS: [Column; 5] = [
+    ("Provider", "string", ".provider", false, "Driver that makes the VMs."),
+    ("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", false, "Whether Machines can be made of the class."),
+    ("Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason", false, "Why, in one word."),
+    AGE,
+    ("Message", "string", ".status.conditions[?(@.type==\"Ready\")].message", true, "Why, in words."),
+];
+
 fn machine_class() -> CustomResourceDefinition {
-    let mut crd = plain(MachineClass::crd(), "MachineClassList", &[]);
+    let mut crd = plain(MachineClass::crd(), "MachineClassList", &CLASS_COLUMNS);
     let root = root(&mut crd);
     root.x_kubernetes_preserve_unknown_fields = Some(true);
     require(root, &["providerSpec"]);
@@ -81,6 +92,12 @@ fn machine() -> CustomResourceDefinition {
 fn machine_set() -> CustomResourceDefinition {
     let mut crd = plain(MachineSet::crd(), "MachineSetList", &SET_COLUMNS);
     scalable(&mut crd);
+    let policy = property(property(root(&mut crd), "spec"), "deletePolicy");
+    refuse(
+        policy,
+        "self in ['Random', 'Newest', 'Oldest']",
+        "must be Random, Newest or Oldest",
+    );
     condition_of(&mut crd, "machineSetCondition");
     crd
 }
@@ -89,16 +106,44 @@ fn machine_deployment() -> CustomResourceDefinition {
     let mut crd = plain(MachineDeployment::crd(), "MachineDeploymentList", &DEPLOYMENT_COLUMNS);
     require(property(root(&mut crd), "spec"), &["template"]);
     scalable(&mut crd);
+    one_that_works(property(property(root(&mut crd), "spec"), "strategy"));
     condition_of(&mut crd, "conditions");
     crd
+}
+
+/// Refuses strategies by which nothing could be replaced. That one is given at all is not demanded here.
+fn one_that_works(strategy: &mut JSONSchemaProps) {
+    refuse(
+        property(strategy, "type"),
+        "self in ['RollingUpdate', 'Recreate', 'InPlaceUpdate']",
+        "must be RollingUpdate, Recreate or InPlaceUpdate",
+    );
+    for (type_, field) in [("RollingUpdate", "rollingUpdate"), ("InPlaceUpdate", "inPlaceUpdate")] {
+        refuse(
+            strategy,
+            &format!("!has(self.type) || self.type != '{type_}' || has(self.{field})"),
+            &format!("{field} is needed where type is {type_}"),
+        );
+        for bound in ["maxSurge", "maxUnavailable"] {
+            refuse(
+                property(property(strategy, field), bound),
+                "type(self) == int || self.endsWith('%')",
+                "must be a number, or a percentage such as \"25%\"",
+            );
+        }
+    }
+    refuse(
+        property(property(strategy, "inPlaceUpdate"), "orchestrationType"),
+        "self in ['Auto', 'Manual']",
+        "must be Auto or Manual",
+    );
 }
 
 /// The derived definition without the derive's own opinions.
 fn plain(mut crd: CustomResourceDefinition, list: &str, columns: &[Column]) -> CustomResourceDefinition {
     crd.spec.names.list_kind = Some(list.to_owned());
     for version in &mut crd.spec.versions {
-        // Without columns the field stays absent: `kubectl get` then shows name and age.
-        version.additional_printer_columns = (!columns.is_empty()).then(|| columns.iter().map(column).collect());
+        version.additional_printer_columns = Some(columns.iter().map(column).collect());
     }
     let root = root(&mut crd);
     admit(root);
@@ -149,8 +194,12 @@ fn scalable(crd: &mut CustomResourceDefinition) {
     refuse(
         spec,
         "has(self.selector)",
-        "!has(oldSelf.value().selector)",
         "a selector is needed: without one no object belongs to this one",
+    );
+    refuse(
+        property(spec, "selector"),
+        "has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",
+        "must not be empty: it would select all machines",
     );
 }
 
@@ -162,10 +211,12 @@ fn condition_of(crd: &mut CustomResourceDefinition, field: &str) {
     }
 }
 
-/// Refuses what can never work, unless the stored object is that way already: then somebody must still be able to change it.
-fn refuse(schema: &mut JSONSchemaProps, rule: &str, already_broken: &str, message: &str) {
+/// Refuses a value that can never work, unless the stored one is that way already: then somebody must still be able to change the
+/// object. The exception is part of the rule, because servers before 1.33 make none of their own.
+fn refuse(schema: &mut JSONSchemaProps, rule: &str, message: &str) {
+    let was = rule.replace("self", "oldSelf.value()");
     let rule = ValidationRule {
-        rule: format!("{rule} || (oldSelf.hasValue() && {already_broken})"),
+        rule: format!("({rule}) || (oldSelf.hasValue() && !({was}))"),
         message: Some(message.to_owned()),
         optional_old_self: Some(true),
         ..ValidationRule::default()

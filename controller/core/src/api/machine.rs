@@ -51,7 +51,8 @@ pub struct MachineSpec {
     /// How long the Node may be unhealthy before the Machine counts as Failed. A Go duration such as 10m.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub health_timeout: Option<GoDuration>,
-    /// How long the Node may take to join, counted from when its VM was asked for. A Go duration such as 20m.
+    /// How long the Node may take to join, counted from when the Machine became Pending (status.currentStatus.lastUpdateTime), not
+    /// from its creation. While nobody could see the Node join, it does not run. A Go duration such as 20m.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub creation_timeout: Option<GoDuration>,
     /// How long an in-place update may take. A Go duration such as 20m.
@@ -294,15 +295,6 @@ impl JsonSchema for Phase {
 
 /// What a Machine without a priority annotation, or with one that is no number, counts as.
 pub const DEFAULT_PRIORITY: i64 = 3;
-
-impl ClassRef {
-    /// Whether both halves of a reference are there (`spec/api.md` §8).
-    pub fn is_named(&self) -> bool {
-        [&self.kind, &self.name]
-            .into_iter()
-            .all(|text| text.as_deref().is_some_and(|text| !text.is_empty()))
-    }
-}
 
 impl Machine {
     /// Where the Machine stands; a Machine without status is new.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ use crate::ids::{DriverName, SecretKey};
     doc = "A MachineClass says how VMs of one sort are made and which driver makes them.",
     namespaced,
     no_spec,
+    status = "MachineClassStatus",
     shortname = "mcc",
     derive = "Default",
     derive = "PartialEq"
@@ -45,6 +47,18 @@ pub struct MachineClassSpec {
     /// What a Node of this class offers, for scaling up from zero.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub node_template: Option<ClassNodeTemplate>,
+}
+
+/// What is known about a MachineClass. \[ADD\]: the original has none. As a subresource it survives the writes of clients that
+/// do not know it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineClassStatus {
+    /// Conditions of the class. Ready is True where machines can be made of it, False where they cannot, Unknown where its driver
+    /// has not been there to say so.
+    #[serde(deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }
 
 /// Names a Secret.

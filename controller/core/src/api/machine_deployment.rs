@@ -63,25 +63,27 @@ pub struct MachineDeploymentSpec {
     /// What new Machines are made from.
     #[serde(deserialize_with = "lenient::raw")]
     pub template: Template,
-    /// How old Machines are replaced by new ones.
+    /// How old Machines are replaced by new ones. Without a type a deployment is not served: the condition Progressing says so.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
     /// Seconds that a Machine must have been ready to count as available.
     #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]
     pub min_ready_seconds: i32,
-    /// How many old MachineSets are kept; without it all of them.
+    /// How many old MachineSets are kept, so that rollbackTo can bring their templates back. Without it 10.
     #[serde(
         deserialize_with = "lenient::optional_int32",
         skip_serializing_if = "Option::is_none"
     )]
     pub revision_history_limit: Option<i32>,
-    /// With true no rollout moves; scaling still works.
+    /// With true no rollout and no rollback moves; scaling still works.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// One-time order to go back to an earlier template; removed once it is carried out.
+    /// One-time order to go back to an earlier template; removed once it is carried out, or once it is found that it cannot be. While
+    /// the deployment is paused it waits.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub rollback_to: Option<RollbackTo>,
-    /// Seconds without progress after which the Progressing condition turns False; without it never.
+    /// Seconds without progress after which the condition Progressing turns False with reason ProgressDeadlineExceeded; the rollout
+    /// goes on nevertheless. Without it never.
     #[serde(
         deserialize_with = "lenient::optional_int32",
         skip_serializing_if = "Option::is_none"
@@ -98,17 +100,19 @@ absent_is_default!(MachineDeploymentSpec);
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Strategy {
-    /// Recreate, RollingUpdate or InPlaceUpdate.
+    /// RollingUpdate: new Machines come and old ones go within the bounds in rollingUpdate. Recreate: all old Machines go before
+    /// new ones come. InPlaceUpdate is not built yet: it is accepted, a change of the template is reported in condition Progressing
+    /// with reason InPlaceUpdateNotSupported, and nothing is touched.
     #[serde(
         rename = "type",
         deserialize_with = "lenient::field",
         skip_serializing_if = "Option::is_none"
     )]
     pub type_: Option<Lenient<StrategyType>>,
-    /// Bounds of a rolling update.
+    /// Bounds of a rolling update; needed where type is RollingUpdate.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub rolling_update: Option<RollingUpdate>,
-    /// Bounds of an in-place update.
+    /// Bounds of an in-place update; needed where type is InPlaceUpdate, which is not built yet.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub in_place_update: Option<InPlaceUpdate>,
 }
@@ -117,10 +121,11 @@ pub struct Strategy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollingUpdate {
-    /// How many of the desired Machines may be missing: a number, or a percentage that is rounded down.
+    /// How many of the desired Machines may be missing: a number, or a percentage such as 25% that is rounded down. Where maxSurge
+    /// comes out as 0 too, it counts as 1.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrPercent>,
-    /// How many Machines more than desired there may be: a number, or a percentage that is rounded up.
+    /// How many Machines more than desired there may be: a number, or a percentage such as 25% that is rounded up.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub max_surge: Option<IntOrPercent>,
 }
@@ -129,10 +134,11 @@ pub struct RollingUpdate {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InPlaceUpdate {
-    /// How many of the desired Machines may be missing: a number, or a percentage that is rounded down.
+    /// How many of the desired Machines may be missing: a number, or a percentage such as 25% that is rounded down. Where maxSurge
+    /// comes out as 0 too, it counts as 1.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrPercent>,
-    /// How many Machines more than desired there may be: a number, or a percentage that is rounded up.
+    /// How many Machines more than desired there may be: a number, or a percentage such as 25% that is rounded up.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub max_surge: Option<IntOrPercent>,
     /// Auto or Manual: who picks the Nodes to update.
@@ -144,7 +150,8 @@ pub struct InPlaceUpdate {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollbackTo {
-    /// Number of the rollout to go back to; 0 is the one before the present.
+    /// Number of the rollout to go back to, as the annotation deployment.kubernetes.io/revision of the MachineSets tells it; 0 is
+    /// the one before the present.
     #[serde(deserialize_with = "lenient::int64")]
     pub revision: i64,
 }

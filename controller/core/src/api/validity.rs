@@ -1,53 +1,167 @@
-//! What could never work (`spec/api.md` §8), in words. Decides nothing else.
+//! What could never work in a spec (`spec/api.md` §8), in words: the field, what it says, what it should say. Decides nothing else.
+//!
+//! The API server refuses the plainest of these (`crds`); these functions judge whatever is stored. Negative bounds, bounds beyond
+//! 100 % and bounds that are both zero are no faults: the original accepts them, and a rollout counts them sensibly.
 
-use super::{MachineDeployment, MachineSet};
-use crate::selector::Matcher;
+use std::collections::BTreeMap;
+use std::fmt;
 
-/// What could never work (`spec/api.md` §8), in words.
-pub fn set_fault(set: &MachineSet) -> Option<String> {
-    let Some(selector) = &set.spec.selector else {
-        return Some("spec.selector is missing: it must select the template's labels".to_owned());
-    };
-    if set.spec.replicas < 0 {
-        return Some(format!(
-            "spec.replicas is {}: it must not be negative",
-            set.spec.replicas
-        ));
-    }
-    let matcher = match Matcher::new(selector) {
-        Ok(matcher) => matcher,
-        Err(error) => return Some(format!("spec.selector {error}")),
-    };
-    if matcher.selects_all() {
-        return Some("spec.selector is empty: it would select every machine".to_owned());
-    }
-    if !matcher.matches(&set.spec.template.labels()) {
-        return Some("spec.selector does not match spec.template.metadata.labels".to_owned());
-    }
-    let class = set.spec.template.class();
-    let named = class.as_ref().is_some_and(|class| class.is_named());
-    (!named).then(|| "spec.template.spec.class must have a kind and a name".to_owned())
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::lenient::{IntOrPercent, Lenient, Rounding, Word};
+use super::machine_deployment::{InPlaceUpdate, RollingUpdate, Strategy, StrategyType};
+use super::{ClassRef, Machine, MachineDeployment, MachineSet, Template};
+use crate::selector::{self, Matcher};
+
+/// Why no VM can be made for a Machine.
+pub fn machine_fault(machine: &Machine) -> Option<String> {
+    class_fault("spec.class", machine.spec.class.as_ref())
 }
 
-/// What could never work (`spec/api.md` §8), in words. A strategy is not judged: nothing here depends on it.
+/// Why a set can never work.
+pub fn set_fault(set: &MachineSet) -> Option<String> {
+    let spec = &set.spec;
+    let found = not_negative("spec.replicas", Some(spec.replicas))
+        .or_else(|| selector_fault("set", spec.selector.as_ref(), &spec.template))
+        .or_else(|| class_fault(TEMPLATE_CLASS, spec.template.class().as_ref()))
+        .or_else(|| not_negative("spec.minReadySeconds", Some(spec.min_ready_seconds)));
+    found.or_else(|| {
+        word_fault(
+            "spec.deletePolicy",
+            spec.delete_policy.as_ref()?,
+            "Random, Newest or Oldest",
+        )
+    })
+}
+
+/// Why a deployment can never work.
 pub fn deployment_fault(deployment: &MachineDeployment) -> Option<String> {
     let spec = &deployment.spec;
-    let Some(selector) = &spec.selector else {
+    not_negative("spec.replicas", Some(spec.replicas))
+        .or_else(|| selector_fault("deployment", spec.selector.as_ref(), &spec.template))
+        .or_else(|| class_fault(TEMPLATE_CLASS, spec.template.class().as_ref()))
+        .or_else(|| strategy_fault(spec.strategy.as_ref()))
+        .or_else(|| not_negative("spec.minReadySeconds", Some(spec.min_ready_seconds)))
+        .or_else(|| not_negative("spec.revisionHistoryLimit", spec.revision_history_limit))
+        .or_else(|| not_negative("spec.progressDeadlineSeconds", spec.progress_deadline_seconds))
+        .or_else(|| {
+            not_negative(
+                "spec.rollbackTo.revision",
+                spec.rollback_to.as_ref().map(|to| to.revision),
+            )
+        })
+}
+
+const TEMPLATE_CLASS: &str = "spec.template.spec.class";
+
+fn not_negative<N: PartialOrd + Default + fmt::Display>(field: &str, number: Option<N>) -> Option<String> {
+    let number = number.filter(|number| *number < N::default())?;
+    Some(format!("{field} is {number}: it must not be negative"))
+}
+
+fn class_fault(field: &str, class: Option<&ClassRef>) -> Option<String> {
+    let Some(class) = class else {
+        return Some(format!("{field} is missing: it must have a kind and a name"));
+    };
+    let is_empty = |text: &Option<String>| text.as_deref().is_none_or(str::is_empty);
+    let part = match (is_empty(&class.kind), is_empty(&class.name)) {
+        (true, _) => "kind is missing: it must be MachineClass",
+        (false, true) => "name is missing: it must be the name of a MachineClass",
+        (false, false) => return None,
+    };
+    Some(format!("{field}.{part}"))
+}
+
+fn selector_fault(owner: &str, selector: Option<&LabelSelector>, template: &Template) -> Option<String> {
+    let Some(selector) = selector else {
         return Some("spec.selector is missing: it must select the template's labels".to_owned());
     };
-    if spec.replicas < 0 {
-        return Some(format!("spec.replicas is {}: it must not be negative", spec.replicas));
-    }
     let matcher = match Matcher::new(selector) {
         Ok(matcher) => matcher,
         Err(error) => return Some(format!("spec.selector {error}")),
     };
     if matcher.selects_all() {
-        return Some("spec.selector is empty: it would select every machine".to_owned());
+        // The first two sentences are the original's.
+        return Some(format!(
+            "This {owner} is selecting all machines. A non-empty selector is required. \
+             spec.selector is empty: it must select the template's labels"
+        ));
     }
-    if !matcher.matches(&spec.template.labels()) {
-        return Some("spec.selector does not match spec.template.metadata.labels".to_owned());
+    let labels = template.labels();
+    (!matcher.matches(&labels)).then(|| {
+        format!(
+            "spec.selector does not match spec.template.metadata.labels: it selects {}, and these are {}",
+            selector::text(selector).unwrap_or_default(),
+            told(&labels)
+        )
+    })
+}
+
+fn told(labels: &BTreeMap<String, String>) -> String {
+    if labels.is_empty() {
+        return "none".to_owned();
     }
-    let named = spec.template.class().is_some_and(|class| class.is_named());
-    (!named).then(|| "spec.template.spec.class must have a kind and a name".to_owned())
+    let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    pairs.join(",")
+}
+
+fn word_fault<T: Word>(field: &str, word: &Lenient<T>, choices: &str) -> Option<String> {
+    match word {
+        Lenient::Known(_) => None,
+        Lenient::Other(text) => Some(format!("{field} is {text:?}: it must be {choices}")),
+    }
+}
+
+const TYPES: &str = "RollingUpdate, Recreate or InPlaceUpdate";
+
+fn strategy_fault(strategy: Option<&Strategy>) -> Option<String> {
+    let missing = |field: &str, wanted: &str| Some(format!("{field} is missing: it must be {wanted}"));
+    let Some(type_) = strategy.and_then(|strategy| strategy.type_.as_ref()) else {
+        return missing("spec.strategy.type", TYPES);
+    };
+    let type_fault = word_fault("spec.strategy.type", type_, TYPES);
+    let bounds = "given with maxSurge and maxUnavailable";
+    match (type_.known(), strategy) {
+        (Some(StrategyType::RollingUpdate), Some(strategy)) => match &strategy.rolling_update {
+            Some(block) => rolling_update_fault(block),
+            None => missing("spec.strategy.rollingUpdate", bounds),
+        },
+        (Some(StrategyType::InPlaceUpdate), Some(strategy)) => match &strategy.in_place_update {
+            Some(block) => in_place_update_fault(block),
+            None => missing("spec.strategy.inPlaceUpdate", bounds),
+        },
+        (Some(StrategyType::Recreate | StrategyType::RollingUpdate | StrategyType::InPlaceUpdate) | None, _) => {
+            type_fault
+        }
+    }
+}
+
+fn rolling_update_fault(block: &RollingUpdate) -> Option<String> {
+    let field = "spec.strategy.rollingUpdate";
+    bounds_fault(field, block.max_surge.as_ref(), block.max_unavailable.as_ref())
+}
+
+fn in_place_update_fault(block: &InPlaceUpdate) -> Option<String> {
+    let (field, choices) = ("spec.strategy.inPlaceUpdate", "Auto or Manual");
+    bounds_fault(field, block.max_surge.as_ref(), block.max_unavailable.as_ref()).or_else(|| {
+        let field = format!("{field}.orchestrationType");
+        match &block.orchestration_type {
+            Some(word) => word_fault(&field, word, choices),
+            None => Some(format!("{field} is missing: it must be {choices}")),
+        }
+    })
+}
+
+fn bounds_fault(block: &str, surge: Option<&IntOrPercent>, unavailable: Option<&IntOrPercent>) -> Option<String> {
+    bound_fault(block, "maxSurge", surge).or_else(|| bound_fault(block, "maxUnavailable", unavailable))
+}
+
+fn bound_fault(block: &str, name: &str, bound: Option<&IntOrPercent>) -> Option<String> {
+    let wanted = "a number of at most 32 bits, or a percentage such as \"25%\"";
+    let Some(bound) = bound else {
+        return Some(format!("{block}.{name} is missing: it must be {wanted}"));
+    };
+    // Whether a share of 100 can be told is whether it is a share at all.
+    let unread = bound.resolve(100, Rounding::Up).is_err();
+    unread.then(|| format!("{block}.{name} is {:?}: it must be {wanted}", bound.to_string()))
 }

@@ -110,7 +110,9 @@ fn a_set_whose_deletions_are_refused_says_so_before_it_tries_again() {
 
 #[test]
 fn a_deployment_whose_set_is_refused_says_so_before_it_tries_again() {
-    let deployment: MachineDeployment = object("workers", json!({"spec": owner_spec(1)}));
+    let mut body = json!({"spec": owner_spec(1)});
+    crate::merge::apply(&mut body, &json!({"spec": {"strategy": {"type": "Recreate"}}}));
+    let deployment: MachineDeployment = object("workers", body);
     let notes = OwnerNotes {
         create_refused: refused(),
         ..OwnerNotes::default()

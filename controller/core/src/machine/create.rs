@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
-use crate::api::{Machine, OperationState, OperationType, Phase, meta};
+use crate::api::{Machine, OperationState, OperationType, Phase, meta, validity};
 use crate::class::{Readiness, Recipe};
 use crate::driver::{Initialization, Reaction, Vm, VmState};
 use crate::sight::Judging;
@@ -83,6 +83,9 @@ fn lacks_token(seen: &Observed<'_>, recipe: &Recipe) -> bool {
 
 /// What must be there before any driver is asked. The error is the plan that says what is missing.
 fn prerequisites<'a>(seen: &Observed<'a>, now: Timestamp) -> Result<&'a Recipe, Plan> {
+    if let Some(fault) = validity::machine_fault(seen.machine) {
+        return Err(blocked(seen, Why::Invalid(fault), now));
+    }
     let recipe = match seen.class {
         ClassView::Unnamed => return Err(blocked(seen, Why::ClassUnnamed, now)),
         ClassView::Missing(name) => return Err(blocked(seen, Why::ClassMissing(name.to_owned()), now)),

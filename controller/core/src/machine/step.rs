@@ -78,6 +78,7 @@ impl crate::plan::Step for Step {
 pub enum Why {
     Unguarded,
     CallRunning(Call),
+    Invalid(String),
     ClassUnnamed,
     ClassMissing(String),
     ClassUnguarded,
@@ -131,6 +132,7 @@ impl fmt::Display for Why {
         let text = match self {
             Self::Unguarded => "the finalizer is not stored yet",
             Self::CallRunning(call) => return write!(f, "waiting for the driver's answer to {call}"),
+            Self::Invalid(fault) => return f.write_str(fault),
             Self::ClassUnnamed => "spec.class names no MachineClass",
             Self::ClassMissing(name) => return write!(f, "MachineClass {name} does not exist"),
             Self::ClassUnguarded => "the class does not carry our finalizer yet",

@@ -451,6 +451,11 @@ impl Stage {
                 }
                 self.world.judged(&name, stamp, found, self.uptime);
             }
+            class::Step::Record(verdict) => {
+                let patch = verdict.into_patch(seen, self.now());
+                let written = self.etcd.merge_status::<MachineClass>(&name, Some(&uid), &patch);
+                self.took(written);
+            }
             class::Step::Report(in_use) => {
                 self.told.push(format!("Event on class {name}: {in_use}"));
                 self.world.ledger.reports.insert(uid, in_use);

@@ -174,6 +174,11 @@ impl Stage {
             "set" | "deployment" => owner(),
             _ => return None,
         };
+        if kind == "deployment" {
+            let bounds = json!({"maxSurge": 1, "maxUnavailable": 0});
+            let strategy = json!({"type": "RollingUpdate", "rollingUpdate": bounds});
+            merge::apply(&mut body, &json!({"spec": {"strategy": strategy}}));
+        }
         merge::apply(&mut body, &json!({"metadata": {"name": name, "namespace": "test"}}));
         merge::apply(&mut body, &extra);
         let now = self.now();

@@ -342,6 +342,8 @@ impl Stage {
             machines: self.world.machines.count(OwnedBy::Class, name.as_str()),
             first_machine: first.map(|machine| meta::name(&machine.metadata)),
             readiness: self.world.ledger.readiness(name),
+            found: self.world.ledger.readiness(name),
+            driver_is_here: self.driver == DriverNow::Ready,
             is_being_checked: self.world.ledger.is_being_checked(name),
             reported: self.world.ledger.reports.get(&meta::identity(&found.metadata).1),
             now: self.now(),
