@@ -17,11 +17,12 @@ const TRIES: usize = 10;
 pub async fn run(order: Order, name: &str, dry_run: bool, reach: &Reach, program: &str) -> Result<(), Failure> {
     let session = Session::open(reach).await?;
     for _ in 0..TRIES {
-        let deployment = session.deployment(name).await?;
         let sets = match order {
             Order::Undo(_) => session.sets().await?,
             Order::Pause | Order::Resume | Order::Restart => Vec::new(),
         };
+        // Last, so that little can come between it and the write that it guards.
+        let deployment = session.deployment(name).await?;
         let revisions = Revisions::of(&deployment, &sets);
         let judged = judge(order, &deployment, &revisions);
         let judged =
