@@ -14,7 +14,7 @@ use crate::run::{End, run};
 use crate::telemetry;
 
 /// The binary's name as a plugin of kubectl, and how a plugin is called.
-const PLUGIN: &str = "kubectl-machine";
+pub const PLUGIN: &str = "kubectl-machine";
 const CALLED_AS_PLUGIN: &str = "kubectl machine";
 
 /// The whole of the binary `millwright`.

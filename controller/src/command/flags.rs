@@ -9,19 +9,22 @@ use super::failure::Failure;
 use super::subject;
 use crate::config::duration;
 
+/// Where help lists the flags of [`Reach`], apart from what the command is about.
+const CLUSTER: &str = "Which cluster";
+
 /// Which cluster and namespace.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Reach {
     /// Kubeconfig; by default that of KUBECONFIG, else ~/.kube/config
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, value_name = "PATH", help_heading = CLUSTER)]
     pub kubeconfig: Option<PathBuf>,
 
     /// Context of the kubeconfig; by default the current one
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", help_heading = CLUSTER)]
     pub context: Option<String>,
 
     /// Namespace; by default the context's
-    #[arg(short, long, global = true, value_name = "NAME")]
+    #[arg(short, long, global = true, value_name = "NAME", help_heading = CLUSTER)]
     pub namespace: Option<String>,
 }
 

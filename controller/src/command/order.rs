@@ -1,6 +1,6 @@
 //! `rollout undo`, `pause`, `resume` and `restart`: an order that core finds sensible is written, guarded by what it was judged by.
 
-use millwright_core::api::{MachineDeployment, MachineSet};
+use millwright_core::api::{MachineDeployment, MachineSet, meta};
 use millwright_core::rollout::{self, Refusal, Revisions, order};
 
 use super::failure::Failure;
@@ -81,10 +81,8 @@ fn done(order: Order, deployment: &MachineDeployment, sets: &[MachineSet], dry_r
         Order::Undo(to) => to,
     };
     let revisions = Revisions::of(deployment, sets);
-    // Found a moment ago in the same sets.
-    let Ok(target) = order::target(&revisions, to) else {
-        return Ok(format!("{name} rolled back\n"));
-    };
+    let target = order::target(&revisions, to);
+    let target = target.map_err(|refusal| Failure::refused(meta::name(&deployment.metadata), &refusal, None))?;
     let number = target.number.unwrap_or(to);
     Ok(match dry_run {
         false => format!("{name} rolled back to revision {number}\n"),
