@@ -143,7 +143,7 @@ impl<'a> Children<'a> {
     }
 }
 
-fn by_owner<'a, K>(objects: &'a [K], metadata: fn(&K) -> &ObjectMeta) -> BTreeMap<&'a str, Vec<&'a K>> {
+fn by_owner<K>(objects: &[K], metadata: fn(&K) -> &ObjectMeta) -> BTreeMap<&str, Vec<&K>> {
     let mut all: BTreeMap<&str, Vec<&K>> = BTreeMap::new();
     for object in sorted(objects, metadata) {
         if let Some(owner) = meta::controller_of(metadata(object)) {

@@ -2,7 +2,7 @@
 //!
 //! Decides whether the order makes sense for the deployment as it was read, and which fields say it. Written is nothing here.
 
-use jiff::{Timestamp, Unit};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::revisions::{Revision, Revisions};
@@ -123,7 +123,7 @@ pub fn restart(deployment: &MachineDeployment, now: Timestamp) -> Result<Order, 
     if deployment.spec.paused {
         return Err(Refusal::IsPaused);
     }
-    let now = now.round(Unit::Second).unwrap_or(now).to_string();
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
     if deployment.spec.template.annotations().get(keys::RESTARTED_AT) == Some(&now) {
         return Err(Refusal::TooSoon);
     }
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_restart_changes_the_template_and_a_second_one_in_the_same_second_is_refused() {
-        let (mut deployment, now) = (deployment("a"), Timestamp::constant(1_893_456_000, 0));
+        let (mut deployment, now) = (deployment("a"), Timestamp::constant(1_893_456_000, 999_999_999));
         let annotations = json!({ keys::RESTARTED_AT: "2030-01-01T00:00:00Z" });
         let wanted = json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } });
         assert_eq!(restart(&deployment, now), Ok(Order::Write(wanted.clone())));
