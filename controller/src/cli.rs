@@ -3,19 +3,38 @@
 //! In the library, so that the quick start can be the manager in a process of its own without a second binary.
 
 use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
+use crate::command;
 use crate::config::{Cli, Command, ManagerFlags};
 use crate::run::{End, run};
 use crate::telemetry;
 
+/// The binary's name as a plugin of kubectl, and how a plugin is called.
+pub const PLUGIN: &str = "kubectl-machine";
+const CALLED_AS_PLUGIN: &str = "kubectl machine";
+
 /// The whole of the binary `millwright`.
 pub fn main() -> ExitCode {
-    match Cli::parse().command {
+    let program = program(std::env::args_os().next().as_deref().map(Path::new));
+    let matches = Cli::command().name(program).bin_name(program).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match cli.command {
         Command::Manager(flags) => manager(*flags),
         Command::Crds => crds(),
+        Command::Rollout(flags) => command::rollout(flags, program),
+        Command::Tree(flags) => command::tree(flags),
+    }
+}
+
+/// What a user types to call this program.
+fn program(called: Option<&Path>) -> &'static str {
+    match called.and_then(Path::file_stem) {
+        Some(name) if name == PLUGIN => CALLED_AS_PLUGIN,
+        Some(_) | None => "millwright",
     }
 }
 
@@ -72,5 +91,27 @@ fn crds() -> ExitCode {
             eprintln!("error: the CRDs cannot be written to stdout: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_of_the_plugins_name_is_called_as_kubectl_calls_it() {
+        for (called, wanted) in [
+            (Some("/usr/local/bin/kubectl-machine"), "kubectl machine"),
+            (Some("kubectl-machine"), "kubectl machine"),
+            (Some("./millwright"), "millwright"),
+            (None, "millwright"),
+        ] {
+            assert_eq!(program(called.map(Path::new)), wanted);
+        }
+    }
+
+    #[test]
+    fn the_parser_is_sound() {
+        Cli::command().debug_assert();
     }
 }

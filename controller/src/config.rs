@@ -17,6 +17,7 @@ use crate::kube::client::Access;
 
 mod flags;
 
+pub(crate) use flags::duration;
 pub use flags::{Cli, Command, ManagerFlags};
 
 /// The word that stands for the pod's service account where a path is expected.

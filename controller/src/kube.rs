@@ -9,5 +9,6 @@ pub mod events;
 pub mod leadership;
 pub mod lease;
 pub mod readable;
+pub mod trouble;
 pub mod watch;
 pub mod write;

@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod cli;
+pub mod command;
 pub mod config;
 pub mod crash;
 pub mod driver;

@@ -22,6 +22,7 @@ pub mod permit;
 pub mod plan;
 pub mod provider_spec;
 pub mod queue;
+pub mod rollout;
 pub mod selector;
 pub mod set;
 pub mod settings;

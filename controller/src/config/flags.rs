@@ -8,6 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use millwright_core::api::lenient::GoDuration;
 use millwright_core::settings::Settings;
 
+use crate::command::flags::{RolloutFlags, TreeFlags};
 use crate::driver::Endpoint;
 use crate::telemetry::{DEFAULT_FILTER, LogFormat};
 
@@ -32,6 +33,12 @@ pub enum Command {
     ///
     /// To install or update them: millwright crds | kubectl apply --server-side -f -
     Crds,
+    /// Follow and steer the rollout of a MachineDeployment
+    Rollout(RolloutFlags),
+    /// Show MachineDeployments, their MachineSets and Machines as a tree
+    ///
+    /// What nobody controls stands below a line of its own.
+    Tree(TreeFlags),
 }
 
 /// Flags of `millwright manager`.
@@ -154,7 +161,7 @@ pub struct ManagerFlags {
 }
 
 /// Go's duration text, as the original's flags take it.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let signed = GoDuration::from_text(text).get().map_err(|error| error.to_string())?;
     Duration::try_from(signed).map_err(|_| format!("{text:?} is negative"))
 }

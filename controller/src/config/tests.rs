@@ -9,7 +9,7 @@ fn flags(extra: &[&str]) -> ManagerFlags {
         .command
     {
         Command::Manager(flags) => *flags,
-        Command::Crds => panic!("another command was parsed"),
+        Command::Crds | Command::Rollout(_) | Command::Tree(_) => panic!("another command was parsed"),
     }
 }
 

@@ -146,17 +146,21 @@ pub struct Cluster {
 impl Cluster {
     /// Builds the client. Nothing is sent yet: a server that is down is no error here.
     pub async fn open(access: &Access, policy: Policy) -> Result<Self, AccessError> {
-        let mut config = read(access).await?;
+        let config = read(access).await?;
+        Self::configured(config, policy).map_err(|error| AccessError::Unusable {
+            origin: origin(access),
+            reason: error.to_string(),
+        })
+    }
+
+    /// Builds the client of a configuration that was read elsewhere.
+    pub fn configured(mut config: Config, policy: Policy) -> Result<Self, kube::Error> {
         config.default_retry = false;
         config.headers.push((
             USER_AGENT,
             HeaderValue::from_static(concat!("millwright/", env!("CARGO_PKG_VERSION"))),
         ));
-        let builder = ClientBuilder::try_from(config).map_err(|error| AccessError::Unusable {
-            origin: origin(access),
-            reason: error.to_string(),
-        })?;
-        Ok(Self::over(builder, policy))
+        Ok(Self::over(ClientBuilder::try_from(config)?, policy))
     }
 
     /// Puts the policy around any service; tests bring their own.
@@ -194,7 +198,7 @@ async fn read(access: &Access) -> Result<Config, AccessError> {
 
 /// What is wrong with a kubeconfig, without a word of what is in it: the parser would show the lines around the
 /// mistake, and they may be keys.
-fn wrong_with(error: &KubeconfigError) -> String {
+pub(crate) fn wrong_with(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::ReadConfig(error, _) => error.to_string(),
         KubeconfigError::Parse(error) => match error.location() {

@@ -157,7 +157,7 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// The server's own words, without objects and not too many.
-fn said(status: &Status) -> String {
+pub(super) fn said(status: &Status) -> String {
     let text = if status.message.is_empty() {
         &status.reason
     } else {

@@ -32,6 +32,7 @@ pub struct Writer {
     control: Client,
     target: Option<Client>,
     namespace: String,
+    params: PatchParams,
 }
 
 /// A kind of ours that lives in the control namespace.
@@ -64,7 +65,19 @@ impl Writer {
             control,
             target,
             namespace: namespace.into(),
+            params: params(),
         }
+    }
+
+    /// Patches are written in this name, and with `dry_run` only tried.
+    #[must_use]
+    pub fn patching(mut self, field_manager: &str, dry_run: bool) -> Self {
+        self.params = PatchParams {
+            field_manager: Some(field_manager.to_owned()),
+            dry_run,
+            ..PatchParams::default()
+        };
+        self
     }
 
     /// The namespace of our kinds.
@@ -89,7 +102,7 @@ impl Writer {
     pub async fn merge<K: Own>(&self, read: &K, body: Value) -> Result<K, WriteError> {
         let api = self.own::<K>();
         let (name, body) = (read.meta().name.clone().unwrap_or_default(), guarded(read, body));
-        let sent = async { api.patch(&name, &params(), &Patch::Merge(body)).await };
+        let sent = async { api.patch(&name, &self.params, &Patch::Merge(body)).await };
         crash::around("merge", sent).await.map(bare).map_err(WriteError::from)
     }
 
@@ -97,7 +110,7 @@ impl Writer {
     pub async fn merge_status<K: Own>(&self, read: &K, body: Value) -> Result<K, WriteError> {
         let api = self.own::<K>();
         let (name, body) = (read.meta().name.clone().unwrap_or_default(), guarded(read, body));
-        let sent = async { api.patch_status(&name, &params(), &Patch::Merge(body)).await };
+        let sent = async { api.patch_status(&name, &self.params, &Patch::Merge(body)).await };
         crash::around("status", sent).await.map(bare).map_err(WriteError::from)
     }
 
@@ -159,7 +172,7 @@ impl Writer {
         let api: Api<Secret> = Api::namespaced(self.control.clone(), &self.namespace);
         let body = guarded(secret, json!({ "metadata": { "finalizers": finalizers } }));
         let name = meta::name(&secret.metadata);
-        let sent = async { api.patch_metadata(name, &params(), &Patch::Merge(body)).await };
+        let sent = async { api.patch_metadata(name, &self.params, &Patch::Merge(body)).await };
         crash::around("secret finalizer", sent).await.map_err(WriteError::from)
     }
 
@@ -205,7 +218,7 @@ impl Writer {
     async fn patch_node(&self, node: &Node, body: Value) -> Result<Node, WriteError> {
         let api = self.nodes()?;
         let name = meta::name(&node.metadata);
-        let sent = async { api.patch(name, &params(), &Patch::Strategic(body)).await };
+        let sent = async { api.patch(name, &self.params, &Patch::Strategic(body)).await };
         crash::around("node guard", sent)
             .await
             .map(bare)
@@ -252,7 +265,7 @@ impl Writer {
         let api = self.tokens()?;
         let expiration = ByteString(expiration.as_bytes().to_vec());
         let body = guarded(token, json!({ "data": { "expiration": expiration } }));
-        let sent = async { api.patch(name, &params(), &Patch::Merge(body)).await };
+        let sent = async { api.patch(name, &self.params, &Patch::Merge(body)).await };
         crash::around("token extend", sent)
             .await
             .map(drop)

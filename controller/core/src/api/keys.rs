@@ -49,6 +49,10 @@ pub const UPDATE_FAILED: &str = "failed";
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Annotation of a set: earlier numbers of the same template. Written by: deployment; read by nobody.
 pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+/// Annotation of deployments and sets: why the template is what it is, in words. Written by: users, and deployment to its sets.
+pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
+/// Annotation of a template: when somebody asked for all of its Machines anew. Written by: `rollout restart`.
+pub const RESTARTED_AT: &str = "machine.sapcloud.io/restartedAt";
 /// Annotation of a set: the deployment's replicas that the set was last told of. Written by: deployment.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// Annotation of a set: desired replicas and surge at that time. Written by: deployment.

@@ -290,12 +290,12 @@ fn sweep(parent: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// This binary under the names of the two programs that it also is.
+/// This binary under the names of the programs that it also is: manager, provider, and the manager's commands as kubectl's plugin.
 fn link_programs(dir: &Path) -> io::Result<()> {
     let bin = dir.join("bin");
     let this = std::env::current_exe()?;
     std::fs::create_dir(&bin)?;
-    for name in [MANAGER, PROVIDER] {
+    for name in [MANAGER, PROVIDER, millwright::cli::PLUGIN] {
         std::os::unix::fs::symlink(&this, bin.join(name))?;
     }
     Ok(())

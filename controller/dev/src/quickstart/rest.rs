@@ -38,6 +38,8 @@ impl Demo<'_> {
         ];
         if let Some(Manifests { deployment, .. }) = manifests {
             lines.push(format!("  kubectl scale machinedeployment {deployment} --replicas=5"));
+            lines.push(format!("  kubectl machine rollout status {deployment}"));
+            lines.push("  kubectl machine tree".to_owned());
         }
         let machines = self.seen.machines();
         if let Some(machine) = machines.first() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use millwright::command::age;
 use millwright_core::api::{Machine, MachineDeployment, MachineSet, Phase, keys, meta};
 
 use super::seen::Seen;
@@ -99,7 +100,7 @@ fn deployment_row(deployment: &MachineDeployment, now: Timestamp) -> Row {
         name: format!("machinedeployment/{}", meta::name(&deployment.metadata)),
         phase: format!("{ready}/{} ready", deployment.spec.replicas),
         node: String::new(),
-        age: age(&deployment.metadata, now),
+        age: age::of(&deployment.metadata, now),
         reason: condition
             .and_then(|condition| condition.message.clone())
             .unwrap_or_default(),
@@ -120,7 +121,7 @@ fn set_row(set: &MachineSet, last: bool, now: Timestamp) -> Row {
         name: format!("machineset/{}", meta::name(&set.metadata)),
         phase: format!("{ready}/{} ready", set.spec.replicas),
         node: String::new(),
-        age: age(&set.metadata, now),
+        age: age::of(&set.metadata, now),
         reason: failure
             .and_then(|condition| condition.message.clone())
             .unwrap_or_default(),
@@ -140,7 +141,7 @@ fn machine_row(machine: &Machine, branch: &'static str, now: Timestamp) -> Row {
             phase => phase.to_string(),
         },
         node: machine.node_label().map_or_else(String::new, |node| node.to_string()),
-        age: age(&machine.metadata, now),
+        age: age::of(&machine.metadata, now),
         reason: one_line(&reason.unwrap_or_default()),
         mood: phase_mood(machine.phase()),
     }
@@ -163,20 +164,6 @@ fn phase_mood(phase: &Phase) -> Mood {
 /// A driver's text may have lines; a row has one.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// As kubectl shows it: seconds, then minutes with seconds, then hours with minutes.
-fn age(metadata: &ObjectMeta, now: Timestamp) -> String {
-    let Some(created) = meta::created(metadata) else {
-        return String::new();
-    };
-    // Creation times are cut to whole seconds, and clocks may differ.
-    let seconds = now.duration_since(created).as_secs().max(0);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m{}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{}m", seconds / 3600, seconds / 60 % 60),
-    }
 }
 
 /// What was told already, for plain lines: one for each change.
@@ -260,20 +247,5 @@ mod tests {
         told.changes(&[row("a", "Running", "1s"), row("b", "Running", "1s")]);
         assert_eq!(told.changes(&[row("b", "Running", "2s")]), ["machine/a  gone"]);
         assert!(told.changes(&[row("b", "Running", "3s")]).is_empty());
-    }
-
-    #[test]
-    fn ages_grow_coarser() {
-        let at = |seconds: i64| {
-            let metadata = ObjectMeta {
-                creation_timestamp: Some(millwright_core::api::Time(Timestamp::UNIX_EPOCH)),
-                ..ObjectMeta::default()
-            };
-            age(&metadata, Timestamp::from_second(seconds).unwrap())
-        };
-        assert_eq!(
-            [at(-3), at(119), at(120), at(7199), at(7200)],
-            ["0s", "119s", "2m0s", "119m59s", "2h0m"]
-        );
     }
 }

@@ -1,0 +1,168 @@
+//! The words of the commands for people. Checks the form of each alone.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
+
+use super::failure::Failure;
+use super::subject;
+use crate::config::duration;
+
+/// Where help lists the flags of [`Reach`], apart from what the command is about.
+const CLUSTER: &str = "Which cluster";
+
+/// Which cluster and namespace.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Reach {
+    /// Kubeconfig; by default that of KUBECONFIG, else ~/.kube/config
+    #[arg(long, global = true, value_name = "PATH", help_heading = CLUSTER)]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig; by default the current one
+    #[arg(long, global = true, value_name = "NAME", help_heading = CLUSTER)]
+    pub context: Option<String>,
+
+    /// Namespace; by default the context's
+    #[arg(short, long, global = true, value_name = "NAME", help_heading = CLUSTER)]
+    pub namespace: Option<String>,
+}
+
+/// Which deployment.
+#[derive(Clone, Debug, Args)]
+pub struct Target {
+    /// NAME, machinedeployment/NAME or mcd/NAME
+    #[arg(required = true, num_args = 1..=2, value_name = "MACHINEDEPLOYMENT")]
+    words: Vec<String>,
+}
+
+impl Target {
+    /// The name that was meant.
+    pub fn name(&self) -> Result<String, Failure> {
+        Ok(subject::name(&self.words)?)
+    }
+}
+
+/// Flags of `rollout`.
+#[derive(Debug, Args)]
+pub struct RolloutFlags {
+    /// Which cluster.
+    #[command(flatten)]
+    pub reach: Reach,
+    /// What about it.
+    #[command(subcommand)]
+    pub command: RolloutCommand,
+}
+
+/// What about a rollout.
+#[derive(Debug, Subcommand)]
+pub enum RolloutCommand {
+    /// Tell how the rollout stands, a line for each change, until it is complete
+    ///
+    /// Ends with exit code 0 when every machine is of the present template and available, and none of an earlier template is left;
+    /// with 1 when the controller has given up, when --timeout has passed, or when the MachineDeployment cannot be read.
+    Status(StatusFlags),
+    /// Show the revisions that one can go back to
+    History(HistoryFlags),
+    /// Go back to the template of an earlier revision
+    Undo(UndoFlags),
+    /// Halt: templates that change from now on are not rolled out, and a rollout under way stands still
+    Pause(Target),
+    /// Go on after a pause
+    Resume(Target),
+    /// Replace every machine, in the way that the strategy says
+    ///
+    /// Writes the time into the template's annotation machine.sapcloud.io/restartedAt, which makes it another template.
+    Restart(Target),
+}
+
+/// Flags of `rollout status`.
+#[derive(Debug, Args)]
+pub struct StatusFlags {
+    /// Which.
+    #[command(flatten)]
+    pub target: Target,
+
+    /// Follow the rollout to its end; with false, tell how it stands now
+    #[arg(
+        short, long, default_value_t = true, default_missing_value = "true", num_args = 0..=1,
+        require_equals = true, action = ArgAction::Set, value_name = "true|false"
+    )]
+    pub watch: bool,
+
+    /// How long to follow it; 0s for as long as it takes
+    #[arg(long, default_value = "0s", value_parser = duration, value_name = "DURATION")]
+    pub timeout: Duration,
+
+    /// Fail unless this is the revision that runs; 0 for whichever
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..), value_name = "N")]
+    pub revision: i64,
+}
+
+/// Flags of `rollout history`.
+#[derive(Debug, Args)]
+pub struct HistoryFlags {
+    /// Which.
+    #[command(flatten)]
+    pub target: Target,
+
+    /// Show the template of this revision, as YAML
+    #[arg(long, value_parser = clap::value_parser!(i64).range(1..), value_name = "N")]
+    pub revision: Option<i64>,
+
+    /// More columns
+    #[arg(short, long, value_enum, value_name = "FORMAT", conflicts_with = "revision")]
+    pub output: Option<Format>,
+}
+
+/// How tables are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// With all columns.
+    Wide,
+}
+
+/// Flags of `rollout undo`.
+#[derive(Debug, Args)]
+pub struct UndoFlags {
+    /// Which.
+    #[command(flatten)]
+    pub target: Target,
+
+    /// The revision to go back to; 0 is the one before the present
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..), value_name = "N")]
+    pub to_revision: i64,
+
+    /// Let the API server check it, change nothing, and show the template that would come back
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Flags of `tree`.
+#[derive(Debug, Args)]
+pub struct TreeFlags {
+    /// Which cluster.
+    #[command(flatten)]
+    pub reach: Reach,
+
+    /// NAME, machinedeployment/NAME or mcd/NAME; by default all
+    #[arg(num_args = 0..=2, value_name = "MACHINEDEPLOYMENT")]
+    pub words: Vec<String>,
+
+    /// All namespaces
+    #[arg(short = 'A', long, conflicts_with_all = ["namespace", "words"])]
+    pub all_namespaces: bool,
+}
+
+/// What is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Back to a revision; 0 for the previous.
+    Undo(i64),
+    /// No rollout moves.
+    Pause,
+    /// Rollouts move.
+    Resume,
+    /// All machines anew.
+    Restart,
+}

@@ -1,0 +1,119 @@
+//! What a command is about, as kubectl's users write it: `machinedeployment/NAME`, `mcd NAME`, or the bare name.
+
+use kube::Resource as _;
+use millwright_core::api::{GROUP, MachineDeployment, VERSION};
+
+/// The short name; CRD and this agree by a test.
+const SHORT: &str = "mcd";
+
+/// Why it cannot be told which deployment is meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSubject {
+    /// Only deployments have rollouts.
+    #[error("{0:?} is no kind that has rollouts: write machinedeployment/NAME, mcd/NAME or just NAME")]
+    Kind(String),
+    /// A kind and nothing more.
+    #[error("{0:?}: the name is missing; write machinedeployment/NAME or just NAME")]
+    NoName(String),
+    /// No object can have the name.
+    #[error("{0:?} is not a name that Kubernetes takes (a-z, 0-9, - and ., with a letter or a digit at both ends)")]
+    Name(String),
+    /// Two at once.
+    #[error("{0:?} and {1:?}: name one MachineDeployment, as machinedeployment/NAME or just NAME")]
+    Two(String, String),
+}
+
+/// The name of the deployment that is meant by one or two words.
+pub fn name(words: &[String]) -> Result<String, BadSubject> {
+    match words {
+        [word] => match word.split_once('/') {
+            Some((kind, name)) => named(kind, name),
+            None if is_kind(word) => Err(BadSubject::NoName(word.clone())),
+            None => named(SHORT, word),
+        },
+        [kind, name] if !kind.contains('/') && !name.contains('/') => named(kind, name),
+        [one, other, ..] => Err(BadSubject::Two(one.clone(), other.clone())),
+        [] => Err(BadSubject::NoName(String::new())),
+    }
+}
+
+fn named(kind: &str, name: &str) -> Result<String, BadSubject> {
+    if !is_kind(kind) {
+        return Err(BadSubject::Kind(kind.to_owned()));
+    }
+    if name.is_empty() {
+        return Err(BadSubject::NoName(format!("{kind}/")));
+    }
+    match is_name(name) {
+        true => Ok(name.to_owned()),
+        false => Err(BadSubject::Name(name.to_owned())),
+    }
+}
+
+/// Kinds are written in any case, in singular, plural or short, with the group, and with the version before it.
+fn is_kind(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    let (kind, rest) = word.split_once('.').unwrap_or((&word, GROUP));
+    let singular = MachineDeployment::kind(&()).to_ascii_lowercase();
+    let is_known = kind == singular || kind == MachineDeployment::plural(&()) || kind == SHORT;
+    let group = rest.strip_prefix(VERSION).and_then(|rest| rest.strip_prefix('.'));
+    is_known && group.unwrap_or(rest) == GROUP
+}
+
+fn is_name(name: &str) -> bool {
+    let is_end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    name.len() <= 253 && name.bytes().all(is_inner) && is_end(name.bytes().next()) && is_end(name.bytes().last())
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::CustomResourceExt as _;
+
+    use super::*;
+
+    fn of(text: &str) -> Result<String, BadSubject> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        name(&words)
+    }
+
+    #[test]
+    fn every_spelling_of_the_kind_is_known() {
+        for text in [
+            "workers",
+            "mcd/workers",
+            "mcd workers",
+            "machinedeployment/workers",
+            "machinedeployments/workers",
+            "MachineDeployment/workers",
+            "machinedeployment workers",
+            "machinedeployment.machine.sapcloud.io/workers",
+            "machinedeployments.v1alpha1.machine.sapcloud.io/workers",
+        ] {
+            assert_eq!(of(text).as_deref(), Ok("workers"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_short_name_is_the_definitions() {
+        assert_eq!(
+            MachineDeployment::crd().spec.names.short_names,
+            Some(vec![SHORT.to_owned()])
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_what_to_write() {
+        let refusal = |text: &str| of(text).unwrap_err().to_string();
+        assert_eq!(
+            refusal("deployment/workers"),
+            "\"deployment\" is no kind that has rollouts: write machinedeployment/NAME, mcd/NAME or just NAME"
+        );
+        assert!(refusal("machinedeployment.apps/workers").contains("is no kind that has rollouts"));
+        assert!(refusal("machinedeployment").contains("the name is missing"));
+        assert!(refusal("mcd/").contains("the name is missing"));
+        assert!(refusal("Workers").contains("not a name that Kubernetes takes"));
+        assert!(refusal("mcd/a/b").contains("not a name that Kubernetes takes"));
+        assert!(refusal("mcd/a mcd/b").contains("name one MachineDeployment"));
+    }
+}
