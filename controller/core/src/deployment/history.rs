@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::api::{MachineDeployment, MachineSet, keys, meta};
 use crate::ids::{Name, Uid};
+use crate::rollout::revisions::{Revisions, number};
 use crate::set;
 use crate::set::plan::owned;
 
@@ -16,22 +17,17 @@ pub const KEPT: i32 = 10;
 /// How many earlier revisions a set remembers.
 const REMEMBERED: usize = 20;
 
-/// The revision of a set, if it has one.
-pub fn revision_of(set: &MachineSet) -> Option<i64> {
-    meta::annotation(&set.metadata, keys::REVISION)?.parse().ok()
-}
-
 /// The revision of the new set: one more than the highest of the others, unless its own is higher already.
 pub fn revision(new: Option<&MachineSet>, others: &[&set::Observed<'_>]) -> i64 {
-    let highest = others.iter().filter_map(|member| revision_of(member.set)).max();
-    let own = new.and_then(revision_of).unwrap_or(0);
+    let highest = others.iter().filter_map(|member| number(member.set)).max();
+    let own = new.and_then(number).unwrap_or(0);
     own.max(highest.unwrap_or(0).saturating_add(1))
 }
 
 /// The annotations that say so on the set.
 pub fn annotations(set: &MachineSet, revision: i64) -> BTreeMap<String, String> {
     let mut annotations = BTreeMap::from([(keys::REVISION.to_owned(), revision.to_string())]);
-    if let Some(before) = revision_of(set).filter(|before| *before != revision) {
+    if let Some(before) = number(set).filter(|before| *before != revision) {
         let history = meta::annotation(&set.metadata, keys::REVISION_HISTORY).unwrap_or_default();
         let mut past: Vec<&str> = history.split(',').filter(|text| !text.is_empty()).collect();
         let before = before.to_string();
@@ -55,17 +51,18 @@ pub fn surplus(deployment: &MachineDeployment, old: &[&set::Observed<'_>]) -> Ve
     surplus.map(|member| meta::identity(&member.set.metadata)).collect()
 }
 
-/// The set of a revision; of revision 0, the set before the newest.
-pub fn find<'a>(sets: &[&'a set::Observed<'a>], revision: i64) -> Option<&'a Arc<MachineSet>> {
-    let wanted = match revision {
-        0 => {
-            let mut all: Vec<i64> = sets.iter().filter_map(|member| revision_of(member.set)).collect();
-            all.sort_unstable();
-            all.dedup();
-            *all.iter().rev().nth(1)?
-        }
-        _ => revision,
+/// The set of a revision; of revision 0, the one before the present.
+pub fn find<'a>(
+    deployment: &MachineDeployment,
+    sets: &[&'a set::Observed<'a>],
+    revision: i64,
+) -> Option<&'a Arc<MachineSet>> {
+    let revisions = Revisions::of(deployment, sets.iter().map(|member| &**member.set));
+    let found = match revision {
+        0 => revisions.previous(),
+        _ => revisions.find(revision),
     };
+    let uid = found?.set.metadata.uid.as_deref();
     let mut sets = sets.iter().map(|member| member.set);
-    sets.find(|set| revision_of(set) == Some(wanted))
+    sets.find(|set| set.metadata.uid.as_deref() == uid)
 }

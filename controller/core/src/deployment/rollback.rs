@@ -13,6 +13,7 @@ use crate::api::machine_deployment::RollbackTo;
 use crate::api::template::Scope;
 use crate::api::{MachineDeployment, MachineSet, keys};
 use crate::merge::replacing;
+use crate::rollout::revisions::number;
 use crate::set;
 
 /// How an order to go back ends.
@@ -62,13 +63,13 @@ pub struct RollBack {
 
 /// Carries out an order.
 pub fn roll_back(deployment: &MachineDeployment, order: &RollbackTo, sets: &[&set::Observed<'_>]) -> RollBack {
-    let Some(set) = history::find(sets, order.revision) else {
+    let Some(set) = history::find(deployment, sets, order.revision) else {
         return RollBack {
             outcome: Outcome::NotFound(order.revision),
             patch: json!({ "spec": { "rollbackTo": null } }),
         };
     };
-    let revision = history::revision_of(set).unwrap_or(order.revision);
+    let revision = number(set).unwrap_or(order.revision);
     let (old, new) = (
         &deployment.spec.template,
         set.spec.template.without_label(keys::TEMPLATE_HASH),
