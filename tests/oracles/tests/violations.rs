@@ -353,6 +353,47 @@ fn s8_fields_of_others_are_flagged() {
 }
 
 #[test]
+fn s8_a_template_changes_only_with_the_order_to_go_back_that_is_taken_away() {
+    let ordered = with(deployment(3), "spec/rollbackTo", json!({"revision": 1}));
+    let went_back = with(deployment(3), "spec/template", json!({"spec": {"class": {"name": "small"}}}));
+    let of = |before: &Value, after: &Value| {
+        let change = write(
+            Verb::Patch,
+            "machinedeployments",
+            Some(before.clone()),
+            Some(after.clone()),
+        );
+        [event(1, Act::Write(change))]
+    };
+    let still_ordered = with(ordered.clone(), "spec/template", json!({}));
+    let world = Hand::default();
+    tells_apart(
+        "S8",
+        (&of(&deployment(3), &went_back), &world),
+        (&of(&ordered, &went_back), &world),
+    );
+    let bad = of(&ordered, &still_ordered);
+    assert_eq!(broken_by(&settings(), "S8", &bad, &world), Some("S8"));
+}
+
+#[test]
+fn s8_of_a_nodes_taints_only_that_of_old_machines_is_the_managers() {
+    let node = |taints: Value| json!({"metadata": {"name": "n", "uid": "n"}, "spec": {"taints": taints}});
+    let users = json!({"key": "mine", "effect": "NoSchedule"});
+    let ours = json!({"key": "deployment.machine.sapcloud.io/prefer-no-schedule", "effect": "PreferNoSchedule"});
+    let of = |after: Value| {
+        let change = write(Verb::Patch, "nodes", Some(node(json!([users]))), Some(node(after)));
+        [event(1, Act::Write(change))]
+    };
+    let world = Hand::default();
+    tells_apart(
+        "S8",
+        (&of(json!([ours])), &world),
+        (&of(json!([users, ours])), &world),
+    );
+}
+
+#[test]
 fn s8_the_size_of_a_users_own_set_is_its_users() {
     let owned = set("set", 1);
     let free = with(owned.clone(), "metadata/ownerReferences", json!([]));

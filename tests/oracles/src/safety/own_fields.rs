@@ -1,8 +1,12 @@
 //! S8: the manager changes only its own fields of what others made or share.
 
+use std::sync::Arc;
+
+use serde_json::Value;
+
 use crate::diff;
 use crate::event::{Act, By, Event, Verb, Write};
-use crate::object::{controller, name};
+use crate::object::{controller, name, text};
 use crate::panel::Oracle;
 use crate::truth::Truth;
 
@@ -62,6 +66,7 @@ const OWN: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("machineclasses", "", &["metadata/finalizers"]),
+    ("machineclasses", "status", &["status"]),
     // `data/expiration` is that of bootstrap tokens, which live on with their Machine's time.
     ("secrets", "", &["metadata/finalizers", "data/expiration"]),
     (
@@ -70,6 +75,10 @@ const OWN: &[(&str, &str, &[&str])] = &[
         &[
             "metadata/finalizers",
             "metadata/labels/node.gardener.cloud~machine-name",
+            "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled",
+            "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled-by-mcm",
+            // One of them: `other_taints`.
+            "spec/taints",
         ],
     ),
     ("leases", "", &["spec", "metadata/annotations"]),
@@ -79,6 +88,12 @@ const OWN: &[(&str, &str, &[&str])] = &[
         &["metadata", "series", "count", "note", "lastTimestamp", "eventTime"],
     ),
 ];
+
+/// What an order to go back lets the manager change of a deployment, in the write with which it takes the order away.
+const GOING_BACK: &[&str] = &["spec/rollbackTo", "spec/template", "metadata/annotations"];
+
+/// The taint of Nodes whose machines a rollout replaces.
+const OLD_NODE: &str = "deployment.machine.sapcloud.io/prefer-no-schedule";
 
 /// What of [`OWN`] holds for sets that no deployment has.
 const FREE_SETS: &[&str] = &["metadata/finalizers", "metadata/ownerReferences", "status"];
@@ -113,6 +128,9 @@ impl Oracle for OwnFields {
                 foreign.push(path.join("."));
             }
         });
+        if other_taints(before) != other_taints(after) {
+            foreign.push("spec.taints".to_owned());
+        }
         match foreign.is_empty() {
             true => Ok(()),
             false => Err(format!(
@@ -134,12 +152,28 @@ fn own(write: &Write) -> impl Iterator<Item = &'static str> {
     // A set of no deployment has its user's size and template.
     let is_free =
         write.resource == "machinesets" && write.before.as_ref().is_some_and(|set| controller(set).is_empty());
+    let goes_back = write.resource == "machinedeployments" && write.subresource.is_empty() && takes_order(write);
+    let going_back = if goes_back { GOING_BACK } else { &[] };
     let rows = OWN
         .iter()
         .filter(|(resource, subresource, _)| *resource == write.resource && *subresource == write.subresource);
     rows.flat_map(|(_, _, paths)| paths.iter())
+        .chain(going_back)
         .copied()
         .filter(move |own| !is_free || FREE_SETS.contains(own))
+}
+
+/// Whether the write takes an order to go back to an earlier template away.
+fn takes_order(write: &Write) -> bool {
+    let has_order = |object: &Arc<Value>| object.pointer("/spec/rollbackTo").is_some_and(|order| !order.is_null());
+    write.before.as_ref().is_some_and(has_order) && !write.after.as_ref().is_some_and(has_order)
+}
+
+/// Taints of a Node that are not the manager's.
+fn other_taints(object: &Value) -> Vec<&Value> {
+    let taints = object.pointer("/spec/taints").and_then(Value::as_array);
+    let others = taints.into_iter().flatten().filter(|taint| text(taint, "/key") != OLD_NODE);
+    others.collect()
 }
 
 /// `~` in a step stands for `/`, as in names of annotations.

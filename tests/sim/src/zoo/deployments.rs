@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use millwright::env::Planners;
 use millwright_core::api::meta;
 use millwright_core::deployment::change::SetChange;
+use millwright_core::deployment::group::Members;
 use millwright_core::deployment::{self, Observed, Plan, Step, Why};
+use millwright_core::set;
 use millwright_sandbox::request::{Request, Verb};
 
 use super::Mutant;
@@ -29,10 +31,10 @@ pub(super) const ALL: [Mutant; 4] = [
     Mutant {
         name: "surplus-stays",
         rows: "89, 97",
-        what: "a set in use beside the one that serves is left as it is",
+        what: "a set of another template keeps its number",
         property: "L1",
         workload: "roll-once",
-        faults: &["F10x16"],
+        faults: &[],
         rests: false,
         hooks: || Hooks {
             planners: deciding(surplus_stays),
@@ -42,8 +44,8 @@ pub(super) const ALL: [Mutant; 4] = [
     Mutant {
         name: "missing-is-zero",
         rows: "38",
-        what: "where no set has the template, the number that it should have is read as 0",
-        property: "L1",
+        what: "where no set has the template yet, all sets are to have 0 machines",
+        property: "S5",
         workload: "roll-once",
         faults: &[],
         rests: false,
@@ -79,7 +81,7 @@ fn deciding(deployment: fn(&Observed<'_>, Timestamp) -> Plan) -> Planners {
 fn second_set(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let mut sets = seen.sets.to_vec();
     // The one that it knows is all it looks at.
-    sets.sort_by_key(|set| meta::created(&set.metadata));
+    sets.sort_by_key(|member| meta::created(&member.set.metadata));
     sets.truncate(1);
     let known = Observed { sets: &sets, ..*seen };
     let mut plan = deployment::plan(&known, now);
@@ -91,29 +93,40 @@ fn second_set(seen: &Observed<'_>, now: Timestamp) -> Plan {
     plan
 }
 
+/// Whether a step makes a set of another template smaller.
+fn lowers_an_old_set(seen: &Observed<'_>, step: &Step) -> bool {
+    let Step::Change(change) = step else { return false };
+    let members = Members::of(seen);
+    let is_new = members
+        .new_set()
+        .is_some_and(|new| new.metadata.uid == change.set.metadata.uid);
+    !is_new && change.replicas.is_some_and(|to| to < change.set.spec.replicas)
+}
+
 fn surplus_stays(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let mut plan = deployment::plan(seen, now);
-    if matches!(plan.why, Why::Scaling { to: 0, .. }) && seen.deployment.spec.replicas > 0 {
-        plan.steps.retain(|step| !matches!(step, Step::Change(..)));
-    }
+    plan.steps.retain(|step| !lowers_an_old_set(seen, step));
     plan
+}
+
+/// The change of a set's number and nothing else.
+fn sized(member: &set::Observed<'_>, replicas: i32) -> Step {
+    Step::Change(Box::new(SetChange {
+        replicas: Some(replicas),
+        ..SetChange::none(member.set)
+    }))
 }
 
 fn missing_is_zero(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let mut plan = deployment::plan(seen, now);
-    if plan.why != Why::TemplateChanged {
+    if plan.why != Why::NoSet {
         return plan;
     }
-    plan.steps.retain(|step| !matches!(step, Step::Change(..)));
-    let sets = seen.sets.iter().filter(|set| set.spec.replicas > 0);
-    let emptied = sets.map(|set| {
-        let replicas = Some(0);
-        Step::Change(Box::new(SetChange {
-            replicas,
-            ..SetChange::none(set)
-        }))
-    });
-    plan.steps.extend(emptied);
+    let used = seen.owned().into_iter().filter(|member| member.set.spec.replicas > 0);
+    let emptied: Vec<Step> = used.map(|member| sized(member, 0)).collect();
+    if !emptied.is_empty() {
+        plan.steps = emptied;
+    }
     plan
 }
 

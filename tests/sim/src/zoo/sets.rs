@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright::env::Planners;
-use millwright_core::api::{Machine, Phase, meta};
+use millwright_core::api::{Machine, MachineSet, Phase, meta};
 use millwright_core::ids::Name;
 use millwright_core::selector::Matcher;
 use millwright_core::set::{self, Observed, Plan, Step, Victim, Why};
@@ -183,9 +183,10 @@ fn going(seen: &Observed<'_>) -> i32 {
 
 /// The plan for a set that wants another number of machines.
 fn wanting(seen: &Observed<'_>, replicas: i32, now: Timestamp) -> Plan {
-    let mut set = seen.set.clone();
+    let mut set = MachineSet::clone(seen.set);
     set.spec.replicas = replicas;
-    set::plan(&Observed { set: &set, ..*seen }, now)
+    let set = &Arc::new(set);
+    set::plan(&Observed { set, ..*seen }, now)
 }
 
 fn makes_up_twice(seen: &Observed<'_>, now: Timestamp) -> Plan {
@@ -202,11 +203,12 @@ fn victim_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
 }
 
 fn names_from_counter(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let mut set = seen.set.clone();
+    let mut set = MachineSet::clone(seen.set);
     if let Some(status) = &mut set.status {
         status.settled_machine_number = status.next_machine_number;
     }
-    set::plan(&Observed { set: &set, ..*seen }, now)
+    let set = &Arc::new(set);
+    set::plan(&Observed { set, ..*seen }, now)
 }
 
 fn running_first(seen: &Observed<'_>, now: Timestamp) -> Plan {
