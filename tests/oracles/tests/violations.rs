@@ -1219,6 +1219,17 @@ fn s20_a_leader_that_believes_a_driver_and_gives_its_own_lease_back_is_flagged()
     others.insert(1, written(4, taken));
     others.remove(3);
     assert_eq!(broken_by(&elects, "S20", &others, &world), None);
+    // Somebody emptied the lease, and its holder came to claim it again only when its time had run out.
+    let emptied_and_claimed = |seconds: i64| {
+        let mut emptied = write(Verb::Patch, "leases", Some(lease("one")), Some(lease("")));
+        emptied.by = By::Human;
+        let again = write(Verb::Patch, "leases", Some(lease("")), Some(lease("one")));
+        let mut story = of(given_back(seconds + 1));
+        story.splice(1..1, [written(3, emptied), written(seconds, again)]);
+        story
+    };
+    assert_eq!(broken_by(&elects, "S20", &emptied_and_claimed(5), &world), Some("S20"));
+    assert_eq!(broken_by(&elects, "S20", &emptied_and_claimed(12), &world), None);
     // Without an election there is nothing to lose.
     let lost = [event(1, Act::LostLead(MANAGER))];
     assert_eq!(broken_by(&short_lags(), "S20", &lost, &world), Some("S20"));

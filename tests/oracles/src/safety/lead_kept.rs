@@ -24,6 +24,9 @@ pub(crate) struct LeadKept {
     alarm: Option<Timestamp>,
     /// Who holds the lease, when the claim was sent, and whether it was renewed before the one before it ran out.
     holder: Option<(By, Timestamp, bool)>,
+    /// Who claimed it last, and when that was sent. It outlives the Lease: who could not renew it in time for that somebody emptied or
+    /// deleted it has to end, even if it takes it again meanwhile.
+    last: Option<(By, Timestamp)>,
     /// Who gave it back while its claim was young: not because it could not be renewed.
     gave_back: BTreeMap<By, Timestamp>,
     hits: u64,
@@ -36,6 +39,7 @@ impl LeadKept {
             holds,
             alarm: None,
             holder: None,
+            last: None,
             gave_back: BTreeMap::new(),
             hits: 0,
         }
@@ -48,8 +52,9 @@ impl LeadKept {
             .is_some_and(|lease| !text(lease, "/spec/holderIdentity").is_empty());
         if claims && matches!(write.by, By::Manager(_)) {
             let is_steady = self
-                .holder
-                .is_none_or(|(holder, claimed, _)| holder != write.by || write.sent < claimed + self.holds);
+                .last
+                .is_none_or(|(claimer, claimed)| claimer != write.by || write.sent < claimed + self.holds);
+            self.last = Some((write.by, write.sent));
             self.holder = Some((write.by, write.sent, is_steady));
             return;
         }
