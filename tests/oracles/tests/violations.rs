@@ -1230,6 +1230,23 @@ fn s20_a_leader_that_believes_a_driver_and_gives_its_own_lease_back_is_flagged()
     };
     assert_eq!(broken_by(&elects, "S20", &emptied_and_claimed(5), &world), Some("S20"));
     assert_eq!(broken_by(&elects, "S20", &emptied_and_claimed(12), &world), None);
+    // It took its emptied lease again after the driver had spoken. Under a new epoch that is no longer what the driver spoke of: the
+    // answer to its last renewal may not have reached it. Under the old epoch it has only renewed it while its work ends.
+    let claimed_after = |epoch: u32| {
+        let mut anew = lease("one");
+        anew["spec"]["leaseTransitions"] = json!(epoch);
+        let again = write(Verb::Patch, "leases", Some(lease("")), Some(anew.clone()));
+        let gone = write(Verb::Patch, "leases", Some(anew), Some(lease("")));
+        [
+            claimed(),
+            event(4, Act::FalseLeader),
+            written(6, again),
+            written(7, gone),
+            event(7, Act::LostLead(MANAGER)),
+        ]
+    };
+    assert_eq!(broken_by(&elects, "S20", &claimed_after(1), &world), Some("S20"));
+    assert_eq!(broken_by(&elects, "S20", &claimed_after(2), &world), None);
     // Without an election there is nothing to lose.
     let lost = [event(1, Act::LostLead(MANAGER))];
     assert_eq!(broken_by(&short_lags(), "S20", &lost, &world), Some("S20"));

@@ -2,7 +2,8 @@
 //! lead can be lost.
 //!
 //! Judged is a manager that ends right after a driver has spoken of a leader that there is not. When it may have failed to renew its
-//! lease is not seen from here: answers that it never heard look as if it had.
+//! lease is not seen from here: answers that it never heard look as if it had. Such a manager may take a lease that somebody emptied
+//! once more before it ends; by that new epoch it is known.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,8 @@ pub(crate) struct LeadKept {
     last: Option<(By, Timestamp)>,
     /// Who gave it back while its claim was young: not because it could not be renewed.
     gave_back: BTreeMap<By, Timestamp>,
+    /// The epoch of the last claim.
+    epoch: Option<u64>,
     hits: u64,
 }
 
@@ -41,6 +44,7 @@ impl LeadKept {
             holder: None,
             last: None,
             gave_back: BTreeMap::new(),
+            epoch: None,
             hits: 0,
         }
     }
@@ -55,6 +59,7 @@ impl LeadKept {
                 .last
                 .is_none_or(|(claimer, claimed)| claimer != write.by || write.sent < claimed + self.holds);
             self.last = Some((write.by, write.sent));
+            self.stands_anew(write);
             self.holder = Some((write.by, write.sent, is_steady));
             return;
         }
@@ -67,6 +72,17 @@ impl LeadKept {
         }
         // Whoever else wrote it took the lead from its holder.
         self.holder = None;
+    }
+
+    /// Who believed the driver would not stand for the lease again: a claim under a new epoch that left after the alarm shows that the
+    /// driver's word was not what ended the old term. Renewals show nothing: they go on while a term ends.
+    fn stands_anew(&mut self, claim: &Write) {
+        let lease = claim.object();
+        let epoch = lease.and_then(|lease| lease.pointer("/spec/leaseTransitions")?.as_u64());
+        if epoch != self.epoch {
+            self.alarm.take_if(|alarm| *alarm < claim.sent);
+        }
+        self.epoch = epoch;
     }
 
     fn ended(&mut self, by: By) -> Result<(), String> {
