@@ -355,7 +355,11 @@ fn s8_fields_of_others_are_flagged() {
 #[test]
 fn s8_a_template_changes_only_with_the_order_to_go_back_that_is_taken_away() {
     let ordered = with(deployment(3), "spec/rollbackTo", json!({"revision": 1}));
-    let went_back = with(deployment(3), "spec/template", json!({"spec": {"class": {"name": "small"}}}));
+    let went_back = with(
+        deployment(3),
+        "spec/template",
+        json!({"spec": {"class": {"name": "small"}}}),
+    );
     let of = |before: &Value, after: &Value| {
         let change = write(
             Verb::Patch,
@@ -386,11 +390,7 @@ fn s8_of_a_nodes_taints_only_that_of_old_machines_is_the_managers() {
         [event(1, Act::Write(change))]
     };
     let world = Hand::default();
-    tells_apart(
-        "S8",
-        (&of(json!([ours])), &world),
-        (&of(json!([users, ours])), &world),
-    );
+    tells_apart("S8", (&of(json!([ours])), &world), (&of(json!([users, ours])), &world));
 }
 
 #[test]
