@@ -122,6 +122,16 @@ fn deployment_reached(truth: &dyn Truth, deployment: &Value) -> Result<(), Strin
         ));
     }
     looked_at(deployment)?;
+    let list = text(
+        deployment,
+        "/metadata/annotations/node.machine.sapcloud.io~1trigger-deletion-by-mcm",
+    );
+    if !list.is_empty() {
+        return Err(format!(
+            "deployment {} still has machines to go: {list}",
+            name(deployment)
+        ));
+    }
     // How many of them are up is judged set by set, where broken classes are told apart.
     let told = number(deployment, "/status/replicas");
     match told == wanted {
