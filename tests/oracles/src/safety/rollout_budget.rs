@@ -358,13 +358,14 @@ impl RolloutBudget {
         let is_exempt = specs
             .iter()
             .any(|spec| spec.strategy == "Recreate" || spec.names(name(victim)));
-        // In every view on which this may rest the Machine was available, and another set was in use.
+        // In every view on which this may rest the Machine was available, and its set does not simply follow a smaller D.
         let Some(history) = self.machines.get(uid(victim)).filter(|it| it.is_as_old_as(from)) else {
             return Ok(());
         };
         let was_up = history.since(from).all(|stood| stood.is_up && !stood.is_marked);
-        let others = self.others_held(deployment, uid(&set), from);
-        if is_exempt || !is_own(uid(&set)) || !was_up || others == 0 {
+        let wanted = specs.iter().map(|spec| spec.wanted).min().unwrap_or(0);
+        let is_shared = self.others_held(deployment, uid(&set), from) > 0 || number(&set, "/spec/replicas") < wanted;
+        if is_exempt || !is_own(uid(&set)) || !was_up || !is_shared {
             return Ok(());
         }
         let floor = specs.iter().map(|spec| spec.least_available()).min().unwrap_or(0);
