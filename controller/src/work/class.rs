@@ -115,8 +115,12 @@ fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
         let readiness = match checked {
             Ok(Ok(recipe)) => Readiness::Ready(recipe),
             Ok(Err(fault)) => {
-                report(&task, &class, &fault);
-                Readiness::Faulty(fault)
+                let found = Readiness::Faulty(fault.clone());
+                // A fault that stays is found again and again for as long as it may heal, and is told once.
+                if task.look(|world| *world.ledger.readiness(&name) != found) {
+                    report(&task, &class, &fault);
+                }
+                found
             }
             Err(_) => {
                 tracing::error!(class = %name, "the check of the class panicked; it is tried again");

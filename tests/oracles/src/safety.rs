@@ -12,6 +12,7 @@ mod one_life;
 mod one_vm;
 mod own_fields;
 mod restart;
+mod rollout_budget;
 mod secrecy;
 mod set_budget;
 mod tokens;
@@ -27,6 +28,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
         Box::new(finalizer::Proof::default()),
         Box::new(wrong_kill::WrongKill::new(settings.max_lag)),
         Box::new(set_budget::SetBudget::new(settings.max_lag)),
+        Box::new(rollout_budget::RolloutBudget::new(settings.max_lag)),
         Box::new(join_patience::JoinPatience::new(
             settings.creation_timeout,
             settings.max_lag,

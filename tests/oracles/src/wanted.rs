@@ -1,6 +1,7 @@
 //! What the world should come to: a small reference of its own, from the objects' specs alone.
 //!
-//! Covers what exists so far: sizes of deployments and sets. Rolling updates, drain, health and orphans come with their features.
+//! Covers what exists so far: sizes of deployments and sets, and templates that are rolled out. Drain, health and orphans come with their
+//! features.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub fn reached(truth: &dyn Truth, broken: &BTreeSet<String>) -> Result<(), Strin
     let machines = truth.objects("machines");
     for deployment in truth.objects("machinedeployments").iter().filter(|it| !is_deleting(it)) {
         deployment_reached(truth, deployment)?;
+        rolled_out(truth, deployment, broken)?;
     }
     let sets = truth.objects("machinesets");
     for set in sets.iter().filter(|it| !is_deleting(it)) {
@@ -120,6 +122,16 @@ fn deployment_reached(truth: &dyn Truth, deployment: &Value) -> Result<(), Strin
         ));
     }
     looked_at(deployment)?;
+    let list = text(
+        deployment,
+        "/metadata/annotations/node.machine.sapcloud.io~1trigger-deletion-by-mcm",
+    );
+    if !list.is_empty() {
+        return Err(format!(
+            "deployment {} still has machines to go: {list}",
+            name(deployment)
+        ));
+    }
     // How many of them are up is judged set by set, where broken classes are told apart.
     let told = number(deployment, "/status/replicas");
     match told == wanted {
@@ -127,6 +139,34 @@ fn deployment_reached(truth: &dyn Truth, deployment: &Value) -> Result<(), Strin
         false => Err(format!(
             "deployment {} wants {wanted} machines and tells of {told}",
             name(deployment)
+        )),
+    }
+}
+
+/// One set has all Machines: one with the deployment's template. A template that does not work, and a deployment that is paused, leave
+/// what there is.
+fn rolled_out(truth: &dyn Truth, deployment: &Value, broken: &BTreeSet<String>) -> Result<(), String> {
+    const CLASS: &str = "/spec/template/spec/class/name";
+    let is_held = deployment.pointer("/spec/paused") == Some(&Value::Bool(true))
+        || text(deployment, "/spec/strategy/type") == "InPlaceUpdate"
+        || broken.contains(text(deployment, CLASS));
+    if is_held {
+        return Ok(());
+    }
+    let (sets, machines) = (truth.objects("machinesets"), truth.objects("machines"));
+    let is_used = |set: &&Arc<Value>| number(set, "/spec/replicas") > 0 || own_machines(set, &machines) > 0;
+    let own = sets
+        .iter()
+        .filter(|set| controller(set) == uid(deployment))
+        .filter(is_used);
+    let used: Vec<(&str, &str)> = own.map(|set| (name(set), text(set, CLASS))).collect();
+    match used.as_slice() {
+        [] => Ok(()),
+        [(_, class)] if *class == text(deployment, CLASS) => Ok(()),
+        others => Err(format!(
+            "deployment {} is of class {}, and in use are {others:?}",
+            name(deployment),
+            text(deployment, CLASS)
         )),
     }
 }

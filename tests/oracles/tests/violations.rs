@@ -355,7 +355,11 @@ fn s8_fields_of_others_are_flagged() {
 #[test]
 fn s8_a_template_changes_only_with_the_order_to_go_back_that_is_taken_away() {
     let ordered = with(deployment(3), "spec/rollbackTo", json!({"revision": 1}));
-    let went_back = with(deployment(3), "spec/template", json!({"spec": {"class": {"name": "small"}}}));
+    let went_back = with(
+        deployment(3),
+        "spec/template",
+        json!({"spec": {"class": {"name": "small"}}}),
+    );
     let of = |before: &Value, after: &Value| {
         let change = write(
             Verb::Patch,
@@ -386,11 +390,7 @@ fn s8_of_a_nodes_taints_only_that_of_old_machines_is_the_managers() {
         [event(1, Act::Write(change))]
     };
     let world = Hand::default();
-    tells_apart(
-        "S8",
-        (&of(json!([ours])), &world),
-        (&of(json!([users, ours])), &world),
-    );
+    tells_apart("S8", (&of(json!([ours])), &world), (&of(json!([users, ours])), &world));
 }
 
 #[test]
@@ -905,7 +905,7 @@ fn l6_says_nothing_of_worlds_in_which_something_else_is_wanted_or_a_class_is_bro
 #[test]
 fn a_run_knows_which_properties_had_nothing_to_judge() {
     let hits = Panel::new(&Settings::default()).hits();
-    assert_eq!(hits.len(), 22, "{hits:?}");
+    assert_eq!(hits.len(), 23, "{hits:?}");
     assert!(hits.values().all(|count| *count == 0));
     assert_eq!(Settings::default().resync, SignedDuration::from_hours(1));
 }
@@ -1250,4 +1250,229 @@ fn s20_a_leader_that_believes_a_driver_and_gives_its_own_lease_back_is_flagged()
     // Without an election there is nothing to lose.
     let lost = [event(1, Act::LostLead(MANAGER))];
     assert_eq!(broken_by(&short_lags(), "S20", &lost, &world), Some("S20"));
+}
+
+/// A deployment of three Machines that are in sets of two templates.
+struct Rollout {
+    deployment: Value,
+    old: (i64, Vec<Value>),
+    new: (i64, Vec<Value>),
+}
+
+impl Rollout {
+    fn of(old: (i64, &[&str]), new: (i64, &[&str])) -> Self {
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+        let of_set = |set: &str, machines: &[&str]| {
+            let owner = json!([{"uid": set, "controller": true}]);
+            let running = machines.iter().map(|name| machine(name, "Running"));
+            running
+                .map(|it| with(it, "metadata/ownerReferences", owner.clone()))
+                .collect::<Vec<Value>>()
+        };
+        let deployment = with(deployment(3), "spec/strategy", strategy);
+        Self {
+            deployment: with(deployment, "spec/template/spec/class/name", json!("large")),
+            old: (old.0, of_set("old", old.1)),
+            new: (new.0, of_set("new", new.1)),
+        }
+    }
+
+    fn specified(mut self, path: &str, value: Value) -> Self {
+        self.deployment = with(self.deployment, path, value);
+        self
+    }
+
+    fn set(name: &str, replicas: i64) -> Value {
+        let class = if name == "old" { "small" } else { "large" };
+        with(set(name, replicas), "spec/template/spec/class/name", json!(class))
+    }
+
+    fn world(&self) -> Hand {
+        let machines = [self.old.1.clone(), self.new.1.clone()].concat();
+        let sets = vec![Self::set("old", self.old.0), Self::set("new", self.new.0)];
+        let objects = BTreeMap::from([
+            ("machinedeployments", vec![self.deployment.clone()]),
+            ("machinesets", sets),
+            ("machines", machines),
+        ]);
+        Hand {
+            objects,
+            ..Hand::default()
+        }
+    }
+
+    /// What breaks S5, if anything, of this write of the manager's long after all of this was made.
+    fn breaks(&self, last: Write) -> Option<&'static str> {
+        let world = self.world();
+        let all = world
+            .objects
+            .iter()
+            .flat_map(|(kind, objects)| objects.iter().map(move |it| (*kind, it)));
+        let made = all.map(|(kind, object)| {
+            let mut made = write(Verb::Create, kind, None, Some(object.clone()));
+            made.by = By::Human;
+            written(0, made)
+        });
+        let mut trace: Vec<Event> = made.collect();
+        trace.push(written(10, last));
+        broken_by(&short_lags(), "S5", &trace, &world)
+    }
+
+    fn breaks_by_deleting(&self, name: &str) -> Option<&'static str> {
+        let machines = [self.old.1.clone(), self.new.1.clone()].concat();
+        let victim = machines.into_iter().find(|it| it["metadata"]["name"] == name).unwrap();
+        self.breaks(write(
+            Verb::Delete,
+            "machines",
+            Some(victim.clone()),
+            Some(deleting(victim)),
+        ))
+    }
+
+    /// The set has the first number before and the one of this rollout after it.
+    fn breaks_by_sizing(&self, name: &str, before: i64) -> Option<&'static str> {
+        let after = if name == "old" { self.old.0 } else { self.new.0 };
+        let after = Self::set(name, after);
+        let before = with(after.clone(), "spec/replicas", json!(before));
+        self.breaks(write(Verb::Patch, "machinesets", Some(before), Some(after)))
+    }
+}
+
+#[test]
+fn s5_an_available_machine_goes_only_while_another_can_stand_in_for_it() {
+    let three = Rollout::of((1, &["a", "b"]), (2, &["x"]));
+    assert_eq!(three.breaks_by_deleting("a"), Some("S5"));
+    let four = Rollout::of((1, &["a", "b"]), (2, &["x", "y"]));
+    assert_eq!(four.breaks_by_deleting("a"), None);
+    // Nobody else is there, and its set was told to shrink below what is wanted.
+    assert_eq!(
+        Rollout::of((2, &["a", "b", "c"]), (0, &[])).breaks_by_deleting("a"),
+        Some("S5")
+    );
+    // One may be missing.
+    let bound = "spec/strategy/rollingUpdate/maxUnavailable";
+    let three = Rollout::of((1, &["a", "b"]), (2, &["x"])).specified(bound, json!(1));
+    assert_eq!(three.breaks_by_deleting("a"), None);
+}
+
+#[test]
+fn s5_whom_the_autoscaler_named_goes_in_any_case() {
+    let list = "metadata/annotations/node.machine.sapcloud.io~trigger-deletion-by-mcm";
+    let rollout = |named: &str| {
+        let rollout = Rollout::of((1, &["a", "b"]), (2, &["x"]));
+        let entry = format!("{named}~2026-01-01T00:00:00Z");
+        let mut rollout = rollout.specified(list, json!(entry));
+        // The others went unanswered for, so that S5 has had something to judge.
+        rollout.new.0 = 1;
+        rollout
+    };
+    assert_eq!(rollout("b").breaks_by_deleting("a"), Some("S5"));
+    let world = rollout("a");
+    let held = world.world();
+    let mut panel = Panel::new(&short_lags());
+    let victim = held.objects["machines"][0].clone();
+    let mut made = write(Verb::Create, "machinedeployments", None, Some(world.deployment.clone()));
+    made.by = By::Human;
+    panel.see(&written(0, made), &held).unwrap();
+    let deleted = write(Verb::Delete, "machines", Some(victim.clone()), Some(deleting(victim)));
+    panel.see(&written(10, deleted), &held).unwrap();
+}
+
+#[test]
+fn s5_machines_in_all_stay_within_wanted_and_surge_with_those_that_leave() {
+    assert_eq!(
+        Rollout::of((3, &["a", "b", "c"]), (2, &[])).breaks_by_sizing("new", 0),
+        Some("S5")
+    );
+    assert_eq!(
+        Rollout::of((3, &["a", "b", "c"]), (1, &[])).breaks_by_sizing("new", 0),
+        None
+    );
+    let leaves = |leaving: bool| {
+        let mut rollout = Rollout::of((2, &["a", "b", "c"]), (2, &["x"]));
+        match leaving {
+            true => rollout.old.1[2] = deleting(rollout.old.1[2].clone()),
+            false => drop(rollout.old.1.pop()),
+        }
+        rollout
+    };
+    assert_eq!(leaves(true).breaks_by_sizing("new", 1), Some("S5"));
+    assert_eq!(leaves(false).breaks_by_sizing("new", 1), None);
+    // More than wanted, whatever else there is.
+    assert_eq!(
+        Rollout::of((0, &[]), (4, &["x"])).breaks_by_sizing("new", 3),
+        Some("S5")
+    );
+}
+
+#[test]
+fn s5_an_old_set_grows_only_by_what_it_has_and_only_a_pause_lets_it() {
+    let old = || Rollout::of((2, &["a"]), (1, &["x"]));
+    assert_eq!(old().breaks_by_sizing("old", 1), Some("S5"));
+    assert_eq!(
+        old().specified("spec/paused", json!(true)).breaks_by_sizing("old", 1),
+        None
+    );
+}
+
+#[test]
+fn s5_a_paused_deployment_only_follows_its_size() {
+    let paused = |new| Rollout::of((2, &["a", "b"]), new).specified("spec/paused", json!(true));
+    assert_eq!(paused((2, &["x"])).breaks_by_sizing("new", 1), Some("S5"));
+    assert_eq!(paused((1, &[])).breaks_by_sizing("new", 0), None);
+}
+
+#[test]
+fn s5_recreate_makes_new_machines_when_the_old_ones_are_gone() {
+    let recreated =
+        |old: (i64, &[&str])| Rollout::of(old, (3, &[])).specified("spec/strategy", json!({"type": "Recreate"}));
+    assert_eq!(recreated((0, &["a"])).breaks_by_sizing("new", 0), Some("S5"));
+    assert_eq!(recreated((0, &[])).breaks_by_sizing("new", 0), None);
+}
+
+#[test]
+fn s16_a_name_leaves_the_autoscalers_list_only_with_its_machine() {
+    let list = "metadata/annotations/node.machine.sapcloud.io~trigger-deletion-by-mcm";
+    let listed = with(deployment(3), list, json!("m~2026-01-01T00:00:00Z"));
+    let forgot = || {
+        written(
+            10,
+            write(
+                Verb::Patch,
+                "machinedeployments",
+                Some(listed.clone()),
+                Some(deployment(3)),
+            ),
+        )
+    };
+    let made = with(
+        machine("m", "Running"),
+        "metadata/creationTimestamp",
+        json!(at(0).to_string()),
+    );
+    let world = |machine: Value| Hand {
+        objects: BTreeMap::from([("machinesets", vec![set("set", 1)]), ("machines", vec![machine])]),
+        ..Hand::default()
+    };
+    let stays = world(made.clone());
+    assert_eq!(broken_by(&short_lags(), "S16", &[forgot()], &stays), Some("S16"));
+    assert_eq!(
+        broken_by(&short_lags(), "S16", &[forgot()], &world(deleting(made))),
+        None
+    );
+}
+
+#[test]
+fn machines_of_another_template_than_the_deployments_are_not_as_wanted() {
+    let class = "spec/template/spec/class/name";
+    let of = |name: &str| Hand {
+        objects: BTreeMap::from([
+            ("machinedeployments", vec![with(deployment(1), class, json!("large"))]),
+            ("machinesets", vec![with(set("set", 1), class, json!(name))]),
+        ]),
+        ..Hand::default()
+    };
+    let why = |name: &str| is_settled(&of(name), &BTreeSet::new()).unwrap_err();
+    assert!(why("small").contains("in use are"), "{}", why("small"));
+    assert!(!why("large").contains("in use are"), "{}", why("large"));
 }

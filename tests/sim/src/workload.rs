@@ -42,6 +42,8 @@ pub enum Deed {
     Drift,
     /// Makes a machine the first to go, by choice, as the autoscaler does before it takes one off the count.
     Prefer,
+    /// Wants one machine less and says which, by choice and in one write, as the autoscaler does.
+    Name,
     /// Leaves a machine as another controller does that ends between a VM's creation and its first word about it.
     Leave(&'static str),
     /// Deletes an object of a kind, by choice.
@@ -66,9 +68,9 @@ pub const ZONE: &str = "local-a";
 pub const FORSAKEN: &str = "forsaken";
 
 /// The names of all workloads.
-pub const ALL: [&str; 16] = [
+pub const ALL: [&str; 21] = [
     "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
-    "prefer", "takeover", "held", "bring",
+    "prefer", "takeover", "held", "bring", "renew", "flip", "pause", "recreate", "named",
 ];
 
 /// The workload that begins in any state; it has campaigns of its own.
@@ -168,6 +170,55 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
             moment(),
             Deed::Unhold("orphan"),
         ],
+        "renew" => vec![begin(4), Deed::Settle, of_class("large"), moment(), scale(5), moment()],
+        // A template comes that never works, others before it is out, and the last one works.
+        "flip" => vec![
+            make(
+                "creates a class whose secret is not there",
+                "machineclasses",
+                of_secret("later", "later"),
+            ),
+            begin(3),
+            Deed::Settle,
+            of_class("later"),
+            moment(),
+            of_class("large"),
+            moment(),
+            of_class("small"),
+            moment(),
+            of_class("large"),
+        ],
+        "pause" => vec![
+            begin(3),
+            Deed::Settle,
+            of_class("large"),
+            moment(),
+            paused(true),
+            moment(),
+            scale(5),
+            moment(),
+            scale(2),
+            moment(),
+            paused(false),
+        ],
+        "recreate" => vec![
+            make("creates the deployment", "machinedeployments", recreated(3)),
+            Deed::Settle,
+            of_class("large"),
+            moment(),
+            scale(2),
+            moment(),
+            of_class("small"),
+        ],
+        "named" => vec![
+            begin(5),
+            Deed::Settle,
+            of_class("large"),
+            moment(),
+            Deed::Name,
+            moment(),
+            Deed::Name,
+        ],
         // What is there is not known; where there is no deployment, this changes nothing.
         ANY => vec![moment(), scale(2), moment()],
         _ => return short(name),
@@ -205,6 +256,8 @@ fn short(name: &str) -> Option<Vec<Deed>> {
             vec![begin(2), Deed::Settle, moment(), change, moment(), scale(3), moment()]
         }
         "roll-once" => vec![begin(2), moment(), of_class("large")],
+        // Nobody goes on with it.
+        "pause-for-good" => vec![begin(3), Deed::Settle, paused(true), of_class("large"), Deed::Moment],
         _ => return None,
     })
 }
@@ -249,6 +302,19 @@ fn scale(replicas: u32) -> Deed {
     patch(&format!("scales to {replicas}"), "machinedeployments/workers", body)
 }
 
+fn paused(paused: bool) -> Deed {
+    let text = if paused {
+        "pauses the rollout"
+    } else {
+        "lets the rollout go on"
+    };
+    patch(
+        text,
+        "machinedeployments/workers",
+        json!({ "spec": { "paused": paused } }),
+    )
+}
+
 fn of_class(class: &str) -> Deed {
     let class = json!({ "kind": "MachineClass", "name": class });
     let text = format!("changes the template to {class}");
@@ -285,6 +351,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
             Deed::Unhold(name) => unhold(world, name),
             Deed::Drift => drift(world),
             Deed::Prefer => prefer(world),
+            Deed::Name => name_victim(world),
             Deed::Leave(name) => any::leave(world, name).await,
             Deed::Moment => {
                 let pause = world.pick("moment", &[0, 20, 100, 400, 1000, 1500, 2500, 5000, 12_000, 40_000]);
@@ -382,6 +449,34 @@ fn prefer(world: &World) {
         let body = json!({ "metadata": { "annotations": { keys::PRIORITY: keys::PRIORITY_TRIGGERED } } });
         world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
     }
+}
+
+/// Takes one off the deployment's count and puts one of its machines on the list of those to go.
+fn name_victim(world: &World) {
+    let names: Vec<String> = world.look(|truth| {
+        let staying = truth.all("machines").filter(|machine| !object::is_deleting(machine));
+        staying.map(|machine| object::name(&machine).to_owned()).collect()
+    });
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let Some(stored) = world.look(|truth| truth.named("machinedeployments", "workers")) else {
+        return;
+    };
+    let size = stored.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(0);
+    if names.is_empty() || size == 0 {
+        return;
+    }
+    let name = world.pick("one", &names);
+    let pointer = format!("/metadata/annotations/{}", keys::TRIGGER_DELETION.replace('/', "~1"));
+    let before = Some(object::text(&stored, &pointer)).filter(|list| !list.is_empty());
+    let entry = format!("{name}{}{:.0}", keys::TRIGGER_DELETION_SEPARATOR, world.time.wall());
+    let list: Vec<&str> = before.into_iter().chain([entry.as_str()]).collect();
+    let text = format!("scales to {} and wants machine {name} to go", size - 1);
+    world.tell(What::Deed { text });
+    let body = json!({
+        "metadata": { "annotations": { keys::TRIGGER_DELETION: list.join(",") } },
+        "spec": { "replicas": size - 1 },
+    });
+    world.order(Actor::Human, "PATCH", &path("machinedeployments", "workers"), &body);
 }
 
 /// Asks until it is so: a name that is still taken by what goes is waited for.
@@ -497,6 +592,15 @@ pub fn deployment(replicas: u32) -> Value {
             "template": template(),
         },
     })
+}
+
+/// The same, whose old machines go before new ones come.
+fn recreated(replicas: u32) -> Value {
+    let mut deployment = deployment(replicas);
+    if let Some(strategy) = deployment.pointer_mut("/spec/strategy") {
+        *strategy = json!({ "type": "Recreate" });
+    }
+    deployment
 }
 
 /// A set of so many machines of a class, by a name that is its selector, too.

@@ -172,7 +172,10 @@ fn takes_order(write: &Write) -> bool {
 /// Taints of a Node that are not the manager's.
 fn other_taints(object: &Value) -> Vec<&Value> {
     let taints = object.pointer("/spec/taints").and_then(Value::as_array);
-    let others = taints.into_iter().flatten().filter(|taint| text(taint, "/key") != OLD_NODE);
+    let others = taints
+        .into_iter()
+        .flatten()
+        .filter(|taint| text(taint, "/key") != OLD_NODE);
     others.collect()
 }
 

@@ -3,6 +3,8 @@
 //!
 //! Judged by what a manager could have seen: a Machine counts with the worst place that it had at any time since the oldest view that the
 //! deletion may rest on, the victim with its best. Sets in which somebody marked, preserved or chose otherwise are left out.
+//!
+//! And whom the autoscaler named is not exchanged for another: a name leaves the deployment's list only when its Machine is on its way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +25,9 @@ const WISHES: &[&str] = &[
     "/metadata/labels/node.machine.sapcloud.io~1update-result",
     "/status/currentStatus/preserveExpiryTime",
 ];
+
+/// The autoscaler's list on a deployment, `name~time,…`.
+const LIST: &str = "/metadata/annotations/node.machine.sapcloud.io~1trigger-deletion-by-mcm";
 
 /// The place of a Machine in the order of leaving: the smaller goes first.
 type Place = (i64, u8, Option<Timestamp>, String);
@@ -162,6 +167,41 @@ impl VictimOrder {
     }
 }
 
+/// A write of the manager to a deployment that takes the name of a Machine from the autoscaler's list although it stays.
+fn forgets(write: &Write, truth: &dyn Truth, max_lag: SignedDuration) -> Result<bool, String> {
+    let (Some(before), Some(after)) = (&write.before, &write.after) else {
+        return Ok(false);
+    };
+    let kept = listed(after);
+    let dropped: Vec<&str> = listed(before).into_iter().filter(|name| !kept.contains(name)).collect();
+    let sets = truth.objects("machinesets");
+    let is_own = |machine: &Value| {
+        let mut sets = sets.iter().filter(|set| controller(set) == uid(before));
+        sets.any(|set| uid(set) == controller(machine))
+    };
+    let is_known =
+        |machine: &Value| time(machine, "/metadata/creationTimestamp").is_some_and(|made| made <= write.sent - max_lag);
+    let stays = |machine: &Value| !is_deleting(machine) && phase(machine) != "Terminating";
+    let machines = truth.objects("machines");
+    let mut forgotten = machines
+        .iter()
+        .filter(|machine| dropped.contains(&name(machine)) && is_own(machine) && is_known(machine) && stays(machine));
+    match forgotten.next() {
+        Some(machine) => Err(format!(
+            "the autoscaler named machine {}, which stays and is on the list no more",
+            name(machine)
+        )),
+        None => Ok(!dropped.is_empty()),
+    }
+}
+
+/// The names on a deployment's list.
+fn listed(deployment: &Value) -> BTreeSet<&str> {
+    let list = text(deployment, LIST).split(',');
+    let names = list.filter_map(|entry| entry.split('~').next()).map(str::trim);
+    names.filter(|name| !name.is_empty()).collect()
+}
+
 fn in_set<'a>(stood: &'a Stood, set: &str) -> Option<&'a Place> {
     stood.place.as_ref().filter(|(of, _)| of == set).map(|(_, place)| place)
 }
@@ -202,7 +242,11 @@ impl Oracle for VictimOrder {
             Some(_) | None => Ok(()),
         };
         self.note(event.at, write);
-        judged
+        judged?;
+        if write.resource == "machinedeployments" && matches!(write.by, By::Manager(_)) {
+            self.hits += u64::from(forgets(write, truth, self.max_lag)?);
+        }
+        Ok(())
     }
 
     fn hits(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! S3: a VM is removed only if its Machine is to be deleted, or exists no more; and the manager deletes a Machine only for a
 //! reason that its specs or its fate give: its set goes or has too many, it failed, its Node was deleted, the autoscaler
-//! marked it.
+//! marked or named it.
 //!
 //! Whether a set has too many is judged by all that a manager could have seen: Machines that were there at any time within
 //! the longest lag, but not those that this same manager had already deleted, and the smallest size that was wanted.
@@ -15,7 +15,7 @@ use crate::object::{controller, is_deleting, name, number, phase, text, uid};
 use crate::panel::Oracle;
 use crate::truth::{Truth, by_uid};
 
-/// The autoscaler's wish on a Machine.
+/// The autoscaler's wish on a Machine, and its list on a deployment, `name~time,…`.
 const TRIGGER: &str = "/metadata/annotations/node.machine.sapcloud.io~1trigger-deletion-by-mcm";
 
 pub(crate) struct WrongKill {
@@ -30,6 +30,8 @@ pub(crate) struct WrongKill {
     gone_sets: BTreeSet<String>,
     /// The ids of VMs whose Node somebody deleted, and the names of such Nodes.
     gone_nodes: BTreeSet<String>,
+    /// Names of Machines that stood on the autoscaler's list: until when, if they do no more.
+    named: BTreeMap<String, Option<Timestamp>>,
     /// Which sets a Machine was of, and when last, by the Machine's uid.
     owners: BTreeMap<String, BTreeMap<String, Timestamp>>,
     hits: u64,
@@ -44,6 +46,7 @@ impl WrongKill {
             sizes: BTreeMap::new(),
             gone_sets: BTreeSet::new(),
             gone_nodes: BTreeSet::new(),
+            named: BTreeMap::new(),
             owners: BTreeMap::new(),
             hits: 0,
         }
@@ -55,6 +58,10 @@ impl WrongKill {
             owners.insert(controller(machine).to_owned(), at);
         }
         match (write.resource.as_str(), &write.before, &write.after) {
+            ("machinedeployments", before, after) => {
+                self.named.extend(names(before.as_deref()).map(|name| (name, Some(at))));
+                self.named.extend(names(after.as_deref()).map(|name| (name, None)));
+            }
             ("machinesets", _, Some(set)) if !is_deleting(set) => {
                 let sizes = self.sizes.entry(uid(set).to_owned()).or_default();
                 let size = number(set, "/spec/replicas");
@@ -87,6 +94,7 @@ impl WrongKill {
             || self.gone_nodes.contains(text(machine, "/spec/providerID"))
             || self.gone_nodes.contains(text(machine, "/metadata/labels/node"))
             || text(machine, TRIGGER) == "true"
+            || self.was_named(write, name(machine))
             || self.is_surplus(write, controller(machine), truth)
             || self.was_surplus(write, of, truth);
         self.deleted.entry(write.by).or_default().insert(of.to_owned());
@@ -97,6 +105,13 @@ impl WrongKill {
                 name(machine)
             )),
         }
+    }
+
+    /// Whether a manager could have seen the Machine on the autoscaler's list.
+    fn was_named(&self, write: &Write, machine: &str) -> bool {
+        let from = write.sent - self.max_lag;
+        let until = self.named.get(machine);
+        until.is_some_and(|until| until.is_none_or(|until| until >= from))
     }
 
     /// The same for sets that the Machine was of as late as a manager could have seen: a human may have orphaned it since.
@@ -131,6 +146,13 @@ impl WrongKill {
         let least = sizes.iter().skip(first).map(|(_, size)| *size).min();
         count > least.unwrap_or_else(|| number(&stands, "/spec/replicas"))
     }
+}
+
+/// The names on a deployment's list.
+fn names(deployment: Option<&Value>) -> impl Iterator<Item = String> {
+    let list = deployment.map_or("", |deployment| text(deployment, TRIGGER)).split(',');
+    let names = list.filter_map(|entry| entry.split('~').next());
+    names.filter(|name| !name.is_empty()).map(|name| name.trim().to_owned())
 }
 
 impl Oracle for WrongKill {

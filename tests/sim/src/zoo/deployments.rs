@@ -1,20 +1,24 @@
 //! Mistakes in what is decided about one MachineDeployment.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use millwright::env::Planners;
-use millwright_core::api::meta;
+use millwright_core::api::{Machine, MachineDeployment, keys, meta};
 use millwright_core::deployment::change::SetChange;
 use millwright_core::deployment::group::Members;
 use millwright_core::deployment::{self, Observed, Plan, Step, Why};
 use millwright_core::set;
 use millwright_sandbox::request::{Request, Verb};
+use serde_json::json;
 
 use super::Mutant;
 use super::wires::put;
 use crate::event::Truth;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 4] = [
+pub(super) const ALL: [Mutant; 11] = [
     Mutant {
         name: "second-set",
         rows: "89, 97",
@@ -46,7 +50,7 @@ pub(super) const ALL: [Mutant; 4] = [
         rows: "38",
         what: "where no set has the template yet, all sets are to have 0 machines",
         property: "S5",
-        workload: "roll-once",
+        workload: "renew",
         faults: &[],
         rests: false,
         hooks: || Hooks {
@@ -65,6 +69,97 @@ pub(super) const ALL: [Mutant; 4] = [
         hooks: || Hooks {
             planners: deciding(writes_often),
             request: writes_replicas,
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "surge-forgets-leaving",
+        rows: "-",
+        what: "surge is counted without machines that are on their way out",
+        property: "S5",
+        workload: "renew",
+        faults: &["F40"],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(surge_forgets_leaving),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "spares-none",
+        rows: "-",
+        what: "old sets fall by one more than can be spared, and nobody looks again before an available machine goes",
+        property: "S5",
+        workload: "renew",
+        faults: &[],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(spares_none),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "raises-old",
+        rows: "-",
+        what: "what may rise in a rollout rises in the set of an old template",
+        property: "S5",
+        workload: "renew",
+        faults: &[],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(raises_old),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "rolls-paused",
+        rows: "-",
+        what: "a deployment that is paused rolls on",
+        property: "S5",
+        workload: "pause-for-good",
+        faults: &[],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(rolls_paused),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "exchanges-victims",
+        rows: "-",
+        what: "the autoscaler's list is forgotten, and whoever ranks first goes",
+        property: "S16",
+        workload: "named",
+        faults: &[],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(exchanges_victims),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "recreate-overlaps",
+        rows: "-",
+        what: "Recreate is read as a rolling update",
+        property: "S5",
+        workload: "recreate",
+        faults: &[],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(recreate_overlaps),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
+        name: "above-wanted",
+        rows: "-",
+        what: "the new set gets the surge on top of its number",
+        property: "S5",
+        workload: "renew",
+        faults: &[],
+        rests: false,
+        hooks: || Hooks {
+            planners: deciding(above_wanted),
             ..Hooks::default()
         },
     },
@@ -126,6 +221,106 @@ fn missing_is_zero(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let emptied: Vec<Step> = used.map(|member| sized(member, 0)).collect();
     if !emptied.is_empty() {
         plan.steps = emptied;
+    }
+    plan
+}
+
+/// The plan that is made for another spec.
+fn specified(seen: &Observed<'_>, now: Timestamp, change: fn(&mut MachineDeployment)) -> Plan {
+    let mut deployment = seen.deployment.clone();
+    change(&mut deployment);
+    let deployment = &deployment;
+    deployment::plan(&Observed { deployment, ..*seen }, now)
+}
+
+fn surge_forgets_leaving(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let staying = |member: &set::Observed<'_>| -> Vec<Arc<Machine>> {
+        let is_going = meta::is_deleting(&member.set.metadata);
+        let machines = member.machines.iter();
+        let staying = machines.filter(|machine| is_going || !set::plan::is_leaving(machine));
+        staying.cloned().collect()
+    };
+    let machines: Vec<Vec<Arc<Machine>>> = seen.sets.iter().map(staying).collect();
+    let sets = seen.sets.iter().zip(&machines);
+    let sets: Vec<set::Observed<'_>> = sets
+        .map(|(member, machines)| set::Observed { machines, ..*member })
+        .collect();
+    deployment::plan(&Observed { sets: &sets, ..*seen }, now)
+}
+
+fn spares_none(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let plan_set = |seen: &set::Observed<'_>, now: Timestamp| {
+        set::plan(
+            &set::Observed {
+                may_lose: None,
+                ..*seen
+            },
+            now,
+        )
+    };
+    let mut plan = deployment::plan(&Observed { plan_set, ..*seen }, now);
+    for step in &mut plan.steps {
+        if !lowers_an_old_set(seen, step) {
+            continue;
+        }
+        if let Step::Change(change) = step {
+            change.replicas = change.replicas.map(|to| (to - 1).max(0));
+        }
+    }
+    plan
+}
+
+fn raises_old(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = deployment::plan(seen, now);
+    let members = Members::of(seen);
+    let Some(old) = members.old().iter().rfind(|member| member.set.spec.replicas > 0) else {
+        return plan;
+    };
+    for step in &mut plan.steps {
+        let Step::Change(change) = step else { continue };
+        if change.replicas.is_some_and(|to| to > change.set.spec.replicas) {
+            *step = sized(old, old.set.spec.replicas + 1);
+        }
+    }
+    plan
+}
+
+fn rolls_paused(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    specified(seen, now, |deployment| deployment.spec.paused = false)
+}
+
+fn recreate_overlaps(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    specified(seen, now, |deployment| {
+        let rolling = json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } });
+        deployment.spec.strategy = serde_json::from_value(rolling).ok();
+    })
+}
+
+fn exchanges_victims(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let named = &BTreeSet::new();
+    let sets: Vec<set::Observed<'_>> = seen
+        .sets
+        .iter()
+        .map(|member| set::Observed { named, ..*member })
+        .collect();
+    let mut plan = deployment::plan(&Observed { sets: &sets, ..*seen }, now);
+    plan.steps
+        .retain(|step| !matches!(step, Step::Mark(_) | Step::Prune(_)));
+    if meta::annotation(&seen.deployment.metadata, keys::TRIGGER_DELETION).is_some() {
+        plan.steps.push(Step::Prune(None));
+    }
+    plan
+}
+
+fn above_wanted(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = deployment::plan(seen, now);
+    for step in &mut plan.steps {
+        if let Step::Change(change) = step
+            && change.replicas == Some(seen.deployment.spec.replicas)
+            && change.set.spec.replicas > 0
+        {
+            change.replicas = Some(seen.deployment.spec.replicas + 1);
+        }
     }
     plan
 }
