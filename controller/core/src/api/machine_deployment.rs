@@ -63,7 +63,7 @@ pub struct MachineDeploymentSpec {
     /// What new Machines are made from.
     #[serde(deserialize_with = "lenient::raw")]
     pub template: Template,
-    /// How old Machines are replaced by new ones. Without a type a deployment is not served: the condition Progressing says so.
+    /// How old Machines are replaced by new ones. Without a type it is RollingUpdate, without bounds 25 % each.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
     /// Seconds that a Machine must have been ready to count as available.

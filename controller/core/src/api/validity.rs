@@ -112,27 +112,22 @@ fn word_fault<T: Word>(field: &str, word: &Lenient<T>, choices: &str) -> Option<
     }
 }
 
-const TYPES: &str = "RollingUpdate, Recreate or InPlaceUpdate";
-
+/// A deployment without a strategy, or without its type, rolls as a Deployment of Kubernetes does: its type's comment in the
+/// original promises that, although the original then ignores the deployment (`spec/api.md` §6).
 fn strategy_fault(strategy: Option<&Strategy>) -> Option<String> {
-    let missing = |field: &str, wanted: &str| Some(format!("{field} is missing: it must be {wanted}"));
-    let Some(type_) = strategy.and_then(|strategy| strategy.type_.as_ref()) else {
-        return missing("spec.strategy.type", TYPES);
+    let strategy = strategy?;
+    let missing =
+        |field: &str| Some(format!("spec.strategy.{field} is missing: it must be given with maxSurge and maxUnavailable"));
+    let Some(type_) = &strategy.type_ else {
+        return strategy.rolling_update.as_ref().and_then(rolling_update_fault);
     };
-    let type_fault = word_fault("spec.strategy.type", type_, TYPES);
-    let bounds = "given with maxSurge and maxUnavailable";
-    match (type_.known(), strategy) {
-        (Some(StrategyType::RollingUpdate), Some(strategy)) => match &strategy.rolling_update {
-            Some(block) => rolling_update_fault(block),
-            None => missing("spec.strategy.rollingUpdate", bounds),
-        },
-        (Some(StrategyType::InPlaceUpdate), Some(strategy)) => match &strategy.in_place_update {
-            Some(block) => in_place_update_fault(block),
-            None => missing("spec.strategy.inPlaceUpdate", bounds),
-        },
-        (Some(StrategyType::Recreate | StrategyType::RollingUpdate | StrategyType::InPlaceUpdate) | None, _) => {
-            type_fault
-        }
+    match (type_.known(), &strategy.rolling_update, &strategy.in_place_update) {
+        (Some(StrategyType::Recreate), _, _) => None,
+        (Some(StrategyType::RollingUpdate), Some(block), _) => rolling_update_fault(block),
+        (Some(StrategyType::RollingUpdate), None, _) => missing("rollingUpdate"),
+        (Some(StrategyType::InPlaceUpdate), _, Some(block)) => in_place_update_fault(block),
+        (Some(StrategyType::InPlaceUpdate), _, None) => missing("inPlaceUpdate"),
+        (None, _, _) => word_fault("spec.strategy.type", type_, "RollingUpdate, Recreate or InPlaceUpdate"),
     }
 }
 

@@ -96,14 +96,9 @@ fn is_spent(member: &set::Observed<'_>, now: Timestamp) -> bool {
 fn creation(seen: &Observed<'_>, members: &Members<'_>, made: &crate::deployment::change::NewSet) -> Vec<Broken> {
     let mut broken = Vec::new();
     let template = &seen.deployment.spec.template;
-    let has_it = |member: &&set::Observed<'_>| member.set.spec.template.semantically_equal(template, Scope::Rollout);
-    broken.extend(
-        members
-            .sets
-            .iter()
-            .any(|member| has_it(&*member))
-            .then_some(Broken::SecondSet),
-    );
+    let has_it = |member: &set::Observed<'_>| member.set.spec.template.semantically_equal(template, Scope::Rollout);
+    let is_second = members.sets.iter().any(|member| has_it(member));
+    broken.extend(is_second.then_some(Broken::SecondSet));
     let name = made.name.as_str();
     broken.extend((seen.exists)(name).then(|| Broken::NameTaken(name.to_owned())));
     let uid = meta::uid(&seen.deployment.metadata).unwrap_or_else(|| Uid::new(""));

@@ -88,12 +88,12 @@ impl Group {
 
     /// How far numbers may fall while new Machines are on their way: a new template that does not work must not eat the old Machines.
     pub fn allowance(&self) -> i64 {
-        let on_the_way: i64 = self.new().map_or(0, |new| (new.number - new.available).max(0));
+        let on_the_way: i64 = self.current().map_or(0, |new| (new.number - new.available).max(0));
         self.numbers() - self.floor() - on_the_way
     }
 
     /// The row of the deployment's template.
-    pub fn new(&self) -> Option<&Row> {
+    pub fn current(&self) -> Option<&Row> {
         self.rows.last().filter(|row| row.is_new)
     }
 

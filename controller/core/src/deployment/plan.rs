@@ -180,7 +180,7 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     let numbers = budget::numbers(stand.mode, &stand.group);
     let mut plan = Plan::rest(Why::Settled);
     plan.steps.extend(named::tend(seen, &members.sets, now));
-    let may_create = stand.group.new().is_some() && !members.has_new;
+    let may_create = stand.group.current().is_some() && !members.has_new;
     let mut problem = None;
     let moves = match may_create && (stand.mode != Mode::Recreating || !stand.group.has_old()) {
         true => {

@@ -51,7 +51,7 @@ impl Progress<'_> {
             );
         }
         // The size of a set is no rollout: once the template is out, scaling leaves the condition alone.
-        let is_out = stand.group.new().is_some() && self.counts.replicas == self.counts.updated;
+        let is_out = stand.group.current().is_some() && self.counts.replicas == self.counts.updated;
         if self.is_complete() || (is_told(keys::REASON_NEW_SET_AVAILABLE) && is_out && self.members.has_new) {
             let text = format!("{} has successfully progressed.", self.subject());
             return (wanted("True", keys::REASON_NEW_SET_AVAILABLE, text), None);

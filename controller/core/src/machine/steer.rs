@@ -44,16 +44,17 @@ pub fn patch(joined: &Node, standing: Standing, annotates: bool) -> Option<Value
     if annotations.is_empty() && taints.is_none() {
         return None;
     }
-    let mut body = json!({ "metadata": { "uid": joined.metadata.uid } });
-    if let Some(taints) = taints {
-        body["spec"] = json!({ "taints": taints });
-        // The list is written whole, so nobody else's taint may have come meanwhile.
-        body["metadata"]["resourceVersion"] = json!(joined.metadata.resource_version);
-    }
+    let mut metadata = Map::new();
+    metadata.insert("uid".to_owned(), json!(joined.metadata.uid));
     if !annotations.is_empty() {
-        body["metadata"]["annotations"] = Value::Object(annotations);
+        metadata.insert("annotations".to_owned(), Value::Object(annotations));
     }
-    Some(body)
+    let Some(taints) = taints else {
+        return Some(json!({ "metadata": metadata }));
+    };
+    // The list is written whole, so nobody else's taint may have come meanwhile.
+    metadata.insert("resourceVersion".to_owned(), json!(joined.metadata.resource_version));
+    Some(json!({ "metadata": metadata, "spec": { "taints": taints } }))
 }
 
 fn taints(joined: &Node) -> &[Taint] {

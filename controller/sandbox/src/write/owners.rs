@@ -62,6 +62,28 @@ pub(crate) fn record(kind: &Kind, live: Option<&Value>, new: Value, part: Part, 
     new
 }
 
+/// [`record`] for the status of a custom kind: owners are counted by what the request states at the top, although only the status
+/// of it is stored.
+pub(crate) fn record_as_stated(
+    kind: &Kind,
+    live: &Value,
+    mut new: Value,
+    stated: Value,
+    part: Part,
+    options: &Options,
+) -> Value {
+    if options.recorded {
+        return new;
+    }
+    let owned = record(kind, Some(live), stated, part, options);
+    let metadata = object::metadata(&mut new);
+    match object::at(&owned, "/metadata/managedFields") {
+        Some(owners) => metadata.insert("managedFields".to_owned(), owners.clone()),
+        None => metadata.remove("managedFields"),
+    };
+    new
+}
+
 /// What an apply makes of an object, with its owners.
 pub(crate) fn applied(
     kind: &Kind,

@@ -131,13 +131,17 @@ pub(crate) fn store(
     let owners = object::at(&new, "/metadata/managedFields")
         .filter(|_| options.recorded)
         .cloned();
+    let stated = (kind.custom && part == Part::Status).then(|| new.clone());
     let mut new = confined(kind, old, builtin::stored_as(kind, new), part);
     if let Some(owners) = owners {
         object::metadata(&mut new).insert("managedFields".to_owned(), owners);
     }
     object::succeed(kind, old, &mut new);
     builtin::refill(kind, old, &mut new);
-    let mut new = owners::record(kind, Some(old), new, part, options);
+    let mut new = match stated {
+        Some(stated) => owners::record_as_stated(kind, old, new, stated, part, options),
+        None => owners::record(kind, Some(old), new, part, options),
+    };
     let mut causes = kind_complaints(kind, &new);
     if causes.is_empty() {
         causes = metadata::update_complaints(kind, old, &new, part);
