@@ -19,7 +19,7 @@
 //! - [`fleet`]: manager and virtual provider as processes.
 //! - [`script`]: what a scene is made of; [`scene`]: a namespace with both, what a user does there and what can be seen;
 //!   [`cloud`]: what the cloud's console shows; [`manifests`]: its objects.
-//! - [`laws`]: what must be true of it.
+//! - [`laws`]: what must be true of it; [`rolling`]: a rollout's bounds, judged at every event.
 //! - [`service`]: a process that is killed and started again, and the one way to wait.
 //! - [`contract`]: the sandbox against the real API server.
 //! - [`requirement`]: skip loudly, or fail where CI demands it; [`sampling`]: how much is tried, and from which seed.
@@ -42,6 +42,7 @@ pub mod manifests;
 pub mod programs;
 pub mod proxy;
 pub mod requirement;
+pub mod rolling;
 pub mod sampling;
 pub mod scene;
 pub mod script;

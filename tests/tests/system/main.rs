@@ -12,3 +12,5 @@ mod e2e_leader;
 mod e2e_scaling;
 mod input_manifests;
 mod input_processes;
+mod rollout_commands;
+mod rollouts;

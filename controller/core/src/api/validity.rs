@@ -116,8 +116,11 @@ fn word_fault<T: Word>(field: &str, word: &Lenient<T>, choices: &str) -> Option<
 /// original promises that, although the original then ignores the deployment (`spec/api.md` §6).
 fn strategy_fault(strategy: Option<&Strategy>) -> Option<String> {
     let strategy = strategy?;
-    let missing =
-        |field: &str| Some(format!("spec.strategy.{field} is missing: it must be given with maxSurge and maxUnavailable"));
+    let missing = |field: &str| {
+        Some(format!(
+            "spec.strategy.{field} is missing: it must be given with maxSurge and maxUnavailable"
+        ))
+    };
     let Some(type_) = &strategy.type_ else {
         return strategy.rolling_update.as_ref().and_then(rolling_update_fault);
     };
