@@ -1,5 +1,6 @@
 //! The manager is killed with -9 at every write and every driver call of a deployment's life, and started again: of the
-//! ordinary life 0 → 5 → 2 → 0 → gone, and of a hasty one, 0 → 5 → 0, where machines go while their VMs come. At each
+//! ordinary life 0 → 5 → 2 → 0 → gone, of a hasty one, 0 → 5 → 0, where machines go while their VMs come, and of one with a
+//! rollout, 0 → 3 → 3 of another template → 0. At each
 //! stop there are exactly the wanted machines, VMs, nodes and tokens, no machine ever has two VMs, and no more machines
 //! are made than were asked for.
 //!
@@ -21,6 +22,7 @@ use millwright_dev::apiserver::ControlPlane;
 use millwright_tests::scene::{Kind, Scene, left_over, shared_plane};
 use millwright_tests::script::Script;
 use millwright_tests::{laws, manifests, sampling};
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -39,6 +41,8 @@ enum Course {
     Ordinary,
     /// 0 → 5 → 0, down as soon as the five machines are there, whatever their VMs are doing.
     Hasty,
+    /// 0 → 3 → all three replaced by ones of another template → 0.
+    Rolling,
 }
 
 /// How one life went.
@@ -83,6 +87,7 @@ async fn life(plane: &Arc<ControlPlane>, course: Course, lag: &str, point: Optio
     match course {
         Course::Ordinary => assert_eq!(vms, 5, "{prefix}: VMs that nobody asked for"),
         Course::Hasty => assert!(vms <= 5, "{prefix}: {vms} VMs"),
+        Course::Rolling => assert_eq!(vms, 6, "{prefix}: VMs that nobody asked for"),
     }
     let points = std::fs::read_to_string(&log).unwrap_or_default();
     Life {
@@ -94,8 +99,17 @@ async fn life(plane: &Arc<ControlPlane>, course: Course, lag: &str, point: Optio
 }
 
 async fn run(scene: &mut Scene, course: Course) {
-    scene.scale(5).await;
     match course {
+        Course::Rolling => scene.scale(3).await,
+        Course::Ordinary | Course::Hasty => scene.scale(5).await,
+    }
+    match course {
+        Course::Rolling => {
+            scene.settled_at(3, LIMIT).await;
+            let change = json!({ "spec": { "template": { "metadata": { "annotations": { "note": "two" } } } } });
+            scene.patch(Kind::Deployment, &scene.namespace, change).await;
+            rolled(scene).await;
+        }
         Course::Ordinary => {
             scene.settled_at(5, LIMIT).await;
             scene.scale(2).await;
@@ -116,6 +130,21 @@ async fn run(scene: &mut Scene, course: Course) {
     }
     scene.scale(0).await;
     scene.settled_at(0, LIMIT).await;
+}
+
+/// Waits until three machines of the new template are all there is.
+async fn rolled(scene: &mut Scene) {
+    scene
+        .until("three new machines", LIMIT, async |scene: &Scene| {
+            let sight = scene.look().await?;
+            laws::settled(&sight, 3)?;
+            let is_new = |machine: &Value| machine["metadata"]["annotations"]["note"] == "two";
+            match sight.machines.iter().all(is_new) {
+                true => Ok(()),
+                false => Err("there are old machines".to_owned()),
+            }
+        })
+        .await;
 }
 
 /// The user takes everything away, and nothing stays.
@@ -169,7 +198,7 @@ fn missed<'a>(course: Course, points: &'a [String], lives: &[Life]) -> Vec<&'a s
 
 fn is_by_luck(course: Course, point: &str) -> bool {
     match course {
-        Course::Ordinary => false,
+        Course::Ordinary | Course::Rolling => false,
         Course::Hasty => BY_LUCK.iter().any(|what| kind(point).ends_with(what)),
     }
 }
@@ -199,7 +228,7 @@ async fn every_point(what: &str, course: Course, lag: &str) {
 fn enough_died(course: Course, lives: &[Life]) {
     let died = lives.iter().filter(|life| life.died).count();
     let enough = match course {
-        Course::Ordinary => lives.len() * 9 / 10,
+        Course::Ordinary | Course::Rolling => lives.len() * 9 / 10,
         Course::Hasty => lives.len() / 2,
     };
     assert!(died >= enough, "{died} of {} lives had their crash", lives.len());
@@ -245,4 +274,9 @@ async fn machines_that_go_while_their_vms_come_leave_nothing_wherever_the_manage
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_that_go_while_their_vms_come_leave_nothing_in_a_cloud_that_lags() {
     every_point("killed at any point, in haste, lag 3 s", Course::Hasty, "3s").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollout_ends_with_the_machines_of_its_template_wherever_the_manager_is_killed() {
+    every_point("killed at any point of a rollout", Course::Rolling, "0s").await;
 }

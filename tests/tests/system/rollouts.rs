@@ -12,7 +12,7 @@ use std::time::Duration;
 use millwright_tests::rolling::{Bounds, RolloutWatch, Seen};
 use millwright_tests::scene::{Kind, Scene, Sight, shared_plane};
 use millwright_tests::script::Script;
-use millwright_tests::{laws, manifests, sampling};
+use millwright_tests::{laws, manifests};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -100,17 +100,16 @@ async fn a_changed_template_rolls_within_its_bounds_and_a_size_changed_meanwhile
 }
 
 /// 200 machines, surge 20 %, none unavailable: at every moment there are 200 to 240, although the manager is killed every two
-/// seconds. The ordinary run rolls 60.
+/// seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollout_ends_within_its_bounds_although_the_manager_is_killed_every_two_seconds() {
     let Some(plane) = shared_plane("a rollout with kills").await else {
         return;
     };
-    let machines: u32 = if sampling::is_long() { 200 } else { 60 };
     let mut scene = Script::new("killed").begin(&plane).await;
-    let body = deployment(&scene, machines, &json!("20%"), &json!(0));
+    let body = deployment(&scene, 200, &json!("20%"), &json!(0));
     scene.create(Kind::Deployment, &body).await;
-    let machines = machines as usize;
+    let machines = 200;
     scene.settled_at(machines, LONG).await;
 
     let watch = RolloutWatch::begin(
