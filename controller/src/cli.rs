@@ -27,6 +27,7 @@ pub fn main() -> ExitCode {
         Command::Crds => crds(),
         Command::Rollout(flags) => command::rollout(flags, program),
         Command::Tree(flags) => command::tree(flags),
+        Command::Why(flags) => command::why(flags),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What people ask of a cluster with this binary: how a rollout stands, what it should do, and the machines as a tree.
+//! What people ask of a cluster with this binary: how a rollout stands, what it should do, the machines as a tree, and why an object is as it is.
 //!
 //! Each command reads, lets core or a function without side effects decide and draw, and prints. Nothing here runs beside a manager or
 //! needs one: it is for the user's computer, with the user's kubeconfig, also as a plugin of kubectl.
@@ -14,11 +14,12 @@ pub mod status;
 pub mod subject;
 pub mod table;
 pub mod tree;
+pub mod why;
 
 use std::process::ExitCode;
 
 use failure::Failure;
-use flags::{Order, RolloutCommand, RolloutFlags, TreeFlags};
+use flags::{Order, RolloutCommand, RolloutFlags, TreeFlags, WhyFlags};
 
 /// Runs `rollout`.
 pub fn rollout(flags: RolloutFlags, program: &str) -> ExitCode {
@@ -41,6 +42,11 @@ pub fn rollout(flags: RolloutFlags, program: &str) -> ExitCode {
 /// Runs `tree`.
 pub fn tree(flags: TreeFlags) -> ExitCode {
     finish(async { tree::run(&flags).await })
+}
+
+/// Runs `why`.
+pub fn why(flags: WhyFlags) -> ExitCode {
+    finish(async { why::run(&flags).await })
 }
 
 fn finish(work: impl Future<Output = Result<(), Failure>>) -> ExitCode {

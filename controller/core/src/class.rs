@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-pub use condition::Verdict;
+pub use condition::{Verdict, told_readiness};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -60,6 +60,13 @@ pub enum Fault {
     UserData(String),
     /// The driver found violations.
     Rejected(Vec<Violation>),
+    /// What the class's condition says, where nobody has looked but whoever wrote it.
+    Told {
+        /// The condition's reason: another fault's label.
+        reason: String,
+        /// The condition's message.
+        message: String,
+    },
 }
 
 impl Fault {
@@ -68,6 +75,9 @@ impl Fault {
         match self {
             Self::NoProvider | Self::Spec(_) | Self::NodeTemplate(_) | Self::Rejected(_) | Self::UserData(_) => true,
             Self::SecretMissing(_) | Self::NoUserData(_) | Self::SecretUnreadable(..) => false,
+            Self::Told { reason, .. } => {
+                !matches!(reason.as_str(), "SecretMissing" | "NoUserData" | "SecretUnreadable")
+            }
         }
     }
 
@@ -82,6 +92,7 @@ impl Fault {
             Self::SecretUnreadable(..) => "SecretUnreadable",
             Self::UserData(_) => "InvalidUserData",
             Self::Rejected(_) => "ClassRejected",
+            Self::Told { .. } => "Told",
         }
     }
 }
@@ -106,6 +117,7 @@ impl fmt::Display for Fault {
                 let texts: Vec<String> = fatal.map(|v| format!("{}: {}", v.field, v.description)).collect();
                 f.write_str(&texts.join("; "))
             }
+            Self::Told { message, .. } => f.write_str(message),
         }
     }
 }

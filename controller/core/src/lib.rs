@@ -8,6 +8,7 @@ pub mod check;
 pub mod class;
 pub mod deployment;
 pub mod driver;
+pub mod explain;
 pub mod fence;
 pub mod ids;
 pub mod kin;

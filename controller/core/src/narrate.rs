@@ -31,7 +31,7 @@ pub fn plan<S: Narrate, W: Display>(plan: &Plan<S, W>, now: Timestamp) -> String
 }
 
 /// A time as people say it: "in 5s", "at once".
-fn relative(at: Timestamp, now: Timestamp) -> String {
+pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     let wait = at.duration_since(now);
     if wait <= SignedDuration::ZERO {
         "at once".to_owned()

@@ -154,6 +154,22 @@ pub struct TreeFlags {
     pub all_namespaces: bool,
 }
 
+/// Flags of `why`.
+#[derive(Debug, Args)]
+pub struct WhyFlags {
+    /// Which cluster.
+    #[command(flatten)]
+    pub reach: Reach,
+
+    /// KIND/NAME, of a machinedeployment, machineset, machine or machineclass, or their short names
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    pub words: Vec<String>,
+
+    /// Kubeconfig of the cluster that the nodes join; by default the same cluster
+    #[arg(long, value_name = "PATH", help_heading = CLUSTER)]
+    pub target_kubeconfig: Option<PathBuf>,
+}
+
 /// What is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {

@@ -1,6 +1,7 @@
 //! One cluster as a command sees it: from a kubeconfig to objects. Reads in pages, writes guarded by what was read.
 
 use std::fmt::Debug;
+use std::path::Path;
 
 use http::Uri;
 use k8s_openapi::NamespaceResourceScope;
@@ -56,10 +57,31 @@ impl Session {
         })
     }
 
+    /// The same for the cluster that the nodes join.
+    pub async fn target(path: Option<&Path>, reach: &Reach) -> Result<Self, Failure> {
+        match path {
+            None => Self::open(reach).await,
+            Some(path) => {
+                let reach = Reach {
+                    kubeconfig: Some(path.to_owned()),
+                    context: None,
+                    namespace: None,
+                };
+                Self::open(&reach).await
+            }
+        }
+    }
+
     /// A request about a deployment failed.
     pub fn failure(&self, name: &str, trouble: impl Into<Trouble>) -> Failure {
         let what = format!("machinedeployment {name:?} in namespace {:?}", self.namespace);
         Failure::request(&what, &self.server, trouble.into())
+    }
+
+    /// There is no such object: `what` is `KIND/NAME`.
+    pub fn lacks(&self, what: &str) -> Failure {
+        let what = format!("{what} in namespace {:?}", self.namespace);
+        Failure::request(&what, &self.server, Trouble::NotFound)
     }
 
     /// The namespace's objects of a kind.

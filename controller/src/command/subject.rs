@@ -1,7 +1,10 @@
-//! What a command is about, as kubectl's users write it: `machinedeployment/NAME`, `mcd NAME`, or the bare name.
+//! What a command is about, as kubectl's users write it: `machinedeployment/NAME`, `mcd NAME`, or the bare name where only one kind
+//! can be meant.
 
-use kube::Resource as _;
-use millwright_core::api::{GROUP, MachineDeployment, VERSION};
+use kube::Resource;
+use millwright_core::api::{GROUP, Machine, MachineClass, MachineDeployment, MachineSet, VERSION};
+use millwright_core::explain;
+use millwright_core::ids::Name;
 
 /// The short name; CRD and this agree by a test.
 const SHORT: &str = "mcd";
@@ -12,15 +15,45 @@ pub enum BadSubject {
     /// Only deployments have rollouts.
     #[error("{0:?} is no kind that has rollouts: write machinedeployment/NAME, mcd/NAME or just NAME")]
     Kind(String),
+    /// Not a kind of ours.
+    #[error(
+        "{0:?} is no kind of Millwright: write machinedeployment/NAME, machineset/NAME, machine/NAME or machineclass/NAME (mcd, mcs, mc, mcc)"
+    )]
+    Unknown(String),
     /// A kind and nothing more.
     #[error("{0:?}: the name is missing; write machinedeployment/NAME or just NAME")]
     NoName(String),
+    /// A name, and it could be of any kind.
+    #[error("{0:?}: the kind is missing; write machinedeployment/{0}, machineset/{0}, machine/{0} or machineclass/{0}")]
+    NoKind(String),
     /// No object can have the name.
     #[error("{0:?} is not a name that Kubernetes takes (a-z, 0-9, - and ., with a letter or a digit at both ends)")]
     Name(String),
     /// Two at once.
     #[error("{0:?} and {1:?}: name one MachineDeployment, as machinedeployment/NAME or just NAME")]
     Two(String, String),
+}
+
+/// The object of any of our kinds that is meant by one or two words.
+pub fn object(words: &[String]) -> Result<explain::Subject, BadSubject> {
+    let (kind, name) = match words {
+        [word] => word.split_once('/').ok_or_else(|| BadSubject::NoKind(word.clone()))?,
+        [kind, name] if !kind.contains('/') && !name.contains('/') => (kind.as_str(), name.as_str()),
+        [one, other, ..] => return Err(BadSubject::Two(one.clone(), other.clone())),
+        [] => return Err(BadSubject::NoName(String::new())),
+    };
+    let subject = if is_of::<MachineDeployment>(SHORT, kind) {
+        explain::Subject::Deployment
+    } else if is_of::<MachineSet>("mcs", kind) {
+        explain::Subject::Set
+    } else if is_of::<Machine>("mc", kind) {
+        explain::Subject::Machine
+    } else if is_of::<MachineClass>("mcc", kind) {
+        explain::Subject::Class
+    } else {
+        return Err(BadSubject::Unknown(kind.to_owned()));
+    };
+    Ok(subject(Name::new(checked(kind, name)?)))
 }
 
 /// The name of the deployment that is meant by one or two words.
@@ -41,6 +74,10 @@ fn named(kind: &str, name: &str) -> Result<String, BadSubject> {
     if !is_kind(kind) {
         return Err(BadSubject::Kind(kind.to_owned()));
     }
+    checked(kind, name)
+}
+
+fn checked(kind: &str, name: &str) -> Result<String, BadSubject> {
     if name.is_empty() {
         return Err(BadSubject::NoName(format!("{kind}/")));
     }
@@ -50,12 +87,16 @@ fn named(kind: &str, name: &str) -> Result<String, BadSubject> {
     }
 }
 
-/// Kinds are written in any case, in singular, plural or short, with the group, and with the version before it.
 fn is_kind(word: &str) -> bool {
+    is_of::<MachineDeployment>(SHORT, word)
+}
+
+/// Kinds are written in any case, in singular, plural or short, with the group, and with the version before it.
+fn is_of<K: Resource<DynamicType = ()>>(short: &str, word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     let (kind, rest) = word.split_once('.').unwrap_or((&word, GROUP));
-    let singular = MachineDeployment::kind(&()).to_ascii_lowercase();
-    let is_known = kind == singular || kind == MachineDeployment::plural(&()) || kind == SHORT;
+    let singular = K::kind(&()).to_ascii_lowercase();
+    let is_known = kind == singular || kind == K::plural(&()) || kind == short;
     let group = rest.strip_prefix(VERSION).and_then(|rest| rest.strip_prefix('.'));
     is_known && group.unwrap_or(rest) == GROUP
 }
@@ -100,6 +141,24 @@ mod tests {
             MachineDeployment::crd().spec.names.short_names,
             Some(vec![SHORT.to_owned()])
         );
+    }
+
+    #[test]
+    fn objects_of_all_kinds_are_told_apart_by_their_short_names_too() {
+        let of = |text: &str| {
+            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            object(&words).map_err(|error| error.to_string())
+        };
+        let a = || Name::new("a");
+        assert_eq!(of("mcd/a"), Ok(explain::Subject::Deployment(a())));
+        assert_eq!(of("machineset a"), Ok(explain::Subject::Set(a())));
+        assert_eq!(of("mc/a"), Ok(explain::Subject::Machine(a())));
+        assert_eq!(of("machineclasses/a"), Ok(explain::Subject::Class(a())));
+        assert!(of("pod/a").unwrap_err().contains("is no kind of Millwright"));
+        assert!(of("a").unwrap_err().contains("the kind is missing"));
+        assert!(of("mc/").unwrap_err().contains("the name is missing"));
+        let shorts = [Machine::crd(), MachineSet::crd(), MachineClass::crd()].map(|crd| crd.spec.names.short_names);
+        assert_eq!(shorts, ["mc", "mcs", "mcc"].map(|short| Some(vec![short.to_owned()])));
     }
 
     #[test]

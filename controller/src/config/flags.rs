@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use millwright_core::api::lenient::GoDuration;
 use millwright_core::settings::Settings;
 
-use crate::command::flags::{RolloutFlags, TreeFlags};
+use crate::command::flags::{RolloutFlags, TreeFlags, WhyFlags};
 use crate::driver::Endpoint;
 use crate::telemetry::{DEFAULT_FILTER, LogFormat};
 
@@ -39,6 +39,11 @@ pub enum Command {
     ///
     /// What nobody controls stands below a line of its own.
     Tree(TreeFlags),
+    /// Explain what the manager would do about an object now, and why it does nothing more; act on nothing
+    ///
+    /// Plans from the objects alone, as a manager that has nothing under way and whose drivers answer. What only the running manager
+    /// knows, such as pauses between retries, stands in its log and in the conditions, which are shown too.
+    Why(WhyFlags),
 }
 
 /// Flags of `millwright manager`.

@@ -147,7 +147,12 @@ fn may_heal(fault: &Fault) -> bool {
     match fault {
         // A Secret of another namespace is not watched.
         Fault::SecretMissing(_) | Fault::SecretUnreadable(..) | Fault::NoUserData(_) => true,
-        Fault::NoProvider | Fault::Spec(_) | Fault::NodeTemplate(_) | Fault::UserData(_) | Fault::Rejected(_) => false,
+        Fault::NoProvider
+        | Fault::Spec(_)
+        | Fault::NodeTemplate(_)
+        | Fault::UserData(_)
+        | Fault::Rejected(_)
+        | Fault::Told { .. } => false,
     }
 }
 

@@ -14,3 +14,4 @@ mod orders;
 mod relay;
 mod status;
 mod tree;
+mod why;

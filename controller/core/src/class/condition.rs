@@ -99,6 +99,25 @@ fn told(class: &MachineClass) -> Option<&Condition> {
     stored(class).iter().find(|condition| condition.type_ == READY)
 }
 
+/// What the class's own condition says of it, for those who cannot look themselves. Without one nobody has looked.
+pub fn told_readiness(class: &MachineClass) -> Readiness {
+    let Some(told) = told(class) else {
+        return Readiness::Unchecked;
+    };
+    match told.status.as_str() {
+        "True" => Readiness::Ready(Recipe {
+            digest: String::new(),
+            needs_token: false,
+            essentials: CreationRequest::of(class),
+        }),
+        "False" => Readiness::Faulty(Fault::Told {
+            reason: told.reason.clone(),
+            message: told.message.clone(),
+        }),
+        _ => Readiness::Unchecked,
+    }
+}
+
 fn is_found_good(class: &MachineClass) -> bool {
     told(class).is_some_and(|told| {
         told.status == "True" && told.observed_generation == Some(meta::generation(&class.metadata))

@@ -62,18 +62,32 @@ pub(crate) fn record(kind: &Kind, live: Option<&Value>, new: Value, part: Part, 
     new
 }
 
-/// [`record`] for the status of a custom kind: owners are counted by what the request states at the top, although only the status
-/// of it is stored.
+/// Whether an object has fields at its top that are neither every object's nor spec or status.
+pub(crate) fn has_more_at_the_top(object: &Value) -> bool {
+    let usual = |key: &String| matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "spec" | "status");
+    object.as_object().is_some_and(|fields| !fields.keys().all(usual))
+}
+
+/// [`record`] for the status of a custom kind: owners are counted by what the request states at the top beside metadata and spec,
+/// although only the status of it is stored.
 pub(crate) fn record_as_stated(
     kind: &Kind,
     live: &Value,
     mut new: Value,
-    stated: Value,
+    mut stated: Value,
     part: Part,
     options: &Options,
 ) -> Value {
     if options.recorded {
         return new;
+    }
+    if let (Some(fields), Some(kept)) = (stated.as_object_mut(), new.as_object()) {
+        for key in ["metadata", "spec"] {
+            match kept.get(key) {
+                Some(value) => fields.insert(key.to_owned(), value.clone()),
+                None => fields.remove(key),
+            };
+        }
     }
     let owned = record(kind, Some(live), stated, part, options);
     let metadata = object::metadata(&mut new);

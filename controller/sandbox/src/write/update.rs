@@ -131,7 +131,8 @@ pub(crate) fn store(
     let owners = object::at(&new, "/metadata/managedFields")
         .filter(|_| options.recorded)
         .cloned();
-    let stated = (kind.custom && part == Part::Status).then(|| new.clone());
+    let is_stated = kind.custom && part == Part::Status && [&new, &**old].into_iter().any(owners::has_more_at_the_top);
+    let stated = is_stated.then(|| new.clone());
     let mut new = confined(kind, old, builtin::stored_as(kind, new), part);
     if let Some(owners) = owners {
         object::metadata(&mut new).insert("managedFields".to_owned(), owners);

@@ -1,0 +1,245 @@
+//! What a manager would do about an object now, and why: the planners' own answer, in words, for `millwright why`.
+//!
+//! Plans from the objects alone, as a manager that has watched all along, that has nothing under way, and whose drivers answer:
+//! what a running manager knows beside the objects (calls under way, requests without an answer, pauses between retries) is in its
+//! memory only. Whether machines can be made of a class is taken from the class's own condition. Acts on nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
+
+use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
+use crate::change::Change;
+use crate::class;
+use crate::deployment;
+use crate::deployment::view::Asked;
+use crate::driver::DriverInfo;
+use crate::ids::{DriverName, Name};
+use crate::kin;
+use crate::kinds::OwnedBy;
+use crate::machine::{self, Calls, ClassView, DriverView};
+use crate::narrate::{Narrate, relative};
+use crate::plan::Plan;
+use crate::set;
+use crate::settings::Settings;
+use crate::sight::Sight;
+use crate::wake::{Key, group_of};
+use crate::world::World;
+
+/// What is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A MachineDeployment.
+    Deployment(Name),
+    /// A MachineSet.
+    Set(Name),
+    /// A Machine.
+    Machine(Name),
+    /// A MachineClass.
+    Class(Name),
+}
+
+/// The objects of a namespace, and the Nodes, as they were read.
+#[derive(Clone, Debug, Default)]
+pub struct Read {
+    /// All deployments.
+    pub deployments: Vec<MachineDeployment>,
+    /// All sets.
+    pub sets: Vec<MachineSet>,
+    /// All Machines.
+    pub machines: Vec<Machine>,
+    /// All classes.
+    pub classes: Vec<MachineClass>,
+    /// Nodes of the target cluster, where they are of interest.
+    pub nodes: Vec<Node>,
+}
+
+/// A plan in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The plan's own reason.
+    pub why: String,
+    /// What would be done now, in order.
+    pub steps: Vec<String>,
+    /// What is left alone although something is wanted of it: `NAME: reason`.
+    pub withheld: Vec<String>,
+    /// When it is looked at again if nothing happens: "in 5s".
+    pub again: Option<String>,
+    /// Whether the object is planned as a part of another, and of which.
+    pub part_of: Option<String>,
+}
+
+impl Explanation {
+    fn of<S: Narrate, W: std::fmt::Display>(plan: &Plan<S, W>, now: Timestamp) -> Self {
+        Self {
+            why: plan.why.to_string(),
+            steps: plan.steps.iter().map(Narrate::narrate).collect(),
+            withheld: plan
+                .withheld
+                .iter()
+                .map(|(name, why)| format!("{name}: {why}"))
+                .collect(),
+            again: plan.wake.map(|at| relative(at, now)),
+            part_of: None,
+        }
+    }
+}
+
+/// The world as it was read. What is known of the classes is what their conditions say.
+pub fn world(read: Read) -> World {
+    let mut world = World::default();
+    let at = Duration::ZERO;
+    for class in read.classes {
+        let (name, readiness) = (Name::new(meta::name(&class.metadata)), class::told_readiness(&class));
+        world.observe(Change::Applied(class), at);
+        let stamp = world.ledger.begins_check(&name);
+        world.judged(&name, stamp, readiness, at);
+    }
+    let deployments = read.deployments.into_iter();
+    deployments.for_each(|deployment| world.observe(Change::Applied(deployment), at));
+    read.sets
+        .into_iter()
+        .for_each(|set| world.observe(Change::Applied(set), at));
+    let machines = read.machines.into_iter();
+    machines.for_each(|machine| world.observe(Change::Applied(machine), at));
+    read.nodes
+        .into_iter()
+        .for_each(|node| world.observe(Change::Applied(node), at));
+    world
+}
+
+/// What would be done about the subject, and why. None: there is no such object.
+pub fn explain(world: &World, subject: &Subject, now: Timestamp) -> Option<Explanation> {
+    match subject {
+        Subject::Deployment(name) => of_deployment(world, name, now).map(|plan| Explanation::of(&plan, now)),
+        Subject::Set(name) => of_set(world, name, now),
+        Subject::Machine(name) => of_machine(world, name, now),
+        Subject::Class(name) => of_class(world, name, now),
+    }
+}
+
+/// Nobody is asked about a class here: where it was never looked at, Machines are made and say so.
+fn can_check(_: &Name) -> bool {
+    false
+}
+
+fn of_deployment(world: &World, name: &Name, now: Timestamp) -> Option<deployment::Plan> {
+    let deployment = world.deployments.get(name)?;
+    let view = deployment::View::of(world, deployment, &can_check);
+    let asked = Asked {
+        ledger: &world.ledger,
+        machine_exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
+        set_exists: &|set| world.sets.get(&Name::new(set)).is_some(),
+        sight: Sight::CLEAR,
+        plan_set: set::plan,
+    };
+    Some(view.look(&asked, |seen| deployment::plan(seen, now)))
+}
+
+/// A set that a deployment controls is planned with it: of that plan, what is the set's.
+fn of_set(world: &World, name: &Name, now: Timestamp) -> Option<Explanation> {
+    let set = world.sets.get(name)?;
+    let Key::Deployment(owner) = group_of(world, set) else {
+        let view = set::View::of(world, set, &can_check);
+        let exists = |machine: &str| world.machines.get(&Name::new(machine)).is_some();
+        let plan = set::plan(&view.seen(&world.ledger, &exists), now);
+        return Some(Explanation::of(&plan, now));
+    };
+    let mut plan = of_deployment(world, &owner, now)?;
+    plan.steps.retain(|step| is_about(step, name));
+    let own = world
+        .machines
+        .find(OwnedBy::Controller, set.metadata.uid.as_deref().unwrap_or_default());
+    let own: Vec<&str> = own.map(|machine| meta::name(&machine.metadata)).collect();
+    plan.withheld
+        .retain(|(left, _)| left == name || own.contains(&left.as_str()));
+    Some(Explanation {
+        part_of: Some(format!("machinedeployment/{owner}")),
+        ..Explanation::of(&plan, now)
+    })
+}
+
+fn is_about(step: &deployment::Step, set: &Name) -> bool {
+    use deployment::Step;
+    let is_it = |other: &MachineSet| meta::name(&other.metadata) == set.as_str();
+    match step {
+        Step::Of(of, _) => is_it(of),
+        Step::Change(change) => is_it(&change.set),
+        Step::Adopt(sets) | Step::Release(sets) => sets.iter().any(|other| is_it(other)),
+        Step::Delete(sets) => sets.iter().any(|(name, _)| name == set),
+        Step::AddFinalizer
+        | Step::RemoveFinalizer
+        | Step::Create(_)
+        | Step::Mark(_)
+        | Step::Prune(_)
+        | Step::RollBack(_)
+        | Step::Number(_)
+        | Step::Record(_) => false,
+    }
+}
+
+fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation> {
+    let machine: &Arc<Machine> = world.machines.get(name)?;
+    let class_name = machine.class_name().map(Name::new);
+    let class = class_name.as_ref().and_then(|class| world.classes.get(class));
+    let driver = class.and_then(|class| class.driver()).map(answering);
+    let (settings, calls) = (Settings::new(String::new()), Calls::default());
+    let claim = kin::node_of(world, machine);
+    let plan = machine::plan(
+        &machine::Observed {
+            machine,
+            class: match (&class_name, class) {
+                (None, _) => ClassView::Unnamed,
+                (Some(name), None) => ClassView::Missing(name.as_str()),
+                (Some(name), Some(class)) => ClassView::Present {
+                    name: name.as_str(),
+                    guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
+                    readiness: world.ledger.readiness(name),
+                },
+            },
+            driver: match &driver {
+                Some(driver) => DriverView::Ready(driver),
+                None => DriverView::Unnamed { all_ready: true },
+            },
+            node: claim.node,
+            rival: claim.rival,
+            standing: kin::standing(world, machine),
+            sight: Sight::CLEAR,
+            calls: &calls,
+            settings: &settings,
+        },
+        now,
+    );
+    Some(Explanation::of(&plan, now))
+}
+
+/// A driver that answers and can do what every driver must.
+fn answering(name: DriverName) -> DriverInfo {
+    DriverInfo {
+        name,
+        vendor_version: String::new(),
+        capabilities: std::collections::BTreeSet::new(),
+        propagation_delay: SignedDuration::ZERO,
+    }
+}
+
+fn of_class(world: &World, name: &Name, now: Timestamp) -> Option<Explanation> {
+    let class = world.classes.get(name)?;
+    let mut users = world.machines.find(OwnedBy::Class, name.as_str());
+    let readiness = world.ledger.readiness(name);
+    let plan = class::plan(&class::Observed {
+        class,
+        machines: world.machines.count(OwnedBy::Class, name.as_str()),
+        first_machine: users.next().map(|machine| meta::name(&machine.metadata)),
+        readiness,
+        // Its condition says already what is known here.
+        found: &class::Readiness::Unchecked,
+        driver_is_here: true,
+        is_being_checked: false,
+        reported: None,
+        now,
+    });
+    Some(Explanation::of(&plan, now))
+}

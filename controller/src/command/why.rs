@@ -1,0 +1,179 @@
+//! `why`: what the manager would do about an object now, and what keeps it from more.
+//!
+//! Reads, lets core plan, and prints. What is shown beside the plan are the objects' own words: conditions, last operations.
+
+use k8s_openapi::api::core::v1::Node;
+use millwright_core::api::{Machine, Phase, meta};
+use millwright_core::explain::{self, Explanation, Subject};
+use millwright_core::ids::Name;
+use millwright_core::kinds::OwnedBy;
+use millwright_core::world::World;
+
+use super::failure::Failure;
+use super::flags::WhyFlags;
+use super::session::Session;
+use super::{output, subject};
+use crate::env::{Outside as _, System};
+
+/// As many Machines that are not well are shown; of a thousand the first ones say enough.
+const SHOWN: usize = 10;
+
+/// Runs the command.
+pub async fn run(flags: &WhyFlags) -> Result<(), Failure> {
+    let subject = subject::object(&flags.words)?;
+    let session = Session::open(&flags.reach).await?;
+    let world = explain::world(read(&session, &subject, flags).await?);
+    let now = System.now();
+    let Some(told) = explain::explain(&world, &subject, now) else {
+        return Err(session.lacks(&title(&subject)));
+    };
+    output::print(&written(&world, &subject, &told))
+}
+
+async fn read(session: &Session, subject: &Subject, flags: &WhyFlags) -> Result<explain::Read, Failure> {
+    let nodes: Vec<Node> = match subject {
+        Subject::Machine(_) => {
+            let target = Session::target(flags.target_kubeconfig.as_deref(), &flags.reach).await?;
+            target.list_everywhere().await?
+        }
+        Subject::Deployment(_) | Subject::Set(_) | Subject::Class(_) => Vec::new(),
+    };
+    Ok(explain::Read {
+        deployments: session.list().await?,
+        sets: session.list().await?,
+        machines: session.list().await?,
+        classes: session.list().await?,
+        nodes,
+    })
+}
+
+fn title(subject: &Subject) -> String {
+    match subject {
+        Subject::Deployment(name) => format!("machinedeployment/{name}"),
+        Subject::Set(name) => format!("machineset/{name}"),
+        Subject::Machine(name) => format!("machine/{name}"),
+        Subject::Class(name) => format!("machineclass/{name}"),
+    }
+}
+
+fn written(world: &World, subject: &Subject, told: &Explanation) -> String {
+    let mut lines = vec![format!("{}: {}", title(subject), told.why)];
+    lines.extend(
+        told.part_of
+            .iter()
+            .map(|owner| format!("It is planned as a part of {owner}.")),
+    );
+    match told.steps.is_empty() {
+        true => lines.push("Nothing is to be done now.".to_owned()),
+        false => section("Would now, in this order:", &told.steps, &mut lines),
+    }
+    section("Leaves alone:", &told.withheld, &mut lines);
+    lines.extend(
+        told.again
+            .iter()
+            .map(|again| format!("Looks again {again}, if nothing happens before.")),
+    );
+    section("It says of itself:", &said(world, subject), &mut lines);
+    section(
+        "Its machines that are not running:",
+        &unwell(world, subject),
+        &mut lines,
+    );
+    lines.join("\n") + "\n"
+}
+
+fn section(head: &str, items: &[String], lines: &mut Vec<String>) {
+    if !items.is_empty() {
+        lines.push(head.to_owned());
+        lines.extend(items.iter().map(|item| format!("  - {item}")));
+    }
+}
+
+/// The conditions of the object, and the last operation of a Machine.
+fn said(world: &World, subject: &Subject) -> Vec<String> {
+    let line = |type_: &str, status: &str, reason: &str, message: &str| format!("{type_}={status} {reason}: {message}");
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    match subject {
+        Subject::Deployment(name) => {
+            let status = world.deployments.get(name).and_then(|object| object.status.as_ref());
+            let conditions = status.into_iter().flat_map(|status| &status.conditions);
+            conditions
+                .map(|told| line(&told.type_, &told.status, &text(&told.reason), &text(&told.message)))
+                .collect()
+        }
+        Subject::Set(name) => {
+            let status = world.sets.get(name).and_then(|object| object.status.as_ref());
+            let conditions = status.into_iter().flat_map(|status| &status.conditions);
+            conditions
+                .map(|told| line(&told.type_, &told.status, &text(&told.reason), &text(&told.message)))
+                .collect()
+        }
+        Subject::Class(name) => {
+            let status = world.classes.get(name).and_then(|object| object.status.as_ref());
+            let conditions = status.into_iter().flat_map(|status| &status.conditions);
+            conditions
+                .map(|told| line(&told.type_, &told.status, &told.reason, &told.message))
+                .collect()
+        }
+        Subject::Machine(name) => world
+            .machines
+            .get(name)
+            .map(|machine| last_words(machine))
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// Phase and last operation.
+fn last_words(machine: &Machine) -> String {
+    let phase = match machine.phase() {
+        phase if phase.is_new() => "no phase yet".to_owned(),
+        phase => phase.as_str().to_owned(),
+    };
+    let description = machine.last_operation().and_then(|last| last.description.clone());
+    format!(
+        "{phase}: {}",
+        description.unwrap_or_else(|| "nothing was done yet".to_owned())
+    )
+}
+
+/// The Machines of a deployment or set that are not Running or on their way out, the first ones.
+fn unwell(world: &World, subject: &Subject) -> Vec<String> {
+    let sets: Vec<String> = match subject {
+        Subject::Deployment(name) => owned_sets(world, name),
+        Subject::Set(name) => world
+            .sets
+            .get(name)
+            .and_then(|set| set.metadata.uid.clone())
+            .into_iter()
+            .collect(),
+        Subject::Machine(_) | Subject::Class(_) => Vec::new(),
+    };
+    let machines = sets
+        .iter()
+        .flat_map(|set| world.machines.find(OwnedBy::Controller, set));
+    let mut unwell: Vec<&Machine> = machines
+        .map(AsRef::as_ref)
+        .filter(|machine: &&Machine| *machine.phase() != Phase::Running || meta::is_deleting(&machine.metadata))
+        .collect();
+    unwell.sort_by_key(|machine| meta::name(&machine.metadata));
+    let more = unwell.len().saturating_sub(SHOWN);
+    let mut lines: Vec<String> = unwell
+        .iter()
+        .take(SHOWN)
+        .map(|machine| format!("{} is {}", meta::name(&machine.metadata), last_words(machine)))
+        .collect();
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}
+
+fn owned_sets(world: &World, deployment: &Name) -> Vec<String> {
+    let uid = world
+        .deployments
+        .get(deployment)
+        .and_then(|deployment| deployment.metadata.uid.clone());
+    let sets = world.sets.find(OwnedBy::Controller, uid.as_deref().unwrap_or_default());
+    sets.filter_map(|set| set.metadata.uid.clone()).collect()
+}

@@ -1,0 +1,83 @@
+//! `why`: the present plan of an object, in words, without acting.
+
+use millwright_core::api::{Machine, MachineClass};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, template};
+use crate::history::with_two_revisions;
+
+async fn class(cluster: &Cluster, name: &str, status: &str, message: &str) {
+    let condition = json!({ "type": "Ready", "status": status, "reason": "ClassRejected", "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let body = json!({ "metadata": { "name": name }, "provider": "virtual", "providerSpec": {},
+        "status": { "conditions": [condition] } });
+    let _: MachineClass = cluster.store(body).await;
+}
+
+fn machine(name: &str, class: &str) -> Value {
+    json!({
+        "metadata": { "name": name },
+        "spec": template(class)["spec"],
+        "status": {
+            "currentStatus": { "phase": "CrashLoopBackOff" },
+            "lastOperation": { "description": "Cloud provider message: no quota", "state": "Failed", "type": "Create" },
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_rollout_is_explained_by_its_plan_and_what_it_waits_for() {
+    let cluster = with_two_revisions().await;
+    class(&cluster, "large", "True", "").await;
+    cluster.numbers([1, 2, 2]).await;
+    let before = cluster.workers().await;
+    let out = cluster.run("why mcd/workers").await.well();
+    assert!(out.starts_with("machinedeployment/workers: "), "{out}");
+    assert!(out.contains("Would now, in this order:\n  - "), "{out}");
+    assert!(out.contains("workers-2"), "{out}");
+    assert!(out.contains("Progressing=True MachineSetUpdated"), "{out}");
+    assert_eq!(before, cluster.workers().await, "nothing was done");
+
+    let out = cluster.run("why machineset workers-1").await.well();
+    assert!(
+        out.contains("It is planned as a part of machinedeployment/workers."),
+        "{out}"
+    );
+    assert!(!out.contains("workers-2:"), "only its own part is told:\n{out}");
+}
+
+#[tokio::test]
+async fn a_machine_that_waits_says_for_what_and_a_refused_class_makes_none() {
+    let cluster = Cluster::start().await;
+    class(&cluster, "small", "True", "").await;
+    class(&cluster, "broken", "False", "its driver refuses it: region: unknown").await;
+    let _: Machine = cluster.store(machine("good", "small")).await;
+    let _: Machine = cluster.store(machine("bad", "broken")).await;
+    let _: Machine = cluster.store(machine("lost", "absent")).await;
+
+    let out = cluster.run("why mc/good").await.well();
+    assert!(
+        out.contains("CrashLoopBackOff: Cloud provider message: no quota"),
+        "{out}"
+    );
+    let out = cluster.run("why mc/bad").await.well();
+    assert!(out.contains("its driver refuses it: region: unknown"), "{out}");
+    let out = cluster.run("why machine lost").await.well();
+    assert!(out.contains("absent"), "{out}");
+    let out = cluster.run("why mcc/broken").await.well();
+    assert!(
+        out.contains("Ready=False ClassRejected: its driver refuses it: region: unknown"),
+        "{out}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_no_kind_of_ours_is_told() {
+    let cluster = Cluster::start().await;
+    let said = cluster.run("why mc/absent").await.badly(1);
+    assert!(said.contains("machine/absent in namespace \"default\""), "{said}");
+    let said = cluster.run("why pod/x").await.badly(2);
+    assert!(said.contains("is no kind of Millwright"), "{said}");
+    let said = cluster.run("why workers").await.badly(2);
+    assert!(said.contains("the kind is missing"), "{said}");
+}
