@@ -46,10 +46,21 @@ impl RolloutWatch {
     /// Watches the Machines of the scene from now on.
     #[must_use]
     pub fn begin(scene: &Scene, bounds: Bounds) -> Self {
+        Self::with(scene, bounds, watcher::Config::default())
+    }
+
+    /// Watches the Machines of one deployment of the scene, which bear its name as the label `name`.
+    #[must_use]
+    pub fn of(scene: &Scene, deployment: &str, bounds: Bounds) -> Self {
+        let config = watcher::Config::default().labels(&format!("name={deployment}"));
+        Self::with(scene, bounds, config)
+    }
+
+    fn with(scene: &Scene, bounds: Bounds, config: watcher::Config) -> Self {
         let (over, ended) = oneshot::channel();
         let machines = scene.api(Kind::Machine);
         let mut task = JoinSet::new();
-        task.spawn(watch(machines, bounds, ended));
+        task.spawn(watch(machines, config, bounds, ended));
         Self { task, over }
     }
 
@@ -70,8 +81,13 @@ impl RolloutWatch {
     }
 }
 
-async fn watch(machines: Api<DynamicObject>, bounds: Bounds, mut ended: oneshot::Receiver<()>) -> Result<Seen, String> {
-    let mut events = watcher::watcher(machines, watcher::Config::default()).boxed();
+async fn watch(
+    machines: Api<DynamicObject>,
+    config: watcher::Config,
+    bounds: Bounds,
+    mut ended: oneshot::Receiver<()>,
+) -> Result<Seen, String> {
+    let mut events = watcher::watcher(machines, config).boxed();
     let mut there: BTreeMap<String, Value> = BTreeMap::new();
     let mut seen = Seen {
         fewest_available: usize::MAX,

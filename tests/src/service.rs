@@ -101,6 +101,42 @@ impl Service {
         self.process.pid()
     }
 
+    /// The CPU time that it has taken in this life, to a hundredth of a second.
+    ///
+    /// # Panics
+    /// It does not run.
+    #[must_use]
+    pub fn cpu(&self) -> Duration {
+        let stat = self.told_by_the_kernel("stat");
+        // The name, in brackets, may hold anything; what follows are numbers.
+        let (_, numbers) = stat.rsplit_once(')').expect("a name in brackets");
+        let ticks = |field: usize| {
+            numbers
+                .split_whitespace()
+                .nth(field)
+                .and_then(|text| text.parse::<u64>().ok())
+        };
+        let ticks = ticks(11).expect("utime") + ticks(12).expect("stime");
+        // Linux counts it in hundredths of a second for processes, whatever its own clock is.
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// The most memory that it has had at one time in this life, in bytes.
+    ///
+    /// # Panics
+    /// It does not run.
+    #[must_use]
+    pub fn peak_memory(&self) -> u64 {
+        let status = self.told_by_the_kernel("status");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kilobytes.expect("VmHWM in kB") * 1024
+    }
+
+    fn told_by_the_kernel(&self, what: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{}/{what}", self.pid())).expect("it runs, on Linux")
+    }
+
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use millwright_tests::rolling::{Bounds, RolloutWatch, Seen};
 use millwright_tests::scene::{Kind, Scene, Sight, shared_plane};
 use millwright_tests::script::Script;
-use millwright_tests::{laws, manifests};
+use millwright_tests::{laws, manifests, sampling};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -142,6 +142,68 @@ async fn a_rollout_ends_within_its_bounds_although_the_manager_is_killed_every_t
         2 * machines,
         "a VM for each machine, old and new"
     );
+}
+
+/// 20 deployments of 100 machines roll at the same time. Only the long suite has the time; it prints what the manager took.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_deployments_roll_two_thousand_machines_at_once_each_within_its_bounds() {
+    if !sampling::is_long() {
+        println!("skipped: only the long suite rolls 2000 machines");
+        return;
+    }
+    let Some(plane) = shared_plane("twenty deployments").await else {
+        return;
+    };
+    let mut scene = Script::new("twenty").begin(&plane).await;
+    let names: Vec<String> = (0..20).map(|number| format!("{}-{number}", scene.namespace)).collect();
+    for name in &names {
+        let mut body = manifests::deployment(name, 100);
+        body["spec"]["strategy"]["rollingUpdate"] = json!({ "maxSurge": "20%", "maxUnavailable": 0 });
+        scene.create(Kind::Deployment, &body).await;
+    }
+    all_running(&mut scene, 2000, "").await;
+
+    let bounds = Bounds {
+        most: 120,
+        fewest_available: 100,
+    };
+    let watches: Vec<RolloutWatch> = names
+        .iter()
+        .map(|name| RolloutWatch::of(&scene, name, bounds))
+        .collect();
+    let (began, cpu) = (Instant::now(), scene.manager.service.cpu());
+    let change = json!({ "spec": { "template": { "metadata": { "annotations": { "note": "two" } } } } });
+    for name in &names {
+        scene.patch(Kind::Deployment, name, change.clone()).await;
+    }
+    all_running(&mut scene, 2000, "two").await;
+    println!(
+        "2000 machines rolled in {:.1} s; the manager took {:.1} s of CPU and {} MB at most",
+        began.elapsed().as_secs_f64(),
+        (scene.manager.service.cpu() - cpu).as_secs_f64(),
+        scene.manager.service.peak_memory() / 1_000_000
+    );
+    for watch in watches {
+        assert_kept(&watch.end().await);
+    }
+    let journal = scene.journal().await.unwrap();
+    laws::one_vm_a_machine(&journal).unwrap();
+    assert_eq!(laws::vms_made(&journal), 4000);
+}
+
+async fn all_running(scene: &mut Scene, wanted: usize, note: &str) {
+    let what = format!("{wanted} running machines of template {note:?}");
+    scene
+        .until(&what, LONG, async |scene: &Scene| {
+            let machines = scene.list(Kind::Machine).await?;
+            let is_done = |machine: &&Value| noted(machine) == note && laws::phase(machine) == "Running";
+            let done = machines.iter().filter(is_done).count();
+            match (machines.len(), done) == (wanted, wanted) {
+                true => Ok(()),
+                false => Err(format!("{} machines, {done} done", machines.len())),
+            }
+        })
+        .await;
 }
 
 /// By the machines alone: as many as wanted, all new, all running.
