@@ -1,6 +1,6 @@
 //! `why`: the present plan of an object, in words, without acting.
 
-use millwright_core::api::{Machine, MachineClass};
+use millwright_core::api::{Machine, MachineClass, keys};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, template};
@@ -9,14 +9,14 @@ use crate::history::with_two_revisions;
 async fn class(cluster: &Cluster, name: &str, status: &str, message: &str) {
     let condition = json!({ "type": "Ready", "status": status, "reason": "ClassRejected", "message": message,
         "lastTransitionTime": "2026-01-01T00:00:00Z" });
-    let body = json!({ "metadata": { "name": name }, "provider": "virtual", "providerSpec": {},
+    let body = json!({ "metadata": { "name": name, "finalizers": [keys::FINALIZER] }, "provider": "virtual", "providerSpec": {},
         "status": { "conditions": [condition] } });
     let _: MachineClass = cluster.store(body).await;
 }
 
 fn machine(name: &str, class: &str) -> Value {
     json!({
-        "metadata": { "name": name },
+        "metadata": { "name": name, "finalizers": [keys::FINALIZER] },
         "spec": template(class)["spec"],
         "status": {
             "currentStatus": { "phase": "CrashLoopBackOff" },

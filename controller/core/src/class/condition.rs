@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-use super::Readiness;
+use super::{Fault, Readiness, Recipe};
+use crate::api::machine::CreationRequest;
 use crate::api::{MachineClass, meta};
 
 /// Type of the one condition of ours.
@@ -126,9 +127,7 @@ fn is_found_good(class: &MachineClass) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Fault, Recipe};
     use super::*;
-    use crate::api::machine::CreationRequest;
 
     fn now() -> Timestamp {
         "2026-01-01T00:00:00Z".parse().expect("it is a time")
