@@ -4,6 +4,7 @@
 
 pub mod budget;
 pub mod change;
+pub mod freeze;
 pub mod group;
 pub mod history;
 pub mod named;

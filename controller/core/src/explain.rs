@@ -173,6 +173,7 @@ fn is_about(step: &deployment::Step, set: &Name) -> bool {
         | Step::RemoveFinalizer
         | Step::Create(_)
         | Step::Mark(_)
+        | Step::Thaw
         | Step::Prune(_)
         | Step::RollBack(_)
         | Step::Number(_)

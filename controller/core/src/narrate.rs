@@ -114,6 +114,7 @@ impl Narrate for set::Step {
                 });
                 told.collect::<Vec<_>>().join("; ")
             }
+            Step::Thaw => "take off the freeze".to_owned(),
             Step::Record(status) => format!("record {}", recorded(status)),
         }
     }
@@ -144,6 +145,7 @@ impl Narrate for deployment::Step {
                 format!("end the order to roll back: {reason}: {text}").replace(" \"\"", "")
             }
             Step::Of(set, step) => format!("{}: {}", meta::name(&set.metadata), step.narrate()),
+            Step::Thaw => "take off the freeze".to_owned(),
             Step::Number(revision) => format!("number it revision {revision}"),
             Step::Record(status) => format!("record {}", recorded(status)),
         }

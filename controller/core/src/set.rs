@@ -2,6 +2,7 @@
 
 pub mod bring;
 pub mod claim;
+pub mod freeze;
 pub mod growth;
 pub mod made;
 pub mod names;

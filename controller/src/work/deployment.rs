@@ -12,6 +12,7 @@ use millwright_core::deployment::view::Asked;
 use millwright_core::deployment::{Step, View, Why};
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::set::freeze;
 use millwright_core::wake::{Key, Wake};
 use millwright_core::world::World;
 use serde_json::json;
@@ -79,6 +80,7 @@ impl Reconciler for Deployments {
                 let one = |mark: Mark| async move { children::merge(shared, &*mark.machine, mark.patch()).await };
                 children::each(marks, one).await?;
             }
+            Step::Thaw => *deployment = shared.wrote(shared.write.merge(&**deployment, freeze::thawed()).await?),
             Step::Prune(left) => {
                 let body = json!({ "metadata": { "annotations": { keys::TRIGGER_DELETION: left } } });
                 *deployment = shared.wrote(shared.write.merge(&**deployment, body).await?);

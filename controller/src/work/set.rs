@@ -8,6 +8,7 @@ use millwright_core::api::{Machine, MachineSet, keys, meta};
 use millwright_core::check;
 use millwright_core::ids::Name;
 use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::set::freeze;
 use millwright_core::set::{NewMachine, Step, Victim, View, Why};
 use millwright_core::wake::{Key, group_of};
 use millwright_core::world::World;
@@ -69,6 +70,7 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
         }
         Step::Adopt(machines) => children::adopt(shared, &**set, machines).await?,
         Step::Release(machines) => children::release(shared, &**set, machines).await?,
+        Step::Thaw => *set = shared.wrote(shared.write.merge(&**set, freeze::thawed()).await?),
         Step::Reserve { next } => {
             let body = json!({ "status": { "nextMachineNumber": next } });
             *set = shared.wrote(shared.write.merge_status(&**set, body).await?);

@@ -145,6 +145,7 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec
             | set::Step::Release(_)
             | set::Step::Reserve { .. }
             | set::Step::Bring(_)
+            | set::Step::Thaw
             | set::Step::Record(_) => {}
         }
         if count > allowed {

@@ -63,6 +63,8 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         unanswered: &BTreeMap::new(),
         named: &BTreeSet::new(),
         may_lose: None,
+        most: None,
+        unfreeze: false,
     };
     let mut plan = set::plan(&seen, now());
     let right = super::set(&seen, &plan, now());

@@ -71,6 +71,8 @@ pub enum Step {
     Delete(Vec<(Name, Uid)>),
     /// Mark Machines that the autoscaler named, as the original does.
     Mark(Vec<Mark>),
+    /// Take off the label of a freeze, and the annotation that asks for that.
+    Thaw,
     /// Write the autoscaler's list without the Machines that are gone; `None` removes it.
     Prune(Option<String>),
     /// Put an earlier template back.
@@ -112,7 +114,7 @@ impl crate::plan::Step for Step {
             | Self::Delete(_)
             | Self::RollBack(_)
             | Self::Number(_) => Bearing::Stops,
-            Self::Adopt(_) | Self::Release(_) | Self::Mark(_) | Self::Prune(_) | Self::Record(_) => {
+            Self::Adopt(_) | Self::Release(_) | Self::Mark(_) | Self::Thaw | Self::Prune(_) | Self::Record(_) => {
                 Bearing::Independent
             }
             Self::Of(_, step) => step.bearing(),

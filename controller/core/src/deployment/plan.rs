@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::budget::{self, Bounds, Mode};
 use super::change::{NewSet, SetChange};
+use super::freeze;
 use super::group::{Group, Members, Row};
 use super::names::{set_name, template_hash};
 use super::observed::{Observed, Plan, Step, Why};
@@ -198,6 +199,7 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     if stand.mode == Mode::Scaling {
         clean(seen, members, &stand, &mut plan);
     }
+    plan.steps.extend(freeze::thaw(seen, members));
     if let Some(number) = numbered(seen, members) {
         plan.steps.push(Step::Number(number));
     }
@@ -399,6 +401,7 @@ pub(crate) fn lost(member: &set::Observed<'_>, decided: &set::Plan, now: Timesta
         | set::Step::Reserve { .. }
         | set::Step::Create(_)
         | set::Step::Bring(_)
+        | set::Step::Thaw
         | set::Step::Record(_) => None,
     });
     let find = |victim: &Victim| {

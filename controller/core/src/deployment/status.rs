@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::budget::Bounds;
+use super::freeze;
 use super::group::Members;
 use super::observed::Observed;
 use super::plan::Stand;
@@ -104,7 +105,12 @@ pub fn report(seen: &Observed<'_>, members: &Members<'_>, situation: &Situation<
     let (progressing, wake) = progress.condition(situation);
     let is_failure = matches!(situation, Situation::Invalid(_) | Situation::Refused(_))
         || progressing.as_ref().is_some_and(|wanted| wanted.status == "False");
-    let conditions = vec![availability(deployment, counts), progressing, replica_failure(members)];
+    let conditions = vec![
+        availability(deployment, counts),
+        progressing,
+        replica_failure(members),
+        freeze::condition(deployment, members),
+    ];
     let mut status = Map::new();
     status.insert(
         "observedGeneration".into(),
@@ -192,10 +198,11 @@ fn replica_failure(members: &Members<'_>) -> Option<Wanted> {
 
 /// The stored conditions with ours set or removed. One that says the same keeps its times.
 fn merged(deployment: &MachineDeployment, wanted: Vec<Option<Wanted>>, now: Timestamp) -> Value {
-    const OURS: [&str; 3] = [
+    const OURS: [&str; 4] = [
         keys::CONDITION_AVAILABLE,
         keys::CONDITION_PROGRESSING,
         keys::CONDITION_REPLICA_FAILURE,
+        keys::CONDITION_FROZEN,
     ];
     let stored = deployment
         .status

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use super::named;
 use super::observed::{Observed, PlanSet};
+use super::{freeze, named};
 use crate::api::{Machine, MachineDeployment, MachineSet, meta};
 use crate::ids::Name;
 use crate::kinds::OwnedBy;
@@ -42,12 +42,14 @@ impl View {
         let uid = meta::identity(&deployment.metadata).1;
         let owned = world.sets.find(OwnedBy::Controller, uid.as_str());
         let orphans = world.sets.find(OwnedBy::Controller, "");
+        let most = freeze::most(deployment);
+        let unfreeze = freeze::is_asked(deployment);
         let gather = |set: &Arc<MachineSet>| {
             let view = set::View::of(world, set, can_check);
             let own = |machine: &&Arc<Machine>| crate::owner::controls(&set.metadata, &machine.metadata);
             let machines: Vec<Arc<Machine>> = view.machines.iter().filter(own).cloned().collect();
             let named = named::named(deployment, &machines);
-            view.naming(named)
+            view.naming(named).within(most, unfreeze)
         };
         let bare = |set: &Arc<MachineSet>| set::View::bare(set);
         Self {

@@ -6,6 +6,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::freeze;
 use super::made::NewMachine;
 use super::names::machine_name;
 use super::observed::{Observed, Plan, Step, Why};
@@ -23,7 +24,7 @@ pub const PAUSE: SignedDuration = SignedDuration::from_millis(100);
 /// The steps that create the first of `missing` Machines, or why none is created now.
 pub fn grow(seen: &Observed<'_>, missing: usize, now: Timestamp) -> Plan {
     let label = |key| meta::label(&seen.set.metadata, key);
-    if label(keys::FREEZE) == Some(keys::TRUE) || label(keys::SCALE_UP_DISABLED).is_some() {
+    if freeze::is_labelled(seen.set) || label(keys::SCALE_UP_DISABLED).is_some() {
         return Plan::rest(Why::Frozen);
     }
     if let Some(refusal) = seen.refusal {
@@ -66,6 +67,7 @@ fn batch_size(steps: &[Step]) -> usize {
         | Step::Reserve { .. }
         | Step::Delete(_)
         | Step::Bring(_)
+        | Step::Thaw
         | Step::Record(_) => 0,
     });
     sizes.sum()

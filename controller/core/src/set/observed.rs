@@ -39,6 +39,10 @@ pub struct Observed<'a> {
     pub named: &'a BTreeSet<Uid>,
     /// How many available Machines above its number the set may delete now. `None`: as many as there are.
     pub may_lose: Option<usize>,
+    /// How many Machines its deployment may have, the surge of a rollout among them. `None`: no deployment controls it.
+    pub most: Option<usize>,
+    /// Somebody asked on its deployment for the end of a freeze.
+    pub unfreeze: bool,
 }
 
 /// The plan of a set.
@@ -66,6 +70,8 @@ pub enum Step {
     Delete(Vec<Victim>),
     /// Bring parts of the template to Machines that exist (`spec/machineset.md` §5).
     Bring(Vec<Brought>),
+    /// Take off the label by which nothing is created, and the annotation that asks for that.
+    Thaw,
     /// Write the status.
     Record(StatusPatch),
 }
@@ -87,7 +93,7 @@ impl crate::plan::Step for Step {
             Self::AddFinalizer | Self::RemoveFinalizer | Self::Reserve { .. } | Self::Create(_) | Self::Delete(_) => {
                 Bearing::Stops
             }
-            Self::Adopt(_) | Self::Release(_) | Self::Bring(_) | Self::Record(_) => Bearing::Independent,
+            Self::Adopt(_) | Self::Release(_) | Self::Bring(_) | Self::Thaw | Self::Record(_) => Bearing::Independent,
         }
     }
 }

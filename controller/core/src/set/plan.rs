@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::bring::bring;
 use super::claim::{Claimed, claim};
+use super::freeze;
 use super::growth::{grow, may_still_arrive};
 use super::observed::{Observed, Plan, Step, Victim, Why};
 use super::{rank, status};
@@ -165,7 +166,8 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if !meta::has_finalizer(&set.metadata, keys::FINALIZER) {
         plan.steps.push(Step::AddFinalizer);
     }
-    let tended = tend(seen, &claimed, &adopts, &releases, now, &mut plan);
+    let thaw = freeze::thaw(seen, &claimed.machines).into_iter();
+    let tended = thaw.chain(tend(seen, &claimed, &adopts, &releases, now, &mut plan));
     place(
         &mut plan.steps,
         report.step,

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
+use super::freeze;
 use super::names::machine_name;
 use super::observed::Observed;
+use crate::api::machine_set::MachineSetCondition;
 use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
 use crate::ids::Name;
 use crate::ledger::LINGERS;
@@ -59,7 +61,10 @@ pub fn compute(
     status.insert("autoPreserveFailedMachineCount".into(), json!(count(&auto)));
     status.insert("observedGeneration".into(), json!(meta::generation(&set.metadata)));
     status.insert("failedMachines".into(), failed_machines(set, machines, &preserved));
-    status.insert("machineSetCondition".into(), conditions(set, problem.as_ref(), now));
+    status.insert(
+        "machineSetCondition".into(),
+        conditions(seen, machines, problem.as_ref(), now),
+    );
     status.insert(
         "labelSelector".into(),
         json!(set.spec.selector.as_ref().and_then(selector::text)),
@@ -199,32 +204,69 @@ pub(crate) fn failed_machines(
     }
 }
 
-/// The conditions with `ReplicaFailure` set or removed; all others stay as they are.
-fn conditions(set: &MachineSet, problem: Option<&Problem>, now: Timestamp) -> Value {
-    let stored = set
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| status.conditions.as_slice());
-    let known = stored
-        .iter()
-        .find(|condition| condition.type_ == keys::CONDITION_REPLICA_FAILURE);
-    let mut kept: Vec<Value> = stored
-        .iter()
-        .filter(|condition| condition.type_ != keys::CONDITION_REPLICA_FAILURE)
-        .filter_map(|condition| serde_json::to_value(condition).ok())
-        .collect();
-    if let Some(problem) = problem {
-        let same = known.filter(|known| known.reason.as_deref() == Some(problem.reason));
-        let since = same
-            .and_then(|known| known.last_transition_time.as_ref())
-            .map(|time| json!(time));
-        kept.push(json!({
-            "type": keys::CONDITION_REPLICA_FAILURE,
-            "status": "True",
-            "reason": problem.reason,
-            "message": problem.message,
-            "lastTransitionTime": since.unwrap_or_else(|| json!(format!("{now:.0}"))),
-        }));
+/// The conditions with `ReplicaFailure` and `Frozen` set or removed; all others stay as they are.
+fn conditions(seen: &Observed<'_>, machines: &[Arc<Machine>], problem: Option<&Problem>, now: Timestamp) -> Value {
+    const OURS: [&str; 2] = [keys::CONDITION_REPLICA_FAILURE, keys::CONDITION_FROZEN];
+    let stored = seen.set.status.as_ref();
+    let stored = stored.map_or(&[][..], |status| status.conditions.as_slice());
+    let is_ours = |condition: &&MachineSetCondition| OURS.contains(&condition.type_.as_str());
+    let foreign = stored.iter().filter(|condition| !is_ours(condition));
+    let mut all: Vec<Value> = foreign.map(|condition| json!(condition)).collect();
+    let known = |type_: &str| stored.iter().find(|condition| condition.type_ == type_);
+    all.extend(problem.map(|problem| {
+        let known = known(keys::CONDITION_REPLICA_FAILURE);
+        condition(
+            keys::CONDITION_REPLICA_FAILURE,
+            problem.reason,
+            &problem.message,
+            known,
+            now,
+        )
+    }));
+    all.extend(frozen(seen, machines, problem, known(keys::CONDITION_FROZEN), now));
+    Value::Array(all)
+}
+
+/// The condition `Frozen`, while it holds. While the label is there that a controller put beside it, it stays as it is: without
+/// it, the label would pass for a person's.
+fn frozen(
+    seen: &Observed<'_>,
+    machines: &[Arc<Machine>],
+    problem: Option<&Problem>,
+    known: Option<&MachineSetCondition>,
+    now: Timestamp,
+) -> Option<Value> {
+    if freeze::is_labelled(seen.set) && freeze::is_told(seen.set) {
+        return known.map(|known| json!(known));
     }
-    Value::Array(kept)
+    let is_refused = problem.is_some_and(|problem| problem.reason == keys::REASON_FAILED_DELETE);
+    let overshoot = freeze::overshoot(seen, machines, is_refused)?;
+    let text = format!(
+        "The number of machines backing MachineSet: {} is {} >= {} which is the Max-ScaleUp-Limit",
+        meta::name(&seen.set.metadata),
+        overshoot.count,
+        overshoot.limit
+    );
+    Some(condition(
+        keys::CONDITION_FROZEN,
+        keys::REASON_OVERSHOOTING,
+        &text,
+        known,
+        now,
+    ))
+}
+
+/// A condition that holds, since when it has for this reason.
+fn condition(type_: &str, reason: &str, message: &str, known: Option<&MachineSetCondition>, now: Timestamp) -> Value {
+    let same = known.filter(|known| known.reason.as_deref() == Some(reason));
+    let since = same
+        .and_then(|known| known.last_transition_time.as_ref())
+        .map(|time| json!(time));
+    json!({
+        "type": type_,
+        "status": keys::STATUS_TRUE,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": since.unwrap_or_else(|| json!(format!("{now:.0}"))),
+    })
 }

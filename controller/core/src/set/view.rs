@@ -23,6 +23,8 @@ pub struct View {
     refusal: Option<String>,
     class_unchecked: bool,
     named: BTreeSet<Uid>,
+    most: Option<usize>,
+    unfreeze: bool,
 }
 
 impl View {
@@ -45,6 +47,8 @@ impl View {
             refusal,
             class_unchecked,
             named: BTreeSet::new(),
+            most: None,
+            unfreeze: false,
         }
     }
 
@@ -56,7 +60,16 @@ impl View {
             refusal: None,
             class_unchecked: false,
             named: BTreeSet::new(),
+            most: None,
+            unfreeze: false,
         }
+    }
+
+    /// The same set, whose deployment may have so many Machines, and on which somebody may have asked for the end of a freeze.
+    pub(crate) fn within(mut self, most: usize, unfreeze: bool) -> Self {
+        self.most = Some(most);
+        self.unfreeze = unfreeze;
+        self
     }
 
     /// The same set, of which the autoscaler named these Machines as victims.
@@ -80,6 +93,8 @@ impl View {
             unanswered: &ledger.unanswered,
             named: &self.named,
             may_lose: None,
+            most: self.most,
+            unfreeze: self.unfreeze,
         }
     }
 }

@@ -109,6 +109,8 @@ impl Scene {
                 unanswered: &self.unanswered,
                 named,
                 may_lose: None,
+                most: None,
+                unfreeze: false,
             })
             .collect();
         let target_since = self.is_in_sight.then_some(Timestamp::MIN);
@@ -193,6 +195,7 @@ impl Scene {
                         self.edit(&mark.machine, |machine| *machine = merged(machine, &mark.patch()));
                     }
                 }
+                Step::Thaw => self.deployment = merged(&self.deployment, &set::freeze::thawed()),
                 Step::Prune(left) => {
                     let annotations = json!({keys::TRIGGER_DELETION: left});
                     self.deployment = merged(&self.deployment, &json!({"metadata": {"annotations": annotations}}));
@@ -237,6 +240,10 @@ impl Scene {
             set::Step::Reserve { next } => {
                 let set = self.set(&name);
                 *set = merged(set, &json!({"status": {"nextMachineNumber": next}}));
+            }
+            set::Step::Thaw => {
+                let set = self.set(&name);
+                *set = merged(set, &set::freeze::thawed());
             }
             // They are Running at once, and what is deleted is gone at once.
             set::Step::Create(batch) => {

@@ -96,6 +96,8 @@ impl Scene {
             unanswered: &self.unanswered,
             named: &self.named,
             may_lose: self.may_lose,
+            most: None,
+            unfreeze: false,
         })
     }
 
@@ -144,6 +146,7 @@ impl Scene {
                 Step::Reserve { next } => {
                     self.set = Arc::new(merged(&self.set, &json!({"status": {"nextMachineNumber": next}})));
                 }
+                Step::Thaw => self.set = Arc::new(merged(&self.set, &set::freeze::thawed())),
                 Step::Create(batch) => {
                     for made in batch {
                         let mut machine: Machine = serde_json::from_value(made.body()).expect("it is a Machine");

@@ -192,6 +192,10 @@ impl Stage {
                 let written = self.etcd.merge_status::<MachineSet>(&name, Some(&uid), &body);
                 self.took(written)
             }
+            Step::Thaw => {
+                let written = self.etcd.merge::<MachineSet>(&name, Some(&uid), &set::freeze::thawed());
+                self.took(written)
+            }
             Step::Create(batch) => self.create_batch(&name, &uid, batch)?,
             Step::Delete(victims) => self.delete_victims(&name, &uid, victims)?,
             Step::Bring(all) => {
@@ -366,6 +370,10 @@ impl Stage {
                     took &= self.took(written);
                 }
                 took
+            }
+            Step::Thaw => {
+                let written = self.etcd.merge::<MachineDeployment>(&name, Some(&uid), &set::freeze::thawed());
+                self.took(written)
             }
             Step::Prune(left) => {
                 let body = json!({"metadata": {"annotations": {keys::TRIGGER_DELETION: left}}});

@@ -253,6 +253,8 @@ fn spares_none(seen: &Observed<'_>, now: Timestamp) -> Plan {
         set::plan(
             &set::Observed {
                 may_lose: None,
+                most: None,
+                unfreeze: false,
                 ..*seen
             },
             now,
