@@ -57,6 +57,7 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
             Step::Adopt(_)
             | Step::Release(_)
             | Step::Mark(_)
+            | Step::Thaw
             | Step::Prune(_)
             | Step::RollBack(_)
             | Step::Number(_)
@@ -173,6 +174,7 @@ fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestam
             | Step::Release(_)
             | Step::Delete(_)
             | Step::Mark(_)
+            | Step::Thaw
             | Step::Prune(_)
             | Step::RollBack(_)
             | Step::Number(_)

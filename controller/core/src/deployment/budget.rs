@@ -196,7 +196,9 @@ fn recreate(group: &mut Group) {
 fn hold(group: &mut Group) {
     let mut excess = group.numbers() - group.wanted;
     if excess < 0 {
-        let room = group.room().min(-excess).max(0);
+        // Not into the surge: that is the rollout's, which stands still.
+        let claimed: i64 = group.rows.iter().map(Row::claim).sum();
+        let room = group.room().min(group.wanted - claimed).min(-excess).max(0);
         let newest = group.rows.iter_mut().rev().find(|row| row.number > 0);
         if let Some(row) = newest {
             row.number += room;

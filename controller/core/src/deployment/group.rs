@@ -31,7 +31,7 @@ pub struct Row {
 
 impl Row {
     /// What the set has, or may have by its number at any moment.
-    fn claim(&self) -> i64 {
+    pub fn claim(&self) -> i64 {
         self.number.max(self.present)
     }
 
