@@ -55,7 +55,7 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
                 broken.extend(wrong_claims(machines, fits));
             }
             set::Step::AddFinalizer => broken.extend(leaving.then_some(Broken::GrowthOfLeaving)),
-            set::Step::Delete(_) | set::Step::Bring(_) | set::Step::Record(_) => {}
+            set::Step::Delete(_) | set::Step::Bring(_) | set::Step::Thaw | set::Step::Record(_) => {}
         }
     }
     broken

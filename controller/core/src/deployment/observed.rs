@@ -132,6 +132,7 @@ impl crate::plan::Step for Step {
             | Self::Change(_)
             | Self::Delete(_)
             | Self::Mark(_)
+            | Self::Thaw
             | Self::Prune(_)
             | Self::RollBack(_)
             | Self::Number(_)
