@@ -4,7 +4,7 @@
 //! object by its uid, and goes with it by [`Ledger::forget`]; entries are made only for objects that are known, so that an answer
 //! which arrives after the end of its object leaves nothing behind. Decides nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -24,8 +24,8 @@ pub const LINGERS: SignedDuration = SignedDuration::from_mins(5);
 pub struct Ledger {
     /// What is known of each Machine's VM.
     pub calls: BTreeMap<Uid, Calls>,
-    /// Machines whose deletion a set sent and heard no answer of.
-    pub condemned: BTreeSet<Uid>,
+    /// When a set last sent the deletion of a Machine that was not answered.
+    pub condemned: BTreeMap<Uid, Timestamp>,
     /// Writes to a child that the API server refused, by the child.
     pub refusals: BTreeMap<Uid, Refusal>,
     /// What is known of each set and deployment.
@@ -89,6 +89,9 @@ pub struct OwnerNotes {
     pub replaced: Option<(u32, Timestamp)>,
     /// When a deployment last changed the numbers of its sets.
     pub numbers_written: Option<Timestamp>,
+    /// Sets whose creation a deployment sent and heard no answer of, or whose name was taken by a set that could not be read: the
+    /// number that was asked for, and when.
+    pub unanswered_sets: BTreeMap<Name, (i32, Timestamp)>,
 }
 
 impl OwnerNotes {
@@ -101,7 +104,14 @@ impl OwnerNotes {
         batch_ended: None,
         replaced: None,
         numbers_written: None,
+        unanswered_sets: BTreeMap::new(),
     };
+
+    /// The creation of a set of so many is about to be sent. What an earlier one of its name asked for may still come.
+    pub fn sends_set(&mut self, set: &Name, number: i32, now: Timestamp) {
+        let earlier = self.unanswered_sets.get(set).map_or(0, |(number, _)| *number);
+        self.unanswered_sets.insert(set.clone(), (number.max(earlier), now));
+    }
 }
 
 /// What is known of a class.
@@ -249,7 +259,7 @@ mod tests {
         let (mut ledger, uid) = (Ledger::default(), Uid::new("1"));
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
         ledger.calls.entry(uid.clone()).or_default();
-        ledger.condemned.insert(uid.clone());
+        ledger.condemned.insert(uid.clone(), now);
         ledger
             .refusals
             .insert(uid.clone(), Refusal::after(None, "no".to_owned(), now));

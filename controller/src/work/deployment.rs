@@ -131,10 +131,16 @@ fn note(shared: &Shared, deployment: &MachineDeployment, note: impl FnOnce(&mut 
 /// follows at once, knows which.
 async fn create(shared: &Shared, deployment: &MachineDeployment, made: &NewSet) -> Result<(), StepError> {
     let NewSet { name, replicas, .. } = made;
+    let now = shared.env.now();
+    note(shared, deployment, |notes| notes.sends_set(name, *replicas, now));
+    let answered = |notes: &mut OwnerNotes| {
+        notes.unanswered_sets.remove(name);
+    };
     match shared.write.create::<MachineSet>(made.body()).await {
         Ok(set) => {
             shared.wrote(set);
             note(shared, deployment, |notes| notes.create_refused = None);
+            note(shared, deployment, answered);
             if *replicas > 0 {
                 let text = format!("Scaled up machine set {name} to {replicas}");
                 shared
@@ -144,7 +150,9 @@ async fn create(shared: &Shared, deployment: &MachineDeployment, made: &NewSet) 
             Ok(())
         }
         Err(WriteError::AlreadyExists) => {
+            // Until it could be read, it counts by what was asked for.
             shared.wrote(shared.write.read::<MachineSet>(name).await?);
+            note(shared, deployment, answered);
             let own = Wake::event(Key::Deployment(meta::identity(&deployment.metadata).0));
             shared.change(|world, uptime| world.wake([own], uptime));
             Ok(())
@@ -154,6 +162,9 @@ async fn create(shared: &Shared, deployment: &MachineDeployment, made: &NewSet) 
             shared
                 .events
                 .publish(deployment, Severity::Warning, keys::REASON_SET_CREATE_FAILED, &text);
+            if !matches!(error, WriteError::Unreachable { .. }) {
+                note(shared, deployment, answered);
+            }
             let now = shared.env.now();
             note(shared, deployment, |notes| {
                 notes.create_refused = Some(Refusal::after(notes.create_refused.as_ref(), text, now));

@@ -184,9 +184,10 @@ async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<Victim>) -> Resu
     let one = |victim: Victim| async move {
         let deleted = children::delete::<Machine>(shared, &victim.name, &victim.uid).await;
         if let Err(WriteError::Unreachable { .. }) = deleted {
+            let now = shared.env.now();
             shared.quietly(|world| {
                 world.note::<Machine>(&victim.name, &victim.uid, |ledger| {
-                    ledger.condemned.insert(victim.uid.clone());
+                    ledger.condemned.insert(victim.uid.clone(), now);
                 });
             });
         }

@@ -7,6 +7,7 @@
 //!
 //! What an oracle never met it cannot have judged: each counts how often its antecedent came about ([`Panel::hits`]).
 
+pub mod bounds;
 pub mod diff;
 pub mod ending;
 pub mod event;

@@ -23,7 +23,7 @@ use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, V
 use crate::fault::{self, Lags};
 use crate::kinds;
 use crate::life::CREATION_TIMEOUT;
-use crate::workload::{CANARY, FORSAKEN};
+use crate::workload::{CANARY, FORSAKEN, NEVER};
 
 /// A panel of all oracles, as one oracle of the simulator's.
 #[derive(Default)]
@@ -211,14 +211,14 @@ fn by(actor: Actor) -> By {
 }
 
 fn broken_classes() -> BTreeSet<String> {
-    [FORSAKEN.to_owned()].into()
+    [FORSAKEN.to_owned(), NEVER.to_owned()].into()
 }
 
 /// Classes whose machines come to nothing in such a run.
 fn broken_in(regime: Regime) -> BTreeSet<String> {
     match regime {
         Regime::Beside => broken_classes(),
-        Regime::Ordinary | Regime::Repaired | Regime::AnyState => BTreeSet::new(),
+        Regime::Ordinary | Regime::Repaired | Regime::AnyState => [NEVER.to_owned()].into(),
     }
 }
 

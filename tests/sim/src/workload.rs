@@ -67,6 +67,9 @@ pub const ZONE: &str = "local-a";
 /// A class whose driver never comes.
 pub const FORSAKEN: &str = "forsaken";
 
+/// A class whose Secret never comes.
+pub const NEVER: &str = "never";
+
 /// The names of all workloads.
 pub const ALL: [&str; 21] = [
     "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
@@ -174,13 +177,13 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
         // A template comes that never works, others before it is out, and the last one works.
         "flip" => vec![
             make(
-                "creates a class whose secret is not there",
+                "creates a class whose secret never comes",
                 "machineclasses",
-                of_secret("later", "later"),
+                of_secret(NEVER, NEVER),
             ),
             begin(3),
             Deed::Settle,
-            of_class("later"),
+            of_class(NEVER),
             moment(),
             of_class("large"),
             moment(),

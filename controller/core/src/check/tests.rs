@@ -59,7 +59,7 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         class_unchecked: false,
         notes,
         refusals: &BTreeMap::new(),
-        condemned: &BTreeSet::new(),
+        condemned: &BTreeMap::new(),
         unanswered: &BTreeMap::new(),
         named: &BTreeSet::new(),
         may_lose: None,

@@ -52,6 +52,8 @@ pub struct Group {
     pub surge: i64,
     /// u: how many fewer may be available on the way.
     pub unavailable: i64,
+    /// The numbers of sets that are not seen and may be there: their creation was not answered.
+    pub unseen: i64,
     /// Nodes are seen, so that who is counted as available is.
     pub is_in_sight: bool,
 }
@@ -72,10 +74,10 @@ impl Group {
         (self.wanted - self.unavailable).max(0)
     }
 
-    /// How far a number may rise: D + s − Σ (max(number, present) + leaving). What leaves holds its quota until its VM is gone.
+    /// How far a number may rise: D + s − Σ (max(number, present) + leaving) − what sets may have that are not seen. What leaves holds its quota until its VM is gone.
     pub fn room(&self) -> i64 {
         let held: i64 = self.rows.iter().map(|row| row.claim() + row.leaving).sum();
-        self.wanted + self.surge - held
+        self.wanted + self.surge - held - self.unseen
     }
 
     /// How many available Machines can be spared: Σ available − (D − u). None while nobody can see whether they still are.
@@ -107,7 +109,7 @@ impl Group {
 
     /// Whether a set of another template has anything.
     pub fn has_old(&self) -> bool {
-        self.old().iter().any(Row::is_in_use)
+        self.unseen > 0 || self.old().iter().any(Row::is_in_use)
     }
 }
 

@@ -20,6 +20,7 @@ use super::{history, named, pass_on, status};
 use crate::api::machine_deployment::{RollbackTo, StrategyType};
 use crate::api::{MachineDeployment, MachineSet, keys, meta, validity};
 use crate::ids::{Name, Uid};
+use crate::ledger::LINGERS;
 use crate::owner::Owner as _;
 use crate::selector::Matcher;
 use crate::set::{self, Victim};
@@ -28,6 +29,8 @@ use crate::{owner, plan};
 
 /// Changes of the counts within this time become one status write.
 const STATUS_PACE: SignedDuration = SignedDuration::from_millis(250);
+/// How many names are tried for a set, where others' sets bear the first ones.
+const NAMES: i32 = 32;
 /// While Machines move, the numbers of the sets change in steps no closer than this: what becomes available meanwhile moves together.
 const NUMBERS_PACE: SignedDuration = SignedDuration::from_millis(150);
 
@@ -152,6 +155,7 @@ impl Stand {
             wanted: i64::from(deployment.spec.replicas),
             surge: i64::from(bounds.surge),
             unavailable: i64::from(bounds.unavailable),
+            unseen: unseen(seen, now).map(|(number, _)| i64::from(number)).sum(),
             is_in_sight: seen.sight.since(Judging::Rollout).is_some(),
         };
         let waits_for_in_place = strategy == Some(StrategyType::InPlaceUpdate) && group.has_old();
@@ -169,6 +173,25 @@ impl Stand {
             waits_for_in_place,
         }
     }
+}
+
+/// Sets of earlier templates that are not seen and may be there, each with its number and until when it may still arrive. The creation
+/// of the present template's set is sent again, which finds it.
+fn unseen<'a>(seen: &'a Observed<'_>, now: Timestamp) -> impl Iterator<Item = (i32, Timestamp)> + 'a {
+    let is_present = |name: &str| names(seen.deployment).any(|(present, _)| present == name);
+    let sent = seen.notes.unanswered_sets.iter();
+    let unseen = sent.filter(move |(name, _)| !(seen.exists)(name.as_str()) && !is_present(name.as_str()));
+    let timed = unseen.map(|(_, (number, sent))| (*number, later(*sent, LINGERS)));
+    timed.filter(move |(_, until)| *until > now)
+}
+
+/// The names that the set of the present template may get, each with its hash. Another owner's set may bear the first: then the next one
+/// is tried, which names itself as deterministically.
+fn names(deployment: &MachineDeployment) -> impl Iterator<Item = (String, u32)> + '_ {
+    let taken = deployment.status.as_ref().and_then(|status| status.collision_count);
+    let taken = taken.unwrap_or(0);
+    let hashes = (taken..taken.saturating_add(NAMES)).map(|count| template_hash(&deployment.spec.template, count));
+    hashes.map(|hash| (set_name(meta::name(&deployment.metadata), hash), hash))
 }
 
 fn strategy(deployment: &MachineDeployment) -> Option<StrategyType> {
@@ -207,7 +230,13 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
         Some(problem) => status::Situation::Refused(problem),
         None => status::Situation::Serving(&stand),
     };
-    told(plan, seen, members, &situation, now)
+    let arrives = unseen(seen, now).map(|(_, until)| until);
+    let may_go = members.sets.iter().flat_map(|member| {
+        let machines = member.machines.iter();
+        machines.filter_map(|machine| set::plan::may_go_until(member, machine))
+    });
+    let known = arrives.chain(may_go).filter(|until| *until > now).min();
+    told(plan, seen, members, &situation, now).or_at(known, now)
 }
 
 /// What the whole is about, where nothing in particular is done now.
@@ -312,13 +341,8 @@ fn create(seen: &Observed<'_>, members: &Members<'_>, number: i64, now: Timestam
         plan.why = Why::CoolingOff;
         return Vec::new();
     }
-    let deployment = seen.deployment;
-    let taken = deployment.status.as_ref().and_then(|status| status.collision_count);
-    let taken = taken.unwrap_or(0);
-    // Another owner's set may bear the name: then the next one is tried, which names itself as deterministically.
-    let hash = (taken..taken.saturating_add(32)).map(|count| template_hash(template, count));
-    let mut hash = hash.filter(|hash| !(seen.exists)(&set_name(meta::name(&deployment.metadata), *hash)));
-    let Some(hash) = hash.next() else {
+    let mut free = names(seen.deployment).filter(|(name, _)| !(seen.exists)(name));
+    let Some((_, hash)) = free.next() else {
         plan.why = Why::NameTaken;
         return Vec::new();
     };

@@ -32,7 +32,7 @@ pub struct Observed<'a> {
     /// Writes to Machines that the API server refused.
     pub refusals: &'a BTreeMap<Uid, Refusal>,
     /// Machines whose deletion was sent and not answered.
-    pub condemned: &'a BTreeSet<Uid>,
+    pub condemned: &'a BTreeMap<Uid, Timestamp>,
     /// When creations were last sent that were not answered, by the Machine's name.
     pub unanswered: &'a BTreeMap<Name, Timestamp>,
     /// Machines that the autoscaler named as the victims of its scale-down: they go, whatever the count is.

@@ -18,7 +18,7 @@ use super::observed::{Observed, Plan, Step, Victim, Why};
 use super::{rank, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::Name;
-use crate::ledger::OwnerNotes;
+use crate::ledger::{LINGERS, OwnerNotes};
 use crate::owner;
 use crate::selector::Matcher;
 use crate::sight::later;
@@ -288,10 +288,17 @@ fn spare<'a>(seen: &Observed<'_>, leaving: Vec<&'a Machine>, now: Timestamp, pla
     free
 }
 
-/// Whether deleting the Machine makes the set's available ones fewer. One whose deletion was sent and not answered may be going.
+/// Whether deleting the Machine makes the set's available ones fewer. One whose deletion was sent and not answered may be going, as
+/// long as such a request may take to arrive.
 pub fn counts_as_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
-    let is_going = is_leaving(machine) || machine.uid().is_some_and(|uid| seen.condemned.contains(&uid));
+    let is_going = is_leaving(machine) || may_go_until(seen, machine).is_some_and(|until| until > now);
     !is_going && status::is_available(seen.set, machine, now)
+}
+
+/// Until when a deletion of the Machine that was not answered may still arrive.
+pub fn may_go_until(seen: &Observed<'_>, machine: &Machine) -> Option<Timestamp> {
+    let sent = machine.uid().and_then(|uid| seen.condemned.get(&uid).copied());
+    sent.map(|sent| later(sent, LINGERS))
 }
 
 /// Whether the autoscaler named the Machine as a victim.

@@ -4,7 +4,7 @@
 //! Machines whose deletion was sent and never answered: it may still arrive, and must not find another one gone instead.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
@@ -15,13 +15,13 @@ use crate::ids::Uid;
 /// The machines in the order of leaving.
 pub fn rank<'a>(
     machines: impl Iterator<Item = &'a Machine>,
-    condemned: &BTreeSet<Uid>,
+    condemned: &BTreeMap<Uid, Timestamp>,
     policy: Option<DeletePolicy>,
     now: Timestamp,
 ) -> Vec<&'a Machine> {
     let mut ranked: Vec<&Machine> = machines.collect();
     ranked.sort_by_cached_key(|machine| {
-        let is_condemned = machine.uid().is_some_and(|uid| condemned.contains(&uid));
+        let is_condemned = machine.uid().is_some_and(|uid| condemned.contains_key(&uid));
         (!is_condemned, order(machine, policy, now))
     });
     ranked

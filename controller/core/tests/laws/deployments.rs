@@ -27,7 +27,7 @@ struct Scene {
     notes: OwnerNotes,
     set_notes: OwnerNotes,
     refusals: BTreeMap<Uid, Refusal>,
-    condemned: BTreeSet<Uid>,
+    condemned: BTreeMap<Uid, Timestamp>,
     unanswered: BTreeMap<Name, Timestamp>,
     is_in_sight: bool,
     uids: u32,
@@ -49,7 +49,7 @@ impl Scene {
         let past = |dice: &mut Dice| dice.maybe(Dice::time).filter(|at| *at <= now());
         Self {
             deployment: deployment(dice),
-            condemned: condemned.into_iter().collect(),
+            condemned: condemned.into_iter().map(|uid| (uid, now())).collect(),
             refusals: refused.into_iter().map(|uid| (uid, refusal(dice))).collect(),
             unanswered: BTreeMap::new(),
             notes: OwnerNotes {

@@ -25,7 +25,7 @@ struct Scene {
     class_unchecked: bool,
     notes: OwnerNotes,
     refusals: BTreeMap<Uid, Refusal>,
-    condemned: BTreeSet<Uid>,
+    condemned: BTreeMap<Uid, Timestamp>,
     unanswered: BTreeMap<Name, Timestamp>,
     named: BTreeSet<Uid>,
     may_lose: Option<usize>,
@@ -40,7 +40,7 @@ impl Scene {
         let condemned = machines
             .iter()
             .filter_map(|machine| machine.uid().filter(|_| dice.rarely()));
-        let condemned = condemned.collect();
+        let condemned = condemned.map(|uid| (uid, now())).collect();
         let named = machines.iter().map(|machine| Name::new(meta::name(&machine.metadata)));
         let unanswered = named
             .filter(|_| dice.rarely())

@@ -283,7 +283,7 @@ impl Stage {
                 continue;
             }
             if self.loses_deletions {
-                self.world.ledger.condemned.insert(victim.uid);
+                self.world.ledger.condemned.insert(victim.uid, now);
                 continue;
             }
             let left = self.etcd.delete::<Machine>(&victim.name, Some(&victim.uid), now);
@@ -372,7 +372,9 @@ impl Stage {
                 took
             }
             Step::Thaw => {
-                let written = self.etcd.merge::<MachineDeployment>(&name, Some(&uid), &set::freeze::thawed());
+                let written = self
+                    .etcd
+                    .merge::<MachineDeployment>(&name, Some(&uid), &set::freeze::thawed());
                 self.took(written)
             }
             Step::Prune(left) => {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use crate::bounds;
 use crate::event::{Act, By, Event, Verb, Write};
 use crate::object::{controller, is_deleting, name, number, phase, text, uid};
 use crate::panel::Oracle;
@@ -17,9 +18,6 @@ use crate::truth::{Truth, by_uid};
 
 const MARKED: &str = "/metadata/annotations/machine.sapcloud.io~1marked-for-deletion-time";
 const NAMED: &str = "/metadata/annotations/node.machine.sapcloud.io~1trigger-deletion-by-mcm";
-
-/// What a bound is that nobody gave.
-const QUARTER: &str = "25%";
 
 /// What was so from some moments on, oldest first.
 struct History<T>(Vec<(Timestamp, T)>);
@@ -67,7 +65,7 @@ impl Spec {
     fn of(deployment: &Value) -> Self {
         let wanted = number(deployment, "/spec/replicas").max(0);
         let strategy = text(deployment, "/spec/strategy/type").to_owned();
-        let (surge, unavailable) = bounds(deployment, &strategy, wanted);
+        let (surge, unavailable) = bounds::bounds(deployment);
         Self {
             wanted,
             surge,
@@ -96,30 +94,6 @@ impl Spec {
 
 fn class(object: &Value) -> &str {
     text(object, "/spec/template/spec/class/name")
-}
-
-/// Surge and unavailable: percents of surge are rounded up, of unavailable down, and both are not zero together.
-fn bounds(deployment: &Value, strategy: &str, wanted: i64) -> (i64, i64) {
-    let bound = |pointer: &str, is_up: bool| match deployment.pointer(pointer) {
-        Some(Value::Number(count)) => count.as_i64().unwrap_or(0).max(0),
-        given => {
-            let percent = given.and_then(Value::as_str).unwrap_or(QUARTER);
-            let percent: i64 = percent.trim_end_matches('%').parse().unwrap_or(0);
-            (wanted * percent.max(0) + if is_up { 99 } else { 0 }) / 100
-        }
-    };
-    let (surge, unavailable) = match strategy {
-        "Recreate" => return (0, 0),
-        "InPlaceUpdate" => (0, bound("/spec/strategy/inPlaceUpdate/maxUnavailable", false)),
-        _ => (
-            bound("/spec/strategy/rollingUpdate/maxSurge", true),
-            bound("/spec/strategy/rollingUpdate/maxUnavailable", false),
-        ),
-    };
-    match (surge, unavailable) {
-        (0, 0) => (0, wanted.min(1)),
-        _ => (surge, unavailable.min(wanted)),
-    }
 }
 
 /// A set in numbers.

@@ -1,6 +1,6 @@
 //! Mistakes in what is decided about one MachineSet.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -198,7 +198,7 @@ fn second_victim(seen: &Observed<'_>, now: Timestamp) -> Plan {
 }
 
 fn victim_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let condemned = &BTreeSet::new();
+    let condemned = &BTreeMap::new();
     set::plan(&Observed { condemned, ..*seen }, now)
 }
 

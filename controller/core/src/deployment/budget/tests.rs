@@ -68,6 +68,7 @@ fn group(rows: Vec<Row>, wanted: i64, surge: i64, unavailable: i64) -> Group {
         wanted,
         surge,
         unavailable,
+        unseen: 0,
         is_in_sight: true,
     }
 }
