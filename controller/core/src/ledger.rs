@@ -107,10 +107,21 @@ impl OwnerNotes {
         unanswered_sets: BTreeMap::new(),
     };
 
-    /// The creation of a set of so many is about to be sent. What an earlier one of its name asked for may still come.
-    pub fn sends_set(&mut self, set: &Name, number: i32, now: Timestamp) {
-        let earlier = self.unanswered_sets.get(set).map_or(0, |(number, _)| *number);
-        self.unanswered_sets.insert(set.clone(), (number.max(earlier), now));
+    /// The creation of a set of so many is about to be sent. Gives what an earlier one of its name asked for that may still come, for
+    /// [`OwnerNotes::refused_set`].
+    pub fn sends_set(&mut self, set: &Name, number: i32, now: Timestamp) -> Option<(i32, Timestamp)> {
+        let earlier = self.unanswered_sets.get(set).copied();
+        let most = number.max(earlier.map_or(0, |(number, _)| number));
+        self.unanswered_sets.insert(set.clone(), (most, now));
+        earlier
+    }
+
+    /// The creation of a set was refused, which says nothing of `earlier` ones.
+    pub fn refused_set(&mut self, set: &Name, earlier: Option<(i32, Timestamp)>) {
+        match earlier {
+            Some(earlier) => self.unanswered_sets.insert(set.clone(), earlier),
+            None => self.unanswered_sets.remove(set),
+        };
     }
 }
 

@@ -132,7 +132,8 @@ fn note(shared: &Shared, deployment: &MachineDeployment, note: impl FnOnce(&mut 
 async fn create(shared: &Shared, deployment: &MachineDeployment, made: &NewSet) -> Result<(), StepError> {
     let NewSet { name, replicas, .. } = made;
     let now = shared.env.now();
-    note(shared, deployment, |notes| notes.sends_set(name, *replicas, now));
+    let mut earlier = None;
+    note(shared, deployment, |notes| earlier = notes.sends_set(name, *replicas, now));
     let answered = |notes: &mut OwnerNotes| {
         notes.unanswered_sets.remove(name);
     };
@@ -163,7 +164,7 @@ async fn create(shared: &Shared, deployment: &MachineDeployment, made: &NewSet) 
                 .events
                 .publish(deployment, Severity::Warning, keys::REASON_SET_CREATE_FAILED, &text);
             if !matches!(error, WriteError::Unreachable { .. }) {
-                note(shared, deployment, answered);
+                note(shared, deployment, |notes| notes.refused_set(name, earlier));
             }
             let now = shared.env.now();
             note(shared, deployment, |notes| {

@@ -4,13 +4,16 @@
 //! costs one request, and a scale-up that is taken back ends after the batch under way. Names are functions of a counter
 //! (`set::names`), so that a repeat meets its own Machine. Decides nothing about how many are wanted.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::freeze;
 use super::made::NewMachine;
 use super::names::machine_name;
 use super::observed::{Observed, Plan, Step, Why};
-use crate::api::{keys, meta};
+use super::plan::is_leaving;
+use crate::api::{Machine, keys, meta};
 use crate::ids::Name;
 use crate::ledger::LINGERS;
 use crate::sight::later;
@@ -40,7 +43,13 @@ pub fn grow(seen: &Observed<'_>, missing: usize, now: Timestamp) -> Plan {
     if let Some(at) = next_batch.filter(|at| *at > now) {
         return Plan::wait(at, Why::NextBatch);
     }
-    let (names, next) = choose(seen, missing);
+    let (names, next) = choose(seen, missing, now);
+    if names.is_empty() {
+        return match may_still_arrive(seen, now) {
+            Some(until) => Plan::wait(until, Why::MayComeAgain),
+            None => Plan::rest(Why::MayComeAgain),
+        };
+    }
     let mut steps = Vec::new();
     if next > counted(seen) {
         steps.push(Step::Reserve { next });
@@ -88,19 +97,32 @@ fn settled(seen: &Observed<'_>) -> i64 {
 
 /// Names for `missing` Machines and the counter after them. Numbers that were reserved and whose Machine was never seen come
 /// first: a request of an earlier process may still be under way, and must meet ours. All that are missing are reserved at once,
-/// so that the batches after the first need no write of their own.
-fn choose(seen: &Observed<'_>, missing: usize) -> (Vec<Name>, i64) {
+/// so that the batches after the first need no write of their own. A Machine that leaves and may come again by a request that was
+/// sent before holds its place.
+fn choose(seen: &Observed<'_>, missing: usize, now: Timestamp) -> (Vec<Name>, i64) {
     let (title, own) = meta::identity(&seen.set.metadata);
-    let mut names = Vec::new();
+    let (mut names, mut places) = (Vec::new(), 0);
     let mut number = settled(seen);
-    while names.len() < missing {
+    while places < missing {
         let name = machine_name(title.as_str(), &own, number);
-        if !(seen.exists)(&name) {
-            names.push(Name::new(name));
-        }
+        let is_free = !(seen.exists)(&name);
+        places += usize::from(is_free || comes_again(seen, &name, now));
+        names.extend(is_free.then(|| Name::new(name)));
         number += 1;
     }
     (names, number.max(counted(seen)))
+}
+
+/// Whether a creation under the name was sent so lately that it may still arrive.
+fn is_open(seen: &Observed<'_>, name: &str, now: Timestamp) -> bool {
+    let sent = seen.unanswered.get(&Name::new(name));
+    sent.is_some_and(|sent| now < later(*sent, LINGERS))
+}
+
+/// Whether the Machine of the name leaves, and another creation of it was sent that may arrive when it is gone.
+fn comes_again(seen: &Observed<'_>, name: &str, now: Timestamp) -> bool {
+    let leaves = |machine: &&Arc<Machine>| is_leaving(machine) && meta::name(&machine.metadata) == name;
+    is_open(seen, name, now) && seen.machines.iter().any(|machine| leaves(&machine))
 }
 
 /// How many creations of the set were sent and not answered, and may still arrive.
@@ -110,10 +132,8 @@ pub fn unanswered(seen: &Observed<'_>, now: Timestamp) -> usize {
     }
     let (title, own) = meta::identity(&seen.set.metadata);
     let names = (settled(seen)..counted(seen)).map(|number| machine_name(title.as_str(), &own, number));
-    let may_arrive = |name: &String| {
-        let sent = seen.unanswered.get(&Name::new(name.as_str()));
-        !(seen.exists)(name) && sent.is_some_and(|sent| now < later(*sent, LINGERS))
-    };
+    let may_arrive =
+        |name: &String| (is_open(seen, name, now) && !(seen.exists)(name)) || comes_again(seen, name, now);
     names.filter(may_arrive).count()
 }
 

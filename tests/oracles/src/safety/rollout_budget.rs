@@ -5,7 +5,7 @@
 //! Judged by what a manager could have seen: of everything that counts against it the least that held at some time since the oldest
 //! view on which the write may rest, of everything that speaks for it the most. Its own deletions it knows of at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -108,8 +108,14 @@ struct Row {
 }
 
 impl Row {
+    /// What it has, or may have by its number.
+    fn claimed(&self) -> i64 {
+        self.number.max(self.present)
+    }
+
+    /// The same with what is on its way out.
     fn held(&self) -> i64 {
-        self.number.max(self.present) + self.leaving
+        self.claimed() + self.leaving
     }
 }
 
@@ -138,6 +144,8 @@ pub(crate) struct RolloutBudget {
     deployments: BTreeMap<String, History<Spec>>,
     sets: BTreeMap<String, History<Row>>,
     machines: BTreeMap<String, History<Stood>>,
+    /// Names that a Machine ever had.
+    names: BTreeSet<String>,
     /// Who deleted which Machine, of managers.
     deleted: BTreeMap<String, By>,
     hits: u64,
@@ -148,6 +156,7 @@ impl RolloutBudget {
         Self {
             max_lag,
             deployments: BTreeMap::new(),
+            names: BTreeSet::new(),
             sets: BTreeMap::new(),
             machines: BTreeMap::new(),
             deleted: BTreeMap::new(),
@@ -223,13 +232,13 @@ impl RolloutBudget {
         (is_judged && !specs.is_empty()).then_some(specs)
     }
 
-    /// What the deployment's other sets held at least, whatever view a write rests on.
-    fn others_held(&self, deployment: &str, set: &str, from: Timestamp) -> i64 {
+    /// What the deployment's other sets had at least, whatever view a write rests on.
+    fn others(&self, deployment: &str, set: &str, from: Timestamp, had: fn(&Row) -> i64) -> i64 {
         let others = self.sets.iter().filter(|(id, _)| *id != set);
         let held = others.filter_map(|(_, history)| {
             let mut least = None;
             for row in history.since(from) {
-                let held = if row.deployment == deployment { row.held() } else { 0 };
+                let held = if row.deployment == deployment { had(row) } else { 0 };
                 least = Some(least.map_or(held, |least: i64| least.min(held)));
             }
             least.filter(|_| history.is_as_old_as(from))
@@ -248,7 +257,8 @@ impl RolloutBudget {
         let now = number(after, "/spec/replicas");
         let rows = || self.sets.get(uid(after)).into_iter().flat_map(|rows| rows.since(from));
         let present = rows().map(|row| row.present).max().unwrap_or(0);
-        let others = self.others_held(deployment, uid(after), from);
+        let others = self.others(deployment, uid(after), from, Row::held);
+        let claimed = self.others(deployment, uid(after), from, Row::claimed);
         if write.verb == Verb::Create && is_paused {
             return Err(format!("set {} was made while its deployment is paused", name(after)));
         }
@@ -267,8 +277,8 @@ impl RolloutBudget {
             () if now > wanted => format!("and {wanted} are wanted at most"),
             () if is_old && may_roll => "and has an old template".to_owned(),
             () if others > 0 && is_recreated => format!("while others hold {others}, which are to go first"),
-            () if others > 0 && is_paused && now + others > wanted => {
-                format!("beside {others} of others, although its deployment wants {wanted} and is paused")
+            () if claimed > 0 && is_paused && now + claimed > wanted => {
+                format!("beside {claimed} of others, although its deployment wants {wanted} and is paused")
             }
             () if others > 0 && held > most => {
                 format!("with {leaving} that leave, beside {others} of others: {held} in all, and {most} are allowed")
@@ -338,7 +348,7 @@ impl RolloutBudget {
         };
         let was_up = history.since(from).all(|stood| stood.is_up && !stood.is_marked);
         let wanted = specs.iter().map(|spec| spec.wanted).min().unwrap_or(0);
-        let is_shared = self.others_held(deployment, uid(&set), from) > 0 || number(&set, "/spec/replicas") < wanted;
+        let is_shared = self.others(deployment, uid(&set), from, Row::held) > 0 || number(&set, "/spec/replicas") < wanted;
         if is_exempt || !is_own(uid(&set)) || !was_up || !is_shared {
             return Ok(());
         }
@@ -379,7 +389,14 @@ impl Oracle for RolloutBudget {
             (Verb::Create | Verb::Update | Verb::Patch, "machinesets", _, Some(set)) if is_ours => {
                 self.judge_number(write, set)
             }
-            (Verb::Create, "machines", _, Some(made)) if is_ours => self.judge_creation(write, made, truth),
+            (Verb::Create, "machines", _, Some(made)) if is_ours => {
+                let is_first = self.names.insert(name(made).to_owned());
+                // One that arrives again under its name long after it was sent: nothing can take it back. S4 judges it.
+                match is_first || event.at <= write.sent + self.max_lag {
+                    true => self.judge_creation(write, made, truth),
+                    false => Ok(()),
+                }
+            }
             (Verb::Delete, "machines", Some(victim), _) if is_ours && !is_deleting(victim) => {
                 let judged = self.judge_deletion(write, victim, truth);
                 self.deleted.insert(uid(victim).to_owned(), write.by);
