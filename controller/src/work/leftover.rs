@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{ConstantBuilder, Retryable as _};
 use millwright_core::api::{Machine, meta};
 use millwright_core::ids::{NodeName, Uid};
 
@@ -20,13 +21,17 @@ use super::token;
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How long the end of a Machine waits for a target cluster that does not answer. A cluster that is there answers in milliseconds.
 const TRY_FOR: Duration = Duration::from_secs(2);
+/// The pause between two tries in that time: a single answer that is lost does not mean that the cluster is away.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
 
 /// Ends a Machine's part in a target cluster whose Nodes are not seen. It may be their watch alone that is silent, so what the Machine
 /// left is removed now if that can be done; else it is remembered. Where other Machines wait already, nobody tries: a cluster that
 /// is away would cost each of them the wait.
 pub(super) async fn leave(shared: &Arc<Shared>, machine: &Arc<Machine>) {
     let is_known_away = shared.look(|world| !world.ledger.leftovers.is_empty());
-    if !is_known_away && matches!(tokio::time::timeout(TRY_FOR, clear(shared, machine)).await, Ok(Ok(()))) {
+    let backoff = ConstantBuilder::new().with_delay(TRY_AGAIN).without_max_times();
+    let cleared = (|| clear(shared, machine)).retry(backoff);
+    if !is_known_away && matches!(tokio::time::timeout(TRY_FOR, cleared).await, Ok(Ok(()))) {
         return;
     }
     let left = Arc::clone(machine);

@@ -24,8 +24,8 @@ pub const LARGEST_BATCH: usize = 32;
 /// below 300 Machines.
 pub const PAUSE: SignedDuration = SignedDuration::from_millis(100);
 
-/// The steps that create the first of `missing` Machines, or why none is created now.
-pub fn grow(seen: &Observed<'_>, missing: usize, now: Timestamp) -> Plan {
+/// The steps that create the first of `missing` Machines, or why none is created now. `kept` are those that are there to stay.
+pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timestamp) -> Plan {
     let label = |key| meta::label(&seen.set.metadata, key);
     if freeze::is_labelled(seen.set) || label(keys::SCALE_UP_DISABLED).is_some() {
         return Plan::rest(Why::Frozen);
@@ -43,7 +43,7 @@ pub fn grow(seen: &Observed<'_>, missing: usize, now: Timestamp) -> Plan {
     if let Some(at) = next_batch.filter(|at| *at > now) {
         return Plan::wait(at, Why::NextBatch);
     }
-    let (names, next) = choose(seen, missing, now);
+    let (names, next) = choose(seen, missing, kept, now);
     if names.is_empty() {
         return match may_still_arrive(seen, now) {
             Some(until) => Plan::wait(until, Why::MayComeAgain),
@@ -99,14 +99,16 @@ fn settled(seen: &Observed<'_>) -> i64 {
 /// first: a request of an earlier process may still be under way, and must meet ours. All that are missing are reserved at once,
 /// so that the batches after the first need no write of their own. A Machine that leaves and may come again by a request that was
 /// sent before holds its place.
-fn choose(seen: &Observed<'_>, missing: usize, now: Timestamp) -> (Vec<Name>, i64) {
+fn choose(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timestamp) -> (Vec<Name>, i64) {
     let (title, own) = meta::identity(&seen.set.metadata);
     let (mut names, mut places) = (Vec::new(), 0);
     let mut number = settled(seen);
+    let is_kept = |name: &str| kept.iter().any(|machine| meta::name(&machine.metadata) == name);
     while places < missing {
         let name = machine_name(title.as_str(), &own, number);
         let is_free = !(seen.exists)(&name);
-        places += usize::from(is_free || comes_again(seen, &name, now));
+        let comes_again = !is_free && is_open(seen, &name, now) && !is_kept(&name);
+        places += usize::from(is_free || comes_again);
         names.extend(is_free.then(|| Name::new(name)));
         number += 1;
     }

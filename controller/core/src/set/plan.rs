@@ -152,7 +152,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         let missing = wanted - kept.len();
         // Adoptions and releases change the count; what they bring is known in the next pass.
         let growth = match adopts.is_empty() && releases.is_empty() {
-            true => grow(seen, missing, now),
+            true => grow(seen, missing, &kept, now),
             false => Plan::rest(Why::Claiming),
         };
         problem = create_problem(seen, &growth.why).or(problem);

@@ -16,6 +16,8 @@ use crate::object::{controller, is_deleting, name, number, phase, text, uid};
 use crate::panel::Oracle;
 use crate::truth::{Truth, by_uid};
 
+/// A request that takes longer was held up on its way.
+const IN_TIME: SignedDuration = SignedDuration::from_secs(10);
 const MARKED: &str = "/metadata/annotations/machine.sapcloud.io~1marked-for-deletion-time";
 const NAMED: &str = "/metadata/annotations/node.machine.sapcloud.io~1trigger-deletion-by-mcm";
 
@@ -392,7 +394,7 @@ impl Oracle for RolloutBudget {
             (Verb::Create, "machines", _, Some(made)) if is_ours => {
                 let is_first = self.names.insert(name(made).to_owned());
                 // One that arrives again under its name long after it was sent: nothing can take it back. S4 judges it.
-                match is_first || event.at <= write.sent + self.max_lag {
+                match is_first || event.at <= write.sent + IN_TIME {
                     true => self.judge_creation(write, made, truth),
                     false => Ok(()),
                 }

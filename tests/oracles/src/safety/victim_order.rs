@@ -98,7 +98,11 @@ impl VictimOrder {
         let Some(stands) = by_uid(truth, "machinesets", set) else {
             return Ok(());
         };
-        let is_ordinary = !is_deleting(&stands) && stands.pointer("/spec/deletePolicy").is_none();
+        // Whom the autoscaler named goes first, whether or not a mark of it could be written to the Machine.
+        let deployments = truth.objects("machinedeployments");
+        let mut owners = deployments.iter().filter(|it| uid(it) == controller(&stands));
+        let has_named = owners.any(|deployment| !text(deployment, LIST).is_empty());
+        let is_ordinary = !is_deleting(&stands) && stands.pointer("/spec/deletePolicy").is_none() && !has_named;
         // A Machine that failed, or whose Node went, goes for its own sake.
         let lost = |pointer| self.gone_nodes.contains(text(victim, pointer));
         if !is_ordinary || phase(victim) == "Failed" || lost("/spec/providerID") || lost("/metadata/labels/node") {
