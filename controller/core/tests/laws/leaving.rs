@@ -1,7 +1,7 @@
 //! The order of leaving, against the table of `spec/machineset.md` §7.3 and seed 002's `deletePolicy`, written down apart
 //! from the code that ranks.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use millwright_core::api::machine_set::DeletePolicy;
 use millwright_core::api::{Machine, keys};
@@ -21,7 +21,7 @@ fn machine(name: &str, created: &str, phase: &str, annotations: Value, preserved
 
 fn ranked(mut machines: Vec<Machine>, policy: Option<DeletePolicy>) -> Vec<String> {
     machines.reverse();
-    let ranked = rank::rank(machines.iter(), &BTreeSet::new(), policy, now());
+    let ranked = rank::rank(machines.iter(), &BTreeMap::new(), policy, now());
     ranked
         .iter()
         .map(|machine| machine.metadata.name.clone().unwrap_or_default())

@@ -130,3 +130,23 @@ fn a_paused_rollout_keeps_its_numbers_and_follows_d_alone() {
     assert_eq!(numbers(Mode::Holding, &group(rows.clone(), 12, 2, 0)), [6, 6]);
     assert_eq!(numbers(Mode::Holding, &group(rows, 5, 2, 0)), [3, 4]);
 }
+
+#[test]
+fn a_set_that_may_be_there_unseen_holds_its_number() {
+    let mut group = group(vec![row(true, 0, 0)], 3, 1, 0);
+    group.unseen = 3;
+    assert!(group.has_old());
+    assert_eq!(mode(&group, Some(StrategyType::RollingUpdate), true), Mode::Rolling);
+    assert_eq!(numbers(Mode::Rolling, &group), [1], "only the surge is free");
+    assert_eq!(mode(&group, Some(StrategyType::Recreate), true), Mode::Recreating);
+    assert_eq!(numbers(Mode::Recreating, &group), [0], "it is waited for");
+}
+
+#[test]
+fn a_paused_rollout_does_not_grow_into_the_surge() {
+    // One of the old set's number left, whose Machines are still two.
+    let mut old = row(false, 1, 1);
+    old.present = 2;
+    let held = group(vec![old, row(true, 1, 1)], 4, 1, 0);
+    assert_eq!(numbers(Mode::Holding, &held), [1, 2]);
+}
