@@ -133,7 +133,9 @@ async fn create(shared: &Shared, deployment: &MachineDeployment, made: &NewSet) 
     let NewSet { name, replicas, .. } = made;
     let now = shared.env.now();
     let mut earlier = None;
-    note(shared, deployment, |notes| earlier = notes.sends_set(name, *replicas, now));
+    note(shared, deployment, |notes| {
+        earlier = notes.sends_set(name, *replicas, now)
+    });
     let answered = |notes: &mut OwnerNotes| {
         notes.unanswered_sets.remove(name);
     };

@@ -121,6 +121,15 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
         "delete" => vec![begin(2), moment(), delete("machinedeployments/workers")],
         "roll" => vec![begin(2), moment(), of_class("large"), moment(), of_class("small")],
         "rotate" => vec![begin(1), moment(), size("large"), moment(), secret(), scale(2)],
+        // What is there is not known; where there is no deployment, this changes nothing.
+        ANY => vec![moment(), scale(2), moment()],
+        _ => return troubled(name).or_else(|| rollout(name)).or_else(|| short(name)),
+    })
+}
+
+/// Workloads in which something else than the size changes: drivers, classes, Machines of others.
+fn troubled(name: &str) -> Option<Vec<Deed>> {
+    Some(match name {
         "away" => vec![
             Deed::DriverAway(Duration::from_secs(20)),
             begin(2),
@@ -173,6 +182,13 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
             moment(),
             Deed::Unhold("orphan"),
         ],
+        _ => return None,
+    })
+}
+
+/// Workloads in which the template changes, and what may come between.
+fn rollout(name: &str) -> Option<Vec<Deed>> {
+    Some(match name {
         "renew" => vec![begin(4), Deed::Settle, of_class("large"), moment(), scale(5), moment()],
         // A template comes that never works, others before it is out, and the last one works.
         "flip" => vec![
@@ -222,9 +238,7 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
             moment(),
             Deed::Name,
         ],
-        // What is there is not known; where there is no deployment, this changes nothing.
-        ANY => vec![moment(), scale(2), moment()],
-        _ => return short(name),
+        _ => return None,
     })
 }
 

@@ -134,8 +134,7 @@ pub fn unanswered(seen: &Observed<'_>, now: Timestamp) -> usize {
     }
     let (title, own) = meta::identity(&seen.set.metadata);
     let names = (settled(seen)..counted(seen)).map(|number| machine_name(title.as_str(), &own, number));
-    let may_arrive =
-        |name: &String| (is_open(seen, name, now) && !(seen.exists)(name)) || comes_again(seen, name, now);
+    let may_arrive = |name: &String| (is_open(seen, name, now) && !(seen.exists)(name)) || comes_again(seen, name, now);
     names.filter(may_arrive).count()
 }
 

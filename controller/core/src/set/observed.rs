@@ -132,9 +132,9 @@ impl fmt::Display for Why {
             Self::Invalid(fault) => write!(f, "the set is invalid: {fault}"),
             Self::Emptying => f.write_str("the set is being deleted and its machines go first"),
             Self::MayStillArrive => f.write_str("a creation that was not answered may still arrive"),
-            Self::MayComeAgain => {
-                f.write_str("a machine that leaves may come again by a creation that was not answered; its place is kept")
-            }
+            Self::MayComeAgain => f.write_str(
+                "a machine that leaves may come again by a creation that was not answered; its place is kept",
+            ),
             Self::Empty => f.write_str("the set is being deleted and has no machine left"),
             Self::Claiming => f.write_str("machines are adopted or released"),
             Self::TooFew { by } => write!(f, "{by} machines are missing"),

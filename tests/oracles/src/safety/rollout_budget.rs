@@ -146,6 +146,8 @@ pub(crate) struct RolloutBudget {
     deployments: BTreeMap<String, History<Spec>>,
     sets: BTreeMap<String, History<Row>>,
     machines: BTreeMap<String, History<Stood>>,
+    /// The ids of VMs whose Node somebody deleted, and the names of such Nodes: their Machines go for that.
+    gone_nodes: BTreeSet<String>,
     /// Names that a Machine ever had.
     names: BTreeSet<String>,
     /// Who deleted which Machine, of managers.
@@ -158,6 +160,7 @@ impl RolloutBudget {
         Self {
             max_lag,
             deployments: BTreeMap::new(),
+            gone_nodes: BTreeSet::new(),
             names: BTreeSet::new(),
             sets: BTreeMap::new(),
             machines: BTreeMap::new(),
@@ -172,6 +175,10 @@ impl RolloutBudget {
         match write.resource.as_str() {
             "machinedeployments" => self.deployments.entry(id).or_default().note(at, Spec::of(object)),
             "machinesets" => self.count(at, &id, write.after.as_deref(), truth),
+            "nodes" if write.after.as_ref().is_none_or(|after| is_deleting(after)) => {
+                self.gone_nodes.insert(text(object, "/spec/providerID").to_owned());
+                self.gone_nodes.insert(name(object).to_owned());
+            }
             "machines" => {
                 let mut stood = Stood::of(object);
                 stood.is_going |= write.after.is_none();
@@ -341,16 +348,20 @@ impl RolloutBudget {
                 .get(id)
                 .is_some_and(|rows| rows.since(from).all(|row| !row.is_going))
         };
-        let is_exempt = specs
-            .iter()
-            .any(|spec| spec.strategy == "Recreate" || spec.names(name(victim)));
+        let lost = |pointer| self.gone_nodes.contains(text(victim, pointer));
+        let is_exempt = lost("/spec/providerID")
+            || lost("/metadata/labels/node")
+            || specs
+                .iter()
+                .any(|spec| spec.strategy == "Recreate" || spec.names(name(victim)));
         // In every view on which this may rest the Machine was available, and its set does not simply follow a smaller D.
         let Some(history) = self.machines.get(uid(victim)).filter(|it| it.is_as_old_as(from)) else {
             return Ok(());
         };
         let was_up = history.since(from).all(|stood| stood.is_up && !stood.is_marked);
         let wanted = specs.iter().map(|spec| spec.wanted).min().unwrap_or(0);
-        let is_shared = self.others(deployment, uid(&set), from, Row::held) > 0 || number(&set, "/spec/replicas") < wanted;
+        let is_shared =
+            self.others(deployment, uid(&set), from, Row::held) > 0 || number(&set, "/spec/replicas") < wanted;
         if is_exempt || !is_own(uid(&set)) || !was_up || !is_shared {
             return Ok(());
         }

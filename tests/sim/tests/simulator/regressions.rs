@@ -58,13 +58,28 @@ fn a_machine_that_is_gone_is_not_brought_back_by_a_late_answer() {
     ]);
 }
 
-/// A creation that arrived late is nobody's fault, and one machine too many is taken away again.
+/// A creation that arrived late is nobody's fault, and one machine too many is taken away again. Whichever of them it is: the number of
+/// the call is not fixed, because every request that is saved elsewhere would change it.
 #[test]
 fn a_creation_that_arrives_late_makes_no_more_than_one_machine_for_a_while() {
-    comes_right(&[Regression {
-        workload: "node",
-        seed: 1,
-        strike: strike("F10", CallFault::Late, 26),
-        words: "Create machines",
-    }]);
+    let mut struck = 0;
+    for call in 0..60 {
+        let plan = Plan {
+            workload: Some("node".to_owned()),
+            faults: Faults::Injected(strike("F10", CallFault::Late, call)),
+            rests: false,
+            is_told: true,
+            ..Plan::default()
+        };
+        let outcome = by_seed(&plan, 1);
+        let is_creation = |line: &String| line.contains("FAULT") && line.contains("Create machines");
+        if outcome.story.iter().any(is_creation) {
+            assert_eq!(outcome.violation, None, "at call {call}: {:#?}", outcome.story);
+            struck += 1;
+        }
+    }
+    assert!(
+        struck >= 3,
+        "two machines, the one in place of the first, and one more are made: {struck}"
+    );
 }
