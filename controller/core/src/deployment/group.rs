@@ -80,11 +80,14 @@ impl Group {
         self.wanted + self.surge - held - self.unseen
     }
 
-    /// How many available Machines can be spared: Σ available − (D − u). None while nobody can see whether they still are.
+    /// How many available Machines can be spared: Σ available − (D − u). While nobody can see whether they still are, only what is beyond
+    /// D + s, because D fell: nobody wants that, whatever becomes of the rest.
     pub fn slack(&self) -> i64 {
+        let spare = (self.available() - self.floor()).max(0);
+        let present: i64 = self.rows.iter().map(|row| row.present).sum();
         match self.is_in_sight {
-            true => (self.available() - self.floor()).max(0),
-            false => 0,
+            true => spare,
+            false => spare.min(present - self.wanted - self.surge).max(0),
         }
     }
 

@@ -150,3 +150,13 @@ fn a_paused_rollout_does_not_grow_into_the_surge() {
     let held = group(vec![old, row(true, 1, 1)], 4, 1, 0);
     assert_eq!(numbers(Mode::Holding, &held), [1, 2]);
 }
+
+#[test]
+fn while_nobody_sees_nodes_only_what_is_beyond_the_surge_may_go() {
+    let mut blind = group(vec![row(false, 3, 3), row(true, 1, 1)], 2, 1, 0);
+    blind.is_in_sight = false;
+    assert_eq!(may_lose(Mode::Rolling, &blind), Some(1));
+    assert_eq!(numbers(Mode::Rolling, &blind), [2, 1]);
+    blind.wanted = 4;
+    assert_eq!(may_lose(Mode::Rolling, &blind), Some(0));
+}
