@@ -58,11 +58,7 @@ impl End {
     /// Under which name the end is judged.
     fn property(&self) -> &'static str {
         let settings = &self.settings;
-        match (
-            settings.any_state,
-            !settings.broken_classes.is_empty(),
-            settings.repaired,
-        ) {
+        match (settings.any_state, settings.beside, settings.repaired) {
             (true, _, _) => "L3",
             (false, true, _) => "L4",
             (false, false, true) => "L7",

@@ -36,6 +36,8 @@ pub struct Settings {
     pub deletion: SignedDuration,
     /// Classes whose machines cannot come up, because their driver or the class itself is broken to the end.
     pub broken_classes: BTreeSet<String>,
+    /// The run is about what goes on beside a broken class.
+    pub beside: bool,
     /// The run began in a state that no manager made.
     pub any_state: bool,
     /// Something outside our objects was broken and then repaired: a quota, a secret, a class.
@@ -57,6 +59,7 @@ impl Default for Settings {
             resync: SignedDuration::from_hours(1),
             deletion: SignedDuration::from_mins(15),
             broken_classes: BTreeSet::new(),
+            beside: false,
             any_state: false,
             repaired: false,
         }

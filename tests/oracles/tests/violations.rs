@@ -813,10 +813,9 @@ fn l3_l4_and_l7_are_the_same_judgement_under_their_own_names() {
         "L3"
     );
     assert_eq!(named(Settings { repaired, ..settings() }), "L7");
-    let broken_classes: BTreeSet<String> = ["broken".to_owned()].into();
     assert_eq!(
         named(Settings {
-            broken_classes,
+            beside: true,
             ..settings()
         }),
         "L4"
@@ -829,6 +828,7 @@ fn l4_machines_of_a_broken_class_need_not_be_up_but_all_others_do() {
     world.objects.get_mut("machines").unwrap()[0] = machine("m", "CrashLoopBackOff");
     let broken = |class: &str| Settings {
         broken_classes: [class.to_owned()].into(),
+        beside: true,
         ..settings()
     };
     end(&broken("small"), &world).expect("its class is broken");

@@ -157,6 +157,7 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         judges_set_clocks: lags.has_set_clocks || !fault::PENDING.contains(&"F59"),
         elects,
         broken_classes: broken_in(regime),
+        beside: regime == Regime::Beside,
         any_state: regime == Regime::AnyState,
         repaired: regime == Regime::Repaired,
         canaries: vec![CANARY.to_owned()],
