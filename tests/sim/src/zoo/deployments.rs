@@ -18,7 +18,7 @@ use super::wires::put;
 use crate::event::Truth;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 11] = [
+pub(super) const ALL: [Mutant; 9] = [
     Mutant {
         name: "second-set",
         rows: "89, 97",
@@ -42,19 +42,6 @@ pub(super) const ALL: [Mutant; 11] = [
         rests: false,
         hooks: || Hooks {
             planners: deciding(surplus_stays),
-            ..Hooks::default()
-        },
-    },
-    Mutant {
-        name: "missing-is-zero",
-        rows: "38",
-        what: "where no set has the template yet, all sets are to have 0 machines",
-        property: "S5",
-        workload: "renew",
-        faults: &[],
-        rests: false,
-        hooks: || Hooks {
-            planners: deciding(missing_is_zero),
             ..Hooks::default()
         },
     },
@@ -95,19 +82,6 @@ pub(super) const ALL: [Mutant; 11] = [
         rests: false,
         hooks: || Hooks {
             planners: deciding(spares_none),
-            ..Hooks::default()
-        },
-    },
-    Mutant {
-        name: "raises-old",
-        rows: "-",
-        what: "what may rise in a rollout rises in the set of an old template",
-        property: "S5",
-        workload: "renew",
-        faults: &[],
-        rests: false,
-        hooks: || Hooks {
-            planners: deciding(raises_old),
             ..Hooks::default()
         },
     },
@@ -204,27 +178,6 @@ fn surplus_stays(seen: &Observed<'_>, now: Timestamp) -> Plan {
     plan
 }
 
-/// The change of a set's number and nothing else.
-fn sized(member: &set::Observed<'_>, replicas: i32) -> Step {
-    Step::Change(Box::new(SetChange {
-        replicas: Some(replicas),
-        ..SetChange::none(member.set)
-    }))
-}
-
-fn missing_is_zero(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let mut plan = deployment::plan(seen, now);
-    if plan.why != Why::NoSet {
-        return plan;
-    }
-    let used = seen.owned().into_iter().filter(|member| member.set.spec.replicas > 0);
-    let emptied: Vec<Step> = used.map(|member| sized(member, 0)).collect();
-    if !emptied.is_empty() {
-        plan.steps = emptied;
-    }
-    plan
-}
-
 /// The plan that is made for another spec.
 fn specified(seen: &Observed<'_>, now: Timestamp, change: fn(&mut MachineDeployment)) -> Plan {
     let mut deployment = seen.deployment.clone();
@@ -267,21 +220,6 @@ fn spares_none(seen: &Observed<'_>, now: Timestamp) -> Plan {
         }
         if let Step::Change(change) = step {
             change.replicas = change.replicas.map(|to| (to - 1).max(0));
-        }
-    }
-    plan
-}
-
-fn raises_old(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let mut plan = deployment::plan(seen, now);
-    let members = Members::of(seen);
-    let Some(old) = members.old().iter().rfind(|member| member.set.spec.replicas > 0) else {
-        return plan;
-    };
-    for step in &mut plan.steps {
-        let Step::Change(change) = step else { continue };
-        if change.replicas.is_some_and(|to| to > change.set.spec.replicas) {
-            *step = sized(old, old.set.spec.replicas + 1);
         }
     }
     plan
