@@ -6,7 +6,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use millwright::env::Planners;
 use millwright_core::api::{Machine, MachineDeployment, keys, meta};
-use millwright_core::deployment::change::SetChange;
 use millwright_core::deployment::group::Members;
 use millwright_core::deployment::{self, Observed, Plan, Step, Why};
 use millwright_core::set;
