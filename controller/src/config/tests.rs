@@ -9,7 +9,9 @@ fn flags(extra: &[&str]) -> ManagerFlags {
         .command
     {
         Command::Manager(flags) => *flags,
-        Command::Crds | Command::Rollout(_) | Command::Tree(_) => panic!("another command was parsed"),
+        Command::Crds | Command::Rollout(_) | Command::Tree(_) | Command::Why(_) => {
+            panic!("another command was parsed")
+        }
     }
 }
 
