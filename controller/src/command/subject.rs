@@ -7,7 +7,7 @@ use millwright_core::explain;
 use millwright_core::ids::Name;
 
 /// The short name; CRD and this agree by a test.
-const SHORT: &str = "mcd";
+const SHORT: &[&str] = &["mcd"];
 
 /// Why it cannot be told which deployment is meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,11 +44,11 @@ pub fn object(words: &[String]) -> Result<explain::Subject, BadSubject> {
     };
     let subject = if is_of::<MachineDeployment>(SHORT, kind) {
         explain::Subject::Deployment
-    } else if is_of::<MachineSet>("mcs", kind) {
+    } else if is_of::<MachineSet>(&["mcs", "ms"], kind) {
         explain::Subject::Set
-    } else if is_of::<Machine>("mc", kind) {
+    } else if is_of::<Machine>(&["mc"], kind) {
         explain::Subject::Machine
-    } else if is_of::<MachineClass>("mcc", kind) {
+    } else if is_of::<MachineClass>(&["mcc"], kind) {
         explain::Subject::Class
     } else {
         return Err(BadSubject::Unknown(kind.to_owned()));
@@ -62,7 +62,7 @@ pub fn name(words: &[String]) -> Result<String, BadSubject> {
         [word] => match word.split_once('/') {
             Some((kind, name)) => named(kind, name),
             None if is_kind(word) => Err(BadSubject::NoName(word.clone())),
-            None => named(SHORT, word),
+            None => checked("machinedeployment", word),
         },
         [kind, name] if !kind.contains('/') && !name.contains('/') => named(kind, name),
         [one, other, ..] => Err(BadSubject::Two(one.clone(), other.clone())),
@@ -92,11 +92,11 @@ fn is_kind(word: &str) -> bool {
 }
 
 /// Kinds are written in any case, in singular, plural or short, with the group, and with the version before it.
-fn is_of<K: Resource<DynamicType = ()>>(short: &str, word: &str) -> bool {
+fn is_of<K: Resource<DynamicType = ()>>(short: &[&str], word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     let (kind, rest) = word.split_once('.').unwrap_or((&word, GROUP));
     let singular = K::kind(&()).to_ascii_lowercase();
-    let is_known = kind == singular || kind == K::plural(&()) || kind == short;
+    let is_known = kind == singular || kind == K::plural(&()) || short.contains(&kind);
     let group = rest.strip_prefix(VERSION).and_then(|rest| rest.strip_prefix('.'));
     is_known && group.unwrap_or(rest) == GROUP
 }
@@ -139,7 +139,7 @@ mod tests {
     fn the_short_name_is_the_definitions() {
         assert_eq!(
             MachineDeployment::crd().spec.names.short_names,
-            Some(vec![SHORT.to_owned()])
+            Some(SHORT.iter().map(|short| (*short).to_owned()).collect())
         );
     }
 
@@ -158,7 +158,11 @@ mod tests {
         assert!(of("a").unwrap_err().contains("the kind is missing"));
         assert!(of("mc/").unwrap_err().contains("the name is missing"));
         let shorts = [Machine::crd(), MachineSet::crd(), MachineClass::crd()].map(|crd| crd.spec.names.short_names);
-        assert_eq!(shorts, ["mc", "mcs", "mcc"].map(|short| Some(vec![short.to_owned()])));
+        let known: [&[&str]; 3] = [&["mc"], &["mcs", "ms"], &["mcc"]];
+        assert_eq!(
+            shorts,
+            known.map(|all| Some(all.iter().map(|short| (*short).to_owned()).collect()))
+        );
     }
 
     #[test]

@@ -394,6 +394,12 @@ async fn the_lease_itself_says_whether_a_term_still_holds() {
 
 /// The lines that are logged on this thread while the guard lives.
 fn logged() -> (Log, tracing::subscriber::DefaultGuard) {
+    // A line that a thread without a subscriber comes to first, in another test, could else be taken for one that nobody wants.
+    static LISTENED_TO: std::sync::Once = std::sync::Once::new();
+    LISTENED_TO.call_once(|| {
+        let all = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
+        tracing::subscriber::set_global_default(all).expect("no other test sets one");
+    });
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
