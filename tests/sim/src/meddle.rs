@@ -114,16 +114,25 @@ pub fn replace(world: &Arc<World>) {
     let plural = world.pick("replace", &["machines", "machinesets", "machinedeployments"]);
     let policy = world.pick("replace-policy", &["Background", "Orphan", "Foreground"]);
     let Some(name) = one(world, plural) else { return };
-    let Some(body) = copy(world, plural, &name) else { return };
+    let Some(mut body) = copy(world, plural, &name) else {
+        return;
+    };
     let path = workload::path(plural, &name);
     let about = format!("{plural} {name} is deleted ({policy}) and made again");
     world.tell(What::Fault { name: "F51", about });
+    world.enter().returning.insert(path.clone());
     world.order(Actor::Human, "DELETE", &path, &json!({ "propagationPolicy": policy }));
     let pause = world.pick("replace-pause", &PAUSES);
     let world = Arc::clone(world);
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(pause)).await;
+        // Who goes on changing it while it goes wants it as changed.
+        while is_going(&world, plural, &name) {
+            body = copy(&world, plural, &name).unwrap_or(body);
+            tokio::time::sleep(RETRY).await;
+        }
         make(&world, plural, &name, &body).await;
+        world.enter().returning.remove(&path);
     });
 }
 

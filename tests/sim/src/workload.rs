@@ -484,10 +484,10 @@ fn name_victim(world: &World) {
     }
     let name = world.pick("one", &names);
     let pointer = format!("/metadata/annotations/{}", keys::TRIGGER_DELETION.replace('/', "~1"));
-    let before = Some(object::text(&stored, &pointer)).filter(|list| !list.is_empty());
+    let before = stored.pointer(&pointer).and_then(Value::as_str);
     let entry = format!("{name}{}{:.0}", keys::TRIGGER_DELETION_SEPARATOR, world.time.wall());
     let list: Vec<&str> = before.into_iter().chain([entry.as_str()]).collect();
-    let text = format!("scales to {} and wants machine {name} to go", size - 1);
+    let text = format!("scales to {} and wants to go: {}", size - 1, list.join(","));
     world.tell(What::Deed { text });
     let body = json!({
         "metadata": { "annotations": { keys::TRIGGER_DELETION: list.join(",") } },
@@ -509,6 +509,9 @@ async fn ask(world: &Arc<World>, method: &str, path: &str, body: &Value) {
             Answer::Object { code: 409, .. } if method == "POST" && is_there(world, path, body) => return,
             Answer::Object { code: 409, .. } if method == "POST" => tokio::time::sleep(LOOK).await,
             // What a mishap took away is neither changed nor deleted any more.
+            Answer::Object { code: 404, .. } if method != "POST" && world.enter().returning.contains(path) => {
+                tokio::time::sleep(LOOK).await;
+            }
             Answer::Object { code: 404, .. } if method != "POST" && is_gone(world, path) => return,
             Answer::Object { code, body, .. } if code >= 300 => {
                 world.broken("workload", format!("{method} {path}: {code} {body}"));

@@ -4,7 +4,7 @@
 
 mod api;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ pub struct State {
     pub writes: u64,
     /// Creations that a driver is at work on, by the Machine's uid.
     pub creations: BTreeMap<String, u32>,
+    /// Paths of objects that the human is about to make again.
+    pub returning: BTreeSet<String>,
     /// One for the changes of each kind that somebody listens to.
     bells: BTreeMap<Place, Arc<Notifier>>,
     happenings: mpsc::UnboundedReceiver<Happening>,
@@ -133,6 +135,7 @@ impl World {
                 requests: 0,
                 writes: 0,
                 creations: BTreeMap::new(),
+                returning: BTreeSet::new(),
                 bells: BTreeMap::new(),
                 happenings,
                 ids: 0,
