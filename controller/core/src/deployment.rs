@@ -7,6 +7,7 @@ pub mod change;
 pub mod freeze;
 pub mod group;
 pub mod history;
+pub mod label;
 pub mod named;
 pub mod names;
 pub mod observed;

@@ -8,6 +8,7 @@ use millwright_core::api::{MachineDeployment, MachineSet, keys, meta};
 use millwright_core::check;
 use millwright_core::deployment::change::{NewSet, SetChange};
 use millwright_core::deployment::observed::Mark;
+use millwright_core::deployment::status::bad_news;
 use millwright_core::deployment::view::Asked;
 use millwright_core::deployment::{Step, View, Why};
 use millwright_core::ids::{Name, Uid};
@@ -109,9 +110,13 @@ impl Reconciler for Deployments {
                 *deployment = shared.wrote(shared.write.merge(&**deployment, body).await?);
             }
             Step::Record(status) => {
+                let news = bad_news(deployment, &status);
                 *deployment = shared.wrote(shared.write.merge_status(&**deployment, status.into_patch()).await?);
                 let now = shared.env.now();
                 note(shared, deployment, |notes| notes.status_written = Some(now));
+                for (reason, text) in news {
+                    shared.events.publish(&**deployment, Severity::Warning, &reason, &text);
+                }
             }
         }
         Ok(())

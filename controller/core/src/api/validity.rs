@@ -52,6 +52,12 @@ pub fn deployment_fault(deployment: &MachineDeployment) -> Option<String> {
         })
 }
 
+/// Whether a deployment's selector is there and empty: it would take every set of the namespace.
+pub fn selects_all(deployment: &MachineDeployment) -> bool {
+    let selector = deployment.spec.selector.as_ref().map(Matcher::new);
+    matches!(selector, Some(Ok(matcher)) if matcher.selects_all())
+}
+
 const TEMPLATE_CLASS: &str = "spec.template.spec.class";
 
 fn not_negative<N: PartialOrd + Default + fmt::Display>(field: &str, number: Option<N>) -> Option<String> {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{API_VERSION, MachineSet, Template, keys};
 use crate::ids::Name;
+use crate::merge;
 
 /// A set that does not exist yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +60,15 @@ impl NewSet {
     }
 }
 
+/// The part of the hash label that a set gets (`label`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HashLabel {
+    /// Its template.
+    Template(String),
+    /// Its selector and its own labels.
+    Selector(String),
+}
+
 /// What changes about a set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetChange {
@@ -74,6 +84,8 @@ pub struct SetChange {
     pub min_ready_seconds: Option<i32>,
     /// As the deployment has it.
     pub auto_preserve_failed_machine_max: Option<i32>,
+    /// The part of the hash label that it gets.
+    pub hash_label: Option<HashLabel>,
 }
 
 impl SetChange {
@@ -86,12 +98,13 @@ impl SetChange {
             template_spec: Map::new(),
             min_ready_seconds: None,
             auto_preserve_failed_machine_max: None,
+            hash_label: None,
         }
     }
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.annotations.is_empty() && self.spec().is_empty()
+        self.annotations.is_empty() && self.hash_label.is_none() && self.spec().is_empty()
     }
 
     fn spec(&self) -> Map<String, Value> {
@@ -119,6 +132,21 @@ impl SetChange {
         if !spec.is_empty() {
             body.insert("spec".to_owned(), Value::Object(spec));
         }
-        Value::Object(body)
+        let mut body = Value::Object(body);
+        merge::apply(&mut body, &self.label());
+        body
+    }
+
+    fn label(&self) -> Value {
+        match &self.hash_label {
+            None => json!({}),
+            Some(HashLabel::Template(hash)) => {
+                json!({ "spec": { "template": { "metadata": { "labels": { keys::TEMPLATE_HASH: hash } } } } })
+            }
+            Some(HashLabel::Selector(hash)) => json!({
+                "metadata": { "labels": { keys::TEMPLATE_HASH: hash } },
+                "spec": { "selector": { "matchLabels": { keys::TEMPLATE_HASH: hash } } },
+            }),
+        }
     }
 }

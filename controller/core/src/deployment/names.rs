@@ -3,10 +3,12 @@
 //! Nobody needs the original's hash (`spec/machinedeployment.md` §5.3): sets are found by comparing templates. Ours must
 //! stay the same for the same template, release after release; a golden value keeps it.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::api::{Template, keys};
+use crate::api::{MachineDeployment, MachineSet, Template, keys, meta};
 
 /// The hash of a template after `collisions` names that were taken, as the label shows it: a decimal u32.
 pub fn template_hash(template: &Template, collisions: i32) -> u32 {
@@ -29,6 +31,41 @@ pub fn set_name(deployment: &str, hash: u32) -> String {
         rest /= 27;
     }
     format!("{deployment}-{letters}")
+}
+
+/// How many names are tried for a set, where others' sets bear the first ones.
+const NAMES: i32 = 32;
+
+/// The names that the set of the present template may get, each with its hash. Another owner's set may bear the first: then the next one
+/// is tried, which names itself as deterministically.
+pub fn names(deployment: &MachineDeployment) -> impl Iterator<Item = (String, u32)> + '_ {
+    let hashes = counts(deployment).map(|count| template_hash(&deployment.spec.template, count));
+    hashes.map(|hash| (set_name(meta::name(&deployment.metadata), hash), hash))
+}
+
+/// How many names were taken before the set of the present template got its own, where that is more than is told
+/// (`status.collisionCount`).
+pub fn collisions(deployment: &MachineDeployment, new: Option<&Arc<MachineSet>>) -> Option<i32> {
+    let set = &new?.metadata;
+    let label: u32 = meta::label(set, keys::TEMPLATE_HASH)?.parse().ok()?;
+    // The original's sets are named otherwise.
+    if meta::name(set) != set_name(meta::name(&deployment.metadata), label) {
+        return None;
+    }
+    let is_same = |count: &i32| template_hash(&deployment.spec.template, *count) == label;
+    counts(deployment)
+        .find(is_same)
+        .filter(|count| *count > told(deployment))
+}
+
+fn counts(deployment: &MachineDeployment) -> std::ops::Range<i32> {
+    let told = told(deployment);
+    told..told.saturating_add(NAMES)
+}
+
+fn told(deployment: &MachineDeployment) -> i32 {
+    let status = deployment.status.as_ref();
+    status.and_then(|status| status.collision_count).unwrap_or(0)
 }
 
 /// JSON with sorted keys and without what says nothing: null, {}, [], "", 0 and false, which Go's writers add and drop

@@ -13,10 +13,10 @@ use super::budget::{self, Bounds, Mode};
 use super::change::{NewSet, SetChange};
 use super::freeze;
 use super::group::{Group, Members, Row};
-use super::names::{set_name, template_hash};
+use super::names::{names, set_name};
 use super::observed::{Observed, Plan, Step, Why};
 use super::rollback::roll_back;
-use super::{history, named, pass_on, status};
+use super::{history, label, named, pass_on, status};
 use crate::api::machine_deployment::{RollbackTo, StrategyType};
 use crate::api::{MachineDeployment, MachineSet, keys, meta, validity};
 use crate::ids::{Name, Uid};
@@ -29,8 +29,6 @@ use crate::{owner, plan};
 
 /// Changes of the counts within this time become one status write.
 const STATUS_PACE: SignedDuration = SignedDuration::from_millis(250);
-/// How many names are tried for a set, where others' sets bear the first ones.
-const NAMES: i32 = 32;
 /// While Machines move, the numbers of the sets change in steps no closer than this: what becomes available meanwhile moves together.
 const NUMBERS_PACE: SignedDuration = SignedDuration::from_millis(150);
 
@@ -185,15 +183,6 @@ fn unseen<'a>(seen: &'a Observed<'_>, now: Timestamp) -> impl Iterator<Item = (i
     timed.filter(move |(_, until)| *until > now)
 }
 
-/// The names that the set of the present template may get, each with its hash. Another owner's set may bear the first: then the next one
-/// is tried, which names itself as deterministically.
-fn names(deployment: &MachineDeployment) -> impl Iterator<Item = (String, u32)> + '_ {
-    let taken = deployment.status.as_ref().and_then(|status| status.collision_count);
-    let taken = taken.unwrap_or(0);
-    let hashes = (taken..taken.saturating_add(NAMES)).map(|count| template_hash(&deployment.spec.template, count));
-    hashes.map(|hash| (set_name(meta::name(&deployment.metadata), hash), hash))
-}
-
 fn strategy(deployment: &MachineDeployment) -> Option<StrategyType> {
     deployment.spec.strategy.as_ref()?.type_.as_ref()?.known()
 }
@@ -226,9 +215,14 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     if let Some(number) = numbered(seen, members) {
         plan.steps.push(Step::Number(number));
     }
-    let situation = match problem {
-        Some(problem) => status::Situation::Refused(problem),
-        None => status::Situation::Serving(&stand),
+    let created = plan.steps.iter().find_map(|step| match step {
+        Step::Create(made) => Some(made.name.clone()),
+        _ => None,
+    });
+    let situation = match (problem, &created) {
+        (Some(problem), _) => status::Situation::Refused(problem),
+        (None, Some(name)) => status::Situation::Creating(&stand, name),
+        (None, None) => status::Situation::Serving(&stand),
     };
     let arrives = unseen(seen, now).map(|(_, until)| until);
     let may_go = members.sets.iter().flat_map(|member| {
@@ -279,6 +273,7 @@ fn change(
             (from, to) = (from + row.number, to + number);
         }
         change.annotations = annotations(seen, members, member.set, row, change.replicas);
+        change.hash_label = label::due(member, now);
         if !change.is_empty() {
             steps.push((row.number < *number, Step::Change(Box::new(change))));
         }

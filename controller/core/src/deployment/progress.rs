@@ -12,7 +12,8 @@ use super::observed::Observed;
 use super::plan::Stand;
 use super::status::{Counts, Situation, Wanted};
 use crate::api::machine_deployment::MachineDeploymentCondition;
-use crate::api::{Machine, Phase, keys, meta};
+use crate::api::{Machine, Phase, keys, meta, validity};
+use crate::ids::Name;
 use crate::set::plan::{counts_as_available, is_leaving, owned};
 use crate::sight::{Judging, later};
 
@@ -29,13 +30,22 @@ impl Progress<'_> {
     pub(super) fn condition(&self, situation: &Situation<'_>) -> (Option<Wanted>, Option<Timestamp>) {
         match situation {
             Situation::Leaving => (None, None),
-            Situation::Invalid(fault) => (wanted("False", keys::REASON_INVALID, fault.clone()), None),
+            Situation::Invalid(fault) => (wanted("False", self.reason_of_fault(), fault.clone()), None),
             Situation::Refused(problem) => (wanted("False", problem.reason, problem.message.clone()), None),
-            Situation::Serving(stand) => self.serving(stand),
+            Situation::Serving(stand) => self.serving(stand, None),
+            Situation::Creating(stand, name) => self.serving(stand, Some(name)),
         }
     }
 
-    fn serving(&self, stand: &Stand) -> (Option<Wanted>, Option<Timestamp>) {
+    /// The original tells this fault by a word of its own.
+    fn reason_of_fault(&self) -> &'static str {
+        match validity::selects_all(self.seen.deployment) {
+            true => keys::REASON_SELECTING_ALL,
+            false => keys::REASON_INVALID,
+        }
+    }
+
+    fn serving(&self, stand: &Stand, created: Option<&Name>) -> (Option<Wanted>, Option<Timestamp>) {
         let deployment = self.seen.deployment;
         if stand.waits_for_in_place {
             let text = "The template changed, and updates in place are not built yet: machines keep the old template. \
@@ -62,6 +72,10 @@ impl Progress<'_> {
                 self.deadline(Some(self.now)),
             );
         }
+        if let Some(name) = created {
+            let text = format!("Created new machine set \"{name}\"");
+            return self.moved(wanted("True", keys::REASON_NEW_SET_CREATED, text));
+        }
         self.rolling(stand, told)
     }
 
@@ -70,17 +84,12 @@ impl Progress<'_> {
             let text = format!("{} is progressing.", self.subject());
             wanted("True", keys::REASON_SET_UPDATED, text)
         };
-        let renewed = || {
-            moving().map(|wanted| Wanted {
-                is_renewed: true,
-                ..wanted
-            })
-        };
         let Some(told) = told.filter(|told| is_about_rollouts(told)) else {
-            return (renewed(), self.deadline(Some(self.now)));
+            let found = told.is_none().then(|| self.found()).flatten();
+            return self.moved(found.or_else(moving));
         };
         if self.has_moved() {
-            return (renewed(), self.deadline(Some(self.now)));
+            return self.moved(moving());
         }
         let since = told.last_update_time.as_ref().map(|time| time.0);
         let deadline = self.deadline(since);
@@ -91,9 +100,26 @@ impl Progress<'_> {
         }
         let kept = match told.status.as_str() {
             "Unknown" => wanted("Unknown", keys::REASON_RESUMED, "Deployment is resumed".to_owned()),
-            _ => moving(),
+            // What began it stays told until something moves.
+            _ => begun(told).or_else(moving),
         };
         (kept, deadline)
+    }
+
+    /// A condition that says that something moved just now.
+    fn moved(&self, wanted: Option<Wanted>) -> (Option<Wanted>, Option<Timestamp>) {
+        let renewed = wanted.map(|wanted| Wanted {
+            is_renewed: true,
+            ..wanted
+        });
+        (renewed, self.deadline(Some(self.now)))
+    }
+
+    /// Nothing was told yet, and the set of the template is there.
+    fn found(&self) -> Option<Wanted> {
+        let name = meta::name(&self.members.new_set()?.metadata);
+        let text = format!("Found new machine set \"{name}\"");
+        wanted("True", keys::REASON_FOUND_NEW_SET, text)
     }
 
     /// When the rollout counts as stuck that moved last at `since`. It does not count while nobody can see whether it moves.
@@ -188,10 +214,17 @@ fn is_about_rollouts(told: &MachineDeploymentCondition) -> bool {
         keys::REASON_SET_UPDATED,
         keys::REASON_DEADLINE_EXCEEDED,
         keys::REASON_RESUMED,
-        "FoundNewMachineSet",
-        "NewMachineSetCreated",
+        keys::REASON_FOUND_NEW_SET,
+        keys::REASON_NEW_SET_CREATED,
     ];
     told.reason.as_deref().is_some_and(|reason| REASONS.contains(&reason))
+}
+
+/// The same words again, where they tell how a rollout began.
+fn begun(told: &MachineDeploymentCondition) -> Option<Wanted> {
+    let begins = |reason: &&str| [keys::REASON_FOUND_NEW_SET, keys::REASON_NEW_SET_CREATED].contains(reason);
+    let reason = told.reason.as_deref().filter(begins)?;
+    wanted("True", reason, told.message.clone().unwrap_or_default())
 }
 
 fn wanted(status: &'static str, reason: &str, message: String) -> Option<Wanted> {

@@ -5,13 +5,14 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::budget::Bounds;
-use super::freeze;
 use super::group::Members;
 use super::observed::Observed;
 use super::plan::Stand;
 use super::progress::Progress;
+use super::{freeze, names};
 use crate::api::machine_deployment::MachineDeploymentCondition;
 use crate::api::{Machine, MachineDeployment, Phase, keys, meta};
+use crate::ids::Name;
 use crate::selector;
 use crate::set;
 use crate::set::StatusPatch;
@@ -47,6 +48,8 @@ pub enum Situation<'a> {
     Refused(Problem),
     /// Its sets stand so.
     Serving(&'a Stand),
+    /// The same, and this plan creates the set of its template.
+    Creating(&'a Stand, &'a Name),
 }
 
 /// What is to be told.
@@ -126,6 +129,9 @@ pub fn report(seen: &Observed<'_>, members: &Members<'_>, situation: &Situation<
     );
     status.insert("preservedFailedReplicas".into(), json!(counts.preserved));
     status.insert("failedMachines".into(), failed(members));
+    if let Some(count) = names::collisions(deployment, members.new_set()) {
+        status.insert("collisionCount".into(), json!(count));
+    }
     status.insert(
         "labelSelector".into(),
         json!(deployment.spec.selector.as_ref().and_then(selector::text)),
@@ -218,6 +224,34 @@ fn merged(deployment: &MachineDeployment, wanted: Vec<Option<Wanted>>, now: Time
         .flatten()
         .map(|wanted| timed(known(wanted.type_), &wanted, now));
     Value::Array(ours.chain(foreign).collect())
+}
+
+/// What a status that is to be written newly tells that is bad, for a Warning event: reason and text. A creation that was refused has an
+/// event of its own.
+pub fn bad_news(deployment: &MachineDeployment, patch: &StatusPatch) -> Vec<(String, String)> {
+    let is_bad = |condition: &MachineDeploymentCondition| match condition.type_.as_str() {
+        keys::CONDITION_PROGRESSING => {
+            condition.status == "False" && condition.reason.as_deref() != Some(keys::REASON_SET_CREATE_FAILED)
+        }
+        keys::CONDITION_FROZEN => condition.status == keys::STATUS_TRUE,
+        _ => false,
+    };
+    let before = deployment.status.iter().flat_map(|status| &status.conditions);
+    let before: Vec<_> = before.map(said).collect();
+    let told = patch.0.get("conditions").cloned().unwrap_or_default();
+    let told: Vec<MachineDeploymentCondition> = serde_json::from_value(told).unwrap_or_default();
+    let news = told
+        .iter()
+        .filter(|condition| is_bad(condition) && !before.contains(&said(condition)));
+    news.map(|condition| {
+        let text = condition.message.clone().unwrap_or_default();
+        (condition.reason.clone().unwrap_or_default(), text)
+    })
+    .collect()
+}
+
+fn said(condition: &MachineDeploymentCondition) -> (&str, &str, Option<&str>) {
+    (&condition.type_, &condition.status, condition.reason.as_deref())
 }
 
 fn timed(known: Option<&MachineDeploymentCondition>, wanted: &Wanted, now: Timestamp) -> Value {

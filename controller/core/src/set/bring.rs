@@ -1,7 +1,7 @@
 //! Parts of a set's template that Machines which exist take over without being replaced.
 //!
-//! Source: `spec/machineset.md` §5: nodeTemplate and the timeouts for Machines in use, the class's kind for all. Nothing
-//! else of a template reaches a Machine that exists.
+//! Source: `spec/machineset.md` §5: nodeTemplate and the timeouts for Machines in use, the class's kind for all; and the hash label of a
+//! set that does not select by it yet (`spec/machinedeployment.md` §5.4). Nothing else of a template reaches a Machine that exists.
 
 use std::sync::Arc;
 
@@ -18,19 +18,49 @@ pub struct Brought {
     pub machine: Arc<Machine>,
     /// What changes below `spec`, as a merge patch.
     pub spec: Map<String, Value>,
+    /// The template's hash, if the Machine lacks it as a label.
+    pub hash_label: Option<String>,
 }
 
 impl Brought {
     /// The body of a JSON merge patch.
     pub fn patch(&self) -> Value {
-        json!({ "spec": self.spec })
+        let mut body = Map::new();
+        if !self.spec.is_empty() {
+            body.insert("spec".to_owned(), json!(self.spec));
+        }
+        if let Some(hash) = &self.hash_label {
+            body.insert(
+                "metadata".to_owned(),
+                json!({ "labels": { keys::TEMPLATE_HASH: hash } }),
+            );
+        }
+        Value::Object(body)
     }
 }
 
-/// What to merge into a Machine of the set, if anything.
-pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Arc<Machine>) -> Option<Brought> {
+/// Whether a set tells its Machines from those of its deployment's other sets.
+pub fn selects_by_hash(set: &MachineSet) -> bool {
+    let selector = set.spec.selector.as_ref();
+    let labels = selector.and_then(|selector| selector.match_labels.as_ref());
+    labels.is_some_and(|labels| labels.contains_key(keys::TEMPLATE_HASH))
+}
+
+/// The hash that a set's Machines get as a label before the set selects by it (`deployment::label`).
+pub fn hash_to_bring(set: &MachineSet) -> Option<String> {
+    let owner = meta::controller_of(&set.metadata).filter(|owner| owner.kind == "MachineDeployment");
+    if owner.is_none() || selects_by_hash(set) {
+        return None;
+    }
+    set.spec.template.labels().remove(keys::TEMPLATE_HASH)
+}
+
+/// What to merge into a Machine of the set, if anything. `hash` is what [`hash_to_bring`] says of the set.
+pub fn bring(set: &MachineSet, template: &MachineSpec, hash: Option<&str>, machine: &Arc<Machine>) -> Option<Brought> {
+    let has_hash = || meta::label(&machine.metadata, keys::TEMPLATE_HASH);
+    let hash_label = hash.filter(|hash| has_hash() != Some(hash)).map(str::to_owned);
     // A plan asks this of every Machine of a set, and nearly always there is nothing to bring.
-    if is_same(template, &machine.spec) {
+    if hash_label.is_none() && is_same(template, &machine.spec) {
         return None;
     }
     let mut spec = Map::new();
@@ -45,8 +75,12 @@ pub fn bring(set: &MachineSet, template: &MachineSpec, machine: &Arc<Machine>) -
             .filter(|(field, value)| differs(field, has.get(*field), value));
         spec.extend(told.map(|(field, value)| (field.clone(), replacing(has.get(field), value))));
     }
-    let machine = Arc::clone(machine);
-    (!spec.is_empty()).then_some(Brought { machine, spec })
+    let is_due = !spec.is_empty() || hash_label.is_some();
+    is_due.then(|| Brought {
+        machine: Arc::clone(machine),
+        spec,
+        hash_label,
+    })
 }
 
 /// Whether a field says something else. Go adds nulls and empty members to a nodeTemplate that the API server drops again.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::bring::bring;
+use super::bring::{bring, hash_to_bring};
 use super::claim::{Claimed, claim};
 use super::freeze;
 use super::growth::{grow, may_still_arrive};
@@ -211,10 +211,11 @@ fn tend(
         all.iter().filter(|machine| is_among(machine, free)).cloned().collect()
     };
     let template = seen.set.spec.template.spec();
+    let hash = hash_to_bring(seen.set);
     let brought = claimed
         .machines
         .iter()
-        .filter_map(|machine| bring(seen.set, &template, machine));
+        .filter_map(|machine| bring(seen.set, &template, hash.as_deref(), machine));
     let mut brought: Vec<_> = brought
         .filter(|brought| {
             let refusal = brought.machine.uid().and_then(|uid| seen.refusals.get(&uid));
