@@ -83,7 +83,7 @@ fn counts(world: &World) -> Value {
 }
 
 fn deployment(world: &World) -> Value {
-    let mut body = workload::deployment(world.choose("any-replicas", 4));
+    let mut body = workload::body::deployment(world.choose("any-replicas", 4));
     put(&mut body, "/metadata", "finalizers", finalizers(world));
     let revisions = [
         Value::Null,
@@ -99,7 +99,7 @@ fn deployment(world: &World) -> Value {
 fn set(world: &World, number: u32, owners: &[Value]) -> Value {
     let class = world.pick("any-class", &["small", "large"]);
     let replicas = world.choose("any-replicas", 3);
-    let mut body = workload::set_of(&format!("set-{number}"), replicas, class);
+    let mut body = workload::body::set_of(&format!("set-{number}"), replicas, class);
     let metadata = [
         ("finalizers", finalizers(world)),
         ("ownerReferences", one_of(world, "any-owner", owners)),
@@ -122,7 +122,7 @@ fn set(world: &World, number: u32, owners: &[Value]) -> Value {
 async fn machine(world: &Arc<World>, number: u32, sets: &[Value], delays: Delays) {
     let name = format!("machine-{number}");
     let (phase, is_known) = (world.pick("any-phase", &PHASES), world.choose("any-known", 3) > 0);
-    let mut body = workload::machine(&name);
+    let mut body = workload::body::machine(&name);
     // A VM without a finalizer on its Machine nobody answers for.
     let (has_vm, guards) = (world.choose("any-vm", 2) == 1, finalizers(world));
     let has_vm = has_vm && !guards.is_null();
@@ -186,7 +186,7 @@ fn status(world: &World, phase: &str) -> Value {
 pub async fn leave(world: &Arc<World>, name: &str) {
     let text = format!("another controller has left machine {name} with a VM that nobody wrote down");
     world.tell(What::Deed { text });
-    let mut body = workload::machine(name);
+    let mut body = workload::body::machine(name);
     put(&mut body, "/metadata", "finalizers", json!([keys::FINALIZER]));
     let delays = Delays {
         create: Duration::ZERO,

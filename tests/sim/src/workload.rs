@@ -8,6 +8,7 @@ use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
 use serde_json::{Value, json};
 
+use self::body::{adoptable, class, deployment, forsaken, held, machine, of_secret, recreated, set_of, user_data};
 use crate::any;
 use crate::choices::Choices;
 use crate::event::{Actor, Regime, What};
@@ -16,6 +17,8 @@ use crate::kinds;
 use crate::outage;
 use crate::provider::Port;
 use crate::world::World;
+
+pub mod body;
 
 /// Paths of our kinds.
 pub const OURS: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default";
@@ -71,9 +74,9 @@ pub const FORSAKEN: &str = "forsaken";
 pub const NEVER: &str = "never";
 
 /// The names of all workloads.
-pub const ALL: [&str; 21] = [
+pub const ALL: [&str; 23] = [
     "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
-    "prefer", "takeover", "held", "bring", "renew", "flip", "pause", "recreate", "named",
+    "prefer", "takeover", "held", "bring", "renew", "flip", "pause", "recreate", "named", "undo", "adopt",
 ];
 
 /// The workload that begins in any state; it has campaigns of its own.
@@ -238,6 +241,31 @@ fn rollout(name: &str) -> Option<Vec<Deed>> {
             moment(),
             Deed::Name,
         ],
+        // Back, back again, and to a revision that there never was; the history is short.
+        "undo" => vec![
+            begin(3),
+            Deed::Settle,
+            history(1),
+            of_class("large"),
+            moment(),
+            undo(0),
+            moment(),
+            undo(1),
+            moment(),
+            undo(77),
+            moment(),
+            of_class("large"),
+        ],
+        // A set that somebody made, without the label by which a deployment tells its sets apart.
+        "adopt" => vec![
+            make("creates a set", "machinesets", adoptable("mine", 2)),
+            moment(),
+            begin(3),
+            moment(),
+            of_class("large"),
+            moment(),
+            scale(2),
+        ],
         _ => return None,
     })
 }
@@ -330,6 +358,18 @@ fn paused(paused: bool) -> Deed {
         "machinedeployments/workers",
         json!({ "spec": { "paused": paused } }),
     )
+}
+
+fn undo(revision: u32) -> Deed {
+    let text = format!("orders the template of revision {revision} back");
+    let body = json!({ "spec": { "rollbackTo": { "revision": revision } } });
+    patch(&text, "machinedeployments/workers", body)
+}
+
+fn history(limit: u32) -> Deed {
+    let text = format!("wants {limit} old sets kept");
+    let body = json!({ "spec": { "revisionHistoryLimit": limit } });
+    patch(&text, "machinedeployments/workers", body)
 }
 
 fn of_class(class: &str) -> Deed {
@@ -551,109 +591,4 @@ pub async fn settle(world: &Arc<World>, patience: Duration) {
         seen = Some(version);
         tokio::time::sleep(LOOK).await;
     }
-}
-
-fn user_data(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-        "metadata": { "name": name, "namespace": "default" },
-        "stringData": { "userData": format!("#cloud-config\n# {CANARY}\n# <<MACHINE_NAME>>\n# <<BOOTSTRAP_TOKEN>>\n") },
-    })
-}
-
-/// A class whose driver never comes.
-fn forsaken() -> Value {
-    let mut class = class(FORSAKEN);
-    if let Some(provider) = class.get_mut("provider") {
-        *provider = json!("nowhere");
-    }
-    class
-}
-
-/// A class that names a Secret of its own.
-fn of_secret(name: &str, secret: &str) -> Value {
-    // There are no other sizes than these classes'.
-    let mut class = class("small");
-    if let Some(named) = class.pointer_mut("/metadata/name") {
-        *named = json!(name);
-    }
-    if let Some(named) = class.pointer_mut("/secretRef/name") {
-        *named = json!(secret);
-    }
-    class
-}
-
-fn class(name: &str) -> Value {
-    json!({
-        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
-        "metadata": { "name": name, "namespace": "default" },
-        "provider": "virtual",
-        "providerSpec": { "instanceType": name, "region": "local", "zone": ZONE },
-        "secretRef": { "name": "user-data", "namespace": "default" },
-    })
-}
-
-fn template() -> Value {
-    json!({
-        "metadata": { "labels": { "name": "workers" } },
-        "spec": { "class": { "kind": "MachineClass", "name": "small" }, "healthTimeout": "2m" },
-    })
-}
-
-/// The deployment of all workloads.
-pub fn deployment(replicas: u32) -> Value {
-    json!({
-        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
-        "metadata": { "name": "workers", "namespace": "default" },
-        "spec": {
-            "replicas": replicas,
-            "selector": { "matchLabels": { "name": "workers" } },
-            "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
-            "template": template(),
-        },
-    })
-}
-
-/// The same, whose old machines go before new ones come.
-fn recreated(replicas: u32) -> Value {
-    let mut deployment = deployment(replicas);
-    if let Some(strategy) = deployment.pointer_mut("/spec/strategy") {
-        *strategy = json!({ "type": "Recreate" });
-    }
-    deployment
-}
-
-/// A set of so many machines of a class, by a name that is its selector, too.
-pub fn set_of(name: &str, replicas: u32, class: &str) -> Value {
-    let (label, mut template) = (json!({ "name": "workers", "set": name }), template());
-    if let Some(named) = template.pointer_mut("/spec/class/name") {
-        *named = json!(class);
-    }
-    if let Some(labels) = template.pointer_mut("/metadata/labels") {
-        labels.clone_from(&label);
-    }
-    json!({
-        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
-        "metadata": { "name": name, "namespace": "default" },
-        "spec": { "replicas": replicas, "selector": { "matchLabels": label }, "template": template },
-    })
-}
-
-/// A Machine that belongs to nobody, has the labels of the workers, and is held by another tool.
-fn held(name: &str) -> Value {
-    let mut machine = machine(name);
-    if let Some(metadata) = machine.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("labels".to_owned(), json!({ "name": "workers", "set": "workers" }));
-        metadata.insert("finalizers".to_owned(), json!([HOLD]));
-    }
-    machine
-}
-
-/// A Machine that belongs to nobody.
-pub fn machine(name: &str) -> Value {
-    json!({
-        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
-        "metadata": { "name": name, "namespace": "default" },
-        "spec": { "class": { "kind": "MachineClass", "name": "small" }, "healthTimeout": "2m" },
-    })
 }

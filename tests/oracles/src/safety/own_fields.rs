@@ -40,6 +40,10 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "spec/minReadySeconds",
             "spec/autoPreserveFailedMachineMax",
             "spec/template/spec",
+            // A set that was adopted gets the label by which its deployment tells its sets apart.
+            "metadata/labels/machine-template-hash",
+            "spec/template/metadata/labels/machine-template-hash",
+            "spec/selector/matchLabels/machine-template-hash",
         ],
     ),
     ("machines", "status", &["status"]),
@@ -50,6 +54,7 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "metadata/finalizers",
             "metadata/ownerReferences",
             "metadata/labels/node",
+            "metadata/labels/machine-template-hash",
             "metadata/annotations/machinepriority.machine.sapcloud.io",
             "metadata/annotations/machine.sapcloud.io~marked-for-deletion-time",
             "spec/providerID",

@@ -1,0 +1,122 @@
+//! What the human writes: the objects of the workloads. Decides nothing.
+
+use serde_json::{Value, json};
+
+use super::{CANARY, FORSAKEN, HOLD, ZONE};
+
+/// A Secret whose user data bears the canary.
+pub fn user_data(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": { "name": name, "namespace": "default" },
+        "stringData": { "userData": format!("#cloud-config\n# {CANARY}\n# <<MACHINE_NAME>>\n# <<BOOTSTRAP_TOKEN>>\n") },
+    })
+}
+
+/// A class whose driver never comes.
+pub fn forsaken() -> Value {
+    let mut class = class(FORSAKEN);
+    if let Some(provider) = class.get_mut("provider") {
+        *provider = json!("nowhere");
+    }
+    class
+}
+
+/// A class that names a Secret of its own.
+pub fn of_secret(name: &str, secret: &str) -> Value {
+    // There are no other sizes than these classes'.
+    let mut class = class("small");
+    if let Some(named) = class.pointer_mut("/metadata/name") {
+        *named = json!(name);
+    }
+    if let Some(named) = class.pointer_mut("/secretRef/name") {
+        *named = json!(secret);
+    }
+    class
+}
+
+/// A class of the virtual cloud, whose machines are of the size that is its name.
+pub fn class(name: &str) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+        "metadata": { "name": name, "namespace": "default" },
+        "provider": "virtual",
+        "providerSpec": { "instanceType": name, "region": "local", "zone": ZONE },
+        "secretRef": { "name": "user-data", "namespace": "default" },
+    })
+}
+
+/// The template of the workers.
+pub fn template() -> Value {
+    json!({
+        "metadata": { "labels": { "name": "workers" } },
+        "spec": { "class": { "kind": "MachineClass", "name": "small" }, "healthTimeout": "2m" },
+    })
+}
+
+/// The deployment of all workloads.
+pub fn deployment(replicas: u32) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": { "name": "workers", "namespace": "default" },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "name": "workers" } },
+            "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
+            "template": template(),
+        },
+    })
+}
+
+/// The same, whose old machines go before new ones come.
+pub fn recreated(replicas: u32) -> Value {
+    let mut deployment = deployment(replicas);
+    if let Some(strategy) = deployment.pointer_mut("/spec/strategy") {
+        *strategy = json!({ "type": "Recreate" });
+    }
+    deployment
+}
+
+/// A set of so many machines of a class, by a name that is its selector, too.
+pub fn set_of(name: &str, replicas: u32, class: &str) -> Value {
+    let (label, mut template) = (json!({ "name": "workers", "set": name }), template());
+    if let Some(named) = template.pointer_mut("/spec/class/name") {
+        *named = json!(class);
+    }
+    if let Some(labels) = template.pointer_mut("/metadata/labels") {
+        labels.clone_from(&label);
+    }
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "replicas": replicas, "selector": { "matchLabels": label }, "template": template },
+    })
+}
+
+/// A Machine that belongs to nobody, has the labels of the workers, and is held by another tool.
+pub fn held(name: &str) -> Value {
+    let mut machine = machine(name);
+    if let Some(metadata) = machine.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("labels".to_owned(), json!({ "name": "workers", "set": "workers" }));
+        metadata.insert("finalizers".to_owned(), json!([HOLD]));
+    }
+    machine
+}
+
+/// A Machine that belongs to nobody.
+pub fn machine(name: &str) -> Value {
+    json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": { "class": { "kind": "MachineClass", "name": "small" }, "healthTimeout": "2m" },
+    })
+}
+
+/// A set that a deployment may adopt: it has the workers' label, and not that by which a deployment tells its sets apart.
+pub fn adoptable(name: &str, replicas: u32) -> Value {
+    let mut set = set_of(name, replicas, "small");
+    if let Some(metadata) = set.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("labels".to_owned(), json!({ "name": "workers" }));
+    }
+    set
+}
