@@ -31,7 +31,10 @@ impl Debts {
         let vms = world.cloud.everything();
         let ids = vms.iter().filter(|vm| vm.owner.uid == uid).map(|vm| vm.provider_id());
         let known = object::text(machine, "/spec/providerID").to_owned();
-        let ids = ids.chain([known]).filter(|id| !id.is_empty());
+        // Nobody may have told the Machine its VM, and the VM may be gone: its Node has its name.
+        let node = world.look(|truth| truth.named("nodes", object::name(machine)));
+        let told = node.map(|node| object::text(&node, "/spec/providerID").to_owned());
+        let ids = ids.chain([known]).chain(told).filter(|id| !id.is_empty());
         let mut owed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         owed.entry(uid.to_owned()).or_default().extend(ids);
     }

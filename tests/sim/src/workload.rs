@@ -529,11 +529,21 @@ fn name_victim(world: &World) {
     let list: Vec<&str> = before.into_iter().chain([entry.as_str()]).collect();
     let text = format!("scales to {} and wants to go: {}", size - 1, list.join(","));
     world.tell(What::Deed { text });
-    let body = json!({
+    let change = json!({
         "metadata": { "annotations": { keys::TRIGGER_DELETION: list.join(",") } },
         "spec": { "replicas": size - 1 },
     });
-    world.order(Actor::Human, "PATCH", &path("machinedeployments", "workers"), &body);
+    let path = path("machinedeployments", "workers");
+    // A whole object that a newer one is in the way of is refused, and the autoscaler comes again when it likes.
+    match world.pick("whole", &["PATCH", "PUT"]) {
+        "PUT" => world.order(
+            Actor::Human,
+            "PUT",
+            &path,
+            &body::as_go_writes(stored.as_ref().clone(), &change),
+        ),
+        _ => world.order(Actor::Human, "PATCH", &path, &change),
+    };
 }
 
 /// Asks until it is so: a name that is still taken by what goes is waited for.

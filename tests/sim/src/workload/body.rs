@@ -1,5 +1,6 @@
 //! What the human writes: the objects of the workloads. Decides nothing.
 
+use millwright_core::merge;
 use serde_json::{Value, json};
 
 use super::{CANARY, FORSAKEN, HOLD, ZONE};
@@ -119,4 +120,28 @@ pub fn adoptable(name: &str, replicas: u32) -> Value {
         metadata.insert("labels".to_owned(), json!({ "name": "workers" }));
     }
     set
+}
+
+/// A changed deployment as the autoscaler writes it back whole, by Go's types: a number that is zero is left out, and null and empty
+/// members come that nobody asked for (`spec/api.md` §11.3).
+pub fn as_go_writes(mut deployment: Value, change: &Value) -> Value {
+    merge::apply(&mut deployment, change);
+    let of_go = json!({ "creationTimestamp": null });
+    if let Some(metadata) = deployment
+        .pointer_mut("/spec/template/metadata")
+        .and_then(Value::as_object_mut)
+    {
+        metadata.insert("creationTimestamp".to_owned(), Value::Null);
+    }
+    if let Some(spec) = deployment
+        .pointer_mut("/spec/template/spec")
+        .and_then(Value::as_object_mut)
+    {
+        spec.entry("nodeTemplate")
+            .or_insert(json!({ "metadata": of_go, "spec": {} }));
+    }
+    if let Some(spec) = deployment.pointer_mut("/spec").and_then(Value::as_object_mut) {
+        spec.retain(|field, value| field != "replicas" || *value != json!(0));
+    }
+    deployment
 }
