@@ -3,6 +3,7 @@
 //! A law reads the observation and the plan and nothing of how the plan was made, so it holds for a planner written
 //! anew. Sources: `reliability.md` §2 (S1–S4, S9, S10, S16), `architecture.md` §2, `spec/machine.md` §1.2.
 
+mod class;
 mod deployment;
 mod machine;
 mod set;
@@ -16,6 +17,7 @@ use crate::api::keys;
 use crate::ids::Uid;
 use crate::selector::Matcher;
 
+pub use class::{class, secret};
 pub use deployment::deployment;
 pub use machine::machine;
 pub use set::set;
@@ -86,6 +88,16 @@ pub enum Broken {
     RecreateOverlaps,
     #[error("it makes a set or changes a number although the deployment is paused")]
     PausedRolls,
+    #[error("it stores our finalizer on what is being deleted")]
+    GuardOfLeaving,
+    #[error("it removes the finalizer from what is still needed")]
+    ReleaseOfNeeded,
+    #[error("it begins a check while one is under way")]
+    CheckedTwice,
+    #[error("it writes the status of what is being deleted")]
+    TellsOfLeaving,
+    #[error("it reports who keeps what nobody deletes or nobody needs")]
+    ReportOfNothing,
 }
 
 fn wakes_later(wake: Option<Timestamp>, now: Timestamp) -> Option<Broken> {

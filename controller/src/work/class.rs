@@ -10,6 +10,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{MachineClass, keys, meta};
+use millwright_core::check;
 use millwright_core::class::{self, Fault, InUse, Observed, Readiness, Recipe, SecretObserved, SecretStep, Step, Why};
 use millwright_core::driver::Capability;
 use millwright_core::ids::{DriverName, Name};
@@ -60,10 +61,12 @@ impl Reconciler for Classes {
             reported: world.ledger.reports.get(&meta::identity(&class.metadata).1),
             now,
         };
+        let plan = (shared.env.planners.class)(&seen);
+        let broken = shared.env.planners.checked(|| check::class(&seen, &plan));
         Some(Planned {
             object: Arc::clone(class),
-            plan: (shared.env.planners.class)(&seen),
-            broken: Vec::new(),
+            plan,
+            broken,
         })
     }
 
@@ -270,10 +273,12 @@ impl Reconciler for Secrets {
             reported: world.ledger.reports.get(&meta::identity(&secret.metadata).1),
             now,
         };
+        let plan = (shared.env.planners.secret)(&seen);
+        let broken = shared.env.planners.checked(|| check::secret(&seen, &plan));
         Some(Planned {
             object: Arc::clone(secret),
-            plan: (shared.env.planners.secret)(&seen),
-            broken: Vec::new(),
+            plan,
+            broken,
         })
     }
 
