@@ -1,4 +1,5 @@
-//! What people ask of a cluster with this binary: how a rollout stands, what it should do, the machines as a tree, and why an object is as it is.
+//! What people ask of a cluster with this binary: how a rollout stands, what it should do, the machines as a tree, and why an object
+//! is as it is.
 //!
 //! Each command reads, lets core or a function without side effects decide and draw, and prints. Nothing here runs beside a manager or
 //! needs one: it is for the user's computer, with the user's kubeconfig, also as a plugin of kubectl.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
-use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
+use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, meta};
 use crate::change::Change;
 use crate::class;
 use crate::deployment;
@@ -191,15 +191,7 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
     let plan = machine::plan(
         &machine::Observed {
             machine,
-            class: match (&class_name, class) {
-                (None, _) => ClassView::Unnamed,
-                (Some(name), None) => ClassView::Missing(name.as_str()),
-                (Some(name), Some(class)) => ClassView::Present {
-                    name: name.as_str(),
-                    guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
-                    readiness: world.ledger.readiness(name),
-                },
-            },
+            class: ClassView::of(world, class_name.as_ref()),
             driver: match &driver {
                 Some(driver) => DriverView::Ready(driver),
                 None => DriverView::Unnamed { all_ready: true },

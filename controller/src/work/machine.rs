@@ -62,7 +62,7 @@ impl Reconciler for Machines {
         };
         let seen = Observed {
             machine,
-            class: class_view(world, class_name.as_ref(), class.map(AsRef::as_ref)),
+            class: ClassView::of(world, class_name.as_ref()),
             driver: driver_view,
             node: claim.node,
             rival: claim.rival,
@@ -89,18 +89,6 @@ impl Reconciler for Machines {
             shared.events.life(&*before, severity, &event.reason, &event.note);
         }
         Ok(())
-    }
-}
-
-fn class_view<'a>(world: &'a World, name: Option<&'a Name>, class: Option<&'a MachineClass>) -> ClassView<'a> {
-    match (name, class) {
-        (None, _) => ClassView::Unnamed,
-        (Some(name), None) => ClassView::Missing(name.as_str()),
-        (Some(name), Some(class)) => ClassView::Present {
-            name: name.as_str(),
-            guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
-            readiness: world.ledger.readiness(name),
-        },
     }
 }
 

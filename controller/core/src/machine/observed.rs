@@ -4,11 +4,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use super::steer::Standing;
-use crate::api::Machine;
+use crate::api::{Machine, keys, meta};
 use crate::class::Readiness;
 use crate::driver::{Deletion, DriverInfo, Failure, Vm};
+use crate::ids::Name;
 use crate::settings::Settings;
 use crate::sight::Sight;
+use crate::world::World;
 
 /// All that a decision about one Machine may read.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,21 @@ pub enum ClassView<'a> {
         /// What is known of it.
         readiness: &'a Readiness,
     },
+}
+
+impl<'a> ClassView<'a> {
+    /// The class that a Machine names, as it is known now.
+    pub fn of(world: &'a World, name: Option<&'a Name>) -> Self {
+        let Some(name) = name else { return Self::Unnamed };
+        match world.classes.get(name) {
+            None => Self::Missing(name.as_str()),
+            Some(class) => Self::Present {
+                name: name.as_str(),
+                guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
+                readiness: world.ledger.readiness(name),
+            },
+        }
+    }
 }
 
 /// A Machine's driver, as far as the Machine is concerned.
