@@ -187,8 +187,8 @@ pub const REASON_PAUSED: &str = "DeploymentPaused";
 pub const REASON_RESUMED: &str = "DeploymentResumed";
 /// *deployment*: it can never work as it is.
 pub const REASON_INVALID: &str = "InvalidConfiguration";
-/// Its selector is empty.
-pub const REASON_SELECTING_ALL: &str = "SelectingAll";
+/// Event of a *deployment*: its selector is empty.
+pub const EVENT_SELECTING_ALL: &str = "SelectingAll";
 /// *deployment*: its template changed, and its strategy is not built yet.
 pub const REASON_NO_IN_PLACE: &str = "InPlaceUpdateNotSupported";
 /// Reason of Progressing: a set for the template was made. Written by: deployment.

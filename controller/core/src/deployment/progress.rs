@@ -12,7 +12,7 @@ use super::observed::Observed;
 use super::plan::Stand;
 use super::status::{Counts, Situation, Wanted};
 use crate::api::machine_deployment::MachineDeploymentCondition;
-use crate::api::{Machine, Phase, keys, meta, validity};
+use crate::api::{Machine, Phase, keys, meta};
 use crate::ids::Name;
 use crate::set::plan::{counts_as_available, is_leaving, owned};
 use crate::sight::{Judging, later};
@@ -30,18 +30,10 @@ impl Progress<'_> {
     pub(super) fn condition(&self, situation: &Situation<'_>) -> (Option<Wanted>, Option<Timestamp>) {
         match situation {
             Situation::Leaving => (None, None),
-            Situation::Invalid(fault) => (wanted("False", self.reason_of_fault(), fault.clone()), None),
+            Situation::Invalid(fault) => (wanted("False", keys::REASON_INVALID, fault.clone()), None),
             Situation::Refused(problem) => (wanted("False", problem.reason, problem.message.clone()), None),
             Situation::Serving(stand) => self.serving(stand, None),
             Situation::Creating(stand, name) => self.serving(stand, Some(name)),
-        }
-    }
-
-    /// The original tells this fault by a word of its own.
-    fn reason_of_fault(&self) -> &'static str {
-        match validity::selects_all(self.seen.deployment) {
-            true => keys::REASON_SELECTING_ALL,
-            false => keys::REASON_INVALID,
         }
     }
 

@@ -11,7 +11,7 @@ use super::plan::Stand;
 use super::progress::Progress;
 use super::{freeze, names};
 use crate::api::machine_deployment::MachineDeploymentCondition;
-use crate::api::{Machine, MachineDeployment, Phase, keys, meta};
+use crate::api::{Machine, MachineDeployment, Phase, keys, meta, validity};
 use crate::ids::Name;
 use crate::selector;
 use crate::set;
@@ -245,7 +245,12 @@ pub fn bad_news(deployment: &MachineDeployment, patch: &StatusPatch) -> Vec<(Str
         .filter(|condition| is_bad(condition) && !before.contains(&said(condition)));
     news.map(|condition| {
         let text = condition.message.clone().unwrap_or_default();
-        (condition.reason.clone().unwrap_or_default(), text)
+        let reason = match condition.reason.as_deref().unwrap_or_default() {
+            // The original's event of this fault has a word of its own.
+            keys::REASON_INVALID if validity::selects_all(deployment) => keys::EVENT_SELECTING_ALL,
+            reason => reason,
+        };
+        (reason.to_owned(), text)
     })
     .collect()
 }
@@ -276,4 +281,36 @@ fn timed(known: Option<&MachineDeploymentCondition>, wanted: &Wanted, now: Times
         "lastUpdateTime": updated,
         "lastTransitionTime": moved,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A deployment of which nothing was told yet, and a status that tells of a fault.
+    fn told(selector: Value, before: Value) -> Vec<(String, String)> {
+        let deployment: MachineDeployment = serde_json::from_value(json!({
+            "metadata": {"name": "d"}, "spec": {"selector": selector}, "status": {"conditions": before},
+        }))
+        .expect("a deployment");
+        let patch =
+            json!({"conditions": [fault(), {"type": "Available", "status": "False", "reason": "x", "message": "y"}]});
+        let Value::Object(patch) = patch else {
+            unreachable!("it is an object")
+        };
+        bad_news(&deployment, &StatusPatch(patch))
+    }
+
+    fn fault() -> Value {
+        json!({"type": "Progressing", "status": "False", "reason": "InvalidConfiguration", "message": "it is wrong"})
+    }
+
+    #[test]
+    fn a_turn_for_the_worse_is_an_event_once_and_an_empty_selector_has_its_own_word() {
+        let some = || json!({"matchLabels": {"a": "b"}});
+        let news = |reason: &str| vec![(reason.to_owned(), "it is wrong".to_owned())];
+        assert_eq!(told(some(), json!([])), news("InvalidConfiguration"));
+        assert_eq!(told(json!({}), json!([])), news("SelectingAll"));
+        assert_eq!(told(some(), json!([fault()])), [], "it was told before");
+    }
 }
