@@ -12,14 +12,13 @@
 //! # }
 //! ```
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millwright_dev::apiserver::ControlPlane;
 
 use crate::programs::programs;
-use crate::service::{Recipe, Service, eventually, free_address, log_in};
+use crate::service::{Recipe, ReservedPort, Service, eventually, log_in};
 
 /// How long a program may take until it answers; only a machine under load comes near it.
 const START: Duration = Duration::from_secs(60);
@@ -121,15 +120,15 @@ impl VirtualProviderPlan {
 #[derive(Debug)]
 pub struct ManagerPlan {
     recipe: Recipe,
-    admin: SocketAddr,
+    port: ReservedPort,
 }
 
 /// A running manager.
 #[derive(Debug)]
 pub struct Manager {
     pub service: Service,
-    /// Where `/livez`, `/readyz` and `/metrics` are.
-    pub admin: SocketAddr,
+    /// Of `/livez`, `/readyz` and `/metrics`.
+    port: ReservedPort,
 }
 
 impl Manager {
@@ -140,7 +139,8 @@ impl Manager {
 
     /// [`Manager::on`] with the kubeconfig of an account.
     pub async fn of_account(plane: &ControlPlane, namespace: &str, kubeconfig: &Path) -> ManagerPlan {
-        let admin = free_address();
+        let port = ReservedPort::any();
+        let admin = port.address();
         // Several managers may stand beside each other on one control plane.
         let log = log_in(plane.dir(), &format!("manager-{}", admin.port()));
         let recipe = Recipe {
@@ -150,7 +150,7 @@ impl Manager {
             env: vec![("RUST_LOG".to_owned(), "info".to_owned())],
             log,
         };
-        ManagerPlan { recipe, admin }
+        ManagerPlan { recipe, port }
             .flag("--kubeconfig", kubeconfig.display().to_string())
             .flag("--namespace", namespace)
             .flag("--cluster-id", "local")
@@ -163,8 +163,8 @@ impl Manager {
     /// Nobody listens, or what answers is not HTTP.
     pub async fn get(&self, path: &str) -> std::io::Result<(u16, String)> {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        let mut stream = tokio::net::TcpStream::connect(self.admin).await?;
-        let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.admin);
+        let mut stream = tokio::net::TcpStream::connect(self.port.address()).await?;
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.port.address());
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
@@ -231,7 +231,7 @@ impl ManagerPlan {
     pub fn start(self) -> Manager {
         Manager {
             service: Service::start(self.recipe),
-            admin: self.admin,
+            port: self.port,
         }
     }
 }

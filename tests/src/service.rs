@@ -2,12 +2,13 @@
 //! the one way in which tests wait. It may not know which program it is.
 
 use std::fmt::{Debug, Display};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use millwright_dev::process::Process;
+use tokio::net::TcpSocket;
 
 const LOOK: Duration = Duration::from_millis(50);
 /// Lines of a log that a failed wait shows.
@@ -193,19 +194,61 @@ pub async fn eventually<T, E: Display>(
     }
 }
 
-/// An address on loopback that nobody uses now. Somebody else may be quicker, so where a program can choose its own
-/// port or listen on a unix socket, prefer that.
-///
-/// # Panics
-/// The machine has no free port.
-#[must_use]
-pub fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
-    listener.local_addr().expect("a bound socket has an address")
+/// A port on loopback for a program that cannot choose its own. As long as this lives nobody else gets the port, neither
+/// between two lives of the program nor before its first: the system gives a bound port to nobody, and the program may
+/// listen on it all the same, as both sides allow reuse (`SO_REUSEADDR`, which servers set on Unix).
+#[derive(Debug)]
+pub struct ReservedPort {
+    socket: TcpSocket,
+}
+
+impl ReservedPort {
+    /// Any port that is free.
+    ///
+    /// # Panics
+    /// The machine has no free port.
+    #[must_use]
+    pub fn any() -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket can be made");
+        socket.set_reuseaddr(true).expect("ports can be shared");
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        socket.bind(anywhere).expect("loopback has a free port");
+        Self { socket }
+    }
+
+    /// Where the program is to listen.
+    ///
+    /// # Panics
+    /// Never: the socket is bound.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.socket.local_addr().expect("a bound socket has an address")
+    }
 }
 
 /// A new file name for a log in `dir`.
 #[must_use]
 pub fn log_in(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::ReservedPort;
+
+    #[tokio::test]
+    async fn a_reserved_port_can_be_listened_on_again_and_again_and_is_given_to_nobody_else() {
+        let port = ReservedPort::any();
+        for _life in 0..3 {
+            // The standard library sets SO_REUSEADDR, as servers do.
+            let server = TcpListener::bind(port.address()).expect("the program listens");
+            let others: Vec<TcpListener> = (0..200).map_while(|_| TcpListener::bind("127.0.0.1:0").ok()).collect();
+            assert_eq!(others.len(), 200);
+            drop(server);
+        }
+        let taken: Vec<ReservedPort> = (0..200).map(|_| ReservedPort::any()).collect();
+        assert!(taken.iter().all(|other| other.address() != port.address()));
+    }
 }

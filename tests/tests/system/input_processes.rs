@@ -14,7 +14,7 @@ use millwright_tests::fleet::VirtualProvider;
 use millwright_tests::programs::programs;
 use millwright_tests::scene::{Kind, Scene, shared_plane};
 use millwright_tests::script::Script;
-use millwright_tests::service::{Recipe, Service, free_address};
+use millwright_tests::service::{Recipe, Service};
 use millwright_tests::{apiserver, laws, manifests};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -23,7 +23,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A manager with a kubeconfig of the test's own, its files in `dir`.
 async fn manager_with(dir: &Path, kubeconfig: &Path) -> Service {
-    let admin = free_address().to_string();
     let path = kubeconfig.display().to_string();
     let flags = [
         "manager",
@@ -32,7 +31,7 @@ async fn manager_with(dir: &Path, kubeconfig: &Path) -> Service {
         "--cluster-id",
         "local",
         "--metrics-addr",
-        &admin,
+        "127.0.0.1:0",
     ];
     let driver = ["--driver", "unix:///nonexistent/driver.sock"];
     Service::start(Recipe {
