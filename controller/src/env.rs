@@ -154,6 +154,16 @@ impl Env {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner).look(wall)
     }
 
+    /// A term of leadership begins: time is told by the wall clock as it is now, as when a process begins. A follower counted no
+    /// deadline, so a clock that was set while it waited needs no following.
+    pub fn begin_term(&self) {
+        let begun = Followed {
+            told: self.wall(),
+            looked: Instant::now(),
+        };
+        *self.followed.lock().unwrap_or_else(PoisonError::into_inner) = begun;
+    }
+
     /// The wall clock: for what others compare with theirs, and for what only people read.
     pub fn wall(&self) -> Timestamp {
         self.outside.now()
@@ -242,5 +252,26 @@ mod tests {
             last = told;
         }
         assert_eq!(last, after(300 * 60 - 1500), "reached after 250 minutes");
+    }
+    struct Fast;
+
+    impl Outside for Fast {
+        fn now(&self) -> Timestamp {
+            NOON + SignedDuration::from_hours(1)
+        }
+
+        fn chance(&self) -> u64 {
+            0
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waited_for_the_lead_with_a_wrong_clock_leads_by_the_right_one() {
+        let mut env = Env::within(Arc::new(Fast), Planners::default());
+        env.followed = Arc::new(Mutex::new(begun()));
+        pass(600).await;
+        assert!(env.now() < after(900), "it is followed slowly");
+        env.begin_term();
+        assert_eq!(env.now(), after(3600));
     }
 }

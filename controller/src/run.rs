@@ -463,6 +463,7 @@ async fn work(
         return Ok(TermEnd::Process(End::Asked));
     };
     let epoch = leading.context("the election ended")?;
+    shared.env.begin_term();
     shared.lead.begin(epoch);
     shared.heartbeat.beat();
     tracing::info!("this process leads");
