@@ -153,6 +153,8 @@ impl ManagerFlags {
         settings.has_target = target != TargetCluster::None;
         settings.creation_timeout =
             SignedDuration::try_from(self.machine_creation_timeout).unwrap_or(SignedDuration::MAX);
+        settings.health_timeout = SignedDuration::try_from(self.machine_health_timeout).unwrap_or(SignedDuration::MAX);
+        settings.max_replacements = self.max_replacements;
         // Zero means the default, as in the original.
         if !self.resource_exhausted_retry.is_zero() {
             settings.resource_exhausted_retry =

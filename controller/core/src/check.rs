@@ -88,6 +88,8 @@ pub enum Broken {
     RecreateOverlaps,
     #[error("it makes a set or changes a number although the deployment is paused")]
     PausedRolls,
+    #[error("it gives up more unhealthy machines than may be replaced at once")]
+    TooManyGivenUp,
     #[error("it stores our finalizer on what is being deleted")]
     GuardOfLeaving,
     #[error("it removes the finalizer from what is still needed")]

@@ -133,6 +133,7 @@ fn of_deployment(world: &World, name: &Name, now: Timestamp) -> Option<deploymen
         machine_exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
         set_exists: &|set| world.sets.get(&Name::new(set)).is_some(),
         sight: Sight::CLEAR,
+        settings: &Settings::new(String::new()),
         plan_set: set::plan,
     };
     Some(view.look(&asked, |seen| deployment::plan(seen, now)))
@@ -144,7 +145,10 @@ fn of_set(world: &World, name: &Name, now: Timestamp) -> Option<Explanation> {
     let Key::Deployment(owner) = group_of(world, set) else {
         let view = set::View::of(world, set, &can_check);
         let exists = |machine: &str| world.machines.get(&Name::new(machine)).is_some();
-        let plan = set::plan(&view.seen(&world.ledger, &exists), now);
+        let plan = set::plan(
+            &view.seen(&world.ledger, &exists, Sight::CLEAR, &Settings::new(String::new())),
+            now,
+        );
         return Some(Explanation::of(&plan, now));
     };
     let mut plan = of_deployment(world, &owner, now)?;

@@ -4,9 +4,10 @@ use k8s_openapi::api::core::v1::{Node, NodeStatus, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 
-use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
+use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, keys, meta};
 use crate::class;
 use crate::ids::{Name, ResourceVersion, Uid};
+use crate::machine::node;
 use crate::store::Stored;
 
 /// A Secret as it is watched: that it is there and changed, not what it holds.
@@ -25,6 +26,47 @@ pub enum OwnedBy {
     Node,
     /// The VM's id.
     ProviderId,
+    /// How the Machine is, where that is judged: for counting.
+    Health,
+}
+
+/// How a Machine or a Node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// As it should be.
+    Well,
+    /// Its Node is unhealthy or gone.
+    Ill,
+}
+
+impl Health {
+    /// As indexes name it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Well => "well",
+            Self::Ill => "ill",
+        }
+    }
+
+    /// That of a Machine which has joined.
+    fn of(machine: &Machine) -> Option<Self> {
+        match machine.phase() {
+            Phase::Running => Some(Self::Well),
+            Phase::Unknown => Some(Self::Ill),
+            Phase::Failed if crate::set::repair::is_given_up(machine) => Some(Self::Ill),
+            _ => None,
+        }
+    }
+}
+
+/// The zone of a Node, by its label.
+pub fn zone(node: &Node) -> Option<&str> {
+    meta::label(&node.metadata, keys::ZONE).filter(|zone| !zone.is_empty())
+}
+
+/// Where Nodes of a zone that are so stand in the index.
+pub fn in_zone(zone: &str, health: Health) -> String {
+    format!("{zone}/{}", health.text())
 }
 
 /// What Nodes are found by.
@@ -32,6 +74,8 @@ pub enum OwnedBy {
 pub enum NodeBy {
     /// The VM's id.
     ProviderId,
+    /// [`in_zone`]: for counting.
+    Zone,
 }
 
 /// What classes are found by.
@@ -96,6 +140,7 @@ impl Stored for Machine {
             self.provider_id()
                 .map(|id| (OwnedBy::ProviderId, id.as_str().to_owned())),
         );
+        places.extend(Health::of(self).map(|health| (OwnedBy::Health, health.text().to_owned())));
         places
     }
 }
@@ -168,7 +213,14 @@ impl Stored for Node {
             .as_ref()
             .and_then(|spec| spec.provider_id.clone())
             .filter(|id| !id.is_empty());
-        id.into_iter().map(|id| (NodeBy::ProviderId, id)).collect()
+        let ready = node::conditions(self).iter().find(|told| told.type_ == "Ready");
+        let health = ready.map(|ready| match ready.status.as_str() {
+            "True" => Health::Well,
+            _ => Health::Ill,
+        });
+        let place = zone(self).zip(health).map(|(zone, health)| in_zone(zone, health));
+        let place = place.map(|place| (NodeBy::Zone, place));
+        id.map(|id| (NodeBy::ProviderId, id)).into_iter().chain(place).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 //! Pure: no async, no clock, no randomness, no network. The walls are kept by `tests/tests/walls.rs`.
 
 pub mod api;
+pub mod breaker;
 pub mod change;
 pub mod check;
 pub mod class;

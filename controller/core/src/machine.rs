@@ -42,6 +42,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     match machine.phase() {
         // Whoever cannot see the Nodes judges none: an absent Node may be there.
         Phase::Running | Phase::Unknown if is_blind(seen) => Plan::rest(Why::TargetAway),
+        Phase::Failed if crate::set::repair::is_given_up(machine) && !is_blind(seen) => health::given_up(seen, now),
         Phase::New | Phase::CrashLoopBackOff => create::plan(seen, now),
         // The original writes Pending only after the VM is recorded; ours is the intent that comes before.
         Phase::Pending if !awaits_node(seen) => create::plan(seen, now),

@@ -114,6 +114,13 @@ impl Narrate for set::Step {
                 });
                 told.collect::<Vec<_>>().join("; ")
             }
+            Step::GiveUp(all) => {
+                let told = all.iter().map(|one| {
+                    let name = meta::name(&one.machine.metadata);
+                    format!("give up {name}: {}", self::status(&one.change))
+                });
+                told.collect::<Vec<_>>().join("; ")
+            }
             Step::Thaw => "take off the freeze".to_owned(),
             Step::Record(status) => format!("record {}", recorded(status)),
         }

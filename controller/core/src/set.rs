@@ -9,6 +9,7 @@ pub mod names;
 pub mod observed;
 pub mod plan;
 pub mod rank;
+pub mod repair;
 pub mod status;
 pub mod view;
 

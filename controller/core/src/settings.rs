@@ -2,6 +2,8 @@
 
 use jiff::SignedDuration;
 
+use crate::api::lenient::{IntOrPercent, Rounding};
+
 /// What decisions may read of the configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -11,6 +13,11 @@ pub struct Settings {
     pub has_target: bool,
     /// How long a VM may take to become a healthy node. 20 min, as in the original: slow images and bare metal.
     pub creation_timeout: SignedDuration,
+    /// How long a node may be unhealthy before its Machine is replaced. 10 min, as in the original.
+    pub health_timeout: SignedDuration,
+    /// How many unhealthy Machines of a deployment, or of a set without one, are replaced at once: a number, or a part of its size, of
+    /// which one is the least. 1: who replaces many at once makes one fault of all into an outage. 0: none.
+    pub max_replacements: IntOrPercent,
     /// Pause after a driver said that a resource is exhausted, unless the driver names one.
     pub resource_exhausted_retry: SignedDuration,
     /// Whether Nodes of old templates are annotated, so that the autoscaler leaves them to the rollout.
@@ -20,8 +27,16 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// How many unhealthy Machines of so many are replaced at once.
+    pub fn replacements_of(&self, replicas: i32) -> usize {
+        let count = self.max_replacements.resolve(replicas, Rounding::Up).unwrap_or(1);
+        usize::try_from(count).unwrap_or(0)
+    }
+
     /// The original's default of `--machine-creation-timeout`.
     pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
+    /// The original's default of `--machine-health-timeout`.
+    pub const HEALTH_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
     /// The original's default of `--resource-exhausted-retry`.
     pub const RESOURCE_EXHAUSTED_RETRY: SignedDuration = SignedDuration::from_mins(10);
     /// The original's default of `--node-conditions`.
@@ -33,6 +48,8 @@ impl Settings {
             cluster_id: cluster_id.into(),
             has_target: true,
             creation_timeout: Self::CREATION_TIMEOUT,
+            health_timeout: Self::HEALTH_TIMEOUT,
+            max_replacements: IntOrPercent::Int(1),
             resource_exhausted_retry: Self::RESOURCE_EXHAUSTED_RETRY,
             annotates_old_nodes: true,
             node_conditions: Self::NODE_CONDITIONS.split(',').map(str::to_owned).collect(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use millwright_core::api::lenient::GoDuration;
+use millwright_core::api::lenient::{GoDuration, IntOrPercent, Rounding};
 use millwright_core::settings::Settings;
 
 use crate::command::flags::{RolloutFlags, TreeFlags, WhyFlags};
@@ -95,6 +95,14 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_MACHINE_CREATION_TIMEOUT", default_value = "20m", value_parser = duration, value_name = "DURATION")]
     pub machine_creation_timeout: Duration,
 
+    /// Time for which a node may be unhealthy or gone, else its Machine is Failed and replaced. A Machine's healthTimeout wins
+    #[arg(long, env = "MILLWRIGHT_MACHINE_HEALTH_TIMEOUT", default_value = "10m", value_parser = duration, value_name = "DURATION")]
+    pub machine_health_timeout: Duration,
+
+    /// How many unhealthy Machines of a MachineDeployment are replaced at once, as number or percent of its size; 0: none
+    #[arg(long, env = "MILLWRIGHT_MAX_REPLACEMENTS", default_value = "1", value_parser = bound, value_name = "N|PERCENT")]
+    pub max_replacements: IntOrPercent,
+
     /// Node conditions that make a node unhealthy when they are not False. A Machine's nodeConditions wins
     #[arg(long, env = "MILLWRIGHT_NODE_CONDITIONS", default_value = Settings::NODE_CONDITIONS, value_name = "NAMES")]
     pub node_conditions: String,
@@ -163,6 +171,18 @@ pub struct ManagerFlags {
     /// What is logged: a level, or directives as of RUST_LOG ("info,millwright=debug")
     #[arg(long, env = "MILLWRIGHT_LOG_LEVEL", default_value = DEFAULT_FILTER, hide_default_value = true, value_name = "FILTER")]
     pub log_level: String,
+}
+
+/// A number, or a percentage such as 10%.
+pub(crate) fn bound(text: &str) -> Result<IntOrPercent, String> {
+    let bound = text
+        .parse()
+        .map_or_else(|_| IntOrPercent::Text(text.to_owned()), IntOrPercent::Int);
+    match bound.resolve(100, Rounding::Up) {
+        Ok(count) if count >= 0 => Ok(bound),
+        Ok(_) => Err(format!("{text:?} is negative")),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Go's duration text, as the original's flags take it.

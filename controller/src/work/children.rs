@@ -39,6 +39,13 @@ pub(super) async fn merge<C: Own + Kind>(shared: &Shared, child: &C, body: Value
     settled::<C, _>(shared, &name, &uid, written.map(|child| drop(shared.wrote(child))))
 }
 
+/// Merges into one child's status in the version that the plan saw.
+pub(super) async fn merge_status<C: Own + Kind>(shared: &Shared, child: &C, body: Value) -> Result<(), WriteError> {
+    let (name, uid) = meta::identity(child.meta());
+    let written = shared.write.merge_status(child, body).await;
+    settled::<C, _>(shared, &name, &uid, written.map(|child| drop(shared.wrote(child))))
+}
+
 /// Deletes one child of that uid.
 pub(super) async fn delete<C: Own + Kind>(shared: &Shared, name: &Name, uid: &Uid) -> Result<(), WriteError> {
     let left = shared.write.delete::<C>(name, uid).await;

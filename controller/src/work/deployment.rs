@@ -44,6 +44,7 @@ impl Reconciler for Deployments {
             machine_exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
             set_exists: &|set| world.sets.get(&Name::new(set)).is_some(),
             sight: shared.sight(None),
+            settings: &shared.settings,
             plan_set: shared.env.planners.set,
         };
         let (plan, broken) = view.look(&asked, |seen| {

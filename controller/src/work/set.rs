@@ -9,6 +9,7 @@ use millwright_core::check;
 use millwright_core::ids::Name;
 use millwright_core::ledger::{OwnerNotes, Refusal};
 use millwright_core::set::freeze;
+use millwright_core::set::repair::GivenUp;
 use millwright_core::set::{NewMachine, Step, Victim, View, Why};
 use millwright_core::wake::{Key, group_of};
 use millwright_core::world::World;
@@ -40,7 +41,7 @@ impl Reconciler for Sets {
         }
         let view = View::of(world, set, &|class| can_check(shared, world, class));
         let exists = |machine: &str| world.machines.get(&Name::new(machine)).is_some();
-        let seen = view.seen(&world.ledger, &exists);
+        let seen = view.seen(&world.ledger, &exists, shared.sight(None), &shared.settings);
         let plan = (shared.env.planners.set)(&seen, now);
         let broken = shared.env.planners.checked(|| check::set(&seen, &plan, now));
         let object = Arc::clone(set);
@@ -83,12 +84,25 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
             };
             children::each(all, one).await?;
         }
+        Step::GiveUp(all) => {
+            let one = |given: GivenUp| async move { give_up(shared, given).await };
+            children::each(all, one).await?;
+        }
         Step::Record(status) => {
             *set = shared.wrote(shared.write.merge_status(&**set, status.into_patch()).await?);
             let now = shared.env.now();
             note(shared, set, |notes| notes.status_written = Some(now));
         }
     }
+    Ok(())
+}
+
+async fn give_up(shared: &Shared, given: GivenUp) -> Result<(), WriteError> {
+    let GivenUp { machine, change } = given;
+    children::merge_status(shared, &*machine, change.patch()).await?;
+    shared
+        .events
+        .publish(&*machine, Severity::Warning, "HealthTimedOut", &change.description);
     Ok(())
 }
 

@@ -136,7 +136,10 @@ impl Panel {
     /// How often each property had something to judge.
     #[must_use]
     pub fn hits(&self) -> BTreeMap<&'static str, u64> {
-        let mut hits: BTreeMap<_, _> = self.safety.iter().map(|oracle| (oracle.id(), oracle.hits())).collect();
+        let mut hits: BTreeMap<_, _> = BTreeMap::new();
+        for oracle in &self.safety {
+            *hits.entry(oracle.id()).or_default() += oracle.hits();
+        }
         hits.extend(self.end.hits());
         hits
     }

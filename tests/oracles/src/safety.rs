@@ -8,6 +8,7 @@ mod guarded;
 mod join_patience;
 mod lead_kept;
 mod live_read;
+mod one_at_a_time;
 mod one_life;
 mod one_vm;
 mod own_fields;
@@ -34,6 +35,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
             settings.max_lag,
             settings.judges_set_clocks,
         )),
+        Box::new(one_at_a_time::OneAtATime::new(settings.max_lag)),
         Box::new(own_fields::OwnFields::default()),
         Box::new(one_life::OneLife::default()),
         Box::new(guarded::Guarded::default()),

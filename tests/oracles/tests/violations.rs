@@ -1067,6 +1067,25 @@ fn s6_a_machine_that_nobody_could_see_join_or_that_had_time_left_is_not_given_up
 }
 
 #[test]
+fn s6_unhealthy_machines_of_a_set_are_given_up_one_at_a_time_and_in_sight() {
+    let given_up = |seconds, name| {
+        let (before, after) = (machine(name, "Unknown"), machine(name, "Failed"));
+        written(seconds, write(Verb::Patch, "machines", Some(before), Some(after)))
+    };
+    let gone = |seconds, name| {
+        written(
+            seconds,
+            write(Verb::Delete, "machines", Some(machine(name, "Failed")), None),
+        )
+    };
+    let world = Hand::default();
+    let good = [given_up(0, "a"), gone(10, "a"), given_up(20, "b")];
+    tells_apart_soon("S6", &[given_up(0, "a"), given_up(20, "b")], &good, &world);
+    let away = |at| event(at, Act::TargetAway);
+    tells_apart_soon("S6", &[away(0), given_up(60, "a")], &good, &world);
+}
+
+#[test]
 fn s16_a_machine_that_runs_is_not_deleted_before_one_that_does_not() {
     let of_phase = |name: &str, phase| {
         with(

@@ -151,6 +151,10 @@ pub const MACHINE_CONTROLLER_LEASE: &str = "machine-controller";
 pub const CONDITION_REPLICA_FAILURE: &str = "ReplicaFailure";
 /// Condition of sets and deployments: too many Machines, none is created. Written by: safety.
 pub const CONDITION_FROZEN: &str = "Frozen";
+/// *set, deployment*: unhealthy machines are kept, because too many are unhealthy at once.
+pub const CONDITION_REPLACEMENTS_HELD: &str = "ReplacementsHeld";
+/// Reason of that.
+pub const REASON_TOO_MANY_UNHEALTHY: &str = "TooManyUnhealthy";
 /// Condition of a deployment: enough Machines are available. Written by: deployment.
 pub const CONDITION_AVAILABLE: &str = "Available";
 /// Condition of a deployment: a rollout moves. Written by: deployment; read by the autoscaler.

@@ -391,6 +391,14 @@ impl Machine {
             .or_else(|| self.spec.creation_timeout.as_ref().and_then(read))
     }
 
+    /// The Machine's own health timeout, if it can be read.
+    pub fn health_timeout(&self) -> Option<SignedDuration> {
+        self.spec
+            .health_timeout
+            .as_ref()
+            .and_then(|duration| duration.get().ok())
+    }
+
     /// Durations that nobody can read, each with its field. Where one stands, the next more general value holds.
     pub fn malformed_durations(&self) -> Vec<String> {
         let spec = &self.spec;

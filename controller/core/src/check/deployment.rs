@@ -19,6 +19,7 @@ use crate::deployment::observed::{Observed, Plan, Step};
 use crate::deployment::plan::lost;
 use crate::ids::Uid;
 use crate::merge;
+use crate::set::repair::{Repair, given_up_before};
 use crate::set::{self, StatusPatch};
 
 /// Laws of a deployment's plan.
@@ -69,7 +70,8 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
     if !is_leaving {
         broken.extend(bounds(seen, &members, plan, now));
     }
-    broken.extend(parts(&members, plan, now));
+    broken.extend(parts(seen, &members, plan, now));
+    broken.extend(given_up(seen, &members, plan));
     broken
 }
 
@@ -225,13 +227,30 @@ fn part(set: &Arc<MachineSet>, plan: &Plan) -> set::Plan {
     set::Plan::act(steps.collect(), set::Why::Settled)
 }
 
-/// What a set's part of the plan does keeps the laws of sets. How many available Machines all of them take is judged together.
-fn parts(members: &Members<'_>, plan: &Plan, now: Timestamp) -> Vec<Broken> {
+/// S6: what all its sets give up for being unhealthy, and have given up before, is no more than may be on the way.
+fn given_up(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan) -> Option<Broken> {
+    let now = plan.steps.iter().filter_map(|step| match step {
+        Step::Of(_, set::Step::GiveUp(given)) => Some(given.len()),
+        _ => None,
+    });
+    let now: usize = now.sum();
+    let before: usize = members.sets.iter().map(|member| given_up_before(member)).sum();
+    let is_over = before + now > seen.replacements || meta::is_deleting(&seen.deployment.metadata);
+    (now > 0 && is_over).then_some(Broken::TooManyGivenUp)
+}
+
+/// What a set's part of the plan does keeps the laws of sets. How many available Machines all of them take, and how many they give up,
+/// is judged together.
+fn parts(all: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestamp) -> Vec<Broken> {
     let mut broken = Vec::new();
     for member in &members.sets {
         let part = part(member.set, plan);
         let seen = set::Observed {
             may_lose: Some(usize::MAX),
+            repair: Repair {
+                at_most: all.replacements,
+                ..member.repair
+            },
             ..**member
         };
         broken.extend(super::set(&seen, &part, now));

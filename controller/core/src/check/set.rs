@@ -55,6 +55,7 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
                 broken.extend(wrong_claims(machines, fits));
             }
             set::Step::AddFinalizer => broken.extend(leaving.then_some(Broken::GrowthOfLeaving)),
+            set::Step::GiveUp(all) => broken.extend(given_up(seen, all)),
             set::Step::Delete(_) | set::Step::Bring(_) | set::Step::Thaw | set::Step::Record(_) => {}
         }
     }
@@ -145,6 +146,7 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec
             | set::Step::Release(_)
             | set::Step::Reserve { .. }
             | set::Step::Bring(_)
+            | set::Step::GiveUp(_)
             | set::Step::Thaw
             | set::Step::Record(_) => {}
         }
@@ -153,6 +155,19 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec
         }
     }
     broken
+}
+
+/// S6: only unhealthy ones that stay are given up, none that the breaker keeps, and no more than may be on the way.
+fn given_up(seen: &set::Observed<'_>, all: &[set::repair::GivenUp]) -> Vec<Broken> {
+    let wrong = all.iter().filter(|given| {
+        let machine = &given.machine;
+        let is_kept = machine.uid().is_some_and(|uid| seen.repair.kept.contains_key(&uid));
+        *machine.phase() != Phase::Unknown || is_leaving(machine) || is_kept
+    });
+    let wrong = wrong.map(|given| Broken::WrongVictim(meta::name(&given.machine.metadata).to_owned()));
+    let before = set::repair::given_up_before(seen);
+    let is_over = before + all.len() > seen.repair.at_most;
+    wrong.chain(is_over.then_some(Broken::TooManyGivenUp)).collect()
 }
 
 /// Names were reserved and are free; each child can be found and guarded from its first moment.

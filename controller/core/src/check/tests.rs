@@ -65,6 +65,7 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         may_lose: None,
         most: None,
         unfreeze: false,
+        repair: set::repair::Repair::OFF,
     };
     let mut plan = set::plan(&seen, now());
     let right = super::set(&seen, &plan, now());
@@ -125,6 +126,7 @@ fn a_deployment_whose_set_is_refused_says_so_before_it_tries_again() {
         exists: &|_| false,
         notes: &notes,
         sight: Sight::CLEAR,
+        replacements: 1,
         plan_set: set::plan,
     };
     let mut plan = deployment::plan(&seen, now());

@@ -32,6 +32,8 @@ pub struct Observed<'a> {
     pub notes: &'a OwnerNotes,
     /// Since when this process leads and sees Machines and Nodes.
     pub sight: Sight,
+    /// How many of its Machines may be on the way from given up, for being unhealthy, to replaced.
+    pub replacements: usize,
     /// Who decides about its sets' Machines.
     pub plan_set: PlanSet,
 }

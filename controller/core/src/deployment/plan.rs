@@ -23,6 +23,7 @@ use crate::ids::{Name, Uid};
 use crate::ledger::LINGERS;
 use crate::owner::Owner as _;
 use crate::selector::Matcher;
+use crate::set::repair::{Repair, given_up_before};
 use crate::set::{self, Victim};
 use crate::sight::{Judging, later};
 use crate::{owner, plan};
@@ -397,16 +398,40 @@ fn clean(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, plan: &mut P
 /// available Machines that may go, the others do not have.
 fn follow(seen: &Observed<'_>, members: &Members<'_>, may_lose: Option<usize>, mut plan: Plan, now: Timestamp) -> Plan {
     let mut left = may_lose;
+    let mut given_up = given_up(seen, members);
     for member in &members.sets {
+        let others = given_up.saturating_sub(given_up_before(member));
         let part = set::Observed {
             may_lose: left,
+            repair: Repair {
+                at_most: seen.replacements.saturating_sub(others),
+                ..member.repair
+            },
             ..**member
         };
         let decided = (seen.plan_set)(&part, now);
         left = left.map(|left| left.saturating_sub(lost(&part, &decided, now)));
+        given_up = given_up.saturating_add(giving_up(&decided));
         plan = joined(plan, member.set, decided, now);
     }
     plan
+}
+
+/// How many Machines of all sets are given up and not replaced yet. Those of a deployment that goes are not given up at all.
+fn given_up(seen: &Observed<'_>, members: &Members<'_>) -> usize {
+    match meta::is_deleting(&seen.deployment.metadata) {
+        true => usize::MAX,
+        false => members.sets.iter().map(|member| given_up_before(member)).sum(),
+    }
+}
+
+/// How many Machines the plan of a set gives up.
+fn giving_up(decided: &set::Plan) -> usize {
+    let given = decided.steps.iter().map(|step| match step {
+        set::Step::GiveUp(given) => given.len(),
+        _ => 0,
+    });
+    given.sum()
 }
 
 /// How many available Machines the plan of a set deletes for being too many.
@@ -420,6 +445,7 @@ pub(crate) fn lost(member: &set::Observed<'_>, decided: &set::Plan, now: Timesta
         | set::Step::Reserve { .. }
         | set::Step::Create(_)
         | set::Step::Bring(_)
+        | set::Step::GiveUp(_)
         | set::Step::Thaw
         | set::Step::Record(_) => None,
     });

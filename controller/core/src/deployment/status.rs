@@ -111,7 +111,8 @@ pub fn report(seen: &Observed<'_>, members: &Members<'_>, situation: &Situation<
     let conditions = vec![
         availability(deployment, counts),
         progressing,
-        replica_failure(members),
+        of_sets(members, keys::CONDITION_REPLICA_FAILURE),
+        of_sets(members, keys::CONDITION_REPLACEMENTS_HELD),
         freeze::condition(deployment, members),
     ];
     let mut status = Map::new();
@@ -183,18 +184,16 @@ fn availability(deployment: &MachineDeployment, counts: Counts) -> Option<Wanted
     })
 }
 
-/// The new set's own failure, else the first of another set.
-fn replica_failure(members: &Members<'_>) -> Option<Wanted> {
+/// A condition that a set tells: the new one, else the first of the others.
+fn of_sets(members: &Members<'_>, type_: &'static str) -> Option<Wanted> {
     let all = members.new_set().into_iter();
     let all = all.chain(members.sets.iter().map(|member| member.set));
     let mut failures = all.filter_map(|set| {
         let conditions = &set.status.as_ref()?.conditions;
-        conditions
-            .iter()
-            .find(|condition| condition.type_ == keys::CONDITION_REPLICA_FAILURE)
+        conditions.iter().find(|condition| condition.type_ == type_)
     });
     failures.next().map(|failure| Wanted {
-        type_: keys::CONDITION_REPLICA_FAILURE,
+        type_,
         status: "True",
         reason: failure.reason.clone().unwrap_or_default(),
         message: failure.message.clone().unwrap_or_default(),
@@ -204,8 +203,9 @@ fn replica_failure(members: &Members<'_>) -> Option<Wanted> {
 
 /// The stored conditions with ours set or removed. One that says the same keeps its times.
 fn merged(deployment: &MachineDeployment, wanted: Vec<Option<Wanted>>, now: Timestamp) -> Value {
-    const OURS: [&str; 4] = [
+    const OURS: [&str; 5] = [
         keys::CONDITION_AVAILABLE,
+        keys::CONDITION_REPLACEMENTS_HELD,
         keys::CONDITION_PROGRESSING,
         keys::CONDITION_REPLICA_FAILURE,
         keys::CONDITION_FROZEN,

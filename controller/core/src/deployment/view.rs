@@ -11,6 +11,7 @@ use crate::ids::Name;
 use crate::kinds::OwnedBy;
 use crate::ledger::{Ledger, OwnerNotes};
 use crate::set;
+use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;
 
@@ -32,6 +33,8 @@ pub struct Asked<'a> {
     pub set_exists: &'a dyn Fn(&str) -> bool,
     /// Since when this process leads and sees Machines and Nodes.
     pub sight: Sight,
+    /// The operator's wishes.
+    pub settings: &'a Settings,
     /// Who decides about sets.
     pub plan_set: PlanSet,
 }
@@ -63,7 +66,7 @@ impl View {
         let sets: Vec<set::Observed<'_>> = self
             .sets
             .iter()
-            .map(|view| view.seen(asked.ledger, asked.machine_exists))
+            .map(|view| view.seen(asked.ledger, asked.machine_exists, asked.sight, asked.settings))
             .collect();
         let uid = meta::identity(&self.deployment.metadata).1;
         look(&Observed {
@@ -72,6 +75,7 @@ impl View {
             exists: asked.set_exists,
             notes: asked.ledger.owners.get(&uid).unwrap_or(OwnerNotes::NONE),
             sight: asked.sight,
+            replacements: asked.settings.replacements_of(self.deployment.spec.replicas),
             plan_set: asked.plan_set,
         })
     }

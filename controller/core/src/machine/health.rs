@@ -1,9 +1,10 @@
 //! The node has joined: copy its conditions, tell a healthy one from an unhealthy one.
 //!
-//! May not fail or replace a Machine: that is a feature of its own, not built yet, and the description says so.
-//! Source: `spec/machine.md` §1.2 T6b and T7, §2.4 (a deleted Node takes its Machine along), §4.1–4.2.
+//! May not give a Machine up that has an owner: `set::repair` does, for all Machines of a deployment together. One that nobody owns
+//! is given up here, and nobody replaces it.
+//! Source: `spec/machine.md` §1.2 T6b, T7, T9 and T19, §2.4 (a deleted Node takes its Machine along), §4.1–4.2.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
 use super::node;
@@ -11,12 +12,70 @@ use super::observed::Observed;
 use super::status::StatusChange;
 use super::steer::steer;
 use super::step::{Plan, Step, Why};
-use crate::api::{OperationState, OperationType, Phase};
+use crate::api::lenient::GoDuration;
+use crate::api::{Machine, OperationState, OperationType, Phase, meta};
+use crate::sight::Judging;
 
-const NOT_BUILT: &str = "this version does not replace unhealthy machines by itself";
+/// Decides what a Machine needs that was given up: nothing, but if its Node turns healthy before it goes, it is Running again (T19).
+pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let joined = seen.node.filter(|joined| node::belongs(joined, seen.machine));
+    let Some(joined) = joined.filter(|joined| joined.metadata.deletion_timestamp.is_none()) else {
+        return Plan::rest(Why::Failed);
+    };
+    match node::is_healthy(joined, &super::node_conditions(seen)) {
+        true => judged(seen, joined, now),
+        false => Plan::rest(Why::Failed),
+    }
+}
 
 /// Decides what a Machine in phase `Running` or `Unknown` needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let plan = looked_at(seen, now);
+    if !plan.steps.is_empty() {
+        return plan;
+    }
+    alone(seen, plan, now)
+}
+
+/// A Machine without an owner that was unhealthy for too long.
+fn alone(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
+    let machine = seen.machine;
+    let is_judged = *machine.phase() == Phase::Unknown && machine.spec.disable_health_timeout != Some(true);
+    let is_owned = meta::controller_of(&machine.metadata).is_some();
+    let Some(since) = machine.phase_since().filter(|_| is_judged && !is_owned) else {
+        return plan;
+    };
+    let timeout = machine.health_timeout().unwrap_or(seen.settings.health_timeout);
+    if !seen.sight.expired(since, timeout, Judging::Rollout, now) {
+        return plan.or_at(seen.sight.deadline(since, timeout, Judging::Rollout), now);
+    }
+    let change = timed_out(machine, timeout, now);
+    Plan::act(vec![Step::Record(Box::new(change))], Why::HealthTimedOut)
+}
+
+/// What the status of a Machine says that was unhealthy for longer than it may be (T9).
+pub fn timed_out(machine: &Machine, timeout: SignedDuration, now: Timestamp) -> StatusChange {
+    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let fault = said.and_then(|said| said.split("; ").next());
+    let text = format!(
+        "{}; this lasted longer than the health timeout of {}, so {}",
+        fault.unwrap_or("The node is unhealthy"),
+        GoDuration::from(timeout),
+        end(machine)
+    );
+    StatusChange::told(machine, OperationType::HealthCheck, OperationState::Failed, text, now)
+        .entering(machine, Phase::Failed)
+}
+
+/// What becomes of a Machine that is given up.
+fn end(machine: &Machine) -> &'static str {
+    match meta::controller_of(&machine.metadata) {
+        Some(_) => "the machine is replaced",
+        None => "the machine is Failed",
+    }
+}
+
+fn looked_at(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let Some(joined) = seen.node.filter(|joined| node::belongs(joined, seen.machine)) else {
         return missing(seen, now);
     };
@@ -64,7 +123,7 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         }
         (false, _) => {
             let bad = node::unhealthy_conditions(joined, &super::node_conditions(seen)).join(", ");
-            let text = format!("The node is unhealthy: {bad}; {NOT_BUILT}");
+            let text = format!("The node is unhealthy: {bad}; {}", outlook(seen));
             (
                 told(Phase::Unknown, OperationState::Processing, text),
                 Why::NodeUnhealthy,
@@ -72,6 +131,16 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         }
     };
     Plan::act(vec![Step::Record(Box::new(change))], why)
+}
+
+/// What will be done about it.
+fn outlook(seen: &Observed<'_>) -> String {
+    let machine = seen.machine;
+    if machine.spec.disable_health_timeout == Some(true) {
+        return "its health timeout is disabled, so it is kept".to_owned();
+    }
+    let timeout = machine.health_timeout().unwrap_or(seen.settings.health_timeout);
+    format!("{} if this lasts for {}", end(machine), GoDuration::from(timeout))
 }
 
 /// T7a: the Node was there once and is not any more.
@@ -82,7 +151,7 @@ fn missing(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if *seen.machine.phase() != Phase::Running || !seen.machine.has_joined() {
         return Plan::rest(Why::NodeMissing);
     }
-    let text = format!("The Node object is gone; {NOT_BUILT}");
+    let text = format!("The Node object is gone; {}", outlook(seen));
     let change = StatusChange::told(
         seen.machine,
         OperationType::HealthCheck,

@@ -87,7 +87,7 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
     let turned = *machine.phase() != change.phase;
     match &change.phase {
         Phase::Unknown | Phase::Failed if turned => worse(&change.description),
-        Phase::Running if turned && *machine.phase() == Phase::Unknown => Some(LifeEvent {
+        Phase::Running if turned && matches!(machine.phase(), Phase::Unknown | Phase::Failed) => Some(LifeEvent {
             kind: EventKind::Better,
             reason: label(why),
             note: change.description.clone(),

@@ -76,6 +76,7 @@ fn batch_size(steps: &[Step]) -> usize {
         | Step::Reserve { .. }
         | Step::Delete(_)
         | Step::Bring(_)
+        | Step::GiveUp(_)
         | Step::Thaw
         | Step::Record(_) => 0,
     });

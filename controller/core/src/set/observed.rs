@@ -8,8 +8,10 @@ use jiff::Timestamp;
 
 use super::bring::Brought;
 use super::made::NewMachine;
+use super::repair::{GivenUp, Repair};
 use super::status::StatusPatch;
 use crate::api::{Machine, MachineSet};
+use crate::breaker::Tripped;
 use crate::ids::{Name, Uid};
 use crate::ledger::{OwnerNotes, Refusal};
 use crate::plan::Bearing;
@@ -43,6 +45,8 @@ pub struct Observed<'a> {
     pub most: Option<usize>,
     /// Somebody asked on its deployment for the end of a freeze.
     pub unfreeze: bool,
+    /// What it may do about Machines whose Nodes are unhealthy.
+    pub repair: Repair<'a>,
 }
 
 /// The plan of a set.
@@ -70,6 +74,8 @@ pub enum Step {
     Delete(Vec<Victim>),
     /// Bring parts of the template to Machines that exist (`spec/machineset.md` §5).
     Bring(Vec<Brought>),
+    /// Move unhealthy Machines to phase `Failed`, by which they are replaced.
+    GiveUp(Vec<GivenUp>),
     /// Take off the label by which nothing is created, and the annotation that asks for that.
     Thaw,
     /// Write the status.
@@ -93,7 +99,9 @@ impl crate::plan::Step for Step {
             Self::AddFinalizer | Self::RemoveFinalizer | Self::Reserve { .. } | Self::Create(_) | Self::Delete(_) => {
                 Bearing::Stops
             }
-            Self::Adopt(_) | Self::Release(_) | Self::Bring(_) | Self::Thaw | Self::Record(_) => Bearing::Independent,
+            Self::Adopt(_) | Self::Release(_) | Self::Bring(_) | Self::GiveUp(_) | Self::Thaw | Self::Record(_) => {
+                Bearing::Independent
+            }
         }
     }
 }
@@ -122,6 +130,10 @@ pub enum Why {
     Preserved,
     Spared,
     Held,
+    GivingUp,
+    GivenUpAt(Timestamp),
+    TooManyIll(Tripped),
+    OthersFirst,
     Settled,
 }
 
@@ -152,6 +164,10 @@ impl fmt::Display for Why {
             Self::Held => {
                 f.write_str("the machine is too many, but available, and the deployment has none to spare now")
             }
+            Self::GivingUp => f.write_str("machines were unhealthy for longer than their health timeout"),
+            Self::GivenUpAt(at) => write!(f, "its node is unhealthy, and it is replaced at {at:.0} if that lasts"),
+            Self::TooManyIll(tripped) => write!(f, "its node is unhealthy, and nothing is replaced while {tripped}"),
+            Self::OthersFirst => f.write_str("its node is unhealthy, and another machine is replaced first"),
             Self::Settled => f.write_str("the set has what it wants"),
         }
     }

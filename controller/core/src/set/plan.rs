@@ -15,7 +15,7 @@ use super::claim::{Claimed, claim};
 use super::freeze;
 use super::growth::{grow, may_still_arrive};
 use super::observed::{Observed, Plan, Step, Victim, Why};
-use super::{rank, status};
+use super::{rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::Name;
 use crate::ledger::{LINGERS, OwnerNotes};
@@ -123,6 +123,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .map(Arc::as_ref)
         .filter(|machine| !is_leaving(machine))
         .collect();
+    let given_up = repair::give_up(seen, &present, now, &mut plan);
     let (failed, replace_at) = replaceable(seen, &present, now, &mut plan);
     let is_replacing = !failed.is_empty();
     let (failed, retry_failed) = writable(seen, failed.into_iter(), now, &mut plan);
@@ -137,6 +138,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         (true, _) => Why::TooMany {
             by: kept.len() - wanted,
         },
+        (false, 0) if given_up.is_some() => Why::GivingUp,
         (false, 0) => Why::Settled,
         (false, failed) => Why::Replacing { failed },
     };
@@ -167,7 +169,9 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         plan.steps.push(Step::AddFinalizer);
     }
     let thaw = freeze::thaw(seen, &claimed.machines).into_iter();
-    let tended = thaw.chain(tend(seen, &claimed, &adopts, &releases, now, &mut plan));
+    let tended = thaw
+        .chain(tend(seen, &claimed, &adopts, &releases, now, &mut plan))
+        .chain(given_up);
     place(
         &mut plan.steps,
         report.step,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::freeze;
 use super::names::machine_name;
 use super::observed::Observed;
+use super::{freeze, repair};
 use crate::api::machine_set::MachineSetCondition;
 use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
 use crate::ids::Name;
@@ -206,7 +206,11 @@ pub(crate) fn failed_machines(
 
 /// The conditions with `ReplicaFailure` and `Frozen` set or removed; all others stay as they are.
 fn conditions(seen: &Observed<'_>, machines: &[Arc<Machine>], problem: Option<&Problem>, now: Timestamp) -> Value {
-    const OURS: [&str; 2] = [keys::CONDITION_REPLICA_FAILURE, keys::CONDITION_FROZEN];
+    const OURS: [&str; 3] = [
+        keys::CONDITION_REPLICA_FAILURE,
+        keys::CONDITION_FROZEN,
+        keys::CONDITION_REPLACEMENTS_HELD,
+    ];
     let stored = seen.set.status.as_ref();
     let stored = stored.map_or(&[][..], |status| status.conditions.as_slice());
     let is_ours = |condition: &&MachineSetCondition| OURS.contains(&condition.type_.as_str());
@@ -224,6 +228,12 @@ fn conditions(seen: &Observed<'_>, machines: &[Arc<Machine>], problem: Option<&P
         )
     }));
     all.extend(frozen(seen, machines, problem, known(keys::CONDITION_FROZEN), now));
+    all.extend(repair::held_back(seen, machines, now).map(|tripped| {
+        let text = format!("Unhealthy machines are kept while {tripped}");
+        let known = known(keys::CONDITION_REPLACEMENTS_HELD);
+        let (type_, reason) = (keys::CONDITION_REPLACEMENTS_HELD, keys::REASON_TOO_MANY_UNHEALTHY);
+        condition(type_, reason, &text, known, now)
+    }));
     Value::Array(all)
 }
 

@@ -2,15 +2,19 @@
 //!
 //! One place for the shell, which plans, and for everybody who explains a plan. Decides nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::observed::Observed;
-use crate::api::{Machine, MachineSet, meta};
+use super::repair::Repair;
+use crate::api::{Machine, MachineSet, Phase, meta};
+use crate::breaker::{self, Tripped};
 use crate::class::Readiness;
 use crate::ids::{Name, Uid};
 use crate::kinds::OwnedBy;
 use crate::ledger::{Ledger, OwnerNotes};
+use crate::settings::Settings;
+use crate::sight::Sight;
 use crate::world::World;
 
 /// A set with its Machines, as they are known now.
@@ -25,6 +29,7 @@ pub struct View {
     named: BTreeSet<Uid>,
     most: Option<usize>,
     unfreeze: bool,
+    kept: BTreeMap<Uid, Tripped>,
 }
 
 impl View {
@@ -41,14 +46,19 @@ impl View {
             Some(Readiness::Faulty(_) | Readiness::Unchecked | Readiness::Ready(_)) | None => None,
         };
         let class_unchecked = readiness == Some(&Readiness::Unchecked) && class.as_ref().is_some_and(can_check);
+        let machines: Vec<Arc<Machine>> = owned.chain(orphans).cloned().collect();
+        let ill = machines.iter().filter(|machine| *machine.phase() == Phase::Unknown);
+        let kept = ill.filter_map(|machine| Some((machine.uid()?, breaker::tripped(world, machine)?)));
+        let kept = kept.collect();
         Self {
             set: Arc::clone(set),
-            machines: owned.chain(orphans).cloned().collect(),
+            machines,
             refusal,
             class_unchecked,
             named: BTreeSet::new(),
             most: None,
             unfreeze: false,
+            kept,
         }
     }
 
@@ -62,6 +72,7 @@ impl View {
             named: BTreeSet::new(),
             most: None,
             unfreeze: false,
+            kept: BTreeMap::new(),
         }
     }
 
@@ -78,8 +89,14 @@ impl View {
         self
     }
 
-    /// What a plan may read. `exists` says whether any Machine bears a name.
-    pub fn seen<'a>(&'a self, ledger: &'a Ledger, exists: &'a dyn Fn(&str) -> bool) -> Observed<'a> {
+    /// What a plan may read. `exists` says whether any Machine bears a name, `sight` since when Nodes are seen.
+    pub fn seen<'a>(
+        &'a self,
+        ledger: &'a Ledger,
+        exists: &'a dyn Fn(&str) -> bool,
+        sight: Sight,
+        settings: &Settings,
+    ) -> Observed<'a> {
         let uid = meta::identity(&self.set.metadata).1;
         Observed {
             set: &self.set,
@@ -95,6 +112,12 @@ impl View {
             may_lose: None,
             most: self.most,
             unfreeze: self.unfreeze,
+            repair: Repair {
+                at_most: settings.replacements_of(self.set.spec.replicas),
+                sight,
+                timeout: settings.health_timeout,
+                kept: &self.kept,
+            },
         }
     }
 }

@@ -111,6 +111,7 @@ impl Scene {
                 may_lose: None,
                 most: None,
                 unfreeze: false,
+                repair: set::repair::Repair::OFF,
             })
             .collect();
         let target_since = self.is_in_sight.then_some(Timestamp::MIN);
@@ -123,6 +124,7 @@ impl Scene {
                 target_since,
                 ..Sight::CLEAR
             },
+            replacements: 1,
             plan_set: set::plan,
         })
     }
@@ -266,6 +268,13 @@ impl Scene {
             set::Step::Bring(all) => {
                 for brought in all {
                     self.edit(&brought.machine, |machine| *machine = merged(machine, &brought.patch()));
+                }
+            }
+            set::Step::GiveUp(all) => {
+                for given in all {
+                    self.edit(&given.machine, |machine| {
+                        *machine = merged(machine, &given.change.patch())
+                    });
                 }
             }
             set::Step::Record(status) => {

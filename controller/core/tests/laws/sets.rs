@@ -7,9 +7,12 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::machine_set::DeletePolicy;
 use millwright_core::api::{Machine, MachineSet, keys, meta};
+use millwright_core::breaker::Tripped;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::set::repair::Repair;
 use millwright_core::set::{self, Observed, Plan, Step, rank};
+use millwright_core::sight::Sight;
 use millwright_core::{check, narrate, owner};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -29,6 +32,8 @@ struct Scene {
     unanswered: BTreeMap<Name, Timestamp>,
     named: BTreeSet<Uid>,
     may_lose: Option<usize>,
+    replacements: usize,
+    kept: BTreeMap<Uid, Tripped>,
     uids: u32,
 }
 
@@ -60,6 +65,11 @@ impl Scene {
             .into_iter()
             .map(|uid| (uid, refusal(dice)))
             .collect();
+        let kept = machines
+            .iter()
+            .filter_map(|machine| machine.uid().filter(|_| dice.rarely()))
+            .map(|uid| (uid, Tripped::Cluster { ill: 3, all: 4 }))
+            .collect();
         Self {
             set: Arc::new(set(dice)),
             condemned,
@@ -75,6 +85,8 @@ impl Scene {
             refusals,
             named: chosen,
             may_lose: dice.maybe(|dice| usize::from(dice.number(3))),
+            replacements: usize::from(dice.number(3)),
+            kept,
             uids: 0,
         }
     }
@@ -98,6 +110,12 @@ impl Scene {
             may_lose: self.may_lose,
             most: None,
             unfreeze: false,
+            repair: Repair {
+                at_most: self.replacements,
+                sight: Sight::CLEAR,
+                timeout: SignedDuration::from_mins(10),
+                kept: &self.kept,
+            },
         })
     }
 
@@ -169,6 +187,12 @@ impl Scene {
                     for brought in all {
                         let uid = brought.machine.uid().expect("it is stored");
                         self.edit(&uid, |machine| *machine = merged(machine, &brought.patch()));
+                    }
+                }
+                Step::GiveUp(all) => {
+                    for given in all {
+                        let uid = given.machine.uid().expect("it is stored");
+                        self.edit(&uid, |machine| *machine = merged(machine, &given.change.patch()));
                     }
                 }
                 Step::Record(status) => {

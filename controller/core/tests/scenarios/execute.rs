@@ -211,6 +211,15 @@ impl Stage {
                 }
                 took
             }
+            Step::GiveUp(all) => {
+                let mut took = true;
+                for given in all {
+                    let child = meta::identity(&given.machine.metadata).0;
+                    let written = self.etcd.merge_status::<Machine>(&child, None, &given.change.patch());
+                    took &= self.took(written);
+                }
+                took
+            }
             Step::Record(status) => {
                 let written = self
                     .etcd

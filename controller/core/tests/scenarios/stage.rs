@@ -274,7 +274,7 @@ impl Stage {
         let now = self.now();
         let view = set::View::of(&self.world, &set, &|class| self.can_check(class));
         let exists = |name: &str| self.world.machines.get(&Name::new(name)).is_some();
-        let seen = view.seen(&self.world.ledger, &exists);
+        let seen = view.seen(&self.world.ledger, &exists, self.sight, &self.settings);
         let plan = (self.plan_set)(&seen, now);
         let broken = check::set(&seen, &plan, now);
         let text = narrate::plan(&plan, now);
@@ -319,6 +319,7 @@ impl Stage {
             machine_exists: &|name| self.world.machines.get(&Name::new(name)).is_some(),
             set_exists: &|name| self.world.sets.get(&Name::new(name)).is_some(),
             sight: self.sight,
+            settings: &self.settings,
             plan_set: self.plan_set,
         };
         let (plan, broken) = view.look(&asked, |seen| {

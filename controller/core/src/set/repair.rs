@@ -1,0 +1,164 @@
+//! Which unhealthy Machines a set gives up: by phase `Failed`, which is replaced.
+//!
+//! Source: `spec/machine.md` T9, `design/rollout.md` §1, S6 of `reliability.md`. A Machine whose Node has been unhealthy, or gone, for
+//! longer than its health timeout, is given up, as time counts only while Nodes are seen; at most so many of a deployment at once,
+//! until their replacements run; none while the breaker is open. Decides nothing about what is deleted: `set::plan` replaces.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::observed::{Observed, Plan, Step, Why};
+use super::plan::{is_leaving, owned};
+use crate::api::{Machine, OperationType, Phase, meta};
+use crate::breaker::Tripped;
+use crate::ids::{Name, Uid};
+use crate::machine::StatusChange;
+use crate::machine::health::timed_out;
+use crate::sight::{Judging, Sight, later};
+
+/// How often a set looks whether the breaker closed again: nothing of its own changes when others recover.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+
+/// What a set may do about Machines whose Nodes are unhealthy.
+#[derive(Clone, Copy, Debug)]
+pub struct Repair<'a> {
+    /// How many of its Machines may be on the way from given up to replaced.
+    pub at_most: usize,
+    /// Since when Nodes are seen.
+    pub sight: Sight,
+    /// The health timeout of Machines that name none.
+    pub timeout: SignedDuration,
+    /// Unhealthy Machines that are kept because too many others are unhealthy, too.
+    pub kept: &'a BTreeMap<Uid, Tripped>,
+}
+
+impl Repair<'_> {
+    /// Nobody is given up.
+    pub const OFF: Repair<'static> = Repair {
+        at_most: 0,
+        sight: Sight::CLEAR,
+        timeout: crate::settings::Settings::HEALTH_TIMEOUT,
+        kept: &BTreeMap::new(),
+    };
+}
+
+/// A Machine that is given up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GivenUp {
+    /// The Machine as the plan saw it.
+    pub machine: Arc<Machine>,
+    /// What its status says from now on.
+    pub change: Box<StatusChange>,
+}
+
+/// How it stands with one unhealthy Machine.
+enum Verdict {
+    /// It may still recover.
+    Until(Timestamp),
+    /// It had its time, and is kept because too many others are unhealthy.
+    Kept(Tripped),
+    /// It had its time.
+    Over,
+}
+
+/// The step that gives Machines up, if any may be, and when to look again.
+pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: &mut Plan) -> Option<Step> {
+    let (mut over, mut wake): (Vec<&Machine>, Option<Timestamp>) = (Vec::new(), None);
+    let mut look_again = |at: Timestamp| wake = Some(wake.map_or(at, |sooner: Timestamp| sooner.min(at)));
+    for machine in present.iter().copied() {
+        let Some(verdict) = verdict(seen, machine, now) else {
+            continue;
+        };
+        let why = match verdict {
+            Verdict::Over => {
+                over.push(machine);
+                continue;
+            }
+            Verdict::Until(at) => {
+                look_again(at);
+                Why::GivenUpAt(at)
+            }
+            Verdict::Kept(tripped) => {
+                look_again(later(now, LOOK_AGAIN));
+                Why::TooManyIll(tripped)
+            }
+        };
+        plan.withheld.push((Name::new(meta::name(&machine.metadata)), why));
+    }
+    over.sort_by_cached_key(|machine| (machine.phase_since(), meta::name(&machine.metadata).to_owned()));
+    let free = seen.repair.at_most.saturating_sub(under_way(seen, present));
+    let waiting = over.split_off(free.min(over.len()));
+    plan.withheld.extend(
+        waiting
+            .iter()
+            .map(|machine| (Name::new(meta::name(&machine.metadata)), Why::OthersFirst)),
+    );
+    *plan = std::mem::replace(plan, Plan::rest(Why::Settled)).or_at(wake, now);
+    let given: Vec<GivenUp> = over
+        .into_iter()
+        .filter_map(|machine| given_up(seen, machine, now))
+        .collect();
+    (!given.is_empty()).then_some(Step::GiveUp(given))
+}
+
+fn verdict(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<Verdict> {
+    let is_judged = *machine.phase() == Phase::Unknown && machine.spec.disable_health_timeout != Some(true);
+    let since = machine.phase_since().filter(|_| is_judged)?;
+    let deadline = seen
+        .repair
+        .sight
+        .deadline(since, timeout(seen, machine), Judging::Rollout)?;
+    if deadline > now {
+        return Some(Verdict::Until(deadline));
+    }
+    let tripped = machine.uid().and_then(|uid| seen.repair.kept.get(&uid));
+    Some(tripped.map_or(Verdict::Over, |tripped| Verdict::Kept(tripped.clone())))
+}
+
+fn timeout(seen: &Observed<'_>, machine: &Machine) -> SignedDuration {
+    machine.health_timeout().unwrap_or(seen.repair.timeout)
+}
+
+/// How many Machines of the set are given up and not replaced yet, or are on their way: as long as a Machine that was asked for does
+/// not run, another one is not given up for it.
+fn under_way(seen: &Observed<'_>, present: &[&Machine]) -> usize {
+    let settled = present
+        .iter()
+        .filter(|machine| matches!(machine.phase(), Phase::Running | Phase::Available | Phase::Unknown));
+    let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
+    wanted.saturating_sub(settled.count()).max(given_up_before(seen))
+}
+
+/// How many Machines of a set were given up and are still there.
+pub fn given_up_before(seen: &Observed<'_>) -> usize {
+    let own = owned(seen);
+    own.iter()
+        .filter(|machine| is_given_up(machine) && !is_leaving(machine))
+        .count()
+}
+
+/// Whether a Machine failed because its Node was unhealthy for too long.
+pub fn is_given_up(machine: &Machine) -> bool {
+    *machine.phase() == Phase::Failed && machine.operation_type() == Some(OperationType::HealthCheck)
+}
+
+fn given_up(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<GivenUp> {
+    let uid = machine.uid()?;
+    let object = seen.machines.iter().find(|other| other.uid().as_ref() == Some(&uid))?;
+    let change = timed_out(machine, timeout(seen, machine), now);
+    Some(GivenUp {
+        machine: Arc::clone(object),
+        change: Box::new(change),
+    })
+}
+
+/// Why the set gives nobody up although it would, for its condition: the first reason, by the Machines' names.
+pub fn held_back(seen: &Observed<'_>, machines: &[Arc<Machine>], now: Timestamp) -> Option<Tripped> {
+    let mut present = machines.iter().filter(|machine| !is_leaving(machine));
+    present.find_map(|machine| match verdict(seen, machine, now) {
+        Some(Verdict::Kept(tripped)) => Some(tripped),
+        Some(Verdict::Until(_) | Verdict::Over) | None => None,
+    })
+}
