@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use millwright_core::api::keys;
 use millwright_provider_virtual::cloud::{Event as CloudEvent, Phase, Vm, VmId};
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
@@ -209,8 +210,8 @@ fn ready(status: &str, now: Timestamp) -> Value {
 /// How often the operator and the token cleaner look.
 const ROUNDS: Duration = Duration::from_secs(60);
 
-/// Does by hand what this version of the manager leaves to people: a Machine that failed and belongs to no set, and one whose
-/// VM or node is lost, is deleted. Also plays kube-controller-manager's token cleaner.
+/// Does by hand what the manager leaves to people: a Machine that failed and belongs to no set is deleted, and one that is unhealthy
+/// with most others. Also plays kube-controller-manager's token cleaner.
 pub async fn operator(world: Arc<World>, debts: Arc<Debts>) {
     loop {
         tokio::time::sleep(ROUNDS).await;
@@ -247,13 +248,20 @@ fn expired_tokens(world: &World) -> Vec<String> {
     })
 }
 
+/// Machines that the manager leaves to people: bad ones that nobody owns, and unhealthy ones that it keeps because most are unhealthy,
+/// as the condition of their set says.
 fn lost_machines(world: &World) -> Vec<String> {
     let now = world.time.wall();
     world.look(|truth| {
         let vms = truth.vms();
+        let held: Vec<String> = truth
+            .all("machinesets")
+            .filter(|set| is_held(set))
+            .map(|set| object::uid(&set).to_owned())
+            .collect();
         let is_lost = |machine: &Value| {
             let phase = object::text(machine, "/status/currentStatus/phase");
-            let is_alone = machine.pointer("/metadata/ownerReferences").is_none();
+            let owner = object::text(machine, "/metadata/ownerReferences/0/uid");
             let (uid, provider_id) = (object::uid(machine), object::text(machine, "/spec/providerID"));
             let runs = vms
                 .iter()
@@ -262,12 +270,23 @@ fn lost_machines(world: &World) -> Vec<String> {
                 .all("nodes")
                 .find(|node| object::text(node, "/spec/providerID") == provider_id);
             let is_ready = node.is_some_and(|node| object::text(&node, "/status/conditions/0/status") == "True");
-            (phase == "Failed" && is_alone) || (phase == "Unknown" && !(runs && is_ready))
+            let is_left = owner.is_empty() || held.iter().any(|set| set == owner);
+            (phase == "Failed" && owner.is_empty()) || (phase == "Unknown" && is_left && !(runs && is_ready))
         };
         let lost = truth
             .all("machines")
             .filter(|machine| !object::is_deleting(machine) && is_lost(machine));
         lost.map(|machine| object::name(&machine).to_owned()).collect()
+    })
+}
+
+/// Whether a set says that it replaces no unhealthy machines now.
+fn is_held(set: &Value) -> bool {
+    let conditions = set.pointer("/status/machineSetCondition").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| {
+        object::text(condition, "/type") == keys::CONDITION_REPLACEMENTS_HELD
+            && object::text(condition, "/status") == "True"
     })
 }
 

@@ -317,5 +317,6 @@ fn settings() -> Settings {
     let mut settings = Settings::new(CLUSTER);
     settings.creation_timeout = CREATION_TIMEOUT;
     settings.resource_exhausted_retry = EXHAUSTED;
+    settings.health_timeout = HEALTH_TIMEOUT;
     settings
 }
