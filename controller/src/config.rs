@@ -155,6 +155,10 @@ impl ManagerFlags {
             SignedDuration::try_from(self.machine_creation_timeout).unwrap_or(SignedDuration::MAX);
         settings.health_timeout = SignedDuration::try_from(self.machine_health_timeout).unwrap_or(SignedDuration::MAX);
         settings.max_replacements = self.max_replacements;
+        settings.drain_timeout = SignedDuration::try_from(self.machine_drain_timeout).unwrap_or(SignedDuration::MAX);
+        settings.max_evict_retries = self.machine_max_evict_retries;
+        settings.detach_timeout =
+            SignedDuration::try_from(self.machine_pv_detach_timeout).unwrap_or(SignedDuration::MAX);
         // Zero means the default, as in the original.
         if !self.resource_exhausted_retry.is_zero() {
             settings.resource_exhausted_retry =

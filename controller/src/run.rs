@@ -305,6 +305,7 @@ fn build(config: &Config, process: &Process, views: &Views, tasks: &mut JoinSet<
         lead,
         control_views: views.control.clone(),
         target_view: views.target.clone(),
+        target: process.target.clone(),
         stop,
     });
     known.get_or_init(|| Arc::downgrade(&shared));

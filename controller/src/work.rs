@@ -7,6 +7,7 @@ pub mod dispatch;
 pub mod leftover;
 pub mod machine;
 pub mod pass;
+mod pods;
 #[cfg(test)]
 mod scripted;
 pub mod set;

@@ -38,6 +38,10 @@ pub enum Broken {
     CreateWithoutIntent,
     #[error("it calls DeleteMachine for a Machine that nobody deletes")]
     DeleteOfWanted,
+    #[error("it cordons the node, or removes pods, of a Machine that nobody deletes")]
+    DrainOfWanted,
+    #[error("it removes the VM while pods are left on its node")]
+    VmBeforePods,
     #[error("it removes the finalizer while something may be left at the provider")]
     ReleaseUnproven,
     #[error("it deletes a Machine that is being deleted already")]

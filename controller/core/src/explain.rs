@@ -203,6 +203,7 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
             node: claim.node,
             rival: claim.rival,
             standing: kin::standing(world, machine),
+            drain: None,
             sight: Sight::CLEAR,
             calls: &calls,
             settings: &settings,

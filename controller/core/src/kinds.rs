@@ -196,13 +196,15 @@ impl Stored for SecretMeta {
 impl Stored for Node {
     type Index = NodeBy;
     identified!();
-    /// Of what a kubelet reports, plans read the conditions.
+    /// Of what is reported of it, plans read the conditions and the volumes.
     fn shorten(&mut self) {
         self.metadata.managed_fields = None;
         if let Some(status) = &mut self.status {
             let conditions = status.conditions.take();
+            let volumes_attached = status.volumes_attached.take();
             *status = NodeStatus {
                 conditions,
+                volumes_attached,
                 ..NodeStatus::default()
             };
         }

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::Machine;
 use crate::class::{InUse, Readiness};
+use crate::drain::Drain;
 use crate::ids::{Name, Uid};
 use crate::machine::Calls;
 use crate::sight::later;
@@ -36,6 +37,8 @@ pub struct Ledger {
     classes: BTreeMap<Name, ClassNotes>,
     /// What was last reported of an object that is being deleted and still needed.
     pub reports: BTreeMap<Uid, InUse>,
+    /// The pods of Nodes that are drained, by the Machine.
+    pub drains: BTreeMap<Uid, Drain>,
     /// Machines that ended while the target cluster was away, and may have left a Node or a token there.
     pub leftovers: BTreeMap<Uid, Arc<Machine>>,
     /// Counts doubts about classes, so that no two are taken for the same.
@@ -157,6 +160,7 @@ impl Ledger {
         self.refusals.remove(uid);
         self.owners.remove(uid);
         self.reports.remove(uid);
+        self.drains.remove(uid);
     }
 
     /// A creation of a Machine is about to be sent. Gives when an earlier one was that may still arrive, for
@@ -281,6 +285,7 @@ mod tests {
             first: "m1".to_owned(),
         };
         ledger.reports.insert(uid.clone(), in_use);
+        ledger.drains.insert(uid.clone(), Drain::begin(now));
         ledger.forget(&uid);
         let left = (
             ledger.calls.len(),
@@ -288,8 +293,9 @@ mod tests {
             ledger.refusals.len(),
             ledger.owners.len(),
             ledger.reports.len(),
+            ledger.drains.len(),
         );
-        assert_eq!(left, (0, 0, 0, 0, 0));
+        assert_eq!(left, (0, 0, 0, 0, 0, 0));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod change;
 pub mod check;
 pub mod class;
 pub mod deployment;
+pub mod drain;
 pub mod driver;
 pub mod explain;
 pub mod fence;

@@ -4,6 +4,7 @@
 
 pub mod create;
 pub mod delete;
+pub mod drain;
 pub mod health;
 pub mod join;
 pub mod life;
@@ -17,6 +18,7 @@ pub mod step;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{Machine, Phase, keys, meta};
+use crate::settings::Settings;
 use crate::sight::later;
 pub use observed::{Answer, Call, Calls, ClassView, DriverView, Observed, Trouble};
 pub use outcome::Pacing;
@@ -94,9 +96,14 @@ fn creation_timeout(seen: &Observed<'_>) -> SignedDuration {
 
 /// The node conditions in force: the Machine's own list, then the operator's.
 fn node_conditions(seen: &Observed<'_>) -> Vec<String> {
-    match seen.machine.spec.node_conditions.as_deref() {
+    watched_conditions(seen.machine, seen.settings)
+}
+
+/// The same, of a Machine.
+pub fn watched_conditions(machine: &Machine, settings: &Settings) -> Vec<String> {
+    match machine.spec.node_conditions.as_deref() {
         Some(own) if !own.is_empty() => own.split(',').map(str::to_owned).collect(),
-        Some(_) | None => seen.settings.node_conditions.clone(),
+        Some(_) | None => settings.node_conditions.clone(),
     }
 }
 

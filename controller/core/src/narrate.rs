@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::api::lenient::GoDuration;
 use crate::api::meta;
+use crate::drain::PodRef;
 use crate::machine::StatusChange;
 use crate::plan::Plan;
 use crate::set::StatusPatch;
@@ -46,11 +47,17 @@ impl Narrate for machine::Step {
     }
 }
 
+fn pod_names(pods: &[PodRef]) -> String {
+    let names: Vec<String> = pods.iter().map(ToString::to_string).collect();
+    names.join(", ")
+}
+
 fn machine_step(step: &machine::Step) -> String {
     use machine::Step;
     match step {
         Step::AddFinalizer => "store the finalizer".to_owned(),
         Step::Confirm => "read the Machine live".to_owned(),
+        Step::SeeNode(node) => format!("read Node {node} live"),
         Step::Record(change) => format!("record {}", status(change)),
         Step::EnsureToken => "make sure of the bootstrap token".to_owned(),
         Step::Call(call) => format!("call {call}"),
@@ -62,6 +69,10 @@ fn machine_step(step: &machine::Step) -> String {
         }
         Step::GuardNode(node) => format!("guard Node {node}"),
         Step::SteerNode(node) => format!("mark or unmark Node {node} as old"),
+        Step::Cordon(node) => format!("cordon Node {node}"),
+        Step::WatchPods(node) => format!("watch the pods of Node {node}"),
+        Step::Evict(pods) => format!("evict {}", pod_names(pods)),
+        Step::DeletePods(pods) => format!("delete without grace {}", pod_names(pods)),
         Step::DropToken => "drop the bootstrap token".to_owned(),
         Step::DeleteMachine => "delete the Machine".to_owned(),
         Step::RemoveNode(node) => format!("remove Node {node}"),

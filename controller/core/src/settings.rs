@@ -15,6 +15,12 @@ pub struct Settings {
     pub creation_timeout: SignedDuration,
     /// How long a node may be unhealthy before its Machine is replaced. 10 min, as in the original.
     pub health_timeout: SignedDuration,
+    /// How long pods of a deleted Machine's node may take to go before they are deleted without grace. 2 h, as in the original.
+    pub drain_timeout: SignedDuration,
+    /// How often an eviction is tried, in steps of 20 s, before the pods are deleted without grace. 360, as in the original.
+    pub max_evict_retries: i32,
+    /// How long volumes may stay attached to a node whose pods are gone before its VM is removed. 2 min, as in the original.
+    pub detach_timeout: SignedDuration,
     /// How many unhealthy Machines of a deployment, or of a set without one, are replaced at once: a number, or a part of its size, of
     /// which one is the least. 1: who replaces many at once makes one fault of all into an outage. 0: none.
     pub max_replacements: IntOrPercent,
@@ -37,6 +43,12 @@ impl Settings {
     pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
     /// The original's default of `--machine-health-timeout`.
     pub const HEALTH_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
+    /// The original's default of `--machine-drain-timeout`.
+    pub const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_hours(2);
+    /// The original's default of `--machine-max-evict-retries`.
+    pub const MAX_EVICT_RETRIES: i32 = 360;
+    /// The original's default of `--machine-pv-detach-timeout`.
+    pub const DETACH_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
     /// The original's default of `--resource-exhausted-retry`.
     pub const RESOURCE_EXHAUSTED_RETRY: SignedDuration = SignedDuration::from_mins(10);
     /// The original's default of `--node-conditions`.
@@ -49,6 +61,9 @@ impl Settings {
             has_target: true,
             creation_timeout: Self::CREATION_TIMEOUT,
             health_timeout: Self::HEALTH_TIMEOUT,
+            drain_timeout: Self::DRAIN_TIMEOUT,
+            max_evict_retries: Self::MAX_EVICT_RETRIES,
+            detach_timeout: Self::DETACH_TIMEOUT,
             max_replacements: IntOrPercent::Int(1),
             resource_exhausted_retry: Self::RESOURCE_EXHAUSTED_RETRY,
             annotates_old_nodes: true,

@@ -380,6 +380,10 @@ fn reads_differently(touched: &Touched<Node>) -> bool {
             meta::label(&node.metadata, keys::MACHINE_NAME).map(str::to_owned),
             node.spec.as_ref().and_then(|spec| spec.provider_id.clone()),
             node::is_gated(node),
+            node::attached(node)
+                .into_iter()
+                .map(str::to_owned)
+                .collect::<Vec<String>>(),
         )
     };
     read(old) != read(new) || node::conditions_differ(node::conditions(old), node::conditions(new))

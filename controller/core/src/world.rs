@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet};
+use crate::change::Change;
 use crate::class::Readiness;
+use crate::drain::Drain;
 use crate::ids::{Name, Uid};
 use crate::kinds::{OwnedBy, SecretMeta};
 use crate::ledger::{Finding, Ledger, OwnerNotes, Stamp};
@@ -94,6 +96,32 @@ impl World {
         let machines = self.machines.find(OwnedBy::Controller, uid.as_str());
         let times = set::replacements(notes, machines.map(Arc::as_ref)).saturating_add(1);
         self.note_owner::<MachineSet>(set, uid, |notes| notes.replaced = Some((times, now)));
+    }
+
+    /// From now on the pods of a Machine's Node are watched. Gives whether they were not before, and the Machine is still there.
+    pub fn drains(&mut self, machine: &Name, uid: &Uid, now: Timestamp) -> bool {
+        let is_new = !self.ledger.drains.contains_key(uid);
+        self.note::<Machine>(machine, uid, |ledger| {
+            ledger.drains.entry(uid.clone()).or_insert_with(|| Drain::begin(now));
+        });
+        is_new && self.ledger.drains.contains_key(uid)
+    }
+
+    /// Takes what the watch of the pods of a Machine's Node brought, at `now`. Gives whether anybody wants to know more.
+    pub fn see_pods(
+        &mut self,
+        machine: &Name,
+        uid: &Uid,
+        change: Change<Pod>,
+        now: Timestamp,
+        uptime: Duration,
+    ) -> bool {
+        let Some(drain) = self.ledger.drains.get_mut(uid) else {
+            return false;
+        };
+        drain.observe(change, now);
+        self.queue.push(Key::Machine(machine.clone()), uptime, Urgency::Event);
+        true
     }
 
     /// The Machine ends although something of it may be left in the target cluster, which is away.

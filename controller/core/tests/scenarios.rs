@@ -13,6 +13,8 @@ mod cloud;
 mod etcd;
 #[path = "scenarios/execute.rs"]
 mod execute;
+#[path = "scenarios/pods.rs"]
+mod pods;
 #[path = "scenarios/reasons.rs"]
 mod reasons;
 #[path = "scenarios/rollouts.rs"]

@@ -103,6 +103,18 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_MAX_REPLACEMENTS", default_value = "1", value_parser = bound, value_name = "N|PERCENT")]
     pub max_replacements: IntOrPercent,
 
+    /// Time in which the pods of a deleted Machine's node may go as their budgets allow, else they are deleted. A Machine's drainTimeout wins
+    #[arg(long, env = "MILLWRIGHT_MACHINE_DRAIN_TIMEOUT", default_value = "2h", value_parser = duration, value_name = "DURATION")]
+    pub machine_drain_timeout: Duration,
+
+    /// The same as a number of evictions 20 s apart; the sooner end counts. A Machine's maxEvictRetries wins
+    #[arg(long, env = "MILLWRIGHT_MACHINE_MAX_EVICT_RETRIES", default_value_t = Settings::MAX_EVICT_RETRIES, value_parser = clap::value_parser!(i32).range(0..), value_name = "N")]
+    pub machine_max_evict_retries: i32,
+
+    /// Time for which volumes may stay attached to a node whose pods are gone, else its VM is removed all the same
+    #[arg(long, env = "MILLWRIGHT_MACHINE_PV_DETACH_TIMEOUT", default_value = "2m", value_parser = duration, value_name = "DURATION")]
+    pub machine_pv_detach_timeout: Duration,
+
     /// Node conditions that make a node unhealthy when they are not False. A Machine's nodeConditions wins
     #[arg(long, env = "MILLWRIGHT_NODE_CONDITIONS", default_value = Settings::NODE_CONDITIONS, value_name = "NAMES")]
     pub node_conditions: String,

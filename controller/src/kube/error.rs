@@ -136,6 +136,21 @@ impl From<kube::Error> for ReadError {
     }
 }
 
+/// The words of a PodDisruptionBudget that does not let a pod be evicted, or of the server where several budgets speak of one pod. A 429
+/// of a server that has too much to do is none of these.
+pub fn over_budget(error: &kube::Error) -> Option<String> {
+    let kube::Error::Api(status) = error else { return None };
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    let said_by_budget = causes
+        .find(|cause| cause.reason == "DisruptionBudget")
+        .map(|cause| &cause.message);
+    match (status.code, said_by_budget) {
+        (429, Some(words)) => Some(words.clone()),
+        (500, _) if status.message.contains("more than one PodDisruptionBudget") => Some(said(status)),
+        _ => None,
+    }
+}
+
 /// The text of an error without the repeated status that kube adds, and without anything that was read.
 pub fn plain(error: &kube::Error) -> String {
     match error {

@@ -89,6 +89,12 @@ where
         self
     }
 
+    /// The same watch, of objects with these fields only.
+    pub fn of_fields(mut self, selector: &str) -> Self {
+        self.config = self.config.fields(selector);
+        self
+    }
+
     /// How the watch is doing, for readiness.
     pub fn health(&self) -> Arc<WatchHealth> {
         self.health.clone()

@@ -10,8 +10,8 @@ use millwright_core::driver::{DriverInfo, Reaction};
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
-use millwright_core::machine::steer;
 use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
+use millwright_core::machine::{node, steer, watched_conditions};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -19,9 +19,9 @@ use zeroize::Zeroizing;
 use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;
-use super::{leftover, token, vm};
+use super::{leftover, pods, token, vm};
 use crate::driver::DriverState;
-use crate::kube::error::WriteError;
+use crate::kube::error::{ReadError, WriteError};
 use crate::kube::events::Severity;
 
 /// Machines.
@@ -67,6 +67,7 @@ impl Reconciler for Machines {
             node: claim.node,
             rival: claim.rival,
             standing: kin::standing(world, machine),
+            drain: world.ledger.drains.get(&uid),
             sight: shared.sight(driver.as_ref()),
             calls: world.ledger.calls.get(&uid).unwrap_or(&nothing),
             settings: &shared.settings,
@@ -109,13 +110,23 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
             *machine = shared.wrote(shared.write.add_finalizer(&**machine, keys::FINALIZER).await?);
         }
         Step::Confirm => *machine = confirm(shared, machine).await?,
+        Step::SeeNode(node) => see_node(shared, machine, &node).await?,
         Step::Record(change) => {
             let written = shared.write.merge_status(&**machine, change.patch()).await?;
             *machine = shared.wrote(written);
             warn_of_durations(shared, machine, &change);
         }
         Step::EnsureToken => run.carry = Some(token::ensure(shared, machine).await?),
-        Step::Call(call) => vm::start(shared, machine, call, run.carry.take()),
+        Step::Cordon(node) => cordon(shared, &node).await?,
+        Step::WatchPods(node) => pods::watch(shared, machine, &node),
+        Step::Evict(all) => pods::evict(shared, machine, all).await?,
+        Step::DeletePods(all) => pods::delete(shared, machine, all).await?,
+        Step::Call(call) => {
+            if call == Call::Delete {
+                pods::end(shared, &meta::identity(&machine.metadata).1);
+            }
+            vm::start(shared, machine, call, run.carry.take());
+        }
         Step::Identify { provider_id, node } => {
             let body = identity(machine, provider_id, node);
             *machine = shared.wrote(shared.write.merge(&**machine, body).await?);
@@ -191,6 +202,20 @@ async fn confirm(shared: &Shared, machine: &Machine) -> Result<Arc<Machine>, Ste
     Ok(live)
 }
 
+/// Whoever is given up is given up for what is so now: the watch may not have noticed yet that the target cluster is silent.
+pub(super) async fn see_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Result<(), StepError> {
+    let live = match shared.write.read_node(name).await {
+        Ok(live) => shared.wrote(live),
+        Err(ReadError::Gone) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let watched = watched_conditions(machine, &shared.settings);
+    match node::is_healthy(&live, &watched) {
+        true => Err(StepError::Void),
+        false => Ok(()),
+    }
+}
+
 /// Malformed durations are said once in a Machine's life, where it begins; nothing waits for a repair.
 fn warn_of_durations(shared: &Shared, machine: &Machine, change: &StatusChange) {
     if change.phase != Phase::Pending || change.since != change.at {
@@ -238,6 +263,13 @@ async fn guard_node(shared: &Shared, machine: &Machine, node: &NodeName) -> Resu
     Ok(())
 }
 
+async fn cordon(shared: &Shared, node: &NodeName) -> Result<(), StepError> {
+    if let Some(known) = shared.look(|world| world.nodes.get(&Name::new(node.as_str())).cloned()) {
+        shared.wrote(shared.write.cordon_node(&known).await?);
+    }
+    Ok(())
+}
+
 async fn steer_node(shared: &Shared, machine: &Machine, node: &NodeName) -> Result<(), StepError> {
     let annotates = shared.settings.annotates_old_nodes;
     let found = shared.look(|world| {
@@ -267,7 +299,7 @@ pub(super) async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeN
         Some(node) => node,
         None => match shared.write.read_node(name).await {
             Ok(node) => Arc::new(node),
-            Err(crate::kube::error::ReadError::Gone) => return Ok(()),
+            Err(ReadError::Gone) => return Ok(()),
             Err(error) => return Err(error.into()),
         },
     };

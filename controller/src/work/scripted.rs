@@ -73,6 +73,7 @@ impl Scripted {
             lead,
             control_views: Vec::new(),
             target_view: None,
+            target: None,
             stop: CancellationToken::new(),
         });
         Self {

@@ -8,6 +8,7 @@ use millwright_core::api::{Machine, MachineSet, keys, meta};
 use millwright_core::check;
 use millwright_core::ids::Name;
 use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::machine::node;
 use millwright_core::set::freeze;
 use millwright_core::set::repair::GivenUp;
 use millwright_core::set::{NewMachine, Step, Victim, View, Why};
@@ -16,6 +17,7 @@ use millwright_core::world::World;
 use serde_json::json;
 
 use super::children::{self, TOGETHER};
+use super::machine::see_node;
 use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;
@@ -85,8 +87,9 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
             children::each(all, one).await?;
         }
         Step::GiveUp(all) => {
-            let one = |given: GivenUp| async move { give_up(shared, given).await };
-            children::each(all, one).await?;
+            for given in all {
+                give_up(shared, given).await?;
+            }
         }
         Step::Record(status) => {
             *set = shared.wrote(shared.write.merge_status(&**set, status.into_patch()).await?);
@@ -97,8 +100,11 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
     Ok(())
 }
 
-async fn give_up(shared: &Shared, given: GivenUp) -> Result<(), WriteError> {
+async fn give_up(shared: &Shared, given: GivenUp) -> Result<(), StepError> {
     let GivenUp { machine, change } = given;
+    if let Some(node) = node::likely_name(&machine) {
+        see_node(shared, &machine, &node).await?;
+    }
     children::merge_status(shared, &*machine, change.patch()).await?;
     shared
         .events

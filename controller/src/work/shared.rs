@@ -17,9 +17,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::pods::PodWatches;
 use crate::driver::{Lead, Pool, SecretStore};
 use crate::env::Env;
 use crate::health::Heartbeat;
+use crate::kube::client::Cluster;
 use crate::kube::events::Publisher;
 use crate::kube::watch::WatchHealth;
 use crate::kube::write::Writer;
@@ -55,7 +57,11 @@ pub struct Shared {
     pub control_views: Vec<Arc<WatchHealth>>,
     /// The watch of the target cluster's Nodes, where there is one.
     pub target_view: Option<Arc<WatchHealth>>,
-    /// Driver calls under way.
+    /// The cluster that nodes join, where there is one: pods of Nodes are watched in it while they are drained.
+    pub target: Option<Cluster>,
+    /// Those watches.
+    pub pod_watches: PodWatches,
+    /// Driver calls under way, and watches of pods.
     pub calls: TaskTracker,
     /// Sign of life of the dispatcher.
     pub heartbeat: Arc<Heartbeat>,
@@ -87,6 +93,8 @@ pub struct Parts {
     pub control_views: Vec<Arc<WatchHealth>>,
     /// The watch of the target cluster's Nodes, where there is one.
     pub target_view: Option<Arc<WatchHealth>>,
+    /// The cluster that nodes join, where there is one.
+    pub target: Option<Cluster>,
     /// Ends the term in order.
     pub stop: CancellationToken,
 }
@@ -106,6 +114,7 @@ impl Shared {
             lead,
             control_views,
             target_view,
+            target,
             stop,
         } = parts;
         Arc::new(Self {
@@ -122,6 +131,8 @@ impl Shared {
             lead,
             control_views,
             target_view,
+            target,
+            pod_watches: PodWatches::default(),
             calls: TaskTracker::new(),
             heartbeat: Arc::new(Heartbeat::new(HANGS_AFTER)),
             stop,

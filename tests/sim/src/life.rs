@@ -33,6 +33,8 @@ pub const NAMESPACE: &str = "default";
 pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(4);
 /// How long a machine of a run may be ill.
 const HEALTH_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+/// How long pods of a run may take to go.
+const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_mins(3);
 /// How long the pause after an exhausted resource is.
 const EXHAUSTED: SignedDuration = SignedDuration::from_mins(2);
 /// Seconds until a manager that died is started again.
@@ -241,7 +243,7 @@ impl Lives {
     /// for only after the pause that an exhausted resource costs. A run on other settings has another bound.
     pub fn patience(&self) -> Duration {
         let settings = settings();
-        let waits = settings.creation_timeout + HEALTH_TIMEOUT + settings.resource_exhausted_retry;
+        let waits = settings.creation_timeout + HEALTH_TIMEOUT + DRAIN_TIMEOUT + settings.resource_exhausted_retry;
         Duration::try_from(waits).unwrap_or_default()
     }
 
@@ -318,5 +320,6 @@ fn settings() -> Settings {
     settings.creation_timeout = CREATION_TIMEOUT;
     settings.resource_exhausted_retry = EXHAUSTED;
     settings.health_timeout = HEALTH_TIMEOUT;
+    settings.drain_timeout = DRAIN_TIMEOUT;
     settings
 }

@@ -399,6 +399,20 @@ impl Machine {
             .and_then(|duration| duration.get().ok())
     }
 
+    /// The Machine's own drain timeout, if it can be read.
+    pub fn drain_timeout(&self) -> Option<SignedDuration> {
+        self.spec
+            .drain_timeout
+            .as_ref()
+            .and_then(|duration| duration.get().ok())
+    }
+
+    /// Whether a user asks for a deletion that waits for no pod: a label whose value Go reads as true.
+    pub fn is_deletion_forced(&self) -> bool {
+        let asked = meta::label(&self.metadata, keys::FORCE_DELETION);
+        asked.is_some_and(|asked| matches!(asked, "1" | "t" | "T" | "TRUE" | "true" | "True"))
+    }
+
     /// Durations that nobody can read, each with its field. Where one stands, the next more general value holds.
     pub fn malformed_durations(&self) -> Vec<String> {
         let spec = &self.spec;

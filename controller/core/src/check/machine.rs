@@ -29,11 +29,16 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             }
             machine::Step::Confirm => read_live = true,
             machine::Step::AddFinalizer
+            | machine::Step::SeeNode(_)
             | machine::Step::EnsureToken
             | machine::Step::Call(_)
             | machine::Step::Identify { .. }
             | machine::Step::GuardNode(_)
             | machine::Step::SteerNode(_)
+            | machine::Step::Cordon(_)
+            | machine::Step::WatchPods(_)
+            | machine::Step::Evict(_)
+            | machine::Step::DeletePods(_)
             | machine::Step::DropToken
             | machine::Step::DeleteMachine
             | machine::Step::RemoveNode(_)
@@ -62,13 +67,17 @@ fn may_be_refused(step: &machine::Step) -> bool {
         | Step::Call(_)
         | Step::GuardNode(_)
         | Step::SteerNode(_)
+        | Step::Cordon(_)
+        | Step::WatchPods(_)
+        | Step::Evict(_)
+        | Step::DeletePods(_)
         | Step::DropToken
         | Step::DeleteMachine
         | Step::RemoveNode(_)
         | Step::LeaveBehind
         | Step::RemoveFinalizer
         | Step::StepDown => true,
-        Step::AddFinalizer | Step::Confirm | Step::Identify { .. } | Step::Record(_) => false,
+        Step::AddFinalizer | Step::Confirm | Step::SeeNode(_) | Step::Identify { .. } | Step::Record(_) => false,
     }
 }
 
@@ -97,7 +106,8 @@ fn machine_step(
     match step {
         Step::Call(Call::Create) if deleting || !guarded => Some(Broken::CreateUnguarded),
         Step::Call(Call::Create) => (phase.is_new() || !may_create).then_some(Broken::CreateWithoutIntent),
-        Step::Call(Call::Delete) => (!deleting).then_some(Broken::DeleteOfWanted),
+        Step::Call(Call::Delete) if !deleting => Some(Broken::DeleteOfWanted),
+        Step::Call(Call::Delete) => has_pods(seen).then_some(Broken::VmBeforePods),
         Step::RemoveFinalizer if !last => Some(Broken::StepAfterTheEnd),
         Step::RemoveFinalizer => (!deleting || !is_proven(seen)).then_some(Broken::ReleaseUnproven),
         Step::DeleteMachine => deleting.then_some(Broken::DeletedTwice),
@@ -120,6 +130,7 @@ fn machine_step(
         // RemoveNode looks at the Node live and leaves another VM's alone, so a name is enough.
         Step::AddFinalizer
         | Step::Confirm
+        | Step::SeeNode(_)
         | Step::EnsureToken
         | Step::Call(Call::Initialize | Call::Status)
         | Step::GuardNode(_)
@@ -128,7 +139,20 @@ fn machine_step(
         | Step::LeaveBehind
         | Step::DropToken
         | Step::StepDown => None,
+        Step::Cordon(_) | Step::WatchPods(_) | Step::Evict(_) | Step::DeletePods(_) => {
+            (!deleting).then_some(Broken::DrainOfWanted)
+        }
     }
+}
+
+/// S7. Pods are left that this process knows of, and the description does not say that the drain is over.
+fn has_pods(seen: &machine::Observed<'_>) -> bool {
+    let said = seen
+        .machine
+        .last_operation()
+        .and_then(|last| last.description.as_deref());
+    let is_draining = said.is_some_and(|said| said.ends_with(keys::MARK_DRAIN));
+    is_draining && seen.drain.is_some_and(|drain| drain.left().next().is_some()) && seen.sight.target_since.is_some()
 }
 
 /// S2. Nothing is left at the provider: the driver said so, and said so after its propagation delay where a create may

@@ -153,6 +153,7 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         node: None,
         rival: None,
         standing: machine::steer::Standing::Aside,
+        drain: None,
         sight: Sight::CLEAR,
         calls: &calls,
         settings: &settings,

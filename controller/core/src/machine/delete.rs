@@ -1,11 +1,12 @@
-//! The order of leaving: say so, learn the node's name, remove the VM, prove it, remove the Node, let go.
+//! The order of leaving: say so, drain the node (`machine::drain`), learn its name, remove the VM, prove it, remove the Node, let go.
 //!
 //! S2: our finalizer leaves only when nothing is left at the provider. Needs no good class, Secret or Node: each absence
-//! is a case of its own (W4). It does not drain yet, and the description says so. Source: `spec/machine.md` §5,
+//! is a case of its own (W4). Source: `spec/machine.md` §5,
 //! `driver-api.md` §6c; the markers at the end of descriptions are the original's program counter (§5.2).
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::drain;
 use super::node;
 use super::observed::{Call, ClassView, DriverView, Observed};
 use super::status::StatusChange;
@@ -40,10 +41,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         }
     }
     if *seen.machine.phase() != Phase::Terminating {
-        let text = format!(
-            "Removing the VM; this version does not drain the node first. {}",
-            keys::MARK_VM_DELETION
-        );
+        let text = drain::begin(seen, now);
         return Plan::act(
             vec![Step::Record(Box::new(told(
                 seen,
@@ -55,7 +53,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         );
     }
     let Some(gone_since) = seen.calls.gone_since else {
-        return remove_vm(seen, now);
+        return drain::plan(seen, now).unwrap_or_else(|| remove_vm(seen, now));
     };
     if let Some(plan) = unproven(seen, gone_since, now) {
         return plan;

@@ -50,7 +50,9 @@ fn alone(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
         return plan.or_at(seen.sight.deadline(since, timeout, Judging::Rollout), now);
     }
     let change = timed_out(machine, timeout, now);
-    Plan::act(vec![Step::Record(Box::new(change))], Why::HealthTimedOut)
+    let live = node::likely_name(machine).map(Step::SeeNode);
+    let steps = live.into_iter().chain([Step::Record(Box::new(change))]);
+    Plan::act(steps.collect(), Why::HealthTimedOut)
 }
 
 /// What the status of a Machine says that was unhealthy for longer than it may be (T9).

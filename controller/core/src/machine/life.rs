@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 
+use super::drain;
 use super::status::StatusChange;
 use super::step::{Step, Why};
 use crate::api::lenient::GoDuration;
@@ -55,11 +56,16 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         }),
         Step::AddFinalizer
         | Step::Confirm
+        | Step::SeeNode(_)
         | Step::EnsureToken
         | Step::Call(_)
         | Step::Identify { .. }
         | Step::GuardNode(_)
         | Step::SteerNode(_)
+        | Step::Cordon(_)
+        | Step::WatchPods(_)
+        | Step::Evict(_)
+        | Step::DeletePods(_)
         | Step::DropToken
         | Step::RemoveNode(_)
         | Step::LeaveBehind
@@ -99,6 +105,11 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
             let took = now.duration_since(meta::created(&machine.metadata).unwrap_or(now));
             let took = GoDuration::from(whole_seconds(took));
             ordinary("NodeJoined", format!("The machine joined{node} after {took}"))
+        }
+        Phase::Terminating
+            if *why == Why::DrainForced || (*why == Why::DrainBlocked && !drain::tells_blocker(machine)) =>
+        {
+            worse(&change.description)
         }
         Phase::Available if turned => ordinary("VMAvailable", change.description.clone()),
         Phase::New

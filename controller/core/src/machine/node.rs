@@ -24,6 +24,12 @@ pub fn belongs(node: &Node, machine: &Machine) -> bool {
     }
 }
 
+/// The name of the Machine's Node: the one that it learned, else its own, which VMs register with unless their driver says otherwise.
+pub fn likely_name(machine: &Machine) -> Option<NodeName> {
+    let own = || NodeName::non_empty(machine.metadata.name.as_deref());
+    machine.node_label().or_else(own)
+}
+
 /// Whether a Node may be that of a VM about which the Machine never learned anything, because every answer of its driver was
 /// lost: the Machine's own name, which VMs register with unless their driver says otherwise, and not older than the Machine.
 pub fn may_be_lost(node: &Node, machine: &Machine) -> bool {
@@ -38,6 +44,19 @@ pub fn conditions(node: &Node) -> &[NodeCondition] {
         .as_ref()
         .and_then(|status| status.conditions.as_deref())
         .unwrap_or_default()
+}
+
+/// Volumes that are attached to the Node, as the attach-detach controller says.
+pub fn attached(node: &Node) -> Vec<&str> {
+    let status = node.status.as_ref();
+    let volumes = status.and_then(|status| status.volumes_attached.as_deref());
+    let mut names: Vec<&str> = volumes
+        .unwrap_or_default()
+        .iter()
+        .map(|volume| volume.name.as_str())
+        .collect();
+    names.sort_unstable();
+    names
 }
 
 /// Healthy: `Ready` is `True`, and none of the watched conditions is anything but `False` (W12: no `Ready`, no health).

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::steer::Standing;
 use crate::api::{Machine, keys, meta};
 use crate::class::Readiness;
+use crate::drain::Drain;
 use crate::driver::{Deletion, DriverInfo, Failure, Vm};
 use crate::ids::Name;
 use crate::settings::Settings;
@@ -32,6 +33,8 @@ pub struct Observed<'a> {
     pub sight: Sight,
     /// What this process knows of its VM.
     pub calls: &'a Calls,
+    /// The pods of its Node, while that is drained.
+    pub drain: Option<&'a Drain>,
     /// The operator's wishes.
     pub settings: &'a Settings,
 }

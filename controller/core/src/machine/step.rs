@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::observed::Call;
 use super::status::StatusChange;
+use crate::drain::PodRef;
 use crate::ids::{NodeName, ProviderId};
 use crate::plan::Bearing;
 
@@ -18,6 +19,9 @@ pub enum Step {
     /// Read the Machine live and stop here unless it is the same one and not deleting: no CreateMachine on a cached
     /// view (`driver-api.md` §6b).
     Confirm,
+    /// Read the Machine's Node live, and stop here unless the target cluster answers and the Node is gone or unhealthy: nobody is given
+    /// up for what was so when the cluster was last heard of.
+    SeeNode(NodeName),
     /// Write the status.
     Record(Box<StatusChange>),
     /// Make sure that the bootstrap token's Secret exists.
@@ -35,6 +39,14 @@ pub enum Step {
     GuardNode(NodeName),
     /// Put on its Node what steers pods and the autoscaler away from an old Machine, or take it off (`machine::steer`).
     SteerNode(NodeName),
+    /// Let no new pods come to the Node.
+    Cordon(NodeName),
+    /// Watch the Node's pods from now on, until the VM goes.
+    WatchPods(NodeName),
+    /// Evict these pods, as far as budgets allow.
+    Evict(Vec<PodRef>),
+    /// Delete these pods without grace, whatever budgets say. One that cannot be deleted holds nobody up.
+    DeletePods(Vec<PodRef>),
     /// Delete the bootstrap token's Secret, if it is there.
     DropToken,
     /// Delete the Machine: its Node was deleted by somebody (`spec/machine.md` §2.4).
@@ -56,18 +68,21 @@ impl crate::plan::Step for Step {
         match self {
             Self::AddFinalizer
             | Self::Confirm
+            | Self::SeeNode(_)
             | Self::Record(_)
             | Self::EnsureToken
             | Self::Call(_)
             | Self::Identify { .. }
             | Self::GuardNode(_)
+            | Self::Cordon(_)
+            | Self::WatchPods(_)
             | Self::DropToken
             | Self::DeleteMachine
             | Self::RemoveNode(_)
             | Self::LeaveBehind
             | Self::RemoveFinalizer
             | Self::StepDown => Bearing::Stops,
-            Self::SteerNode(_) => Bearing::Independent,
+            Self::SteerNode(_) | Self::Evict(_) | Self::DeletePods(_) => Bearing::Independent,
         }
     }
 }
@@ -118,6 +133,12 @@ pub enum Why {
     NotBuilt,
     NoNodeExpected,
     Deleting,
+    Draining,
+    PodsUnknown,
+    DrainBlocked,
+    DrainForced,
+    Detaching,
+    Drained,
     FindingNode,
     VmGoing,
     VmMayAppear,
@@ -173,6 +194,12 @@ impl fmt::Display for Why {
             Self::NotBuilt => "the machine is in a phase that this version leaves alone",
             Self::NoNodeExpected => "the VM exists and no node is expected",
             Self::Deleting => "the machine is being deleted",
+            Self::Draining => "the node is being drained",
+            Self::PodsUnknown => "the node's pods are not known yet",
+            Self::DrainBlocked => "a pod may not be evicted now",
+            Self::DrainForced => "the node is drained by force",
+            Self::Detaching => "volumes are still attached to the node",
+            Self::Drained => "the drain is over",
             Self::FindingNode => "looking for the node's name before the VM goes",
             Self::VmGoing => "the VM is being removed",
             Self::VmMayAppear => "a VM asked for may still appear",

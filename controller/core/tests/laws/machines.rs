@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{Machine, keys, meta};
+use millwright_core::change::Change;
 use millwright_core::class::{Fault, Readiness, Recipe};
+use millwright_core::drain::Drain;
 use millwright_core::driver::{Capability, DriverInfo};
 use millwright_core::ids::DriverName;
 use millwright_core::machine::steer::{self, Standing};
@@ -33,6 +35,9 @@ pub struct Scene {
     pub calls: Calls,
     rival: bool,
     standing: Standing,
+    /// How many pods run on the Node.
+    pods: u16,
+    drain: Option<Drain>,
     sight: Sight,
     settings: Settings,
 }
@@ -69,6 +74,8 @@ impl Scene {
             calls: calls(dice),
             rival: dice.rarely(),
             standing: dice.pick(&[Standing::Aside, Standing::Current, Standing::Old]),
+            pods: dice.number(3),
+            drain: dice.maybe(|dice| watched(dice.number(3))),
             sight: sight(dice),
             settings,
         }
@@ -119,6 +126,7 @@ impl Scene {
             node: node.filter(|_| !self.rival),
             rival: self.rival.then_some("rival"),
             standing: self.standing,
+            drain: self.drain.as_ref(),
             sight: self.sight,
             calls: &self.calls,
             settings: &self.settings,
@@ -179,16 +187,38 @@ impl Scene {
                         .get_or_insert_default()
                         .insert(keys::MACHINE_NAME.to_owned(), name);
                 }
+                Step::Cordon(_) => {
+                    let node = self.node.as_mut().expect("only a Node that is seen is cordoned");
+                    node.spec.get_or_insert_default().unschedulable = Some(true);
+                }
+                Step::WatchPods(_) => self.drain = Some(watched(self.pods)),
+                Step::Evict(_) => self.drain = Some(watched(0)),
+                Step::DeletePods(_) => self.drain.as_mut().expect("only known pods are deleted").forced(),
                 Step::Call(call) => self.calls.begin(*call),
                 Step::DeleteMachine => self.machine.metadata.deletion_timestamp = Some(Time(now())),
                 Step::RemoveNode(_) => self.node = None,
                 Step::EnsureToken => self.calls.token_until = Some(Timestamp::MAX),
-                Step::Confirm | Step::DropToken | Step::LeaveBehind => {}
+                Step::Confirm | Step::SeeNode(_) | Step::DropToken | Step::LeaveBehind => {}
                 Step::RemoveFinalizer | Step::StepDown => return false,
             }
         }
         true
     }
+}
+
+/// So many pods, as a watch that has just begun shows them.
+fn watched(pods: u16) -> Drain {
+    let mut drain = Drain::begin(now());
+    let pod = |number| {
+        let pod = json!({"metadata": {"name": format!("p{number}"), "namespace": "a", "uid": format!("p{number}")}});
+        Change::Listed(serde_json::from_value(pod).expect("it is a Pod"))
+    };
+    let changes = [Change::Restarted]
+        .into_iter()
+        .chain((0..pods).map(pod))
+        .chain([Change::Synced]);
+    changes.for_each(|change| drain.observe(change, now()));
+    drain
 }
 
 pub fn merged<K: serde::Serialize + serde::de::DeserializeOwned>(object: &K, patch: &Value) -> K {

@@ -63,6 +63,7 @@ impl Stage {
                 let written = self.etcd.merge_status::<Machine>(&name, Some(&uid), &change.patch());
                 self.took(written)
             }
+            Step::SeeNode(_) => self.sight.target_since.is_some(),
             Step::EnsureToken => {
                 let lifetime = seen.creation_timeout().unwrap_or(self.settings.creation_timeout);
                 self.world.ledger.calls.entry(uid.clone()).or_default().token_until = Some(now + lifetime);
@@ -102,6 +103,14 @@ impl Stage {
                 let written = self.etcd.merge::<Node>(&node, None, &patch);
                 self.took(written)
             }
+            Step::Cordon(node) => {
+                let body = json!({"spec": {"unschedulable": true}});
+                let written = self.etcd.merge::<Node>(&Name::new(node.as_str()), None, &body);
+                self.took(written)
+            }
+            Step::WatchPods(_) => self.watch_pods(&name, &uid),
+            Step::Evict(pods) => self.evict(&uid, &pods),
+            Step::DeletePods(pods) => self.delete_pods(&uid, &pods),
             Step::DeleteMachine => {
                 let left = self.etcd.delete::<Machine>(&name, Some(&uid), now);
                 self.left(&name, &uid, left)
@@ -121,6 +130,9 @@ impl Stage {
 
     fn call(&mut self, seen: &Machine, machine: Name, uid: Uid, call: machine::Call) -> bool {
         self.world.ledger.calls.entry(uid.clone()).or_default().begin(call);
+        if call == machine::Call::Delete {
+            self.world.ledger.drains.remove(&uid);
+        }
         let live = self.etcd.machines.get(&machine);
         let known = live.is_some_and(|live| live.provider_id().is_some());
         let class = seen.class_name().map(Name::new);

@@ -7,6 +7,7 @@
 //! driver can initialise                             driver shows VMs after SECONDS
 //! driver fails CALL with REASON                     driver answers CALL unnamed | broken | going
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
+//! pod NAME runs on MACHINE [with volume] [of daemon]   pod NAME is held | free | stuck | gone
 //! deletions are lost | answered | refused | allowed  creations are lost | answered | refused | allowed
 //! creations of sets are refused | allowed
 //! class NAME is removed by force                     all nodes join (but those of Machines annotated version=broken)
@@ -140,6 +141,8 @@ impl Stage {
             ["creations", "are", "lost"] => self.loses_creations = true,
             ["creations", "are", "answered"] => self.loses_creations = false,
             ["node", "of", machine, "joins", rest @ ..] => self.join(machine, rest),
+            ["pod", name, "runs", "on", machine, how @ ..] => self.run_pod(name, machine, how),
+            ["pod", name, "is", how] => self.treat_pod(name, how)?,
             ["vm", "of", machine, "vanishes"] => self.cloud.vms.retain(|_, vm| vm.machine.as_str() != *machine),
             ["after", seconds] => {
                 let until = self.uptime + Duration::from_secs_f64(seconds.parse().ok()?);

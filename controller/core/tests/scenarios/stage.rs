@@ -24,6 +24,7 @@ use millwright_core::{check, deployment, narrate, set};
 
 use crate::cloud::Cloud;
 use crate::etcd::{Etcd, Resource};
+use crate::pods::Pods;
 
 /// Whether the driver can be asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +83,8 @@ pub struct Stage {
     pub uptime: Duration,
     pub flights: Vec<Flight>,
     pub silent: bool,
+    /// Pods on Nodes.
+    pub pods: Pods,
     /// Steps that may still be carried out before the process dies.
     pub fuel: Option<usize>,
     /// What was decided, in words.
@@ -116,6 +119,7 @@ impl Default for Stage {
             tokens: BTreeMap::new(),
             uptime: Duration::ZERO,
             flights: Vec::new(),
+            pods: Pods::default(),
             silent: false,
             fuel: None,
             told: Vec::new(),
@@ -255,6 +259,7 @@ impl Stage {
             node: claim.node,
             rival: claim.rival,
             standing: kin::standing(&self.world, machine),
+            drain: self.world.ledger.drains.get(&uid),
             sight: self.sight,
             calls: self.world.ledger.calls.get(&uid).unwrap_or(&nothing),
             settings: &self.settings,

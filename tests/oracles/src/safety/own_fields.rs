@@ -84,6 +84,8 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled-by-mcm",
             // One of them: `other_taints`.
             "spec/taints",
+            // Set, and never taken back: `uncordons`.
+            "spec/unschedulable",
         ],
     ),
     ("leases", "", &["spec", "metadata/annotations"]),
@@ -136,6 +138,9 @@ impl Oracle for OwnFields {
         if other_taints(before) != other_taints(after) {
             foreign.push("spec.taints".to_owned());
         }
+        if uncordons(before, after) {
+            foreign.push("spec.unschedulable".to_owned());
+        }
         match foreign.is_empty() {
             true => Ok(()),
             false => Err(format!(
@@ -172,6 +177,12 @@ fn own(write: &Write) -> impl Iterator<Item = &'static str> {
 fn takes_order(write: &Write) -> bool {
     let has_order = |object: &Arc<Value>| object.pointer("/spec/rollbackTo").is_some_and(|order| !order.is_null());
     write.before.as_ref().is_some_and(has_order) && !write.after.as_ref().is_some_and(has_order)
+}
+
+/// Whether pods may come to a Node again that was cordoned.
+fn uncordons(before: &Value, after: &Value) -> bool {
+    let is_cordoned = |node: &Value| node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+    is_cordoned(before) && !is_cordoned(after)
 }
 
 /// Taints of a Node that are not the manager's.

@@ -1,0 +1,286 @@
+//! Before the VM goes: the Node is cordoned, its pods are evicted as their budgets allow, and their volumes are detached.
+//!
+//! Nothing here waits for anything but facts, and all of it ends at a deadline that follows from when the Machine was deleted: by
+//! then, on a node that is dead, or where a user forces it, the pods are deleted without grace, once, and the VM goes (S7, L2).
+//! Never goes back: once the description says that the VM is removed, nothing is drained any more (`user-pains.md` 66).
+//! Source: `spec/machine.md` §5.2–5.4, `user-pains.md` C.
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
+
+use super::node;
+use super::observed::Observed;
+use super::status::StatusChange;
+use super::step::{Plan, Step, Why};
+use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
+use crate::drain::{Blocker, Drain, Removal, reference};
+use crate::sight::later;
+
+/// How long a Node is not ready before nobody ends its pods any more: as long as pods tolerate such a Node by default.
+const DEAD_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// The original's pause between two evictions: what its number of retries is worth in time.
+const RETRY: SignedDuration = SignedDuration::from_secs(20);
+/// How long the list of the pods may take where nothing else is waited for any more.
+const LIST_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+/// How soon it is looked at what became of requests: as long as the shortest pause between two.
+const LOOK: SignedDuration = SignedDuration::from_secs(1);
+/// How often the status is written while pods go.
+const PACE: SignedDuration = SignedDuration::from_secs(5);
+
+/// Said of a pod whose budget does not let it go.
+const NOT_NOW: &str = "may not be evicted now";
+/// Said of an eviction that failed.
+const FAILED: &str = "the API server did not evict";
+
+/// Why pods are deleted without grace and without regard to budgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// The label `force-deletion`.
+    Asked,
+    /// The deadline has passed.
+    Late,
+    /// The Node has not been ready for too long.
+    Dead,
+}
+
+impl fmt::Display for Force {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "the label force-deletion asks for it",
+            Self::Late => "the drain timeout is over",
+            Self::Dead => "the node has not been ready for 5m0s",
+        })
+    }
+}
+
+/// What the first word on a deletion is: the stage that it begins with.
+pub fn begin(seen: &Observed<'_>, now: Timestamp) -> String {
+    match node_to_drain(seen) {
+        Some(found) => text(found, deadline(seen).max(now), "its pods are not known yet"),
+        None => removing("Removing the VM"),
+    }
+}
+
+/// What is to be done before the VM may go. `None`: nothing, or nothing more.
+pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    if is_over(seen.machine) {
+        return None;
+    }
+    let deadline = deadline(seen);
+    if super::is_blind(seen) {
+        return blind(seen, deadline, now);
+    }
+    let found = node_to_drain(seen)?;
+    let force = force(seen, found, deadline, now);
+    let plan = match (force, seen.drain) {
+        (Some(force), Some(drain)) if drain.is_listed() => by_force(seen, found, drain, force, now),
+        (_, None) => Plan::act(prepared(found), Why::Draining),
+        (None, Some(drain)) if drain.is_listed() => gently(seen, found, drain, now),
+        (Some(Force::Asked | Force::Late), Some(drain)) => unlisted(seen, drain, now),
+        (None | Some(_), Some(_)) => Plan::rest(Why::PodsUnknown),
+    };
+    Some(plan.or_at(Some(deadline), now).or_at(dead_at(found), now))
+}
+
+/// Whether the deletion is past its drain, as its description says.
+fn is_over(machine: &Machine) -> bool {
+    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let said = said.filter(|_| machine.operation_type() == Some(OperationType::Delete));
+    let stages = keys::DELETION_MARKS.iter().enumerate();
+    let stage = said.and_then(|said| stages.rev().find(|(_, mark)| said.ends_with(**mark)));
+    stage.is_some_and(|(stage, _)| stage >= 2)
+}
+
+/// The Node, if the Machine has one of its own. Without it nobody runs its pods, and the garbage collector of pods ends them.
+fn node_to_drain<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
+    let found = seen.node.filter(|found| node::belongs(found, seen.machine));
+    found.filter(|_| seen.settings.has_target)
+}
+
+/// Until when pods may take their time: an instant that follows from stored facts. As many retries as the Machine allows count as the
+/// time that they take.
+fn deadline(seen: &Observed<'_>) -> Timestamp {
+    let spec = &seen.machine.spec;
+    let timeout = seen.machine.drain_timeout().unwrap_or(seen.settings.drain_timeout);
+    let retries = spec.max_evict_retries.unwrap_or(seen.settings.max_evict_retries).max(0);
+    let since = meta::deleting_since(&seen.machine.metadata).unwrap_or(Timestamp::MIN);
+    later(since, timeout.min(RETRY.saturating_mul(retries)))
+}
+
+fn force(seen: &Observed<'_>, found: &Node, deadline: Timestamp, now: Timestamp) -> Option<Force> {
+    if seen.machine.is_deletion_forced() {
+        return Some(Force::Asked);
+    }
+    if now >= deadline {
+        return Some(Force::Late);
+    }
+    dead_at(found).filter(|at| *at <= now).map(|_| Force::Dead)
+}
+
+/// When the Node counts as dead, if it stays as it is.
+fn dead_at(found: &Node) -> Option<Timestamp> {
+    let ready = node::conditions(found).iter().find(|told| told.type_ == "Ready")?;
+    let since = ready.last_transition_time.as_ref().filter(|_| ready.status != "True")?;
+    Some(later(since.0, DEAD_AFTER))
+}
+
+/// New pods are kept away before the present ones are looked for.
+fn prepared(found: &Node) -> Vec<Step> {
+    let is_cordoned = found.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    let cordon = (!is_cordoned).then(|| Step::Cordon(node::name(found)));
+    cordon.into_iter().chain([Step::WatchPods(node::name(found))]).collect()
+}
+
+/// Nobody may wait any longer, but for the list of the pods that are to be deleted.
+fn unlisted(seen: &Observed<'_>, drain: &Drain, now: Timestamp) -> Plan {
+    let until = later(drain.began(), LIST_WITHIN);
+    match now < until {
+        true => Plan::wait(until, Why::PodsUnknown),
+        false => over(
+            seen,
+            "The node could not be drained, its pods are not known; removing the VM",
+            now,
+        ),
+    }
+}
+
+fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> Plan {
+    if let Some(since) = drain.emptied() {
+        return detached(seen, found, since, now);
+    }
+    let blocker = drain.blocker();
+    let why = match blocker {
+        Some(_) => Why::DrainBlocked,
+        None => Why::Draining,
+    };
+    let mut plan = paced(seen, &progress(seen, found, drain, blocker.as_ref()), why, now);
+    let due = drain.due(now);
+    if !due.is_empty() {
+        plan.steps.push(Step::Evict(due));
+        plan = plan.or_at(Some(later(now, LOOK)), now);
+    }
+    plan.or_at(drain.again_at(now), now)
+}
+
+/// The pods are gone; their volumes have to follow before the VM does, or their data is at risk. A driver that never detaches holds it up
+/// for so long and no longer.
+fn detached(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp) -> Plan {
+    let attached = node::attached(found);
+    let until = later(since, seen.settings.detach_timeout);
+    let Some(first) = attached.first() else {
+        return over(seen, "The node is drained; removing the VM", now);
+    };
+    if now >= until {
+        return over(
+            seen,
+            "The node is drained, volumes are still attached; removing the VM",
+            now,
+        );
+    }
+    let what = match attached.len() {
+        1 => format!("no pod is left; volume {first} is attached"),
+        many => format!("no pod is left; {many} volumes are attached, {first} first"),
+    };
+    paced(seen, &text(found, until, &what), Why::Detaching, now).or_at(Some(until), now)
+}
+
+fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now: Timestamp) -> Plan {
+    let left: Vec<_> = drain.left().map(|pod| reference(pod)).collect();
+    if left.is_empty() || drain.is_forced() {
+        return over(
+            seen,
+            &format!("The node is drained by force, because {force}; removing the VM"),
+            now,
+        );
+    }
+    let what = match left.len() {
+        1 => format!("1 pod is deleted without grace, because {force}"),
+        many => format!("{many} pods are deleted without grace, because {force}"),
+    };
+    let said = told(seen, text(found, now, &what), now);
+    let steps = vec![Step::Record(Box::new(said)), Step::DeletePods(left)];
+    Plan::act(steps, Why::DrainForced).or_at(Some(later(now, LOOK)), now)
+}
+
+/// The pods are in a cluster that is out of sight. They are waited for until the deadline, if the Machine has joined.
+fn blind(seen: &Observed<'_>, deadline: Timestamp, now: Timestamp) -> Option<Plan> {
+    let is_waited_for = seen.machine.has_joined() && now < deadline && !seen.machine.is_deletion_forced();
+    if !is_waited_for {
+        return None;
+    }
+    let text = format!(
+        "Waiting until {deadline:.0} to drain the node: {}. {}",
+        Why::TargetAway,
+        keys::MARK_DRAIN
+    );
+    let change = told(seen, text, now);
+    let plan = match change.is_told(seen.machine) {
+        true => Plan::rest(Why::TargetAway),
+        false => Plan::act(vec![Step::Record(Box::new(change))], Why::TargetAway),
+    };
+    Some(plan.or_at(Some(deadline), now))
+}
+
+/// The status says that the drain is over; from then on it is.
+fn over(seen: &Observed<'_>, text: &str, now: Timestamp) -> Plan {
+    let change = told(seen, removing(text), now);
+    Plan::act(vec![Step::Record(Box::new(change))], Why::Drained)
+}
+
+fn removing(text: &str) -> String {
+    format!("{text}. {}", keys::MARK_VM_DELETION)
+}
+
+/// The status, if it is another one than is told already and the last was not told just now.
+fn paced(seen: &Observed<'_>, text: &str, why: Why, now: Timestamp) -> Plan {
+    let change = told(seen, text.to_owned(), now);
+    if change.is_told(seen.machine) {
+        return Plan::rest(why);
+    }
+    let last = seen
+        .machine
+        .last_operation()
+        .and_then(|last| last.last_update_time.as_ref());
+    let due = last.map(|at| later(at.0, PACE)).filter(|due| *due > now);
+    match due {
+        Some(_) => Plan::rest(why).or_at(due, now),
+        None => Plan::act(vec![Step::Record(Box::new(change))], why),
+    }
+}
+
+fn told(seen: &Observed<'_>, text: String, now: Timestamp) -> StatusChange {
+    let (operation, state) = (OperationType::Delete, OperationState::Processing);
+    StatusChange::told(seen.machine, operation, state, text, now).entering(seen.machine, Phase::Terminating)
+}
+
+fn progress(seen: &Observed<'_>, found: &Node, drain: &Drain, blocker: Option<&Blocker>) -> String {
+    let left = match drain.left().count() {
+        1 => "1 pod is left".to_owned(),
+        many => format!("{many} pods are left"),
+    };
+    let what = match blocker {
+        None => left,
+        Some(Blocker { pod, removal }) => match removal {
+            Removal::OverBudget(words) => format!("{left}; {pod} {NOT_NOW}: {words}"),
+            Removal::Accepted => left,
+            Removal::Failed(words) => format!("{left}; {FAILED} {pod}: {words}"),
+        },
+    };
+    text(found, deadline(seen), &what)
+}
+
+/// Whether the Machine's status tells already that a pod does not go.
+pub fn tells_blocker(machine: &Machine) -> bool {
+    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    said.is_some_and(|said| said.contains(NOT_NOW) || said.contains(FAILED))
+}
+
+fn text(found: &Node, until: Timestamp, what: &str) -> String {
+    let name = node::name(found);
+    format!(
+        "Draining node {name} until {until:.0} at the latest: {what}. {}",
+        keys::MARK_DRAIN
+    )
+}

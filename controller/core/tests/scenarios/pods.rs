@@ -1,0 +1,162 @@
+//! Pods of Nodes: they run, are held by a budget, do not end, or go when they are evicted.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use millwright_core::api::meta;
+use millwright_core::change::Change;
+use millwright_core::drain::{PodRef, Removal};
+use millwright_core::ids::{Name, Uid};
+use serde_json::json;
+
+use crate::stage::Stage;
+
+/// What a budget says where it lets nothing go, as the API server puts it.
+const HELD: &str = "The disruption budget web needs 2 healthy pods and has 2 currently";
+
+/// How a pod takes its eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Goes,
+    /// A budget does not let it go.
+    Held,
+    /// It is asked to end, and does not.
+    Stuck,
+}
+
+/// All pods, by name.
+#[derive(Debug, Default)]
+pub struct Pods {
+    all: BTreeMap<String, Placed>,
+    version: u64,
+}
+
+#[derive(Debug)]
+struct Placed {
+    machine: Name,
+    pod: Pod,
+    manner: Manner,
+}
+
+impl Stage {
+    /// `pod NAME runs on MACHINE [with volume] [of daemon]`
+    pub fn run_pod(&mut self, name: &str, machine: &str, how: &[&str]) {
+        self.pods.version += 1;
+        let mut pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "default", "uid": format!("pod-{name}-{}", self.pods.version)},
+            "spec": {"containers": []},
+            "status": {"phase": "Running"},
+        }))
+        .expect("it is a Pod");
+        if how.contains(&"volume") {
+            let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
+            pod.spec.get_or_insert_default().volumes = serde_json::from_value(volumes).expect("these are volumes");
+        }
+        if how.contains(&"daemon") {
+            let owners =
+                json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
+            pod.metadata.owner_references = serde_json::from_value(owners).expect("these are owners");
+        }
+        let (machine, manner) = (Name::new(machine), Manner::Goes);
+        self.pods.all.insert(name.to_owned(), Placed { machine, pod, manner });
+        self.show_pod(name);
+    }
+
+    /// `pod NAME is held | free | stuck | gone`
+    pub fn treat_pod(&mut self, name: &str, how: &str) -> Option<()> {
+        let manner = match how {
+            "held" => Manner::Held,
+            "free" => Manner::Goes,
+            "stuck" => Manner::Stuck,
+            "gone" => return self.end_pod(name),
+            _ => return None,
+        };
+        self.pods.all.get_mut(name)?.manner = manner;
+        Some(())
+    }
+
+    /// The watch of a Node's pods begins, and lists.
+    pub fn watch_pods(&mut self, machine: &Name, uid: &Uid) -> bool {
+        let (now, uptime) = (self.now(), self.uptime);
+        let is_new = self.world.drains(machine, uid, now);
+        let all = self.pods.all.values().filter(|placed| placed.machine == *machine);
+        let all = all.map(|placed| Change::Listed(placed.pod.clone())).filter(|_| is_new);
+        for change in [Change::Restarted].into_iter().chain(all).chain([Change::Synced]) {
+            self.world.see_pods(machine, uid, change, now, uptime);
+        }
+        true
+    }
+
+    /// Evictions, as the API server answers them.
+    pub fn evict(&mut self, uid: &Uid, pods: &[PodRef]) -> bool {
+        for pod in pods {
+            let manner = self.pods.all.get(&pod.name).map(|placed| placed.manner);
+            let removal = match manner {
+                Some(Manner::Held) => Removal::OverBudget(HELD.to_owned()),
+                Some(Manner::Goes | Manner::Stuck) | None => Removal::Accepted,
+            };
+            self.note_removal(uid, pod, removal);
+            match manner {
+                Some(Manner::Goes) => drop(self.end_pod(&pod.name)),
+                Some(Manner::Stuck) => self.begin_end(&pod.name),
+                Some(Manner::Held) | None => {}
+            }
+        }
+        true
+    }
+
+    /// Deletions without grace: nothing withstands them.
+    pub fn delete_pods(&mut self, uid: &Uid, pods: &[PodRef]) -> bool {
+        for pod in pods {
+            self.note_removal(uid, pod, Removal::Accepted);
+            let _gone = self.end_pod(&pod.name);
+        }
+        if let Some(drain) = self.world.ledger.drains.get_mut(uid) {
+            drain.forced();
+        }
+        true
+    }
+
+    fn note_removal(&mut self, uid: &Uid, pod: &PodRef, removal: Removal) {
+        let now = self.now();
+        if let Some(drain) = self.world.ledger.drains.get_mut(uid) {
+            drain.tried(pod, removal, now);
+        }
+    }
+
+    fn begin_end(&mut self, name: &str) {
+        let now = self.now();
+        if let Some(placed) = self.pods.all.get_mut(name) {
+            placed.pod.metadata.deletion_timestamp = Some(Time(now));
+        }
+        self.show_pod(name);
+    }
+
+    fn end_pod(&mut self, name: &str) -> Option<()> {
+        let placed = self.pods.all.remove(name)?;
+        self.tell_watch(&placed.machine, Change::Deleted(placed.pod));
+        Some(())
+    }
+
+    /// The watch brings the pod as it is now.
+    fn show_pod(&mut self, name: &str) {
+        self.pods.version += 1;
+        let version = self.pods.version;
+        let Some(placed) = self.pods.all.get_mut(name) else {
+            return;
+        };
+        placed.pod.metadata.resource_version = Some(version.to_string());
+        let (machine, change) = (placed.machine.clone(), Change::Applied(placed.pod.clone()));
+        self.tell_watch(&machine, change);
+    }
+
+    fn tell_watch(&mut self, machine: &Name, change: Change<Pod>) {
+        let (now, uptime): (Timestamp, _) = (self.now(), self.uptime);
+        let known = self.world.machines.get(machine);
+        if let Some(uid) = known.map(|machine| meta::identity(&machine.metadata).1) {
+            self.world.see_pods(machine, &uid, change, now, uptime);
+        }
+    }
+}

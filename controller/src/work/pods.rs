@@ -1,0 +1,132 @@
+//! Pods of a Node that is drained: the watch that shows them, and the requests that remove them.
+//!
+//! Chooses nothing: which pods, and how, is the plan's. What became of each request goes into the ledger, where the next plan
+//! reads it; no pod that cannot be removed holds up another.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::Pod;
+use millwright_core::api::{Machine, meta};
+use millwright_core::change::Change;
+use millwright_core::drain::{Drain, PodRef, Removal};
+use millwright_core::ids::{Name, NodeName, Uid};
+use millwright_core::queue::Urgency;
+use millwright_core::wake::Key;
+use tokio_util::sync::CancellationToken;
+
+use super::shared::Shared;
+use super::step::StepError;
+use crate::kube::watch::Watch;
+
+/// The watches that run, by Machine.
+#[derive(Debug, Default)]
+pub struct PodWatches(Mutex<BTreeMap<Uid, CancellationToken>>);
+
+impl PodWatches {
+    /// Names a watch that is about to begin. What ran before for the Machine ends.
+    fn begin(&self, uid: &Uid, stop: &CancellationToken) -> CancellationToken {
+        let token = stop.child_token();
+        let before = self.all().insert(uid.clone(), token.clone());
+        if let Some(before) = before {
+            before.cancel();
+        }
+        token
+    }
+
+    fn end(&self, uid: &Uid) {
+        if let Some(token) = self.all().remove(uid) {
+            token.cancel();
+        }
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, BTreeMap<Uid, CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Shows the Node's pods from now on. A Node without pods that must go is listed once and not watched: it is cordoned.
+pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
+    let (name, uid) = meta::identity(&machine.metadata);
+    let now = shared.env.now();
+    if !shared.quietly(|world| world.drains(&name, &uid, now)) {
+        return;
+    }
+    let Some(cluster) = shared.target.clone() else { return };
+    let stop = shared.pod_watches.begin(&uid, &shared.stop);
+    let watch = Watch::everywhere(&cluster, &shared.env).of_fields(&format!("spec.nodeName={node}"));
+    let (task, node) = (Arc::clone(shared), node.clone());
+    shared.calls.spawn(async move {
+        let listed = stop.run_until_cancelled(task.write.pods_of(&node)).await;
+        if let Some(Ok(pods)) = listed {
+            let listed = pods.into_iter().map(Change::Listed);
+            for change in [Change::Restarted].into_iter().chain(listed).chain([Change::Synced]) {
+                show(&task, &name, &uid, change);
+            }
+            let is_empty = |drain: &Drain| drain.is_listed() && drain.left().next().is_none();
+            if task.look(|world| world.ledger.drains.get(&uid).is_none_or(is_empty)) {
+                return;
+            }
+        }
+        let sink = |change| {
+            if !show(&task, &name, &uid, change) {
+                task.pod_watches.end(&uid);
+            }
+        };
+        Box::pin(watch.run(stop.clone(), sink)).await;
+    });
+}
+
+/// Nobody wants to know the pods of the Machine's Node any more.
+pub(super) fn end(shared: &Shared, uid: &Uid) {
+    shared.pod_watches.end(uid);
+    shared.quietly(|world| drop(world.ledger.drains.remove(uid)));
+}
+
+/// Gives whether anybody wants to know more.
+fn show(shared: &Shared, name: &Name, uid: &Uid, change: Change<Pod>) -> bool {
+    let now = shared.env.now();
+    shared.change(|world, uptime| world.see_pods(name, uid, change, now, uptime))
+}
+
+/// Evicts pods, one after the other, until the API server does not answer.
+pub(super) async fn evict(shared: &Shared, machine: &Machine, pods: Vec<PodRef>) -> Result<(), StepError> {
+    for pod in pods {
+        let removal = shared.write.evict(&pod).await?;
+        let is_answered = !matches!(removal, Removal::Failed(_));
+        note(shared, machine, &pod, removal);
+        if !is_answered {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes pods without grace. Each is tried, and tried once.
+pub(super) async fn delete(shared: &Shared, machine: &Machine, pods: Vec<PodRef>) -> Result<(), StepError> {
+    for pod in pods {
+        let removal = shared.write.delete_pod(&pod).await?;
+        if let Removal::Failed(reason) = &removal {
+            tracing::warn!(machine = meta::name(&machine.metadata), %pod, reason, "a pod could not be deleted");
+        }
+        note(shared, machine, &pod, removal);
+    }
+    let (name, uid) = meta::identity(&machine.metadata);
+    shared.change(|world, uptime| {
+        if let Some(drain) = world.ledger.drains.get_mut(&uid) {
+            drain.forced();
+        }
+        world.queue.push(Key::Machine(name), uptime, Urgency::Event);
+    });
+    Ok(())
+}
+
+fn note(shared: &Shared, machine: &Machine, pod: &PodRef, removal: Removal) {
+    let uid = meta::identity(&machine.metadata).1;
+    let now = shared.env.now();
+    shared.quietly(|world| {
+        if let Some(drain) = world.ledger.drains.get_mut(&uid) {
+            drain.tried(pod, removal, now);
+        }
+    });
+}
