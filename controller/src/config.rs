@@ -159,6 +159,8 @@ impl ManagerFlags {
         settings.max_evict_retries = self.machine_max_evict_retries;
         settings.detach_timeout =
             SignedDuration::try_from(self.machine_pv_detach_timeout).unwrap_or(SignedDuration::MAX);
+        settings.reattach_timeout =
+            SignedDuration::try_from(self.machine_pv_reattach_timeout).unwrap_or(SignedDuration::MAX);
         // Zero means the default, as in the original.
         if !self.resource_exhausted_retry.is_zero() {
             settings.resource_exhausted_retry =

@@ -8,6 +8,7 @@ pub mod error;
 pub mod events;
 pub mod leadership;
 pub mod lease;
+pub mod pods;
 pub mod readable;
 pub mod trouble;
 pub mod watch;

@@ -13,10 +13,15 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus, Volume};
 
 use crate::api::meta;
 use crate::change::Change;
-use crate::ids::{Name, ResourceVersion, Uid};
+use crate::ids::{Name, NodeName, ResourceVersion, Uid, VolumeName};
 use crate::kinds::NoIndex;
+use crate::settings::Settings;
 use crate::sight::later;
 use crate::store::{Store, Stored};
+pub use volume::Volumes;
+
+pub mod budget;
+pub mod volume;
 
 /// A static pod of the kubelet, which the API server only mirrors.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -26,6 +31,8 @@ const BATCH: usize = 20;
 const VOLUMES_AT_ONCE: usize = 10;
 /// How long the watch may take to show what became of an eviction that was accepted.
 const SHOWN_WITHIN: SignedDuration = SignedDuration::from_secs(20);
+/// How long pods with volumes wait until it is known where those are attached.
+const KNOWN_WITHIN: SignedDuration = SignedDuration::from_secs(20);
 /// The longest pause between two tries to evict a pod, as in the original.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(20);
 
@@ -38,6 +45,8 @@ pub struct PodRef {
     pub name: String,
     /// Its uid: a namesake is another pod.
     pub uid: Uid,
+    /// The PersistentVolumeClaims that it uses.
+    pub claims: Vec<String>,
 }
 
 impl fmt::Display for PodRef {
@@ -53,6 +62,8 @@ pub enum Removal {
     Accepted,
     /// A PodDisruptionBudget does not let the pod go now. The server's words.
     OverBudget(String),
+    /// A PodDisruptionBudget never lets a pod go, although all its pods are well: what is wrong with it.
+    Misconfigured(String),
     /// It was refused for another reason, or not answered.
     Failed(String),
 }
@@ -71,7 +82,7 @@ impl Tried {
     fn again_at(&self) -> Timestamp {
         let pause = match self.removal {
             Removal::Accepted => SHOWN_WITHIN,
-            Removal::OverBudget(_) | Removal::Failed(_) => {
+            Removal::OverBudget(_) | Removal::Misconfigured(_) | Removal::Failed(_) => {
                 SignedDuration::from_secs(1 << self.times.saturating_sub(1).min(5)).min(LONGEST_PAUSE)
             }
         };
@@ -79,10 +90,22 @@ impl Tried {
     }
 }
 
+/// A pod that was evicted, and the volumes that must follow it to another Node.
+#[derive(Debug)]
+struct Moving {
+    /// Those that were attached to the Node when it was evicted.
+    volumes: Vec<VolumeName>,
+    /// When it was first seen that the pod is gone.
+    gone: Option<Timestamp>,
+}
+
 /// What this process knows of the pods of one Node.
 #[derive(Debug)]
 pub struct Drain {
+    machine: Name,
+    node: NodeName,
     began: Timestamp,
+    moving: BTreeMap<Uid, Moving>,
     pods: Store<Pod>,
     tried: BTreeMap<Uid, Tried>,
     /// When it was first seen that no pod is left that must go.
@@ -102,14 +125,28 @@ pub struct Blocker {
 
 impl Drain {
     /// Nothing is known yet.
-    pub fn begin(now: Timestamp) -> Self {
+    pub fn begin(machine: Name, node: NodeName, now: Timestamp) -> Self {
         Self {
+            machine,
+            node,
             began: now,
+            moving: BTreeMap::new(),
             pods: Store::default(),
             tried: BTreeMap::new(),
             emptied: None,
             forced: false,
         }
+    }
+
+    /// Whose Node it is.
+    pub fn machine(&self) -> &Name {
+        &self.machine
+    }
+
+    /// Whether a change of where a volume is attached is of interest.
+    pub fn concerns(&self, volume: Option<&str>, node: &str) -> bool {
+        let mut followed = self.moving.values().flat_map(|moving| &moving.volumes);
+        self.node.as_str() == node || followed.any(|followed| Some(followed.as_str()) == volume)
     }
 
     /// Since when this process wants to know.
@@ -120,8 +157,13 @@ impl Drain {
     /// Takes what the watch of the Node's pods brought.
     pub fn observe(&mut self, change: Change<Pod>, now: Timestamp) {
         drop(self.pods.apply(change));
-        self.tried
-            .retain(|uid, _| self.pods.iter().any(|pod| pod.uid() == *uid));
+        let is_there = |uid: &Uid| self.pods.iter().any(|pod| pod.uid() == *uid);
+        self.tried.retain(|uid, _| is_there(uid));
+        for (uid, moving) in &mut self.moving {
+            if moving.gone.is_none() && !is_there(uid) {
+                moving.gone = Some(now);
+            }
+        }
         if self.is_listed() && self.left().next().is_none() {
             self.emptied.get_or_insert(now);
         } else {
@@ -141,6 +183,13 @@ impl Drain {
                 at: now,
             },
         );
+    }
+
+    /// A pod is about to be evicted that uses these volumes.
+    pub fn takes_along(&mut self, pod: &PodRef, volumes: Vec<VolumeName>, known: &Volumes) {
+        let here = |volume: &VolumeName| known.is_on(volume, &self.node);
+        let volumes = volumes.into_iter().filter(here).collect();
+        self.moving.insert(pod.uid.clone(), Moving { volumes, gone: None });
     }
 
     /// All pods were asked to go at once, once.
@@ -169,18 +218,23 @@ impl Drain {
         self.pods.iter().filter(|pod| must_go(pod))
     }
 
-    /// Pods that may be evicted now.
-    pub fn due(&self, now: Timestamp) -> Vec<PodRef> {
+    /// Whether a pod that must go has volumes.
+    pub fn has_volumes(&self) -> bool {
+        self.left().any(|pod| has_claims(pod))
+    }
+
+    /// Pods that may be evicted now: the important ones first, as they are to run again first. Those with volumes, a few at a time.
+    pub fn due(&self, volumes: &Volumes, settings: &Settings, now: Timestamp) -> Vec<PodRef> {
         let leaving = |pod: &Pod| meta::is_deleting(&pod.metadata);
-        let with_volumes = self.left().filter(|pod| leaving(pod) && has_claims(pod)).count();
-        let mut free = VOLUMES_AT_ONCE.saturating_sub(with_volumes);
+        let mut free = VOLUMES_AT_ONCE.saturating_sub(self.on_their_way(volumes, settings, now).0);
+        let can_move = volumes.is_known() || now >= later(self.began, KNOWN_WITHIN);
         let mut due = Vec::new();
-        for pod in self.left().filter(|pod| !leaving(pod)) {
+        for pod in self.by_priority().into_iter().filter(|pod| !leaving(pod)) {
             if self.tried.get(&pod.uid()).is_some_and(|tried| now < tried.again_at()) {
                 continue;
             }
             if has_claims(pod) {
-                if free == 0 {
+                if free == 0 || !can_move {
                     continue;
                 }
                 free -= 1;
@@ -191,11 +245,45 @@ impl Drain {
         due
     }
 
+    fn by_priority(&self) -> Vec<&Arc<Pod>> {
+        let priority = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
+        let mut pods: Vec<&Arc<Pod>> = self.left().collect();
+        pods.sort_by_key(|pod| std::cmp::Reverse(priority(pod)));
+        pods
+    }
+
+    /// How many pods with volumes are on their way: evicted and not gone, or gone and their volumes neither detached nor attached
+    /// elsewhere yet, for as long as that is waited for; and when the first of these waits ends.
+    fn on_their_way(&self, volumes: &Volumes, settings: &Settings, now: Timestamp) -> (usize, Option<Timestamp>) {
+        let is_leaving = |pod: &&Arc<Pod>| meta::is_deleting(&pod.metadata) && has_claims(pod);
+        let leaving = self.left().filter(is_leaving).count();
+        let waits: Vec<Timestamp> = self
+            .moving
+            .values()
+            .filter_map(|moving| self.waited_for(moving, volumes, settings))
+            .filter(|until| *until > now)
+            .collect();
+        (leaving + waits.len(), waits.into_iter().min())
+    }
+
+    /// Until when the volumes of a pod that is gone are waited for. `None`: not, or not any more.
+    fn waited_for(&self, moving: &Moving, volumes: &Volumes, settings: &Settings) -> Option<Timestamp> {
+        let gone = moving.gone.filter(|_| volumes.is_known())?;
+        let detached_by = later(gone, settings.detach_timeout);
+        if moving.volumes.iter().any(|volume| volumes.is_on(volume, &self.node)) {
+            return Some(detached_by);
+        }
+        let has_arrived = |volume: &VolumeName| volumes.is_elsewhere(volume, &self.node);
+        (!moving.volumes.iter().all(has_arrived)).then(|| later(gone, settings.reattach_timeout))
+    }
+
     /// When a pod may be tried again that may not be tried now.
-    pub fn again_at(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn again_at(&self, volumes: &Volumes, settings: &Settings, now: Timestamp) -> Option<Timestamp> {
         let waiting = self.left().filter(|pod| !meta::is_deleting(&pod.metadata));
         let times = waiting.filter_map(|pod| self.tried.get(&pod.uid()).map(Tried::again_at));
-        times.filter(|at| *at > now).min()
+        let unknown = (self.has_volumes() && !volumes.is_known()).then(|| later(self.began, KNOWN_WITHIN));
+        let moving = self.on_their_way(volumes, settings, now).1;
+        times.chain(unknown).chain(moving).filter(|at| *at > now).min()
     }
 
     /// The first pod that is refused to go.
@@ -217,6 +305,7 @@ pub fn reference(pod: &Pod) -> PodRef {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         name: meta::name(&pod.metadata).to_owned(),
         uid: pod.uid(),
+        claims: claims(pod),
     }
 }
 
@@ -228,11 +317,20 @@ fn must_go(pod: &Pod) -> bool {
     !is_finished && !is_mirror && !is_of_daemon
 }
 
-/// Whether it has volumes that outlive it.
+/// Whether it has volumes that can be attached to another Node.
 fn has_claims(pod: &Pod) -> bool {
+    !claims(pod).is_empty()
+}
+
+/// The claims that a pod uses. One of a generic ephemeral volume bears the names of both.
+fn claims(pod: &Pod) -> Vec<String> {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
-    let is_claim = |volume: &Volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
-    volumes.unwrap_or_default().iter().any(is_claim)
+    let claim = |volume: &Volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => Some(claim.claim_name.clone()),
+        (None, Some(_)) => Some(format!("{}-{}", meta::name(&pod.metadata), volume.name)),
+        (None, None) => None,
+    };
+    volumes.unwrap_or_default().iter().filter_map(claim).collect()
 }
 
 impl Stored for Pod {
@@ -259,10 +357,11 @@ impl Stored for Pod {
     /// What it runs, with which environment, is nobody's business here.
     fn shorten(&mut self) {
         self.metadata.managed_fields = None;
-        let volumes = self.spec.take().and_then(|spec| spec.volumes);
+        let spec = self.spec.take().unwrap_or_default();
         let phase = self.status.take().and_then(|status| status.phase);
         self.spec = Some(PodSpec {
-            volumes,
+            volumes: spec.volumes,
+            priority: spec.priority,
             ..PodSpec::default()
         });
         self.status = Some(PodStatus {
@@ -293,13 +392,34 @@ mod tests {
     }
 
     fn listed(pods: impl IntoIterator<Item = Pod>) -> Drain {
-        let mut drain = Drain::begin(now());
+        let mut drain = Drain::begin(Name::new("m"), NodeName::new("n"), now());
         drain.observe(Change::Restarted, now());
         for pod in pods {
             drain.observe(Change::Listed(pod), now());
         }
         drain.observe(Change::Synced, now());
         drain
+    }
+
+    fn settings() -> Settings {
+        Settings::new("test")
+    }
+
+    /// Volumes that are attached to Nodes, as a watch that has listed shows them.
+    fn known<const N: usize>(attached: [(&str, &str); N]) -> Volumes {
+        let mut volumes = Volumes::default();
+        volumes.begin();
+        let attachment = |(volume, node): (&str, &str)| {
+            let attachment = json!({"metadata": {"name": format!("{volume}-{node}"), "uid": volume},
+                "spec": {"attacher": "csi", "nodeName": node, "source": {"persistentVolumeName": volume}},
+                "status": {"attached": true}});
+            Change::Listed(serde_json::from_value(attachment).expect("it is a VolumeAttachment"))
+        };
+        let all = attached.into_iter().map(attachment);
+        for change in [Change::Restarted].into_iter().chain(all).chain([Change::Synced]) {
+            drop(volumes.apply(change));
+        }
+        volumes
     }
 
     fn names(pods: &[PodRef]) -> Vec<&str> {
@@ -321,7 +441,7 @@ mod tests {
             pod("mirror", mirror),
             pod("done", json!({"status": {"phase": "Succeeded"}})),
         ]);
-        assert_eq!(names(&drain.due(now())), ["plain"]);
+        assert_eq!(names(&drain.due(&known([]), &settings(), now())), ["plain"]);
         assert_eq!(drain.emptied(), None);
     }
 
@@ -336,15 +456,15 @@ mod tests {
     #[test]
     fn a_pod_that_is_refused_is_tried_again_after_pauses_that_grow_to_twenty_seconds() {
         let mut drain = listed([pod("plain", json!({}))]);
-        let pods = drain.due(now());
+        let pods = drain.due(&known([]), &settings(), now());
         let (mut at, mut pauses) = (now(), Vec::new());
         for _ in 0..7 {
             drain.tried(&pods[0], Removal::OverBudget("no".to_owned()), at);
-            assert!(drain.due(at).is_empty());
-            let again = drain.again_at(at).expect("it is tried again");
+            assert!(drain.due(&known([]), &settings(), at).is_empty());
+            let again = drain.again_at(&known([]), &settings(), at).expect("it is tried again");
             pauses.push(again.duration_since(at).as_secs());
             at = again;
-            assert_eq!(names(&drain.due(at)), ["plain"]);
+            assert_eq!(names(&drain.due(&known([]), &settings(), at)), ["plain"]);
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 20, 20]);
         let blocker = drain.blocker().expect("it is refused");
@@ -355,7 +475,7 @@ mod tests {
     fn pods_with_volumes_go_a_few_at_a_time_and_others_do_not_wait_for_them() {
         let many = (0..30).map(|number| pod(&format!("db-{number:02}"), claim()));
         let drain = listed(many.chain([pod("web", json!({}))]));
-        let due = drain.due(now());
+        let due = drain.due(&known([]), &settings(), now());
         assert_eq!(due.len(), VOLUMES_AT_ONCE + 1);
         assert!(names(&due).contains(&"web"));
     }
@@ -363,13 +483,45 @@ mod tests {
     #[test]
     fn a_namesake_is_another_pod_and_the_end_of_the_last_one_is_remembered() {
         let mut drain = listed([pod("web-0", json!({}))]);
-        let pods = drain.due(now());
+        let pods = drain.due(&known([]), &settings(), now());
         drain.tried(&pods[0], Removal::Accepted, now());
-        assert!(drain.due(now()).is_empty());
+        assert!(drain.due(&known([]), &settings(), now()).is_empty());
         let newer = json!({"metadata": {"uid": "other", "resourceVersion": "9"}});
         drain.observe(Change::Applied(pod("web-0", newer.clone())), now());
-        assert_eq!(drain.due(now()).len(), 1);
+        assert_eq!(drain.due(&known([]), &settings(), now()).len(), 1);
         drain.observe(Change::Deleted(pod("web-0", newer)), now());
         assert_eq!(drain.emptied(), Some(now()));
+    }
+
+    #[test]
+    fn the_next_pods_with_volumes_wait_until_those_of_the_last_are_attached_elsewhere_or_their_time_is_over() {
+        let many = (0..=VOLUMES_AT_ONCE).map(|number| pod(&format!("db-{number:02}"), claim()));
+        let mut drain = listed(many);
+        let (settings, here) = (settings(), known([("pv", "n")]));
+        let first = drain.due(&here, &settings, now());
+        for pod in &first {
+            drain.takes_along(pod, vec![VolumeName::new("pv")], &here);
+            drain.tried(pod, Removal::Accepted, now());
+            let gone = json!({"metadata": {"resourceVersion": "2"}});
+            let gone = self::pod(&pod.name, gone);
+            drain.observe(Change::Deleted(gone), now());
+        }
+        assert!(drain.due(&here, &settings, now()).is_empty(), "none is detached");
+        assert!(drain.due(&known([]), &settings, now()).is_empty(), "none has arrived");
+        let elsewhere = known([("pv", "other")]);
+        assert_eq!(names(&drain.due(&elsewhere, &settings, now())), ["db-10"]);
+        let late = later(now(), settings.detach_timeout);
+        assert_eq!(
+            names(&drain.due(&here, &settings, late)),
+            ["db-10"],
+            "their time is over"
+        );
+        assert_eq!(drain.again_at(&here, &settings, now()), Some(late));
+    }
+
+    #[test]
+    fn important_pods_go_first() {
+        let drain = listed([pod("a", json!({})), pod("b", json!({"spec": {"priority": 1000}}))]);
+        assert_eq!(names(&drain.due(&known([]), &settings(), now())), ["b", "a"]);
     }
 }

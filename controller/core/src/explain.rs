@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, meta};
 use crate::change::Change;
@@ -54,6 +54,8 @@ pub struct Read {
     pub classes: Vec<MachineClass>,
     /// Nodes of the target cluster, where they are of interest.
     pub nodes: Vec<Node>,
+    /// Pods of the Node of a Machine that is deleted, by the Machine's name.
+    pub pods: Option<(Name, Vec<Pod>)>,
 }
 
 /// A plan in words.
@@ -87,8 +89,8 @@ impl Explanation {
     }
 }
 
-/// The world as it was read. What is known of the classes is what their conditions say.
-pub fn world(read: Read) -> World {
+/// The world as it was read, at `now`. What is known of the classes is what their conditions say.
+pub fn world(read: Read, now: Timestamp) -> World {
     let mut world = World::default();
     let at = Duration::ZERO;
     for class in read.classes {
@@ -107,7 +109,26 @@ pub fn world(read: Read) -> World {
     read.nodes
         .into_iter()
         .for_each(|node| world.observe(Change::Applied(node), at));
+    if let Some((machine, pods)) = read.pods {
+        sees_pods(&mut world, &machine, pods, now);
+    }
     world
+}
+
+/// As if the Node had been watched.
+fn sees_pods(world: &mut World, name: &Name, pods: Vec<Pod>, now: Timestamp) {
+    let Some(machine) = world.machines.get(name).cloned() else {
+        return;
+    };
+    let node = kin::node_of(world, &machine).node.map(machine::node::name);
+    let (Some(uid), Some(node)) = (machine.uid(), node) else {
+        return;
+    };
+    world.drains(name, &uid, &node, now);
+    let listed = pods.into_iter().map(Change::Listed);
+    for change in [Change::Restarted].into_iter().chain(listed).chain([Change::Synced]) {
+        world.see_pods(name, &uid, change, now, Duration::ZERO);
+    }
 }
 
 /// What would be done about the subject, and why. None: there is no such object.
@@ -203,7 +224,8 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
             node: claim.node,
             rival: claim.rival,
             standing: kin::standing(world, machine),
-            drain: None,
+            drain: machine.uid().and_then(|uid| world.ledger.drains.get(&uid)),
+            volumes: &world.volumes,
             sight: Sight::CLEAR,
             calls: &calls,
             settings: &settings,

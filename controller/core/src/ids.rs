@@ -54,6 +54,10 @@ text_id!(
     NodeName
 );
 text_id!(
+    /// Name of a PersistentVolume of the target cluster.
+    VolumeName
+);
+text_id!(
     /// A driver's name: what `MachineClass.provider` says and `GetDriverInfo` answers.
     DriverName
 );

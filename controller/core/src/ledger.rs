@@ -285,7 +285,10 @@ mod tests {
             first: "m1".to_owned(),
         };
         ledger.reports.insert(uid.clone(), in_use);
-        ledger.drains.insert(uid.clone(), Drain::begin(now));
+        ledger.drains.insert(
+            uid.clone(),
+            Drain::begin(Name::new("m"), crate::ids::NodeName::new("n"), now),
+        );
         ledger.forget(&uid);
         let left = (
             ledger.calls.len(),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::api::lenient::GoDuration;
 use crate::api::meta;
 use crate::drain::PodRef;
+use crate::ids::Name;
 use crate::machine::StatusChange;
 use crate::plan::Plan;
 use crate::set::StatusPatch;
@@ -71,6 +72,11 @@ fn machine_step(step: &machine::Step) -> String {
         Step::SteerNode(node) => format!("mark or unmark Node {node} as old"),
         Step::Cordon(node) => format!("cordon Node {node}"),
         Step::WatchPods(node) => format!("watch the pods of Node {node}"),
+        Step::WatchVolumes => "watch where volumes are attached".to_owned(),
+        Step::Detach(attachments) => {
+            let names: Vec<&str> = attachments.iter().map(Name::as_str).collect();
+            format!("delete VolumeAttachment {}", names.join(", "))
+        }
         Step::Evict(pods) => format!("evict {}", pod_names(pods)),
         Step::DeletePods(pods) => format!("delete without grace {}", pod_names(pods)),
         Step::DropToken => "drop the bootstrap token".to_owned(),

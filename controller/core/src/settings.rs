@@ -21,6 +21,9 @@ pub struct Settings {
     pub max_evict_retries: i32,
     /// How long volumes may stay attached to a node whose pods are gone before its VM is removed. 2 min, as in the original.
     pub detach_timeout: SignedDuration,
+    /// How long the volumes of an evicted pod may take to be attached elsewhere before the next pods with volumes go. 90 s, as in the
+    /// original.
+    pub reattach_timeout: SignedDuration,
     /// How many unhealthy Machines of a deployment, or of a set without one, are replaced at once: a number, or a part of its size, of
     /// which one is the least. 1: who replaces many at once makes one fault of all into an outage. 0: none.
     pub max_replacements: IntOrPercent,
@@ -43,6 +46,8 @@ impl Settings {
     pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
     /// The original's default of `--machine-health-timeout`.
     pub const HEALTH_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
+    /// The original's default of `--machine-pv-reattach-timeout`.
+    pub const REATTACH_TIMEOUT: SignedDuration = SignedDuration::from_secs(90);
     /// The original's default of `--machine-drain-timeout`.
     pub const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_hours(2);
     /// The original's default of `--machine-max-evict-retries`.
@@ -64,6 +69,7 @@ impl Settings {
             drain_timeout: Self::DRAIN_TIMEOUT,
             max_evict_retries: Self::MAX_EVICT_RETRIES,
             detach_timeout: Self::DETACH_TIMEOUT,
+            reattach_timeout: Self::REATTACH_TIMEOUT,
             max_replacements: IntOrPercent::Int(1),
             resource_exhausted_retry: Self::RESOURCE_EXHAUSTED_RETRY,
             annotates_old_nodes: true,

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use crate::class;
@@ -340,6 +341,22 @@ fn classes_naming(world: &World, secret: &SecretMeta) -> Vec<Name> {
         .classes
         .find(ClassBy::Secret, &place)
         .map(|class| meta::identity(&class.metadata).0)
+        .collect()
+}
+
+/// Machines whose Nodes are drained, and who waited for what changed about attached volumes; all of them, where those are known for the
+/// first time.
+pub fn drains(world: &World, touched: &[Touched<VolumeAttachment>], all: bool) -> Vec<Wake> {
+    let concerned = world.ledger.drains.values().filter(|drain| {
+        let mut changes = touched.iter().flat_map(both);
+        let concerns = |change: &VolumeAttachment| {
+            let volume = change.spec.source.persistent_volume_name.as_deref();
+            drain.concerns(volume, &change.spec.node_name)
+        };
+        all || changes.any(concerns)
+    });
+    concerned
+        .map(|drain| Wake::event(Key::Machine(drain.machine().clone())))
         .collect()
 }
 

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet};
 use crate::change::Change;
 use crate::class::Readiness;
-use crate::drain::Drain;
-use crate::ids::{Name, Uid};
+use crate::drain::{Drain, Volumes};
+use crate::ids::{Name, NodeName, Uid};
 use crate::kinds::{OwnedBy, SecretMeta};
 use crate::ledger::{Finding, Ledger, OwnerNotes, Stamp};
 use crate::queue::{Queue, Urgency};
@@ -37,6 +38,8 @@ pub struct World {
     pub secrets: Store<SecretMeta>,
     /// Nodes of the target cluster.
     pub nodes: Store<Node>,
+    /// Where volumes are attached, while any Node is drained whose pods have some.
+    pub volumes: Volumes,
     /// What this process alone knows.
     pub ledger: Ledger,
     /// What must be looked at, and when.
@@ -99,10 +102,11 @@ impl World {
     }
 
     /// From now on the pods of a Machine's Node are watched. Gives whether they were not before, and the Machine is still there.
-    pub fn drains(&mut self, machine: &Name, uid: &Uid, now: Timestamp) -> bool {
+    pub fn drains(&mut self, machine: &Name, uid: &Uid, node: &NodeName, now: Timestamp) -> bool {
         let is_new = !self.ledger.drains.contains_key(uid);
         self.note::<Machine>(machine, uid, |ledger| {
-            ledger.drains.entry(uid.clone()).or_insert_with(|| Drain::begin(now));
+            let begin = || Drain::begin(machine.clone(), node.clone(), now);
+            ledger.drains.entry(uid.clone()).or_insert_with(begin);
         });
         is_new && self.ledger.drains.contains_key(uid)
     }
@@ -121,6 +125,29 @@ impl World {
         };
         drain.observe(change, now);
         self.queue.push(Key::Machine(machine.clone()), uptime, Urgency::Event);
+        true
+    }
+
+    /// Nobody wants to know a Node's pods any more. The last one takes along what is known of volumes; gives whether it was the last.
+    pub fn ends_drain(&mut self, uid: &Uid) -> bool {
+        self.ledger.drains.remove(uid);
+        let is_last = self.ledger.drains.is_empty();
+        if is_last {
+            self.volumes.end();
+        }
+        is_last
+    }
+
+    /// Takes what the watch of attachments brought. Gives whether anybody wants to know more.
+    pub fn see_volumes(&mut self, change: Change<VolumeAttachment>, uptime: Duration) -> bool {
+        if self.ledger.drains.is_empty() {
+            self.volumes.end();
+            return false;
+        }
+        let is_whole = matches!(change, Change::Synced);
+        let touched = self.volumes.apply(change);
+        let wakes = wake::drains(self, &touched, is_whole);
+        self.wake(wakes, uptime);
         true
     }
 

@@ -5,10 +5,12 @@ use std::path::Path;
 
 use http::Uri;
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config, Resource};
 use millwright_core::api::{MachineDeployment, MachineSet, meta};
+use millwright_core::ids::NodeName;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -121,6 +123,15 @@ impl Session {
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
         self.pages(Api::all(self.client.clone()), "in all namespaces").await
+    }
+
+    /// All pods that are bound to a Node.
+    pub async fn pods_on(&self, node: &NodeName) -> Result<Vec<Pod>, Failure> {
+        let api = Api::<Readable<Pod>>::all(self.client.clone());
+        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let listed = api.list(&params).await;
+        let failed = |error| Failure::request(&format!("pods on node {node}"), &self.server, Trouble::from(&error));
+        listed.map(|list| readable(list.items)).map_err(failed)
     }
 
     /// One page after the other. If the server has forgotten the state that the pages are of, from the first one again.

@@ -5,7 +5,7 @@
 use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{Machine, Phase, meta};
 use millwright_core::explain::{self, Explanation, Subject};
-use millwright_core::ids::Name;
+use millwright_core::ids::{Name, NodeName};
 use millwright_core::kinds::OwnedBy;
 use millwright_core::world::World;
 
@@ -22,8 +22,8 @@ const SHOWN: usize = 10;
 pub async fn run(flags: &WhyFlags) -> Result<(), Failure> {
     let subject = subject::object(&flags.words)?;
     let session = Session::open(&flags.reach).await?;
-    let world = explain::world(read(&session, &subject, flags).await?);
     let now = System.now();
+    let world = explain::world(read(&session, &subject, flags).await?, now);
     let Some(told) = explain::explain(&world, &subject, now) else {
         return Err(session.lacks(&title(&subject)));
     };
@@ -31,20 +31,34 @@ pub async fn run(flags: &WhyFlags) -> Result<(), Failure> {
 }
 
 async fn read(session: &Session, subject: &Subject, flags: &WhyFlags) -> Result<explain::Read, Failure> {
-    let nodes: Vec<Node> = match subject {
-        Subject::Machine(_) => {
+    let machines: Vec<Machine> = session.list().await?;
+    let (nodes, pods): (Vec<Node>, _) = match subject {
+        Subject::Machine(name) => {
             let target = Session::target(flags.target_kubeconfig.as_deref(), &flags.reach).await?;
-            target.list_everywhere().await?
+            let pods = match drained(&machines, name) {
+                Some(node) => Some((name.clone(), target.pods_on(&node).await?)),
+                None => None,
+            };
+            (target.list_everywhere().await?, pods)
         }
-        Subject::Deployment(_) | Subject::Set(_) | Subject::Class(_) => Vec::new(),
+        Subject::Deployment(_) | Subject::Set(_) | Subject::Class(_) => (Vec::new(), None),
     };
     Ok(explain::Read {
         deployments: session.list().await?,
         sets: session.list().await?,
-        machines: session.list().await?,
+        machines,
         classes: session.list().await?,
         nodes,
+        pods,
     })
+}
+
+/// The Node of a Machine that is deleted, as far as its label tells.
+fn drained(machines: &[Machine], name: &Name) -> Option<NodeName> {
+    let machine = machines
+        .iter()
+        .find(|machine| meta::name(&machine.metadata) == name.as_str())?;
+    machine.node_label().filter(|_| meta::is_deleting(&machine.metadata))
 }
 
 fn title(subject: &Subject) -> String {

@@ -115,6 +115,10 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_MACHINE_PV_DETACH_TIMEOUT", default_value = "2m", value_parser = duration, value_name = "DURATION")]
     pub machine_pv_detach_timeout: Duration,
 
+    /// Time for which the volumes of an evicted pod may take to be attached to another node before the next pods with volumes are evicted
+    #[arg(long, env = "MILLWRIGHT_MACHINE_PV_REATTACH_TIMEOUT", default_value = "90s", value_parser = duration, value_name = "DURATION")]
+    pub machine_pv_reattach_timeout: Duration,
+
     /// Node conditions that make a node unhealthy when they are not False. A Machine's nodeConditions wins
     #[arg(long, env = "MILLWRIGHT_NODE_CONDITIONS", default_value = Settings::NODE_CONDITIONS, value_name = "NAMES")]
     pub node_conditions: String,

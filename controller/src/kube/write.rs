@@ -8,12 +8,11 @@
 
 use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{Node, Secret};
 use k8s_openapi::{ByteString, NamespaceResourceScope};
-use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
 use millwright_core::api::{keys, meta};
-use millwright_core::drain::{PodRef, Removal};
 use millwright_core::ids::{Name, NodeName, Uid};
 use millwright_core::kinds::SecretMeta;
 use serde::Serialize;
@@ -21,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::bare::Bare;
-use super::error::{ReadError, WriteError, over_budget};
+use super::error::{ReadError, WriteError};
 use crate::crash;
 
 /// Who we are in `managedFields`.
@@ -182,6 +181,11 @@ impl Writer {
         Ok(Api::all(target))
     }
 
+    /// The client of the target cluster, if there is one.
+    pub(super) fn target(&self) -> Option<Client> {
+        self.target.clone()
+    }
+
     /// Reads a Node from the API server itself.
     pub async fn read_node(&self, name: &NodeName) -> Result<Node, ReadError> {
         let target = self.target.clone().ok_or(ReadError::Gone)?;
@@ -211,38 +215,6 @@ impl Writer {
     pub async fn cordon_node(&self, node: &Node) -> Result<Node, WriteError> {
         let body = json!({ "metadata": { "uid": node.metadata.uid }, "spec": { "unschedulable": true } });
         self.patch_node(node, body).await
-    }
-
-    /// All pods that are bound to a Node.
-    pub async fn pods_of(&self, node: &NodeName) -> Result<Vec<Pod>, ReadError> {
-        let target = self.target.clone().ok_or(ReadError::Gone)?;
-        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let listed = Api::<Bare<Pod>>::all(target).list(&params).await?;
-        Ok(listed.items.into_iter().map(bare).collect())
-    }
-
-    fn pods(&self, pod: &PodRef) -> Result<Api<Pod>, WriteError> {
-        let target = self.target.clone().ok_or_else(no_target)?;
-        Ok(Api::namespaced(target, &pod.namespace))
-    }
-
-    /// Evicts a pod of that name and uid, as its budget allows. An error only where this process may not write any more.
-    pub async fn evict(&self, pod: &PodRef) -> Result<Removal, WriteError> {
-        let api = self.pods(pod)?;
-        let params = EvictParams {
-            delete_options: Some(DeleteParams::default().preconditions(same(&pod.uid))),
-            ..EvictParams::default()
-        };
-        let sent = async { api.evict(&pod.name, &params).await };
-        removed(crash::around("evict", sent).await.map(drop))
-    }
-
-    /// Deletes a pod of that name and uid without grace. An error only where this process may not write any more.
-    pub async fn delete_pod(&self, pod: &PodRef) -> Result<Removal, WriteError> {
-        let api = self.pods(pod)?;
-        let params = DeleteParams::default().grace_period(0).preconditions(same(&pod.uid));
-        let sent = async { api.delete(&pod.name, &params).await };
-        removed(crash::around("pod delete", sent).await.map(drop))
     }
 
     /// Takes our finalizer from a Node.
@@ -324,11 +296,11 @@ impl Writer {
     }
 }
 
-fn bare<K>(Bare(object): Bare<K>) -> K {
+pub(super) fn bare<K>(Bare(object): Bare<K>) -> K {
     object
 }
 
-fn no_target() -> WriteError {
+pub(super) fn no_target() -> WriteError {
     WriteError::Refused {
         reason: "there is no target cluster (--target-kubeconfig none)".to_owned(),
     }
@@ -345,25 +317,10 @@ fn deletion(uid: &Uid) -> DeleteParams {
     DeleteParams::background().preconditions(same(uid))
 }
 
-fn same(uid: &Uid) -> Preconditions {
+pub(super) fn same(uid: &Uid) -> Preconditions {
     Preconditions {
         uid: Some(uid.as_str().to_owned()),
         resource_version: None,
-    }
-}
-
-/// What an answer says of a pod that was to go. One that is gone, or whose name another one bears, went.
-fn removed(answer: Result<(), kube::Error>) -> Result<Removal, WriteError> {
-    let Err(error) = answer else {
-        return Ok(Removal::Accepted);
-    };
-    if let Some(words) = over_budget(&error) {
-        return Ok(Removal::OverBudget(words));
-    }
-    match WriteError::from(error) {
-        WriteError::Gone => Ok(Removal::Accepted),
-        WriteError::Fenced => Err(WriteError::Fenced),
-        other => Ok(Removal::Failed(other.to_string())),
     }
 }
 

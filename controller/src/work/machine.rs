@@ -68,6 +68,7 @@ impl Reconciler for Machines {
             rival: claim.rival,
             standing: kin::standing(world, machine),
             drain: world.ledger.drains.get(&uid),
+            volumes: &world.volumes,
             sight: shared.sight(driver.as_ref()),
             calls: world.ledger.calls.get(&uid).unwrap_or(&nothing),
             settings: &shared.settings,
@@ -119,6 +120,8 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
         Step::EnsureToken => run.carry = Some(token::ensure(shared, machine).await?),
         Step::Cordon(node) => cordon(shared, &node).await?,
         Step::WatchPods(node) => pods::watch(shared, machine, &node),
+        Step::WatchVolumes => pods::watch_volumes(shared),
+        Step::Detach(all) => pods::detach(shared, all).await?,
         Step::Evict(all) => pods::evict(shared, machine, all).await?,
         Step::DeletePods(all) => pods::delete(shared, machine, all).await?,
         Step::Call(call) => {

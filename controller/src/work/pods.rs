@@ -4,9 +4,10 @@
 //! reads it; no pod that cannot be removed holds up another.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use millwright_core::api::{Machine, meta};
 use millwright_core::change::Change;
 use millwright_core::drain::{Drain, PodRef, Removal};
@@ -19,9 +20,12 @@ use super::shared::Shared;
 use super::step::StepError;
 use crate::kube::watch::Watch;
 
-/// The watches that run, by Machine.
+/// The watches that run: of pods, by Machine, and the one of attached volumes.
 #[derive(Debug, Default)]
-pub struct PodWatches(Mutex<BTreeMap<Uid, CancellationToken>>);
+pub struct PodWatches {
+    pods: Mutex<BTreeMap<Uid, CancellationToken>>,
+    volumes: Mutex<Option<CancellationToken>>,
+}
 
 impl PodWatches {
     /// Names a watch that is about to begin. What ran before for the Machine ends.
@@ -40,8 +44,24 @@ impl PodWatches {
         }
     }
 
-    fn all(&self) -> std::sync::MutexGuard<'_, BTreeMap<Uid, CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn begin_volumes(&self, stop: &CancellationToken) -> CancellationToken {
+        let token = stop.child_token();
+        let mut place = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = place.replace(token.clone()) {
+            before.cancel();
+        }
+        token
+    }
+
+    fn end_volumes(&self) {
+        let place = self.volumes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(token) = place {
+            token.cancel();
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Uid, CancellationToken>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -49,7 +69,7 @@ impl PodWatches {
 pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
     let (name, uid) = meta::identity(&machine.metadata);
     let now = shared.env.now();
-    if !shared.quietly(|world| world.drains(&name, &uid, now)) {
+    if !shared.quietly(|world| world.drains(&name, &uid, node, now)) {
         return;
     }
     let Some(cluster) = shared.target.clone() else { return };
@@ -80,7 +100,39 @@ pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
 /// Nobody wants to know the pods of the Machine's Node any more.
 pub(super) fn end(shared: &Shared, uid: &Uid) {
     shared.pod_watches.end(uid);
-    shared.quietly(|world| drop(world.ledger.drains.remove(uid)));
+    if shared.quietly(|world| world.ends_drain(uid)) {
+        shared.pod_watches.end_volumes();
+    }
+}
+
+/// Shows where volumes are attached, until no Node is drained any more.
+pub(super) fn watch_volumes(shared: &Arc<Shared>) {
+    if !shared.quietly(|world| world.volumes.begin()) {
+        return;
+    }
+    let Some(cluster) = shared.target.clone() else { return };
+    let stop = shared.pod_watches.begin_volumes(&shared.stop);
+    let watch = Watch::<VolumeAttachment>::everywhere(&cluster, &shared.env);
+    let task = Arc::clone(shared);
+    shared.calls.spawn(async move {
+        let sink = |change| {
+            if !task.change(|world, uptime| world.see_volumes(change, uptime)) {
+                task.pod_watches.end_volumes();
+            }
+        };
+        Box::pin(watch.run(stop.clone(), sink)).await;
+    });
+}
+
+/// Deletes VolumeAttachments. Each is tried; one that cannot be deleted holds up no other.
+pub(super) async fn detach(shared: &Shared, attachments: Vec<Name>) -> Result<(), StepError> {
+    let mut failure = None;
+    for attachment in attachments {
+        if let Err(error) = shared.write.detach(&attachment).await {
+            failure.get_or_insert(error);
+        }
+    }
+    failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Gives whether anybody wants to know more.
@@ -92,7 +144,14 @@ fn show(shared: &Shared, name: &Name, uid: &Uid, change: Change<Pod>) -> bool {
 /// Evicts pods, one after the other, until the API server does not answer.
 pub(super) async fn evict(shared: &Shared, machine: &Machine, pods: Vec<PodRef>) -> Result<(), StepError> {
     for pod in pods {
-        let removal = shared.write.evict(&pod).await?;
+        take_along(shared, machine, &pod).await;
+        let removal = match shared.write.evict(&pod).await? {
+            Removal::OverBudget(words) => match shared.write.fault_of_budget(&pod, &words).await {
+                Some(fault) => Removal::Misconfigured(fault),
+                None => Removal::OverBudget(words),
+            },
+            removal => removal,
+        };
         let is_answered = !matches!(removal, Removal::Failed(_));
         note(shared, machine, &pod, removal);
         if !is_answered {
@@ -100,6 +159,23 @@ pub(super) async fn evict(shared: &Shared, machine: &Machine, pods: Vec<PodRef>)
         }
     }
     Ok(())
+}
+
+/// Learns which volumes have to follow a pod. One that cannot be found out about is not waited for.
+async fn take_along(shared: &Shared, machine: &Machine, pod: &PodRef) {
+    let mut volumes = Vec::new();
+    for claim in &pod.claims {
+        match shared.write.volume_of(pod, claim).await {
+            Ok(volume) => volumes.extend(volume),
+            Err(error) => tracing::warn!(%pod, claim, %error, "the volume of a claim is not known, and not waited for"),
+        }
+    }
+    let uid = meta::identity(&machine.metadata).1;
+    shared.quietly(|world| {
+        if let Some(drain) = world.ledger.drains.get_mut(&uid) {
+            drain.takes_along(pod, volumes, &world.volumes);
+        }
+    });
 }
 
 /// Deletes pods without grace. Each is tried, and tried once.

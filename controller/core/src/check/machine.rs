@@ -37,6 +37,8 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             | machine::Step::SteerNode(_)
             | machine::Step::Cordon(_)
             | machine::Step::WatchPods(_)
+            | machine::Step::WatchVolumes
+            | machine::Step::Detach(_)
             | machine::Step::Evict(_)
             | machine::Step::DeletePods(_)
             | machine::Step::DropToken
@@ -69,6 +71,8 @@ fn may_be_refused(step: &machine::Step) -> bool {
         | Step::SteerNode(_)
         | Step::Cordon(_)
         | Step::WatchPods(_)
+        | Step::WatchVolumes
+        | Step::Detach(_)
         | Step::Evict(_)
         | Step::DeletePods(_)
         | Step::DropToken
@@ -139,9 +143,12 @@ fn machine_step(
         | Step::LeaveBehind
         | Step::DropToken
         | Step::StepDown => None,
-        Step::Cordon(_) | Step::WatchPods(_) | Step::Evict(_) | Step::DeletePods(_) => {
-            (!deleting).then_some(Broken::DrainOfWanted)
-        }
+        Step::Cordon(_)
+        | Step::WatchPods(_)
+        | Step::WatchVolumes
+        | Step::Detach(_)
+        | Step::Evict(_)
+        | Step::DeletePods(_) => (!deleting).then_some(Broken::DrainOfWanted),
     }
 }
 

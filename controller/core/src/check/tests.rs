@@ -154,6 +154,7 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         rival: None,
         standing: machine::steer::Standing::Aside,
         drain: None,
+        volumes: &crate::drain::Volumes::default(),
         sight: Sight::CLEAR,
         calls: &calls,
         settings: &settings,

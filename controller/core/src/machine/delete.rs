@@ -41,6 +41,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         }
     }
     if *seen.machine.phase() != Phase::Terminating {
+        if let Some(plan) = drain::look(seen, now) {
+            return plan;
+        }
         let text = drain::begin(seen, now);
         return Plan::act(
             vec![Step::Record(Box::new(told(

@@ -31,6 +31,8 @@ const PACE: SignedDuration = SignedDuration::from_secs(5);
 
 /// Said of a pod whose budget does not let it go.
 const NOT_NOW: &str = "may not be evicted now";
+/// Said of a pod whose budget never lets it go.
+const NEVER: &str = "may never be evicted";
 /// Said of an eviction that failed.
 const FAILED: &str = "the API server did not evict";
 
@@ -55,17 +57,35 @@ impl fmt::Display for Force {
     }
 }
 
+/// What comes before the first word on a deletion: a look at the Node's pods, because most often none is left and there is nothing to
+/// be told of a drain. `None`: the word is due.
+pub fn look(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let found = node_to_drain(seen).filter(|_| !super::is_blind(seen) && !is_over(seen))?;
+    match seen.drain {
+        None => Some(Plan::act(vec![Step::WatchPods(node::name(found))], Why::Draining)),
+        Some(drain) if drain.is_listed() => None,
+        Some(drain) => {
+            let until = later(drain.began(), LOOK);
+            (now < until).then(|| Plan::wait(until, Why::PodsUnknown))
+        }
+    }
+}
+
 /// What the first word on a deletion is: the stage that it begins with.
 pub fn begin(seen: &Observed<'_>, now: Timestamp) -> String {
-    match node_to_drain(seen) {
-        Some(found) => text(found, deadline(seen).max(now), "its pods are not known yet"),
-        None => removing("Removing the VM"),
+    let Some(found) = node_to_drain(seen) else {
+        return removing("Removing the VM");
+    };
+    match seen.drain.filter(|drain| drain.is_listed()) {
+        None => text(found, deadline(seen).max(now), "its pods are not known yet"),
+        Some(drain) if drain.left().next().is_none() && attached(seen, found).is_empty() => removing("Removing the VM"),
+        Some(drain) => progress(seen, found, drain, None),
     }
 }
 
 /// What is to be done before the VM may go. `None`: nothing, or nothing more.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    if is_over(seen.machine) {
+    if is_over(seen) {
         return None;
     }
     let deadline = deadline(seen);
@@ -73,24 +93,28 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         return blind(seen, deadline, now);
     }
     let found = node_to_drain(seen)?;
+    let Some(drain) = seen.drain else {
+        return Some(Plan::act(vec![Step::WatchPods(node::name(found))], Why::Draining));
+    };
     let force = force(seen, found, deadline, now);
-    let plan = match (force, seen.drain) {
-        (Some(force), Some(drain)) if drain.is_listed() => by_force(seen, found, drain, force, now),
-        (_, None) => Plan::act(prepared(found), Why::Draining),
-        (None, Some(drain)) if drain.is_listed() => gently(seen, found, drain, now),
-        (Some(Force::Asked | Force::Late), Some(drain)) => unlisted(seen, drain, now),
-        (None | Some(_), Some(_)) => Plan::rest(Why::PodsUnknown),
+    let plan = match (force, drain.is_listed()) {
+        (Some(force), true) => by_force(seen, found, drain, force, now),
+        (None, true) => gently(seen, found, drain, now),
+        (Some(Force::Asked | Force::Late), false) => unlisted(seen, drain, now),
+        (None | Some(Force::Dead), false) => Plan::rest(Why::PodsUnknown),
     };
     Some(plan.or_at(Some(deadline), now).or_at(dead_at(found), now))
 }
 
-/// Whether the deletion is past its drain, as its description says.
-fn is_over(machine: &Machine) -> bool {
+/// Whether the deletion is past its drain: its description says so, or the driver was asked to remove the VM.
+fn is_over(seen: &Observed<'_>) -> bool {
+    let is_asked = seen.calls.delete_at.is_some() || seen.calls.gone_since.is_some();
+    let machine = seen.machine;
     let said = machine.last_operation().and_then(|last| last.description.as_deref());
     let said = said.filter(|_| machine.operation_type() == Some(OperationType::Delete));
     let stages = keys::DELETION_MARKS.iter().enumerate();
     let stage = said.and_then(|said| stages.rev().find(|(_, mark)| said.ends_with(**mark)));
-    stage.is_some_and(|(stage, _)| stage >= 2)
+    is_asked || stage.is_some_and(|(stage, _)| stage >= 2)
 }
 
 /// The Node, if the Machine has one of its own. Without it nobody runs its pods, and the garbage collector of pods ends them.
@@ -126,11 +150,23 @@ fn dead_at(found: &Node) -> Option<Timestamp> {
     Some(later(since.0, DEAD_AFTER))
 }
 
-/// New pods are kept away before the present ones are looked for.
-fn prepared(found: &Node) -> Vec<Step> {
+/// What has to be so before pods are evicted: no new ones come, and it is known where their volumes are.
+fn prepared(seen: &Observed<'_>, found: &Node, drain: &Drain) -> Vec<Step> {
     let is_cordoned = found.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     let cordon = (!is_cordoned).then(|| Step::Cordon(node::name(found)));
-    cordon.into_iter().chain([Step::WatchPods(node::name(found))]).collect()
+    let has_volumes = drain.has_volumes() || !node::attached(found).is_empty();
+    let look = (has_volumes && !seen.volumes.is_watched()).then_some(Step::WatchVolumes);
+    cordon.into_iter().chain(look).collect()
+}
+
+/// Volumes that are attached to the Node: the attachments, as far as they are known, else what the Node says, which knows of volumes
+/// without attachments, too.
+fn attached(seen: &Observed<'_>, found: &Node) -> Vec<String> {
+    let objects = seen.volumes.attached_to(&node::name(found));
+    match objects.is_empty() {
+        true => node::attached(found).into_iter().map(str::to_owned).collect(),
+        false => objects,
+    }
 }
 
 /// Nobody may wait any longer, but for the list of the pods that are to be deleted.
@@ -148,7 +184,7 @@ fn unlisted(seen: &Observed<'_>, drain: &Drain, now: Timestamp) -> Plan {
 
 fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> Plan {
     if let Some(since) = drain.emptied() {
-        return detached(seen, found, since, now);
+        return detached(seen, found, drain, since, now);
     }
     let blocker = drain.blocker();
     let why = match blocker {
@@ -156,18 +192,19 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> P
         None => Why::Draining,
     };
     let mut plan = paced(seen, &progress(seen, found, drain, blocker.as_ref()), why, now);
-    let due = drain.due(now);
+    plan.steps.extend(prepared(seen, found, drain));
+    let due = drain.due(seen.volumes, seen.settings, now);
     if !due.is_empty() {
         plan.steps.push(Step::Evict(due));
         plan = plan.or_at(Some(later(now, LOOK)), now);
     }
-    plan.or_at(drain.again_at(now), now)
+    plan.or_at(drain.again_at(seen.volumes, seen.settings, now), now)
 }
 
 /// The pods are gone; their volumes have to follow before the VM does, or their data is at risk. A driver that never detaches holds it up
 /// for so long and no longer.
-fn detached(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp) -> Plan {
-    let attached = node::attached(found);
+fn detached(seen: &Observed<'_>, found: &Node, drain: &Drain, since: Timestamp, now: Timestamp) -> Plan {
+    let attached = attached(seen, found);
     let until = later(since, seen.settings.detach_timeout);
     let Some(first) = attached.first() else {
         return over(seen, "The node is drained; removing the VM", now);
@@ -183,24 +220,30 @@ fn detached(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp)
         1 => format!("no pod is left; volume {first} is attached"),
         many => format!("no pod is left; {many} volumes are attached, {first} first"),
     };
-    paced(seen, &text(found, until, &what), Why::Detaching, now).or_at(Some(until), now)
+    let mut plan = paced(seen, &text(found, until, &what), Why::Detaching, now).or_at(Some(until), now);
+    plan.steps.extend(prepared(seen, found, drain));
+    plan
 }
 
 fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now: Timestamp) -> Plan {
     let left: Vec<_> = drain.left().map(|pod| reference(pod)).collect();
     if left.is_empty() || drain.is_forced() {
-        return over(
-            seen,
-            &format!("The node is drained by force, because {force}; removing the VM"),
-            now,
-        );
+        let text = format!("The node is drained by force, because {force}; removing the VM");
+        let mut plan = over(seen, &text, now);
+        let attached = seen.volumes.on(&node::name(found));
+        if !attached.is_empty() {
+            plan.steps.insert(0, Step::Detach(attached));
+        }
+        return plan;
     }
     let what = match left.len() {
         1 => format!("1 pod is deleted without grace, because {force}"),
         many => format!("{many} pods are deleted without grace, because {force}"),
     };
     let said = told(seen, text(found, now, &what), now);
-    let steps = vec![Step::Record(Box::new(said)), Step::DeletePods(left)];
+    let mut steps = vec![Step::Record(Box::new(said))];
+    steps.extend(prepared(seen, found, drain));
+    steps.push(Step::DeletePods(left));
     Plan::act(steps, Why::DrainForced).or_at(Some(later(now, LOOK)), now)
 }
 
@@ -264,6 +307,7 @@ fn progress(seen: &Observed<'_>, found: &Node, drain: &Drain, blocker: Option<&B
         None => left,
         Some(Blocker { pod, removal }) => match removal {
             Removal::OverBudget(words) => format!("{left}; {pod} {NOT_NOW}: {words}"),
+            Removal::Misconfigured(words) => format!("{left}; {pod} {NEVER}: {words}"),
             Removal::Accepted => left,
             Removal::Failed(words) => format!("{left}; {FAILED} {pod}: {words}"),
         },
@@ -271,10 +315,17 @@ fn progress(seen: &Observed<'_>, found: &Node, drain: &Drain, blocker: Option<&B
     text(found, deadline(seen), &what)
 }
 
+/// A description without the original's marker at its end, for people.
+pub fn without_mark(said: &str) -> &str {
+    let marks = keys::DELETION_MARKS.iter();
+    let cut = marks.filter_map(|mark| said.strip_suffix(*mark)).next();
+    cut.unwrap_or(said).trim_end()
+}
+
 /// Whether the Machine's status tells already that a pod does not go.
 pub fn tells_blocker(machine: &Machine) -> bool {
     let said = machine.last_operation().and_then(|last| last.description.as_deref());
-    said.is_some_and(|said| said.contains(NOT_NOW) || said.contains(FAILED))
+    said.is_some_and(|said| [NOT_NOW, NEVER, FAILED].iter().any(|word| said.contains(word)))
 }
 
 fn text(found: &Node, until: Timestamp, what: &str) -> String {

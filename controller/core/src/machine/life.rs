@@ -64,6 +64,8 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::SteerNode(_)
         | Step::Cordon(_)
         | Step::WatchPods(_)
+        | Step::WatchVolumes
+        | Step::Detach(_)
         | Step::Evict(_)
         | Step::DeletePods(_)
         | Step::DropToken
@@ -109,7 +111,7 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
         Phase::Terminating
             if *why == Why::DrainForced || (*why == Why::DrainBlocked && !drain::tells_blocker(machine)) =>
         {
-            worse(&change.description)
+            worse(drain::without_mark(&change.description))
         }
         Phase::Available if turned => ordinary("VMAvailable", change.description.clone()),
         Phase::New

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::steer::Standing;
 use crate::api::{Machine, keys, meta};
 use crate::class::Readiness;
-use crate::drain::Drain;
+use crate::drain::{Drain, Volumes};
 use crate::driver::{Deletion, DriverInfo, Failure, Vm};
 use crate::ids::Name;
 use crate::settings::Settings;
@@ -35,6 +35,8 @@ pub struct Observed<'a> {
     pub calls: &'a Calls,
     /// The pods of its Node, while that is drained.
     pub drain: Option<&'a Drain>,
+    /// Where volumes are attached, while any Node is drained whose pods have some.
+    pub volumes: &'a Volumes,
     /// The operator's wishes.
     pub settings: &'a Settings,
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::observed::Call;
 use super::status::StatusChange;
 use crate::drain::PodRef;
-use crate::ids::{NodeName, ProviderId};
+use crate::ids::{Name, NodeName, ProviderId};
 use crate::plan::Bearing;
 
 /// The plan of a Machine.
@@ -43,6 +43,10 @@ pub enum Step {
     Cordon(NodeName),
     /// Watch the Node's pods from now on, until the VM goes.
     WatchPods(NodeName),
+    /// Watch where volumes are attached, until no Node is drained any more.
+    WatchVolumes,
+    /// Delete these VolumeAttachments: whoever detaches does it for a Node that nobody waits for any more.
+    Detach(Vec<Name>),
     /// Evict these pods, as far as budgets allow.
     Evict(Vec<PodRef>),
     /// Delete these pods without grace, whatever budgets say. One that cannot be deleted holds nobody up.
@@ -76,13 +80,14 @@ impl crate::plan::Step for Step {
             | Self::GuardNode(_)
             | Self::Cordon(_)
             | Self::WatchPods(_)
+            | Self::WatchVolumes
             | Self::DropToken
             | Self::DeleteMachine
             | Self::RemoveNode(_)
             | Self::LeaveBehind
             | Self::RemoveFinalizer
             | Self::StepDown => Bearing::Stops,
-            Self::SteerNode(_) | Self::Evict(_) | Self::DeletePods(_) => Bearing::Independent,
+            Self::SteerNode(_) | Self::Evict(_) | Self::DeletePods(_) | Self::Detach(_) => Bearing::Independent,
         }
     }
 }

@@ -9,9 +9,9 @@ use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{Machine, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{Fault, Readiness, Recipe};
-use millwright_core::drain::Drain;
+use millwright_core::drain::{Drain, Volumes};
 use millwright_core::driver::{Capability, DriverInfo};
-use millwright_core::ids::DriverName;
+use millwright_core::ids::{DriverName, Name, NodeName};
 use millwright_core::machine::steer::{self, Standing};
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Trouble};
 use millwright_core::settings::Settings;
@@ -38,6 +38,7 @@ pub struct Scene {
     /// How many pods run on the Node.
     pods: u16,
     drain: Option<Drain>,
+    volumes: Volumes,
     sight: Sight,
     settings: Settings,
 }
@@ -76,6 +77,7 @@ impl Scene {
             standing: dice.pick(&[Standing::Aside, Standing::Current, Standing::Old]),
             pods: dice.number(3),
             drain: dice.maybe(|dice| watched(dice.number(3))),
+            volumes: Volumes::default(),
             sight: sight(dice),
             settings,
         }
@@ -127,6 +129,7 @@ impl Scene {
             rival: self.rival.then_some("rival"),
             standing: self.standing,
             drain: self.drain.as_ref(),
+            volumes: &self.volumes,
             sight: self.sight,
             calls: &self.calls,
             settings: &self.settings,
@@ -192,6 +195,8 @@ impl Scene {
                     node.spec.get_or_insert_default().unschedulable = Some(true);
                 }
                 Step::WatchPods(_) => self.drain = Some(watched(self.pods)),
+                Step::WatchVolumes => drop(self.volumes.begin()),
+                Step::Detach(_) => {}
                 Step::Evict(_) => self.drain = Some(watched(0)),
                 Step::DeletePods(_) => self.drain.as_mut().expect("only known pods are deleted").forced(),
                 Step::Call(call) => self.calls.begin(*call),
@@ -208,7 +213,7 @@ impl Scene {
 
 /// So many pods, as a watch that has just begun shows them.
 fn watched(pods: u16) -> Drain {
-    let mut drain = Drain::begin(now());
+    let mut drain = Drain::begin(Name::new("m"), NodeName::new("n"), now());
     let pod = |number| {
         let pod = json!({"metadata": {"name": format!("p{number}"), "namespace": "a", "uid": format!("p{number}")}});
         Change::Listed(serde_json::from_value(pod).expect("it is a Pod"))

@@ -108,7 +108,9 @@ impl Stage {
                 let written = self.etcd.merge::<Node>(&Name::new(node.as_str()), None, &body);
                 self.took(written)
             }
-            Step::WatchPods(_) => self.watch_pods(&name, &uid),
+            Step::WatchPods(node) => self.watch_pods(&name, &uid, &node),
+            Step::WatchVolumes => self.watch_volumes(),
+            Step::Detach(all) => self.detach(&all),
             Step::Evict(pods) => self.evict(&uid, &pods),
             Step::DeletePods(pods) => self.delete_pods(&uid, &pods),
             Step::DeleteMachine => {
@@ -131,7 +133,7 @@ impl Stage {
     fn call(&mut self, seen: &Machine, machine: Name, uid: Uid, call: machine::Call) -> bool {
         self.world.ledger.calls.entry(uid.clone()).or_default().begin(call);
         if call == machine::Call::Delete {
-            self.world.ledger.drains.remove(&uid);
+            self.world.ends_drain(&uid);
         }
         let live = self.etcd.machines.get(&machine);
         let known = live.is_some_and(|live| live.provider_id().is_some());

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::meta;
 use millwright_core::change::Change;
 use millwright_core::drain::{PodRef, Removal};
-use millwright_core::ids::{Name, Uid};
+use millwright_core::ids::{Name, NodeName, Uid, VolumeName};
 use serde_json::json;
 
 use crate::stage::Stage;
@@ -16,12 +17,17 @@ use crate::stage::Stage;
 /// What a budget says where it lets nothing go, as the API server puts it.
 const HELD: &str = "The disruption budget web needs 2 healthy pods and has 2 currently";
 
+/// What is wrong with a budget that never lets anything go.
+const MISHELD: &str = "the PodDisruptionBudget web wants 2 of 2 pods healthy, and they are";
+
 /// How a pod takes its eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     Goes,
     /// A budget does not let it go.
     Held,
+    /// A budget never lets it go.
+    Misheld,
     /// It is asked to end, and does not.
     Stuck,
 }
@@ -30,6 +36,7 @@ enum Manner {
 #[derive(Debug, Default)]
 pub struct Pods {
     all: BTreeMap<String, Placed>,
+    attachments: BTreeMap<String, VolumeAttachment>,
     version: u64,
 }
 
@@ -64,10 +71,11 @@ impl Stage {
         self.show_pod(name);
     }
 
-    /// `pod NAME is held | free | stuck | gone`
+    /// `pod NAME is held | misheld | free | stuck | gone`
     pub fn treat_pod(&mut self, name: &str, how: &str) -> Option<()> {
         let manner = match how {
             "held" => Manner::Held,
+            "misheld" => Manner::Misheld,
             "free" => Manner::Goes,
             "stuck" => Manner::Stuck,
             "gone" => return self.end_pod(name),
@@ -78,9 +86,9 @@ impl Stage {
     }
 
     /// The watch of a Node's pods begins, and lists.
-    pub fn watch_pods(&mut self, machine: &Name, uid: &Uid) -> bool {
+    pub fn watch_pods(&mut self, machine: &Name, uid: &Uid, node: &NodeName) -> bool {
         let (now, uptime) = (self.now(), self.uptime);
-        let is_new = self.world.drains(machine, uid, now);
+        let is_new = self.world.drains(machine, uid, node, now);
         let all = self.pods.all.values().filter(|placed| placed.machine == *machine);
         let all = all.map(|placed| Change::Listed(placed.pod.clone())).filter(|_| is_new);
         for change in [Change::Restarted].into_iter().chain(all).chain([Change::Synced]) {
@@ -95,13 +103,17 @@ impl Stage {
             let manner = self.pods.all.get(&pod.name).map(|placed| placed.manner);
             let removal = match manner {
                 Some(Manner::Held) => Removal::OverBudget(HELD.to_owned()),
+                Some(Manner::Misheld) => Removal::Misconfigured(MISHELD.to_owned()),
                 Some(Manner::Goes | Manner::Stuck) | None => Removal::Accepted,
             };
+            if removal == Removal::Accepted {
+                self.take_along(uid, pod);
+            }
             self.note_removal(uid, pod, removal);
             match manner {
                 Some(Manner::Goes) => drop(self.end_pod(&pod.name)),
                 Some(Manner::Stuck) => self.begin_end(&pod.name),
-                Some(Manner::Held) | None => {}
+                Some(Manner::Held | Manner::Misheld) | None => {}
             }
         }
         true
@@ -117,6 +129,64 @@ impl Stage {
             drain.forced();
         }
         true
+    }
+
+    /// `volume NAME is attached to MACHINE | volume NAME is detached from MACHINE`
+    pub fn attach(&mut self, volume: &str, machine: &str, is_attached: bool) {
+        self.pods.version += 1;
+        let name = format!("csi-{volume}-{machine}");
+        let attachment: VolumeAttachment = serde_json::from_value(json!({
+            "metadata": {"name": name, "uid": name, "resourceVersion": self.pods.version.to_string()},
+            "spec": {"attacher": "csi", "nodeName": machine, "source": {"persistentVolumeName": volume}},
+            "status": {"attached": true},
+        }))
+        .expect("it is a VolumeAttachment");
+        let change = match is_attached {
+            true => Change::Applied(attachment.clone()),
+            false => Change::Deleted(attachment.clone()),
+        };
+        self.pods.attachments.remove(&name);
+        if is_attached {
+            self.pods.attachments.insert(name, attachment);
+        }
+        if self.world.volumes.is_watched() {
+            self.world.see_volumes(change, self.uptime);
+        }
+    }
+
+    /// The watch of attachments begins, and lists.
+    pub fn watch_volumes(&mut self) -> bool {
+        if !self.world.volumes.begin() {
+            return true;
+        }
+        let all = self.pods.attachments.values().cloned().map(Change::Listed);
+        let changes: Vec<_> = [Change::Restarted]
+            .into_iter()
+            .chain(all)
+            .chain([Change::Synced])
+            .collect();
+        for change in changes {
+            self.world.see_volumes(change, self.uptime);
+        }
+        true
+    }
+
+    /// VolumeAttachments are deleted: whoever detaches does it at once.
+    pub fn detach(&mut self, attachments: &[Name]) -> bool {
+        for name in attachments {
+            if let Some(attachment) = self.pods.attachments.remove(name.as_str()) {
+                self.world.see_volumes(Change::Deleted(attachment), self.uptime);
+            }
+        }
+        true
+    }
+
+    /// The volumes of a pod are named as its claims.
+    fn take_along(&mut self, uid: &Uid, pod: &PodRef) {
+        let volumes = pod.claims.iter().map(VolumeName::new).collect();
+        if let Some(drain) = self.world.ledger.drains.get_mut(uid) {
+            drain.takes_along(pod, volumes, &self.world.volumes);
+        }
     }
 
     fn note_removal(&mut self, uid: &Uid, pod: &PodRef, removal: Removal) {

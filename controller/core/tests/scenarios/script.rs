@@ -7,7 +7,8 @@
 //! driver can initialise                             driver shows VMs after SECONDS
 //! driver fails CALL with REASON                     driver answers CALL unnamed | broken | going
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
-//! pod NAME runs on MACHINE [with volume] [of daemon]   pod NAME is held | free | stuck | gone
+//! pod NAME runs on MACHINE [with volume] [of daemon]   pod NAME is held | misheld | free | stuck | gone
+//! volume NAME is attached to MACHINE | volume NAME is detached from MACHINE
 //! deletions are lost | answered | refused | allowed  creations are lost | answered | refused | allowed
 //! creations of sets are refused | allowed
 //! class NAME is removed by force                     all nodes join (but those of Machines annotated version=broken)
@@ -142,6 +143,8 @@ impl Stage {
             ["creations", "are", "answered"] => self.loses_creations = false,
             ["node", "of", machine, "joins", rest @ ..] => self.join(machine, rest),
             ["pod", name, "runs", "on", machine, how @ ..] => self.run_pod(name, machine, how),
+            ["volume", name, "is", "attached", "to", machine] => self.attach(name, machine, true),
+            ["volume", name, "is", "detached", "from", machine] => self.attach(name, machine, false),
             ["pod", name, "is", how] => self.treat_pod(name, how)?,
             ["vm", "of", machine, "vanishes"] => self.cloud.vms.retain(|_, vm| vm.machine.as_str() != *machine),
             ["after", seconds] => {

@@ -260,6 +260,7 @@ impl Stage {
             rival: claim.rival,
             standing: kin::standing(&self.world, machine),
             drain: self.world.ledger.drains.get(&uid),
+            volumes: &self.world.volumes,
             sight: self.sight,
             calls: self.world.ledger.calls.get(&uid).unwrap_or(&nothing),
             settings: &self.settings,

@@ -1,0 +1,100 @@
+//! Requests about the pods of a Node that is drained, and about what they hang on: budgets, claims, attachments.
+//!
+//! Which pods, and how, is the plan's. A pod that does not go is an answer here and no error; an error only where this process may not
+//! write any more.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::Api;
+use kube::api::{DeleteParams, EvictParams, ListParams};
+use millwright_core::drain::{PodRef, Removal, budget};
+use millwright_core::ids::{Name, NodeName, VolumeName};
+
+use super::bare::Bare;
+use super::error::{ReadError, WriteError, over_budget};
+use super::write::{Writer, bare, no_target, same};
+use crate::crash;
+
+impl Writer {
+    /// All pods that are bound to a Node.
+    pub async fn pods_of(&self, node: &NodeName) -> Result<Vec<Pod>, ReadError> {
+        let target = self.target().ok_or(ReadError::Gone)?;
+        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let listed = Api::<Bare<Pod>>::all(target).list(&params).await?;
+        Ok(listed.items.into_iter().map(bare).collect())
+    }
+
+    fn pods(&self, pod: &PodRef) -> Result<Api<Pod>, WriteError> {
+        let target = self.target().ok_or_else(no_target)?;
+        Ok(Api::namespaced(target, &pod.namespace))
+    }
+
+    /// Evicts a pod of that name and uid, as its budget allows.
+    pub async fn evict(&self, pod: &PodRef) -> Result<Removal, WriteError> {
+        let api = self.pods(pod)?;
+        let params = EvictParams {
+            delete_options: Some(DeleteParams::default().preconditions(same(&pod.uid))),
+            ..EvictParams::default()
+        };
+        let sent = async { api.evict(&pod.name, &params).await };
+        removed(crash::around("evict", sent).await.map(drop))
+    }
+
+    /// Deletes a pod of that name and uid without grace.
+    pub async fn delete_pod(&self, pod: &PodRef) -> Result<Removal, WriteError> {
+        let api = self.pods(pod)?;
+        let params = DeleteParams::default().grace_period(0).preconditions(same(&pod.uid));
+        let sent = async { api.delete(&pod.name, &params).await };
+        removed(crash::around("pod delete", sent).await.map(drop))
+    }
+
+    /// What is wrong with the budget that refused a pod, as these words say, if it never lets it go. `None` also where it cannot be read:
+    /// the server's own words are told then.
+    pub async fn fault_of_budget(&self, pod: &PodRef, words: &str) -> Option<String> {
+        let name = budget::named_in(words)?;
+        let api = Api::<Bare<PodDisruptionBudget>>::namespaced(self.target()?, &pod.namespace);
+        match api.get(name).await {
+            Ok(Bare(found)) => budget::fault(&found),
+            Err(error) => {
+                tracing::debug!(%pod, name, %error, "the PodDisruptionBudget could not be read");
+                None
+            }
+        }
+    }
+
+    /// The volume that a pod's claim is bound to, if it is bound.
+    pub async fn volume_of(&self, pod: &PodRef, claim: &str) -> Result<Option<VolumeName>, ReadError> {
+        let target = self.target().ok_or(ReadError::Gone)?;
+        let api = Api::<Bare<PersistentVolumeClaim>>::namespaced(target, &pod.namespace);
+        let Bare(claim) = api.get(claim).await?;
+        let volume = claim.spec.and_then(|spec| spec.volume_name);
+        Ok(VolumeName::non_empty(volume.as_deref()))
+    }
+
+    /// Deletes a VolumeAttachment, so that whoever attaches and detaches lets go of the Node. One that is gone is what was wanted.
+    pub async fn detach(&self, attachment: &Name) -> Result<(), WriteError> {
+        let target = self.target().ok_or_else(no_target)?;
+        let api = Api::<VolumeAttachment>::all(target);
+        let sent = async { api.delete(attachment.as_str(), &DeleteParams::default()).await };
+        match crash::around("detach", sent).await.map_err(WriteError::from) {
+            Ok(_) | Err(WriteError::Gone) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What an answer says of a pod that was to go. One that is gone, or whose name another one bears, went.
+fn removed(answer: Result<(), kube::Error>) -> Result<Removal, WriteError> {
+    let Err(error) = answer else {
+        return Ok(Removal::Accepted);
+    };
+    if let Some(words) = over_budget(&error) {
+        return Ok(Removal::OverBudget(words));
+    }
+    match WriteError::from(error) {
+        WriteError::Gone => Ok(Removal::Accepted),
+        WriteError::Fenced => Err(WriteError::Fenced),
+        other => Ok(Removal::Failed(other.to_string())),
+    }
+}
