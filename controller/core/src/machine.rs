@@ -21,7 +21,7 @@ use crate::api::{Machine, Phase, keys, meta};
 use crate::settings::Settings;
 use crate::sight::later;
 pub use observed::{Answer, Call, Calls, ClassView, DriverView, Observed, Trouble};
-pub use outcome::Pacing;
+pub use outcome::{Lost, Pacing};
 pub use status::StatusChange;
 pub use step::{Plan, Step, Why};
 

@@ -8,6 +8,7 @@ mod api_budget;
 mod class_status;
 mod crash_manager;
 mod crash_provider;
+mod drain;
 mod e2e_leader;
 mod e2e_scaling;
 mod input_manifests;

@@ -16,14 +16,14 @@ use tokio::process::Command;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a command printed, and its exit code.
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// `millwright ARGS` in the scene's namespace.
-async fn millwright(scene: &Scene, args: &[&str]) -> Said {
+pub(crate) async fn millwright(scene: &Scene, args: &[&str]) -> Said {
     let output = Command::new(&programs().await.manager)
         .args(args)
         .args(["--namespace", &scene.namespace, "--kubeconfig"])

@@ -8,13 +8,17 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
 use super::node;
-use super::observed::Observed;
+use super::observed::{Call, DriverView, Observed};
+use super::outcome::Lost;
 use super::status::StatusChange;
 use super::steer::steer;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationState, OperationType, Phase, meta};
-use crate::sight::Judging;
+use crate::sight::{Judging, later};
+
+/// How often the driver is asked for the VM of an unhealthy node.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// Decides what a Machine needs that was given up: nothing, but if its Node turns healthy before it goes, it is Running again (T19).
 pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
@@ -31,10 +35,45 @@ pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
 /// Decides what a Machine in phase `Running` or `Unknown` needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let plan = looked_at(seen, now);
-    if !plan.steps.is_empty() {
+    if !plan.steps.is_empty() || *seen.machine.phase() != Phase::Unknown {
         return plan;
     }
-    alone(seen, plan, now)
+    match vm(seen, now) {
+        Ok(wake) => alone(seen, plan.or_at(wake, now), now),
+        Err(plan) => plan,
+    }
+}
+
+/// What the driver says of the VM of an unhealthy node (W13): one that does not run any more is not waited for. The plan that asks it, or
+/// that tells its answer; else when to ask again.
+fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
+    let machine = seen.machine;
+    let (Some(since), DriverView::Ready(_)) = (machine.phase_since(), seen.driver) else {
+        return Ok(None);
+    };
+    // Where another clock wrote a time that is still to come, the pause counts all the same.
+    let due = match seen.calls.asked_at.filter(|at| *at >= since || since > now) {
+        Some(at) => later(at, ASK_AGAIN),
+        None => now,
+    };
+    if machine.provider_id().is_none() || machine.spec.disable_health_timeout == Some(true) {
+        return Ok(None);
+    }
+    if due <= now {
+        return Err(Plan::act(vec![Step::Call(Call::Status)], Why::VmDoubted));
+    }
+    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let Some(lost) = seen.calls.lost(since) else {
+        return Ok(Some(due));
+    };
+    let text = format!("The node is unhealthy, and {lost}; {}", end(machine));
+    if said == Some(text.as_str()) || meta::controller_of(&machine.metadata).is_none() {
+        return Ok(Some(due));
+    }
+    let state = OperationState::Processing;
+    let change =
+        StatusChange::told(machine, OperationType::HealthCheck, state, text, now).entering(machine, Phase::Unknown);
+    Err(Plan::act(vec![Step::Record(Box::new(change))], Why::VmLost(lost)))
 }
 
 /// A Machine without an owner that was unhealthy for too long.
@@ -46,10 +85,14 @@ fn alone(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
         return plan;
     };
     let timeout = machine.health_timeout().unwrap_or(seen.settings.health_timeout);
-    if !seen.sight.expired(since, timeout, Judging::Rollout, now) {
+    let lost = seen.calls.lost(since).filter(|_| seen.sight.target_since.is_some());
+    if lost.is_none() && !seen.sight.expired(since, timeout, Judging::Rollout, now) {
         return plan.or_at(seen.sight.deadline(since, timeout, Judging::Rollout), now);
     }
-    let change = timed_out(machine, timeout, now);
+    let change = match lost {
+        Some(lost) => vm_lost(machine, lost, now),
+        None => timed_out(machine, timeout, now),
+    };
     let live = node::likely_name(machine).map(Step::SeeNode);
     let steps = live.into_iter().chain([Step::Record(Box::new(change))]);
     Plan::act(steps.collect(), Why::HealthTimedOut)
@@ -65,6 +108,13 @@ pub fn timed_out(machine: &Machine, timeout: SignedDuration, now: Timestamp) -> 
         GoDuration::from(timeout),
         end(machine)
     );
+    StatusChange::told(machine, OperationType::HealthCheck, OperationState::Failed, text, now)
+        .entering(machine, Phase::Failed)
+}
+
+/// What the status of a Machine says whose VM does not run any more.
+pub fn vm_lost(machine: &Machine, lost: Lost, now: Timestamp) -> StatusChange {
+    let text = format!("The node is unhealthy, and {lost}, so {}", end(machine));
     StatusChange::told(machine, OperationType::HealthCheck, OperationState::Failed, text, now)
         .entering(machine, Phase::Failed)
 }

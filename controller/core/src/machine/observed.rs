@@ -150,6 +150,8 @@ pub struct Calls {
     pub vm: Option<Vm>,
     /// When the driver last said that there is no such VM, if that was its last word.
     pub not_found_at: Option<Timestamp>,
+    /// When the driver was last asked for the VM's state, whatever it answered.
+    pub asked_at: Option<Timestamp>,
     /// When to ask for the VM's state again.
     pub poll_at: Option<Timestamp>,
     /// When to ask for its deletion again. Not the same: a driver that advises patience with a boot has not been asked

@@ -1,5 +1,7 @@
 //! A driver's answer, taken into what is known of a Machine's VM. Decides no step: the next plan does.
 
+use std::fmt;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::observed::{Answer, Call, Calls, Trouble};
@@ -16,6 +18,27 @@ pub struct Pacing {
     pub resource_exhausted: SignedDuration,
     /// A factor around 1, so that what failed together is not repeated together.
     pub jitter: f64,
+}
+
+/// Why a VM does not run any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The provider does not know it any more.
+    Gone,
+    /// It is powered off.
+    Stopped,
+    /// It will not become running.
+    Failed,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gone => "its VM is gone",
+            Self::Stopped => "its VM is powered off",
+            Self::Failed => "its VM has failed",
+        })
+    }
 }
 
 /// Bounds of the pause that a driver advises, those of `RetryInfo` (`driver-api.md` §5).
@@ -38,6 +61,9 @@ impl Calls {
     /// Takes the answer to the running call, which was made with `recipe`.
     pub fn absorb(&mut self, answer: Answer, recipe: Option<&str>, pacing: Pacing, now: Timestamp) {
         self.running = None;
+        if let Answer::Vm(Call::Status, _) | Answer::NotAsked(Call::Status) = &answer {
+            self.asked_at = Some(now);
+        }
         match answer {
             Answer::Vm(call, Ok(vm)) => {
                 self.poll_at = self.is_unsettled(call, &vm).then(|| now + poll(vm.poll_after));
@@ -78,6 +104,20 @@ impl Calls {
                 self.delete_at = self.poll_at;
             }
             Answer::NotAsked(Call::Create | Call::Initialize | Call::Delete) => {}
+        }
+    }
+
+    /// Whether the VM does not run any more and will not by itself, as its driver said since that time.
+    pub fn lost(&self, since: Timestamp) -> Option<Lost> {
+        self.asked_at.filter(|at| *at >= since)?;
+        if self.not_found_at.is_some_and(|at| at >= since) {
+            return Some(Lost::Gone);
+        }
+        match self.vm.as_ref()?.state {
+            VmState::Stopped => Some(Lost::Stopped),
+            VmState::Failed => Some(Lost::Failed),
+            VmState::Deleting | VmState::Deleted => Some(Lost::Gone),
+            VmState::Creating | VmState::Running | VmState::Unrecognized => None,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::observed::Call;
+use super::outcome::Lost;
 use super::status::StatusChange;
 use crate::drain::PodRef;
 use crate::ids::{Name, NodeName, ProviderId};
@@ -138,6 +139,8 @@ pub enum Why {
     NotBuilt,
     NoNodeExpected,
     Deleting,
+    VmDoubted,
+    VmLost(Lost),
     Draining,
     PodsUnknown,
     DrainBlocked,
@@ -199,6 +202,8 @@ impl fmt::Display for Why {
             Self::NotBuilt => "the machine is in a phase that this version leaves alone",
             Self::NoNodeExpected => "the VM exists and no node is expected",
             Self::Deleting => "the machine is being deleted",
+            Self::VmDoubted => "the node is unhealthy; the driver is asked for its VM",
+            Self::VmLost(lost) => return write!(f, "the node is unhealthy, and {lost}"),
             Self::Draining => "the node is being drained",
             Self::PodsUnknown => "the node's pods are not known yet",
             Self::DrainBlocked => "a pod may not be evicted now",

@@ -14,8 +14,8 @@ use super::plan::{is_leaving, owned};
 use crate::api::{Machine, OperationType, Phase, meta};
 use crate::breaker::Tripped;
 use crate::ids::{Name, Uid};
-use crate::machine::StatusChange;
-use crate::machine::health::timed_out;
+use crate::machine::health::{timed_out, vm_lost};
+use crate::machine::{Calls, Lost, StatusChange};
 use crate::sight::{Judging, Sight, later};
 
 /// How often a set looks whether the breaker closed again: nothing of its own changes when others recover.
@@ -30,6 +30,8 @@ pub struct Repair<'a> {
     pub sight: Sight,
     /// The health timeout of Machines that name none.
     pub timeout: SignedDuration,
+    /// What is known of the Machines' VMs: one that does not run any more is not waited for.
+    pub vms: &'a BTreeMap<Uid, Calls>,
     /// Unhealthy Machines that are kept because too many others are unhealthy, too.
     pub kept: &'a BTreeMap<Uid, Tripped>,
 }
@@ -40,6 +42,7 @@ impl Repair<'_> {
         at_most: 0,
         sight: Sight::CLEAR,
         timeout: crate::settings::Settings::HEALTH_TIMEOUT,
+        vms: &BTreeMap::new(),
         kept: &BTreeMap::new(),
     };
 }
@@ -110,11 +113,17 @@ fn verdict(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<Ver
         .repair
         .sight
         .deadline(since, timeout(seen, machine), Judging::Rollout)?;
-    if deadline > now {
+    if deadline > now && lost(seen, machine).is_none() {
         return Some(Verdict::Until(deadline));
     }
     let tripped = machine.uid().and_then(|uid| seen.repair.kept.get(&uid));
     Some(tripped.map_or(Verdict::Over, |tripped| Verdict::Kept(tripped.clone())))
+}
+
+/// Why the VM does not run any more, as its driver said since the node is unhealthy.
+fn lost(seen: &Observed<'_>, machine: &Machine) -> Option<Lost> {
+    let calls = seen.repair.vms.get(&machine.uid()?)?;
+    calls.lost(machine.phase_since()?)
 }
 
 fn timeout(seen: &Observed<'_>, machine: &Machine) -> SignedDuration {
@@ -147,7 +156,10 @@ pub fn is_given_up(machine: &Machine) -> bool {
 fn given_up(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<GivenUp> {
     let uid = machine.uid()?;
     let object = seen.machines.iter().find(|other| other.uid().as_ref() == Some(&uid))?;
-    let change = timed_out(machine, timeout(seen, machine), now);
+    let change = match lost(seen, machine) {
+        Some(lost) => vm_lost(machine, lost, now),
+        None => timed_out(machine, timeout(seen, machine), now),
+    };
     Some(GivenUp {
         machine: Arc::clone(object),
         change: Box::new(change),

@@ -116,6 +116,7 @@ impl View {
                 at_most: settings.replacements_of(self.set.spec.replicas),
                 sight,
                 timeout: settings.health_timeout,
+                vms: &ledger.calls,
                 kept: &self.kept,
             },
         }

@@ -339,6 +339,7 @@ fn calls(dice: &mut Dice) -> Calls {
         is_false_alarm: dice.flag(),
     });
     Calls {
+        asked_at: dice.maybe(|_| now()),
         running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
         vm: dice.maybe(Dice::vm),
         not_found_at: dice.maybe(Dice::time),

@@ -114,6 +114,7 @@ impl Scene {
                 at_most: self.replacements,
                 sight: Sight::CLEAR,
                 timeout: SignedDuration::from_mins(10),
+                vms: &BTreeMap::new(),
                 kept: &self.kept,
             },
         })
