@@ -88,7 +88,7 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
         }
         Step::GiveUp(all) => {
             for given in all {
-                give_up(shared, given).await?;
+                give_up(shared, given).await.map_err(StepError::of_another)?;
             }
         }
         Step::Record(status) => {
