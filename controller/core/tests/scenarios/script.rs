@@ -287,7 +287,7 @@ impl Stage {
         if matches!(words, ["ready" | "missing" | "unheard" | "away", ..]) {
             self.sight.driver_since = (self.driver == DriverNow::Ready).then(|| self.now());
             let driver = self.cloud.info.name.clone();
-            millwright_core::wake::driver_changed(&mut self.world, &driver, self.uptime);
+            self.world.driver_changed(&driver, self.uptime);
         }
         Some(())
     }
