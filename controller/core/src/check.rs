@@ -111,6 +111,12 @@ fn wakes_later(wake: Option<Timestamp>, now: Timestamp) -> Option<Broken> {
     wake.filter(|at| *at <= now).map(|_| Broken::WakeInThePast)
 }
 
+/// What ends the object is the last that is done to it.
+fn ends_last<S>(steps: &[S], is_end: impl Fn(&S) -> bool) -> Option<Broken> {
+    let end = steps.iter().position(is_end)?;
+    (end + 1 < steps.len()).then_some(Broken::StepAfterTheEnd)
+}
+
 type LabelSelector = k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 type Labels = std::collections::BTreeMap<String, String>;
 
