@@ -48,7 +48,11 @@ pub fn line(stage: &mut Stage, line: &str) {
 
 /// Plays a story and tells it.
 pub fn play(text: &str, place: &str) -> String {
-    let mut stage = Stage::default();
+    play_on(&mut Stage::default(), text, place)
+}
+
+/// Plays a story on a stage that was set for it, and tells it.
+pub fn play_on(stage: &mut Stage, text: &str, place: &str) -> String {
     let mut told = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
