@@ -15,7 +15,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::future::BoxFuture;
 use millwright_core::ids::DriverName;
-use millwright_core::wake;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -364,7 +363,7 @@ fn pool_settings(
             // No class names a driver "", so only those are woken that wait for all drivers.
             let nobody = DriverName::new("");
             if let Some(shared) = shared.get().and_then(Weak::upgrade) {
-                shared.change(|world, uptime| wake::driver_changed(world, driver.unwrap_or(&nobody), uptime));
+                shared.change(|world, uptime| world.driver_changed(driver.unwrap_or(&nobody), uptime));
             }
         }),
     }

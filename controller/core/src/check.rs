@@ -6,6 +6,7 @@
 mod class;
 mod deployment;
 mod machine;
+mod report;
 mod set;
 #[cfg(test)]
 mod tests;
@@ -110,11 +111,10 @@ fn wakes_later(wake: Option<Timestamp>, now: Timestamp) -> Option<Broken> {
     wake.filter(|at| *at <= now).map(|_| Broken::WakeInThePast)
 }
 
-/// Telling a failure never stands behind a step that can fail: what stands there is told late, or never if it fails each time.
-fn reported_first<S>(steps: &[S], tells: impl Fn(&S) -> bool, can_fail: impl Fn(&S) -> bool) -> Option<Broken> {
-    let report = steps.iter().rposition(tells)?;
-    let risk = steps.iter().position(can_fail)?;
-    (risk < report).then_some(Broken::ReportBehindFailure)
+/// What ends the object is the last that is done to it.
+fn ends_last<S>(steps: &[S], is_end: impl Fn(&S) -> bool) -> Option<Broken> {
+    let end = steps.iter().position(is_end)?;
+    (end + 1 < steps.len()).then_some(Broken::StepAfterTheEnd)
 }
 
 type LabelSelector = k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;

@@ -274,11 +274,20 @@ pub fn plan(seen: &Observed<'_>) -> Plan {
     let guarded = meta::has_finalizer(&seen.class.metadata, keys::FINALIZER);
     let deleting = meta::is_deleting(&seen.class.metadata);
     let mut plan = Plan::rest(Why::Settled);
+    // Told first: what follows may be refused, or end the class.
+    if !deleting {
+        let news = Verdict::news(seen.class, seen.found, seen.driver_is_here);
+        plan.steps.extend(news.map(Step::Record));
+    }
     match (guarded, seen.first_machine.filter(|_| seen.machines > 0)) {
         (false, Some(_)) if !deleting => {
-            plan = Plan::act(vec![Step::AddFinalizer], Why::Needed);
+            plan.steps.push(Step::AddFinalizer);
+            plan.why = Why::Needed;
         }
-        (true, None) => plan = Plan::act(vec![Step::RemoveFinalizer], Why::NotNeeded),
+        (true, None) => {
+            plan.steps.push(Step::RemoveFinalizer);
+            plan.why = Why::NotNeeded;
+        }
         (true, Some(first)) if deleting => {
             let in_use = InUse {
                 kind: "Machine",
@@ -286,16 +295,10 @@ pub fn plan(seen: &Observed<'_>) -> Plan {
                 first: first.to_owned(),
             };
             let is_news = is_news(&seen.class.metadata, &in_use, seen.reported, seen.now);
-            plan = Plan::act(
-                is_news.then_some(Step::Report(in_use)).into_iter().collect(),
-                Why::InUse,
-            );
+            plan.steps.extend(is_news.then_some(Step::Report(in_use)));
+            plan.why = Why::InUse;
         }
         (false, _) | (true, Some(_)) => {}
-    }
-    if !deleting {
-        let news = Verdict::news(seen.class, seen.found, seen.driver_is_here);
-        plan.steps.extend(news.map(Step::Record));
     }
     let is_wanted = *seen.readiness == Readiness::Unchecked && !(deleting && seen.machines == 0);
     match (is_wanted, seen.is_being_checked) {

@@ -1,8 +1,15 @@
 //! What this process alone knows, beside the objects: calls under way, requests without an answer, refusals, paces.
 //!
-//! It dies with the process, and nothing in it is needed for safety that cannot be asked for again. Every entry belongs to an
-//! object by its uid, and goes with it by [`Ledger::forget`]; entries are made only for objects that are known, so that an answer
-//! which arrives after the end of its object leaves nothing behind. Decides nothing.
+//! It dies with the process, and nothing in it is needed for safety that cannot be asked for again. What is known of an object is
+//! kept by its uid and goes with it by [`Ledger::forget`]; it is noted only while the object is known (`World::note`), so that an
+//! answer which arrives after the end of its object leaves nothing behind. Three things are kept otherwise:
+//!
+//! - `unanswered` by the Machine's name, because what may still arrive has no uid yet; each entry ends by time.
+//! - `classes` by the class's name, because that is how Machines, sets and Secrets mean a class, whichever object bears it; an entry
+//!   is there exactly while a class of that name is ([`Ledger::doubt`], [`Ledger::forget_class`]).
+//! - `leftovers` by the uid of a Machine that is gone already; the pass over what it left ends them.
+//!
+//! Decides nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,12 +162,25 @@ pub enum Finding {
 impl Ledger {
     /// Forgets all about an object that is gone.
     pub fn forget(&mut self, uid: &Uid) {
-        self.calls.remove(uid);
-        self.condemned.remove(uid);
-        self.refusals.remove(uid);
-        self.owners.remove(uid);
-        self.reports.remove(uid);
-        self.drains.remove(uid);
+        // Names all, so that what is added here says how it ends.
+        let Self {
+            calls,
+            condemned,
+            refusals,
+            owners,
+            reports,
+            drains,
+            unanswered: _,
+            classes: _,
+            leftovers: _,
+            doubts: _,
+        } = self;
+        calls.remove(uid);
+        condemned.remove(uid);
+        refusals.remove(uid);
+        owners.remove(uid);
+        reports.remove(uid);
+        drains.remove(uid);
     }
 
     /// A creation of a Machine is about to be sent. Gives when an earlier one was that may still arrive, for
@@ -191,10 +211,10 @@ impl Ledger {
 
     /// A check of the class begins.
     pub fn begins_check(&mut self, class: &Name) -> Stamp {
-        if !self.classes.contains_key(class) {
-            self.doubt(class);
-        }
-        let notes = self.classes.entry(class.clone()).or_default();
+        let Some(notes) = self.classes.get_mut(class) else {
+            // It is gone meanwhile. No doubt has this number, so nobody believes the outcome.
+            return Stamp(0);
+        };
         notes.is_being_checked = true;
         Stamp(notes.doubt)
     }
@@ -242,6 +262,7 @@ mod tests {
     #[test]
     fn what_a_check_finds_out_about_a_class_that_changed_meanwhile_is_not_believed() {
         let mut ledger = Ledger::default();
+        ledger.doubt(&small());
         let stamp = ledger.begins_check(&small());
         ledger.doubt(&small());
         assert_eq!(
@@ -260,13 +281,23 @@ mod tests {
     #[test]
     fn what_a_check_finds_out_about_a_class_that_is_gone_leaves_nothing_behind() {
         let mut ledger = Ledger::default();
-        let stamp = ledger.begins_check(&small());
+        ledger.doubt(&small());
+        let before = ledger.begins_check(&small());
         ledger.forget_class(&small());
+        let after = ledger.begins_check(&small());
+        for stamp in [before, after] {
+            assert_eq!(
+                ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)),
+                Finding::Outdated
+            );
+            assert!(ledger.classes.is_empty());
+        }
+        ledger.doubt(&small());
         assert_eq!(
-            ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)),
-            Finding::Outdated
+            ledger.judged(&small(), after, Readiness::Faulty(Fault::NoProvider)),
+            Finding::Outdated,
+            "another class has the name"
         );
-        assert!(ledger.classes.is_empty());
     }
 
     #[test]

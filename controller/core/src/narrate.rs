@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::api::lenient::GoDuration;
 use crate::api::meta;
+use crate::api::operation::MachineSummary;
 use crate::drain::PodRef;
 use crate::ids::Name;
 use crate::machine::StatusChange;
 use crate::plan::Plan;
-use crate::set::StatusPatch;
 use crate::{class, deployment, machine, set};
 
 /// A step in one line.
@@ -139,7 +139,7 @@ impl Narrate for set::Step {
                 told.collect::<Vec<_>>().join("; ")
             }
             Step::Thaw => "take off the freeze".to_owned(),
-            Step::Record(status) => format!("record {}", recorded(status)),
+            Step::Record(status) => format!("record {}", set_status(status)),
         }
     }
 }
@@ -171,7 +171,7 @@ impl Narrate for deployment::Step {
             Step::Of(set, step) => format!("{}: {}", meta::name(&set.metadata), step.narrate()),
             Step::Thaw => "take off the freeze".to_owned(),
             Step::Number(revision) => format!("number it revision {revision}"),
-            Step::Record(status) => format!("record {}", recorded(status)),
+            Step::Record(status) => format!("record {}", deployment_status(status)),
         }
     }
 }
@@ -218,13 +218,50 @@ fn fields(body: &Value, path: &str) -> String {
     inner.collect::<Vec<_>>().join(" ")
 }
 
-/// A status: what is neither zero nor empty; conditions and lists in short.
-fn recorded(status: &StatusPatch) -> String {
-    let parts: Vec<String> = status
-        .fields()
-        .iter()
-        .filter_map(|(field, value)| part(field, value))
-        .collect();
+fn set_status(change: &set::StatusChange) -> String {
+    let conditions = change.conditions.iter();
+    let conditions = conditions.map(|told| condition(&told.type_, &told.status, told.reason.as_deref()));
+    recorded([
+        number(
+            "autoPreserveFailedMachineCount",
+            change.auto_preserve_failed_machine_count,
+        ),
+        number("availableReplicas", change.available_replicas),
+        text("errorMessage", change.error_message.as_ref()),
+        text("errorReason", change.error_reason.as_ref()),
+        list("failedMachines", change.failed_machines.iter().map(summary)),
+        number("fullyLabeledReplicas", change.fully_labeled_replicas),
+        text("labelSelector", change.label_selector.as_ref()),
+        list("machineSetCondition", conditions),
+        number("observedGeneration", change.observed_generation),
+        number("preservedFailedReplicas", change.preserved_failed_replicas),
+        number("readyReplicas", change.ready_replicas),
+        number("replicas", change.replicas),
+        number("settledMachineNumber", change.settled_machine_number),
+    ])
+}
+
+fn deployment_status(change: &deployment::StatusChange) -> String {
+    let conditions = change.conditions.iter();
+    let conditions = conditions.map(|told| condition(&told.type_, &told.status, told.reason.as_deref()));
+    recorded([
+        number("availableReplicas", change.available_replicas),
+        number("collisionCount", change.collision_count.unwrap_or(0)),
+        list("conditions", conditions),
+        list("failedMachines", change.failed_machines.iter().map(summary)),
+        text("labelSelector", change.label_selector.as_ref()),
+        number("observedGeneration", change.observed_generation),
+        number("preservedFailedReplicas", change.preserved_failed_replicas),
+        number("readyReplicas", change.ready_replicas),
+        number("replicas", change.replicas),
+        number("unavailableReplicas", change.unavailable_replicas),
+        number("updatedReplicas", change.updated_replicas),
+    ])
+}
+
+/// A status: what is neither zero nor empty.
+fn recorded(parts: impl IntoIterator<Item = Option<String>>) -> String {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() {
         "nothing but zeros".to_owned()
     } else {
@@ -232,25 +269,27 @@ fn recorded(status: &StatusPatch) -> String {
     }
 }
 
-fn part(field: &str, value: &Value) -> Option<String> {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Object(_) => None,
-        Value::Number(number) => (number.as_f64() != Some(0.0)).then(|| format!("{field}={number}")),
-        Value::String(text) => Some(format!("{field}={text:?}")),
-        Value::Array(items) if items.is_empty() => None,
-        Value::Array(items) => Some(format!(
-            "{field}=[{}]",
-            items.iter().map(entry).collect::<Vec<_>>().join(", ")
-        )),
+fn number(field: &str, value: impl Into<i64>) -> Option<String> {
+    let value: i64 = value.into();
+    (value != 0).then(|| format!("{field}={value}"))
+}
+
+fn text(field: &str, value: Option<&String>) -> Option<String> {
+    value.map(|text| format!("{field}={text:?}"))
+}
+
+fn list(field: &str, entries: impl Iterator<Item = String>) -> Option<String> {
+    let entries: Vec<String> = entries.collect();
+    (!entries.is_empty()).then(|| format!("{field}=[{}]", entries.join(", ")))
+}
+
+fn condition(type_: &str, status: &str, reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("{type_}={status} {reason}"),
+        None => format!("{type_}={status}"),
     }
 }
 
-/// A condition as `Type=Status Reason`, anything else by its name.
-fn entry(item: &Value) -> String {
-    let text = |field: &str| item.get(field).and_then(Value::as_str);
-    match (text("type"), text("status"), text("reason")) {
-        (Some(type_), Some(status), Some(reason)) => format!("{type_}={status} {reason}"),
-        (Some(type_), Some(status), None) => format!("{type_}={status}"),
-        _ => text("name").unwrap_or("?").to_owned(),
-    }
+fn summary(machine: &MachineSummary) -> String {
+    machine.name.as_deref().unwrap_or("?").to_owned()
 }

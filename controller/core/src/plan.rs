@@ -27,7 +27,8 @@ pub struct Plan<S, W> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bearing {
     /// It rests on nothing before it and nothing after it rests on it: it is carried out although an earlier step failed, and
-    /// its own failure holds nobody up. Reports and work on single children.
+    /// its own failure holds nobody up. Reports and work on single children. A conflict over the plan's own object ends the plan
+    /// nevertheless: it was made from what is no longer so.
     Independent,
     /// The steps after it were planned on the assumption that it took effect: its failure ends the plan, but for the
     /// independent steps.

@@ -17,5 +17,5 @@ pub use bring::Brought;
 pub use made::NewMachine;
 pub use observed::{Observed, Plan, Step, Victim, Why};
 pub use plan::{plan, replacements};
-pub use status::StatusPatch;
+pub use status::StatusChange;
 pub use view::View;

@@ -406,29 +406,25 @@ fn reads_differently(touched: &Touched<Node>) -> bool {
     read(old) != read(new) || node::conditions_differ(node::conditions(old), node::conditions(new))
 }
 
-/// A driver came, went or changed: what was found out about its classes is in doubt, and its Machines look again.
-pub fn driver_changed(world: &mut World, driver: &DriverName, uptime: Duration) {
-    let classes: Vec<Name> = world
-        .classes
-        .find(ClassBy::Driver, driver.as_str())
-        .map(|class| meta::identity(&class.metadata).0)
-        .collect();
-    for class in classes {
-        world.ledger.doubt(&class);
-        let mut wakes = users_of_class(world, &class);
+/// A driver came, went or changed: its classes, and the Machines and sets that wait for them.
+pub fn driver_changed(world: &World, driver: &DriverName) -> Vec<Wake> {
+    let mut wakes = Vec::new();
+    for class in classes_of_driver(world, driver) {
+        wakes.extend(users_of_class(world, &class));
         wakes.push(Wake::prompt(Key::Class(class)));
-        world.wake(wakes, uptime);
     }
     // Machines whose class is gone can be asked of any driver, and one that nobody began may go once all drivers are known.
-    let lost: Vec<Wake> = world
-        .machines
-        .iter()
-        .filter(|machine| {
-            let class = machine.class_name().map(Name::new);
-            let is_classless = class.is_none_or(|class| world.classes.get(&class).is_none());
-            is_classless || (meta::is_deleting(&machine.metadata) && machine.phase().is_new())
-        })
-        .map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0)))
-        .collect();
-    world.wake(lost, uptime);
+    let lost = world.machines.iter().filter(|machine| {
+        let class = machine.class_name().map(Name::new);
+        let is_classless = class.is_none_or(|class| world.classes.get(&class).is_none());
+        is_classless || (meta::is_deleting(&machine.metadata) && machine.phase().is_new())
+    });
+    wakes.extend(lost.map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0))));
+    wakes
+}
+
+/// The classes that a driver serves.
+pub fn classes_of_driver(world: &World, driver: &DriverName) -> Vec<Name> {
+    let classes = world.classes.find(ClassBy::Driver, driver.as_str());
+    classes.map(|class| meta::identity(&class.metadata).0).collect()
 }

@@ -15,7 +15,7 @@ use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet};
 use crate::change::Change;
 use crate::class::Readiness;
 use crate::drain::{Drain, Volumes};
-use crate::ids::{Name, NodeName, Uid};
+use crate::ids::{DriverName, Name, NodeName, Uid};
 use crate::kinds::{OwnedBy, SecretMeta};
 use crate::ledger::{Finding, Ledger, OwnerNotes, Stamp};
 use crate::queue::{Queue, Urgency};
@@ -206,8 +206,19 @@ impl World {
 
     /// What was found out about a class may hold no longer: it is looked at again before anything is made of it.
     pub fn doubt(&mut self, class: &Name, uptime: Duration) {
-        self.ledger.doubt(class);
-        self.wake([Wake::prompt(Key::Class(class.clone()))], uptime);
+        if self.classes.get(class).is_some() {
+            self.ledger.doubt(class);
+            self.wake([Wake::prompt(Key::Class(class.clone()))], uptime);
+        }
+    }
+
+    /// A driver came, went or changed: what was found out about its classes is in doubt, and whoever waits for it looks again.
+    pub fn driver_changed(&mut self, driver: &DriverName, uptime: Duration) {
+        for class in wake::classes_of_driver(self, driver) {
+            self.ledger.doubt(&class);
+        }
+        let wakes = wake::driver_changed(self, driver);
+        self.wake(wakes, uptime);
     }
 
     fn take_in<K: Kind>(&mut self, touched: impl IntoIterator<Item = Touched<K>>, uptime: Duration) {

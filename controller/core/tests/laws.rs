@@ -4,6 +4,8 @@
 
 #![expect(clippy::indexing_slicing, reason = "a test that panics is a test that fails")]
 
+#[path = "laws/classes.rs"]
+mod classes;
 #[path = "laws/deployments.rs"]
 mod deployments;
 #[path = "laws/dice.rs"]

@@ -13,6 +13,8 @@ mod cloud;
 mod etcd;
 #[path = "scenarios/execute.rs"]
 mod execute;
+#[path = "scenarios/planted.rs"]
+mod planted;
 #[path = "scenarios/pods.rs"]
 mod pods;
 #[path = "scenarios/reasons.rs"]

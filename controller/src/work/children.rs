@@ -28,8 +28,8 @@ where
     F: Future<Output = Result<(), WriteError>>,
 {
     let results: Vec<Result<(), WriteError>> = stream::iter(all).map(one).buffer_unordered(TOGETHER).collect().await;
-    results.into_iter().collect::<Result<Vec<()>, WriteError>>()?;
-    Ok(())
+    let failure = results.into_iter().find_map(Result::err);
+    failure.map_or(Ok(()), |failure| Err(StepError::of_another(failure)))
 }
 
 /// Merges into one child in the version that the plan saw.

@@ -110,9 +110,9 @@ impl Reconciler for Deployments {
                 let body = json!({ "metadata": { "annotations": { keys::REVISION: revision.to_string() } } });
                 *deployment = shared.wrote(shared.write.merge(&**deployment, body).await?);
             }
-            Step::Record(status) => {
-                let news = bad_news(deployment, &status);
-                *deployment = shared.wrote(shared.write.merge_status(&**deployment, status.into_patch()).await?);
+            Step::Record(change) => {
+                let news = bad_news(deployment, &change);
+                *deployment = shared.wrote(shared.write.merge_status(&**deployment, change.patch()).await?);
                 let now = shared.env.now();
                 note(shared, deployment, |notes| notes.status_written = Some(now));
                 for (reason, text) in news {

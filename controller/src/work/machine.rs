@@ -135,7 +135,9 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
             *machine = shared.wrote(shared.write.merge(&**machine, body).await?);
         }
         Step::GuardNode(node) => guard_node(shared, machine, &node).await?,
-        Step::SteerNode(node) => steer_node(shared, machine, &node).await?,
+        Step::SteerNode(node) => steer_node(shared, machine, &node)
+            .await
+            .map_err(StepError::of_another)?,
         Step::DropToken => token::remove(shared, machine).await?,
         Step::DeleteMachine => delete(shared, machine).await?,
         Step::RemoveNode(node) => remove_node(shared, machine, &node).await?,

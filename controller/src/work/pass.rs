@@ -139,8 +139,7 @@ impl<S: Narrate, W: fmt::Display> fmt::Display for Told<'_, S, W> {
 }
 
 /// Runs the steps in order. After one that stops the plan, or its part of it, has failed, only the independent ones and those of other
-/// parts are carried out; after a conflict
-/// none, because the plan was made from what is no longer so.
+/// parts are carried out; after a conflict none, whichever step met it, because the plan was made from what is no longer so.
 async fn execute<R: Reconciler>(
     shared: &Arc<Shared>,
     name: &Name,
@@ -160,7 +159,7 @@ async fn execute<R: Reconciler>(
         let told = step.narrate();
         match R::step(shared, &mut run, step, &plan.why).await {
             Ok(()) => tracing::info!(kind = R::KIND, %name, why = %plan.why, "{told}"),
-            Err(error) if bearing == Bearing::Stops && error.voids() => return Err(failure.unwrap_or(error)),
+            Err(error) if error.voids(bearing) => return Err(failure.unwrap_or(error)),
             Err(error) => {
                 if bearing == Bearing::Stops {
                     stopped.add(part);

@@ -88,11 +88,11 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
         }
         Step::GiveUp(all) => {
             for given in all {
-                give_up(shared, given).await?;
+                give_up(shared, given).await.map_err(StepError::of_another)?;
             }
         }
-        Step::Record(status) => {
-            *set = shared.wrote(shared.write.merge_status(&**set, status.into_patch()).await?);
+        Step::Record(change) => {
+            *set = shared.wrote(shared.write.merge_status(&**set, change.patch()).await?);
             let now = shared.env.now();
             note(shared, set, |notes| notes.status_written = Some(now));
         }

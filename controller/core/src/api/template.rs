@@ -212,7 +212,8 @@ pub(crate) fn meaningful(value: &Value) -> Value {
     }
 }
 
-fn is_zero(value: &Value) -> bool {
+/// What Go's writers add and drop: it says nothing.
+pub(crate) fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(flag) => !flag,

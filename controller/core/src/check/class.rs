@@ -1,6 +1,8 @@
-//! Laws of plans about classes and Secrets: kept while anybody needs them (W4), told only while they stay, looked at once.
+//! Laws of plans about classes and Secrets: kept while anybody needs them (W4), told only while they stay and before what may be
+//! refused, looked at once; nothing after the end.
 
-use super::Broken;
+use super::report::reported_first;
+use super::{Broken, ends_last, wakes_later};
 use crate::api::meta;
 use crate::class::{Observed, Plan, SecretObserved, SecretPlan, SecretStep, Step};
 
@@ -14,7 +16,14 @@ pub fn class(seen: &Observed<'_>, plan: &Plan) -> Vec<Broken> {
         Step::Record(_) => is_leaving.then_some(Broken::TellsOfLeaving),
         Step::Report(_) => (!is_leaving || seen.machines == 0).then_some(Broken::ReportOfNothing),
     };
-    plan.steps.iter().filter_map(broken).collect()
+    let is_report = |step: &Step| matches!(step, Step::Record(_) | Step::Report(_));
+    let may_fail = |step: &Step| matches!(step, Step::AddFinalizer | Step::RemoveFinalizer | Step::Check);
+    let is_end = |step: &Step| is_leaving && *step == Step::RemoveFinalizer;
+    let each = plan.steps.iter().filter_map(broken);
+    each.chain(reported_first(&plan.steps, is_report, may_fail))
+        .chain(ends_last(&plan.steps, is_end))
+        .chain(wakes_later(plan.wake, seen.now))
+        .collect()
 }
 
 /// The laws that a plan about a Secret breaks.
@@ -25,7 +34,13 @@ pub fn secret(seen: &SecretObserved<'_>, plan: &SecretPlan) -> Vec<Broken> {
         SecretStep::RemoveFinalizer => (seen.classes > 0).then_some(Broken::ReleaseOfNeeded),
         SecretStep::Report(_) => (!is_leaving || seen.classes == 0).then_some(Broken::ReportOfNothing),
     };
-    plan.steps.iter().filter_map(broken).collect()
+    let is_report = |step: &SecretStep| matches!(step, SecretStep::Report(_));
+    let is_end = |step: &SecretStep| is_leaving && *step == SecretStep::RemoveFinalizer;
+    let each = plan.steps.iter().filter_map(broken);
+    each.chain(reported_first(&plan.steps, is_report, |step| !is_report(step)))
+        .chain(ends_last(&plan.steps, is_end))
+        .chain(wakes_later(plan.wake, seen.now))
+        .collect()
 }
 
 #[cfg(test)]
@@ -76,6 +91,31 @@ mod tests {
             [Broken::ReportOfNothing],
             "nobody deletes it"
         );
+    }
+
+    #[test]
+    fn a_report_stands_before_what_may_be_refused_and_nothing_after_the_end() {
+        let going = json!({"metadata": {"name": "c", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let class: MachineClass = serde_json::from_value(going).expect("a class");
+        let laws = |seen: Observed<'_>, steps| {
+            let seen = Observed {
+                is_being_checked: false,
+                ..seen
+            };
+            self::class(&seen, &Plan::act(steps, crate::class::Why::Settled))
+        };
+        let report = || {
+            Step::Report(InUse {
+                kind: "Machine",
+                users: 1,
+                first: "m".to_owned(),
+            })
+        };
+        assert_eq!(laws(seen(&class, 1), vec![report(), Step::Check]), []);
+        let behind = laws(seen(&class, 1), vec![Step::Check, report()]);
+        assert_eq!(behind, [Broken::ReportBehindFailure]);
+        let after = laws(seen(&class, 0), vec![Step::RemoveFinalizer, Step::Check]);
+        assert_eq!(after, [Broken::StepAfterTheEnd]);
     }
 
     #[test]

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Broken, is_child, reported_first, wakes_later};
+use super::report::{Report as _, reported_first};
+use super::{Broken, is_child, wakes_later};
 use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
-use crate::api::{MachineSet, Template, keys, meta};
+use crate::api::{MachineSet, Template, meta};
 use crate::deployment::budget::Bounds;
 use crate::deployment::change::SetChange;
 use crate::deployment::group::{Members, Row};
@@ -19,8 +20,8 @@ use crate::deployment::observed::{Observed, Plan, Step};
 use crate::deployment::plan::lost;
 use crate::ids::Uid;
 use crate::merge;
+use crate::set;
 use crate::set::repair::{Repair, given_up_before};
-use crate::set::{self, StatusPatch};
 
 /// Laws of a deployment's plan.
 pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broken> {
@@ -268,23 +269,13 @@ fn parts(all: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestamp)
 
 /// A failure that is known or told is told before what may fail again.
 fn deployment_report(seen: &Observed<'_>, plan: &Plan) -> Option<Broken> {
-    let is_told = |step: &Step| matches!(step, Step::Record(status) if tells_failure(status));
+    let is_told = |step: &Step| matches!(step, Step::Record(change) if change.tells_failure());
     let is_record = |step: &Step| matches!(step, Step::Record(_));
     let creates = |step: &Step| matches!(step, Step::Create(_));
     let acts = |step: &Step| creates(step) || matches!(step, Step::Change(_) | Step::Delete(_) | Step::Number(_));
     let refused = seen.notes.create_refused.as_ref();
     reported_first(&plan.steps, is_told, acts)
         .or_else(|| refused.and_then(|_| reported_first(&plan.steps, is_record, creates)))
-}
-
-/// The deployment's own failure. `ReplicaFailure` is its set's, which told it.
-fn tells_failure(status: &StatusPatch) -> bool {
-    let conditions = status.field("conditions").and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| {
-        let says = |field: &str, text: &str| condition.get(field).and_then(Value::as_str) == Some(text);
-        says("type", keys::CONDITION_PROGRESSING) && says("status", "False")
-    })
 }
 
 /// A change of a set leaves alone what its Machines were made from.

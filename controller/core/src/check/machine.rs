@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::{Broken, reported_first, wakes_later};
-use crate::api::{OperationState, Phase, keys, meta};
+use super::report::{Report as _, reported_first};
+use super::{Broken, wakes_later};
+use crate::api::{Phase, keys, meta};
 use crate::driver::{Capability, Initialization};
 use crate::machine;
 use crate::machine::{Call, DriverView};
@@ -12,7 +13,8 @@ use crate::machine::{Call, DriverView};
 pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestamp) -> Vec<Broken> {
     let mut broken: Vec<Broken> = wakes_later(plan.wake, now).into_iter().collect();
     broken.extend(calls_alone(seen, plan));
-    broken.extend(reported_first(&plan.steps, tells_failure, may_be_refused));
+    let is_told = |step: &machine::Step| matches!(step, machine::Step::Record(change) if change.tells_failure());
+    broken.extend(reported_first(&plan.steps, is_told, may_be_refused));
     let mut phase = seen.machine.phase().clone();
     let mut read_live = false;
     let mut is_asked_for = seen.machine.creation_request().is_some();
@@ -50,14 +52,6 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
         }
     }
     broken
-}
-
-fn tells_failure(step: &machine::Step) -> bool {
-    let machine::Step::Record(change) = step else {
-        return false;
-    };
-    let is_bad = matches!(change.phase, Phase::Unknown | Phase::Failed | Phase::CrashLoopBackOff);
-    is_bad || change.state == OperationState::Failed
 }
 
 /// What may be refused again and again, by the target cluster too. The finalizer, the live read and the VM's id are what a report

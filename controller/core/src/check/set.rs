@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
-use super::{Broken, is_child, is_guarded, reported_first, wakes_later};
+use super::report::{Report as _, reported_first};
+use super::{Broken, is_child, is_guarded, wakes_later};
 use crate::api::{Machine, MachineSet, Phase, keys, meta};
 use crate::ids::Uid;
 use crate::selector::Matcher;
@@ -65,7 +65,7 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
 /// A failure that is known or told is told before what may fail again. The finalizer is the set's own and holds up no report.
 fn set_report(seen: &set::Observed<'_>, plan: &set::Plan) -> Option<Broken> {
     use set::Step;
-    let is_told = |step: &Step| matches!(step, Step::Record(status) if tells_failure(status));
+    let is_told = |step: &Step| matches!(step, Step::Record(change) if change.tells_failure());
     let is_record = |step: &Step| matches!(step, Step::Record(_));
     let grows = |step: &Step| matches!(step, Step::Reserve { .. } | Step::Create(_));
     let shrinks = |step: &Step| matches!(step, Step::Delete(_));
@@ -74,15 +74,6 @@ fn set_report(seen: &set::Observed<'_>, plan: &set::Plan) -> Option<Broken> {
     let told = reported_first(&plan.steps, is_told, |step| grows(step) || shrinks(step));
     told.or_else(|| create.and_then(|_| reported_first(&plan.steps, is_record, grows)))
         .or_else(|| delete.and_then(|_| reported_first(&plan.steps, is_record, shrinks)))
-}
-
-fn tells_failure(status: &set::StatusPatch) -> bool {
-    let conditions = status.field("machineSetCondition").and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| {
-        let says = |field: &str, text: &str| condition.get(field).and_then(Value::as_str) == Some(text);
-        says("type", keys::CONDITION_REPLICA_FAILURE) && says("status", "True")
-    })
 }
 
 fn wrong_claims<'a>(

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::api::template::is_zero;
 use crate::api::{MachineDeployment, MachineSet, Template, keys, meta};
 
 /// The hash of a template after `collisions` names that were taken, as the label shows it: a decimal u32.
@@ -68,10 +69,11 @@ fn told(deployment: &MachineDeployment) -> i32 {
     status.and_then(|status| status.collision_count).unwrap_or(0)
 }
 
-/// JSON with sorted keys and without what says nothing: null, {}, [], "", 0 and false, which Go's writers add and drop
-/// (`spec/api.md` §11.3).
+/// JSON with sorted keys and without what says nothing (`spec/api.md` §11.3). Other than `meaningful`, it leaves nothing of an empty
+/// entry of a list: hashes that are in use were made so.
 fn canonical(value: &Value) -> String {
     match value {
+        _ if is_zero(value) => String::new(),
         Value::Object(fields) => {
             let mut parts: Vec<(&String, String)> = fields
                 .iter()
@@ -85,12 +87,8 @@ fn canonical(value: &Value) -> String {
             let texts: Vec<String> = parts.into_iter().map(|(key, text)| format!("{key:?}:{text}")).collect();
             format!("{{{}}}", texts.join(","))
         }
-        Value::Array(items) if items.is_empty() => String::new(),
         Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(",")),
-        Value::String(text) if text.is_empty() => String::new(),
-        Value::Null | Value::Bool(false) => String::new(),
-        Value::Number(number) if number.as_f64() == Some(0.0) => String::new(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
     }
 }
 

@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use super::change::{NewSet, SetChange};
 use super::rollback::RollBack;
+use super::status::StatusChange;
 use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use crate::ids::{Name, Uid};
 use crate::ledger::OwnerNotes;
 use crate::owner;
 use crate::plan::Bearing;
-use crate::set::{self, StatusPatch};
+use crate::set;
 use crate::sight::Sight;
 
 /// Who decides about one set; core's, but where a test puts another one in its place.
@@ -82,7 +83,7 @@ pub enum Step {
     /// Write the deployment's revision annotation.
     Number(i64),
     /// Write the status.
-    Record(StatusPatch),
+    Record(Box<StatusChange>),
     /// A step of one of its sets.
     Of(Arc<MachineSet>, set::Step),
 }

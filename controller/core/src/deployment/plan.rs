@@ -26,10 +26,9 @@ use crate::selector::Matcher;
 use crate::set::repair::{Repair, given_up_before};
 use crate::set::{self, Victim};
 use crate::sight::{Judging, later};
+use crate::status::{STATUS_PACE, paced};
 use crate::{owner, plan};
 
-/// Changes of the counts within this time become one status write.
-const STATUS_PACE: SignedDuration = SignedDuration::from_millis(250);
 /// While Machines move, the numbers of the sets change in steps no closer than this: what becomes available meanwhile moves together.
 const NUMBERS_PACE: SignedDuration = SignedDuration::from_millis(150);
 
@@ -488,18 +487,11 @@ fn told(
     situation: &status::Situation<'_>,
     now: Timestamp,
 ) -> Plan {
-    let status::Report {
-        patch,
-        is_failure,
-        wake,
-    } = status::report(seen, members, situation, now);
-    plan = plan.or_at(wake, now);
-    let Some(patch) = patch else { return plan };
-    let due = seen.notes.status_written.map(|at| later(at, STATUS_PACE));
-    if let Some(due) = due.filter(|due| *due > now) {
-        return plan.or_at(Some(due), now);
+    let report = status::report(seen, members, situation, now);
+    let (change, due) = paced(report.change, seen.notes.status_written, STATUS_PACE, now);
+    if let Some(change) = change {
+        let place = if report.is_failure { 0 } else { plan.steps.len() };
+        plan.steps.insert(place, Step::Record(Box::new(change)));
     }
-    let place = if is_failure { 0 } else { plan.steps.len() };
-    plan.steps.insert(place, Step::Record(patch));
-    plan
+    plan.or_at(report.wake, now).or_at(due, now)
 }

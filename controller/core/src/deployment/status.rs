@@ -2,7 +2,7 @@
 //! and the reasons of `Progressing` are read by the autoscaler (`spec/api.md` §10.6).
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::budget::Bounds;
 use super::group::Members;
@@ -10,14 +10,15 @@ use super::observed::Observed;
 use super::plan::Stand;
 use super::progress::Progress;
 use super::{freeze, names};
-use crate::api::machine_deployment::MachineDeploymentCondition;
+use crate::api::machine_deployment::{MachineDeploymentCondition, MachineDeploymentStatus};
+use crate::api::operation::MachineSummary;
 use crate::api::{Machine, MachineDeployment, Phase, keys, meta, validity};
 use crate::ids::Name;
 use crate::selector;
 use crate::set;
-use crate::set::StatusPatch;
 use crate::set::plan::owned;
-use crate::set::status::is_same;
+use crate::set::status::{failed_machines, is_preserved, length};
+use crate::status::{stored_time, text_is_same};
 
 /// Something that keeps the deployment from what it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +53,28 @@ pub enum Situation<'a> {
     Creating(&'a Stand, &'a Name),
 }
 
+/// A deployment's status as it is to be, named as in `MachineDeploymentStatus`.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "MachineDeploymentStatus says what each means")]
+pub struct StatusChange {
+    pub observed_generation: i64,
+    pub replicas: i32,
+    pub updated_replicas: i32,
+    pub ready_replicas: i32,
+    pub available_replicas: i32,
+    pub unavailable_replicas: i32,
+    pub preserved_failed_replicas: i32,
+    pub conditions: Vec<MachineDeploymentCondition>,
+    /// `None`: as it is told.
+    pub collision_count: Option<i32>,
+    pub failed_machines: Vec<MachineSummary>,
+    pub label_selector: Option<String>,
+}
+
 /// What is to be told.
 pub struct Report {
-    /// The status as a merge patch of `/status`, or nothing if it is told already.
-    pub patch: Option<StatusPatch>,
+    /// The status as it is to be, or nothing if it is told already.
+    pub change: Option<StatusChange>,
     /// It tells a failure of the deployment's own.
     pub is_failure: bool,
     /// When time alone changes what is told.
@@ -82,17 +101,12 @@ impl Counts {
             counts.replicas += length(own.len());
             counts.ready += count(&|machine| *machine.phase() == Phase::Running);
             counts.available += count(&|machine| set::status::is_available(member.set, machine, now));
-            counts.preserved +=
-                count(&|machine| *machine.phase() == Phase::Failed && machine.preserved_until().is_some());
+            counts.preserved += count(&is_preserved);
             counts.numbers = counts.numbers.saturating_add(member.set.spec.replicas);
         }
         counts.updated = members.new_member().map_or(0, |member| length(owned(member).len()));
         counts
     }
-}
-
-fn length(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// What the status should say.
@@ -115,45 +129,71 @@ pub fn report(seen: &Observed<'_>, members: &Members<'_>, situation: &Situation<
         of_sets(members, keys::CONDITION_REPLACEMENTS_HELD),
         freeze::condition(deployment, members),
     ];
-    let mut status = Map::new();
-    status.insert(
-        "observedGeneration".into(),
-        json!(meta::generation(&deployment.metadata)),
-    );
-    status.insert("replicas".into(), json!(counts.replicas));
-    status.insert("updatedReplicas".into(), json!(counts.updated));
-    status.insert("readyReplicas".into(), json!(counts.ready));
-    status.insert("availableReplicas".into(), json!(counts.available));
-    status.insert(
-        "unavailableReplicas".into(),
-        json!(counts.numbers.saturating_sub(counts.available).max(0)),
-    );
-    status.insert("preservedFailedReplicas".into(), json!(counts.preserved));
-    status.insert("failedMachines".into(), failed(members));
-    if let Some(count) = names::collisions(deployment, members.new_set()) {
-        status.insert("collisionCount".into(), json!(count));
-    }
-    status.insert(
-        "labelSelector".into(),
-        json!(deployment.spec.selector.as_ref().and_then(selector::text)),
-    );
-    status.insert("conditions".into(), merged(deployment, conditions, now));
-    let before = serde_json::to_value(&deployment.status).unwrap_or_default();
-    let is_told = status.iter().all(|(field, value)| is_same(before.get(field), value));
+    let change = StatusChange {
+        observed_generation: meta::generation(&deployment.metadata),
+        replicas: counts.replicas,
+        updated_replicas: counts.updated,
+        ready_replicas: counts.ready,
+        available_replicas: counts.available,
+        unavailable_replicas: counts.numbers.saturating_sub(counts.available).max(0),
+        preserved_failed_replicas: counts.preserved,
+        conditions: merged(deployment, conditions, now),
+        collision_count: names::collisions(deployment, members.new_set()),
+        failed_machines: failed(members),
+        label_selector: deployment.spec.selector.as_ref().and_then(selector::text),
+    };
     Report {
-        patch: (!is_told).then_some(StatusPatch(status)),
+        change: (!change.is_told(deployment)).then_some(change),
         is_failure,
         wake,
     }
 }
 
-fn failed(members: &Members<'_>) -> Value {
-    let preserved = |machine: &Machine| *machine.phase() == Phase::Failed && machine.preserved_until().is_some();
-    let lists = members.sets.iter().map(|member| {
-        let listed = set::status::failed_machines(member.set, &owned(member), &preserved);
-        listed.as_array().cloned().unwrap_or_default()
-    });
-    Value::Array(lists.flatten().collect())
+impl StatusChange {
+    /// Whether the deployment's status says all of this already.
+    fn is_told(&self, deployment: &MachineDeployment) -> bool {
+        let nothing = MachineDeploymentStatus::default();
+        let told = deployment.status.as_ref().unwrap_or(&nothing);
+        self.observed_generation == told.observed_generation
+            && self.replicas == told.replicas
+            && self.updated_replicas == told.updated_replicas
+            && self.ready_replicas == told.ready_replicas
+            && self.available_replicas == told.available_replicas
+            && self.unavailable_replicas == told.unavailable_replicas
+            && self.preserved_failed_replicas == told.preserved_failed_replicas
+            && self.conditions == told.conditions
+            && self
+                .collision_count
+                .is_none_or(|count| count == told.collision_count.unwrap_or(0))
+            && self.failed_machines == told.failed_machines
+            && text_is_same(self.label_selector.as_ref(), told.label_selector.as_ref())
+    }
+
+    /// The body of a JSON merge patch of `/status`.
+    pub fn patch(&self) -> Value {
+        let mut status = json!({
+            "observedGeneration": self.observed_generation,
+            "replicas": self.replicas,
+            "updatedReplicas": self.updated_replicas,
+            "readyReplicas": self.ready_replicas,
+            "availableReplicas": self.available_replicas,
+            "unavailableReplicas": self.unavailable_replicas,
+            "preservedFailedReplicas": self.preserved_failed_replicas,
+            "conditions": self.conditions,
+            "failedMachines": self.failed_machines,
+            "labelSelector": self.label_selector,
+        });
+        if let (Some(count), Some(fields)) = (self.collision_count, status.as_object_mut()) {
+            fields.insert("collisionCount".to_owned(), json!(count));
+        }
+        json!({ "status": status })
+    }
+}
+
+fn failed(members: &Members<'_>) -> Vec<MachineSummary> {
+    let sets = members.sets.iter();
+    sets.flat_map(|member| failed_machines(member.set, &owned(member)))
+        .collect()
 }
 
 fn availability(deployment: &MachineDeployment, counts: Counts) -> Option<Wanted> {
@@ -202,7 +242,11 @@ fn of_sets(members: &Members<'_>, type_: &'static str) -> Option<Wanted> {
 }
 
 /// The stored conditions with ours set or removed. One that says the same keeps its times.
-fn merged(deployment: &MachineDeployment, wanted: Vec<Option<Wanted>>, now: Timestamp) -> Value {
+fn merged(
+    deployment: &MachineDeployment,
+    wanted: Vec<Option<Wanted>>,
+    now: Timestamp,
+) -> Vec<MachineDeploymentCondition> {
     const OURS: [&str; 5] = [
         keys::CONDITION_AVAILABLE,
         keys::CONDITION_REPLACEMENTS_HELD,
@@ -218,17 +262,17 @@ fn merged(deployment: &MachineDeployment, wanted: Vec<Option<Wanted>>, now: Time
     let foreign = stored
         .iter()
         .filter(|condition| !OURS.contains(&condition.type_.as_str()))
-        .map(|condition| json!(condition));
+        .cloned();
     let ours = wanted
         .into_iter()
         .flatten()
-        .map(|wanted| timed(known(wanted.type_), &wanted, now));
-    Value::Array(ours.chain(foreign).collect())
+        .map(|wanted| timed(known(wanted.type_), wanted, now));
+    ours.chain(foreign).collect()
 }
 
 /// What a status that is to be written newly tells that is bad, for a Warning event: reason and text. A creation that was refused has an
 /// event of its own.
-pub fn bad_news(deployment: &MachineDeployment, patch: &StatusPatch) -> Vec<(String, String)> {
+pub fn bad_news(deployment: &MachineDeployment, change: &StatusChange) -> Vec<(String, String)> {
     let is_bad = |condition: &MachineDeploymentCondition| match condition.type_.as_str() {
         keys::CONDITION_PROGRESSING => {
             condition.status == "False" && condition.reason.as_deref() != Some(keys::REASON_SET_CREATE_FAILED)
@@ -238,11 +282,8 @@ pub fn bad_news(deployment: &MachineDeployment, patch: &StatusPatch) -> Vec<(Str
     };
     let before = deployment.status.iter().flat_map(|status| &status.conditions);
     let before: Vec<_> = before.map(said).collect();
-    let told = patch.0.get("conditions").cloned().unwrap_or_default();
-    let told: Vec<MachineDeploymentCondition> = serde_json::from_value(told).unwrap_or_default();
-    let news = told
-        .iter()
-        .filter(|condition| is_bad(condition) && !before.contains(&said(condition)));
+    let told = change.conditions.iter();
+    let news = told.filter(|condition| is_bad(condition) && !before.contains(&said(condition)));
     news.map(|condition| {
         let text = condition.message.clone().unwrap_or_default();
         let reason = match condition.reason.as_deref().unwrap_or_default() {
@@ -259,28 +300,24 @@ fn said(condition: &MachineDeploymentCondition) -> (&str, &str, Option<&str>) {
     (&condition.type_, &condition.status, condition.reason.as_deref())
 }
 
-fn timed(known: Option<&MachineDeploymentCondition>, wanted: &Wanted, now: Timestamp) -> Value {
+fn timed(known: Option<&MachineDeploymentCondition>, wanted: Wanted, now: Timestamp) -> MachineDeploymentCondition {
     let same_status = known.filter(|known| known.status == wanted.status);
     let same = same_status.filter(|known| {
         known.reason.as_deref() == Some(wanted.reason.as_str())
             && known.message.as_deref() == Some(wanted.message.as_str())
     });
-    let now = json!(format!("{now:.0}"));
     let updated = same
         .filter(|_| !wanted.is_renewed)
-        .and_then(|known| known.last_update_time.as_ref())
-        .map_or_else(|| now.clone(), |time| json!(time));
-    let moved = same_status
-        .and_then(|known| known.last_transition_time.as_ref())
-        .map_or(now, |time| json!(time));
-    json!({
-        "type": wanted.type_,
-        "status": wanted.status,
-        "reason": wanted.reason,
-        "message": wanted.message,
-        "lastUpdateTime": updated,
-        "lastTransitionTime": moved,
-    })
+        .and_then(|known| known.last_update_time.clone());
+    let moved = same_status.and_then(|known| known.last_transition_time.clone());
+    MachineDeploymentCondition {
+        type_: wanted.type_.to_owned(),
+        status: wanted.status.to_owned(),
+        last_update_time: Some(updated.unwrap_or_else(|| stored_time(now))),
+        last_transition_time: Some(moved.unwrap_or_else(|| stored_time(now))),
+        reason: Some(wanted.reason),
+        message: Some(wanted.message),
+    }
 }
 
 #[cfg(test)]
@@ -293,12 +330,21 @@ mod tests {
             "metadata": {"name": "d"}, "spec": {"selector": selector}, "status": {"conditions": before},
         }))
         .expect("a deployment");
-        let patch =
-            json!({"conditions": [fault(), {"type": "Available", "status": "False", "reason": "x", "message": "y"}]});
-        let Value::Object(patch) = patch else {
-            unreachable!("it is an object")
+        let conditions = json!([fault(), {"type": "Available", "status": "False", "reason": "x", "message": "y"}]);
+        let change = StatusChange {
+            observed_generation: 0,
+            replicas: 0,
+            updated_replicas: 0,
+            ready_replicas: 0,
+            available_replicas: 0,
+            unavailable_replicas: 0,
+            preserved_failed_replicas: 0,
+            conditions: serde_json::from_value(conditions).expect("conditions"),
+            collision_count: None,
+            failed_machines: Vec::new(),
+            label_selector: None,
         };
-        bad_news(&deployment, &StatusPatch(patch))
+        bad_news(&deployment, &change)
     }
 
     fn fault() -> Value {

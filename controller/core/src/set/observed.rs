@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::bring::Brought;
 use super::made::NewMachine;
 use super::repair::{GivenUp, Repair};
-use super::status::StatusPatch;
+use super::status::StatusChange;
 use crate::api::{Machine, MachineSet};
 use crate::breaker::Tripped;
 use crate::ids::{Name, Uid};
@@ -79,7 +79,7 @@ pub enum Step {
     /// Take off the label by which nothing is created, and the annotation that asks for that.
     Thaw,
     /// Write the status.
-    Record(StatusPatch),
+    Record(Box<StatusChange>),
 }
 
 /// A Machine to delete. A deletion is right whatever else changed about the Machine, so it is bound to its uid alone.

@@ -22,14 +22,13 @@ use crate::ledger::{LINGERS, OwnerNotes};
 use crate::owner;
 use crate::selector::Matcher;
 use crate::sight::later;
+use crate::status::{STATUS_PACE, paced};
 
 /// A Machine that failed is kept this long, so that a class whose every VM fails does not make and remove Machines in a
 /// tight circle; twice as long after each replacement that brought no Machine that became ready.
 const REPLACE_AFTER: SignedDuration = SignedDuration::from_secs(10);
 /// The longest that a failed Machine is kept before its replacement.
 const REPLACE_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
-/// Changes of the counts within this time become one status write.
-const STATUS_PACE: SignedDuration = SignedDuration::from_millis(250);
 /// While a set makes or removes Machines, its counts change all the time: they are told once in this time.
 const STATUS_PACE_MOVING: SignedDuration = SignedDuration::from_secs(1);
 /// How many Machines one plan brings parts of the template to.
@@ -431,9 +430,7 @@ fn record(
     now: Timestamp,
 ) -> StatusWrite {
     let is_moving = acts && problem.is_none();
-    let Some(patch) = status::compute(seen, machines, problem, now) else {
-        return StatusWrite { step: None, due: None };
-    };
+    let change = status::compute(seen, machines, problem, now);
     // A plan that changes what is counted is followed by another, which counts again.
     let (before, pace) = match is_moving {
         true => (
@@ -442,14 +439,7 @@ fn record(
         ),
         false => (seen.notes.status_written, STATUS_PACE),
     };
-    match before.map(|at| later(at, pace)).filter(|due| *due > now) {
-        Some(due) => StatusWrite {
-            step: None,
-            due: Some(due),
-        },
-        None => StatusWrite {
-            step: Some(Step::Record(patch)),
-            due: None,
-        },
-    }
+    let (change, due) = paced(change, before, pace, now);
+    let step = change.map(|change| Step::Record(Box::new(change)));
+    StatusWrite { step, due }
 }

@@ -4,17 +4,19 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::names::machine_name;
 use super::observed::Observed;
 use super::{freeze, repair};
-use crate::api::machine_set::MachineSetCondition;
+use crate::api::machine_set::{MachineSetCondition, MachineSetStatus};
+use crate::api::operation::MachineSummary;
 use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
 use crate::ids::Name;
 use crate::ledger::LINGERS;
 use crate::selector;
 use crate::sight::later;
+use crate::status::{stored_time, text_is_same};
 
 /// Something that keeps the set from what it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,108 +29,117 @@ pub struct Problem {
     pub terminal: bool,
 }
 
-/// The status as a merge patch of `/status`, or nothing if it is told already.
+/// A set's status as it is to be, named as in `MachineSetStatus`. The counter of names is not part of it: `Step::Reserve` writes it.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "MachineSetStatus says what each means")]
+pub struct StatusChange {
+    pub replicas: i32,
+    pub fully_labeled_replicas: i32,
+    pub ready_replicas: i32,
+    pub available_replicas: i32,
+    pub preserved_failed_replicas: i32,
+    pub auto_preserve_failed_machine_count: i32,
+    pub observed_generation: i64,
+    pub conditions: Vec<MachineSetCondition>,
+    pub failed_machines: Vec<MachineSummary>,
+    pub label_selector: Option<String>,
+    pub error_reason: Option<String>,
+    pub error_message: Option<String>,
+    pub settled_machine_number: i64,
+    /// When this was decided.
+    pub at: Timestamp,
+}
+
+/// The status as it is to be, or nothing if it is told already.
 pub fn compute(
     seen: &Observed<'_>,
     machines: &[Arc<Machine>],
     problem: Option<Problem>,
     now: Timestamp,
-) -> Option<StatusPatch> {
+) -> Option<StatusChange> {
     let set = seen.set;
     let labels = set.spec.template.labels();
-    let count = |test: &dyn Fn(&Machine) -> bool| machines.iter().filter(|machine| test(machine)).count();
+    let count = |test: &dyn Fn(&Machine) -> bool| length(machines.iter().filter(|machine| test(machine)).count());
     let labelled = |machine: &Machine| {
         labels
             .iter()
             .all(|(key, value)| meta::label(&machine.metadata, key) == Some(value.as_str()))
     };
-    let preserved = |machine: &Machine| *machine.phase() == Phase::Failed && machine.preserved_until().is_some();
     let auto = |machine: &Machine| meta::annotation(&machine.metadata, keys::PRESERVE) == Some(keys::PRESERVE_AUTO);
-    let stored = set.status.as_ref();
-
-    let mut status = Map::new();
-    status.insert("replicas".into(), json!(machines.len()));
-    status.insert("fullyLabeledReplicas".into(), json!(count(&labelled)));
-    status.insert(
-        "readyReplicas".into(),
-        json!(count(&|machine| *machine.phase() == Phase::Running)),
-    );
-    status.insert(
-        "availableReplicas".into(),
-        json!(count(&|machine| is_available(set, machine, now))),
-    );
-    status.insert("preservedFailedReplicas".into(), json!(count(&preserved)));
-    status.insert("autoPreserveFailedMachineCount".into(), json!(count(&auto)));
-    status.insert("observedGeneration".into(), json!(meta::generation(&set.metadata)));
-    status.insert("failedMachines".into(), failed_machines(set, machines, &preserved));
-    status.insert(
-        "machineSetCondition".into(),
-        conditions(seen, machines, problem.as_ref(), now),
-    );
-    status.insert(
-        "labelSelector".into(),
-        json!(set.spec.selector.as_ref().and_then(selector::text)),
-    );
-    status.insert(
-        "settledMachineNumber".into(),
-        json!(settled(
-            seen,
-            stored.map_or(0, |status| status.settled_machine_number),
-            now
-        )),
-    );
-    let terminal = problem.filter(|problem| problem.terminal);
-    status.insert(
-        "errorReason".into(),
-        json!(terminal.as_ref().map(|problem| problem.reason)),
-    );
-    status.insert(
-        "errorMessage".into(),
-        json!(terminal.as_ref().map(|problem| problem.message.as_str())),
-    );
-
-    let before = serde_json::to_value(stored).unwrap_or_default();
-    if status.iter().all(|(field, value)| is_same(before.get(field), value)) {
-        return None;
-    }
-    status.insert("lastOperation".into(), json!({ "lastUpdateTime": format!("{now:.0}") }));
-    Some(StatusPatch(status))
-}
-
-/// A status as it is to be: the fields that one write sets, whole.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StatusPatch(pub(crate) Map<String, Value>);
-
-impl StatusPatch {
-    /// One field of the status.
-    pub fn field(&self, name: &str) -> Option<&Value> {
-        self.0.get(name)
-    }
-
-    /// All fields.
-    pub fn fields(&self) -> &Map<String, Value> {
-        &self.0
-    }
-
-    /// The body of a JSON merge patch of `/status`. `json!` would copy it, field by field.
-    pub fn into_patch(self) -> Value {
-        Value::Object(Map::from_iter([("status".to_owned(), Value::Object(self.0))]))
-    }
-}
-
-/// Absent, null, zero and empty say the same, as Go's writers leave them out.
-pub(crate) fn is_same(before: Option<&Value>, now: &Value) -> bool {
-    let empty = |value: &Value| match value {
-        Value::Null => true,
-        Value::Number(number) => number.as_i64() == Some(0),
-        Value::Array(items) => items.is_empty(),
-        Value::String(text) => text.is_empty(),
-        Value::Bool(_) | Value::Object(_) => false,
+    let conditions = conditions(seen, machines, problem.as_ref(), now);
+    let (error_reason, error_message) = problem
+        .filter(|problem| problem.terminal)
+        .map(|problem| (problem.reason.to_owned(), problem.message))
+        .unzip();
+    let change = StatusChange {
+        replicas: length(machines.len()),
+        fully_labeled_replicas: count(&labelled),
+        ready_replicas: count(&|machine| *machine.phase() == Phase::Running),
+        available_replicas: count(&|machine| is_available(set, machine, now)),
+        preserved_failed_replicas: count(&is_preserved),
+        auto_preserve_failed_machine_count: count(&auto),
+        observed_generation: meta::generation(&set.metadata),
+        conditions,
+        failed_machines: failed_machines(set, machines),
+        label_selector: set.spec.selector.as_ref().and_then(selector::text),
+        error_reason,
+        error_message,
+        settled_machine_number: settled(seen, now),
+        at: now,
     };
-    match before {
-        None => empty(now),
-        Some(before) => before == now || (empty(before) && empty(now)),
+    (!change.is_told(set)).then_some(change)
+}
+
+impl StatusChange {
+    /// Whether the set's status says all of this already.
+    fn is_told(&self, set: &MachineSet) -> bool {
+        let nothing = MachineSetStatus::default();
+        let told = set.status.as_ref().unwrap_or(&nothing);
+        self.replicas == told.replicas
+            && self.fully_labeled_replicas == told.fully_labeled_replicas
+            && self.ready_replicas == told.ready_replicas
+            && self.available_replicas == told.available_replicas
+            && self.preserved_failed_replicas == told.preserved_failed_replicas
+            && self.auto_preserve_failed_machine_count == told.auto_preserve_failed_machine_count
+            && self.observed_generation == told.observed_generation
+            && self.conditions == told.conditions
+            && self.failed_machines == told.failed_machines.as_deref().unwrap_or_default()
+            && text_is_same(self.label_selector.as_ref(), told.label_selector.as_ref())
+            && text_is_same(self.error_reason.as_ref(), told.error_reason.as_ref())
+            && text_is_same(self.error_message.as_ref(), told.error_message.as_ref())
+            && self.settled_machine_number == told.settled_machine_number
     }
+
+    /// The body of a JSON merge patch of `/status`.
+    pub fn patch(&self) -> Value {
+        let failed = Some(&self.failed_machines).filter(|failed| !failed.is_empty());
+        json!({ "status": {
+            "replicas": self.replicas,
+            "fullyLabeledReplicas": self.fully_labeled_replicas,
+            "readyReplicas": self.ready_replicas,
+            "availableReplicas": self.available_replicas,
+            "preservedFailedReplicas": self.preserved_failed_replicas,
+            "autoPreserveFailedMachineCount": self.auto_preserve_failed_machine_count,
+            "observedGeneration": self.observed_generation,
+            "machineSetCondition": self.conditions,
+            "failedMachines": failed,
+            "labelSelector": self.label_selector,
+            "errorReason": self.error_reason,
+            "errorMessage": self.error_message,
+            "settledMachineNumber": self.settled_machine_number,
+            "lastOperation": { "lastUpdateTime": stored_time(self.at) },
+        } })
+    }
+}
+
+/// A number of objects as statuses count them.
+pub(crate) fn length(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Failed, and kept for inspection.
+pub(crate) fn is_preserved(machine: &Machine) -> bool {
+    *machine.phase() == Phase::Failed && machine.preserved_until().is_some()
 }
 
 /// Running for `minReadySeconds`, or made where no node is expected.
@@ -166,9 +177,10 @@ pub fn next_available(set: &MachineSet, machines: &[Arc<Machine>], now: Timestam
 
 /// Numbers below this one have all been seen as Machines; from it on, a creation may still be under way. Of one that was sent twice
 /// the second may be, though the first was seen: once that Machine is gone, the second would make another one of its name.
-fn settled(seen: &Observed<'_>, before: i64, now: Timestamp) -> i64 {
+fn settled(seen: &Observed<'_>, now: Timestamp) -> i64 {
     let (title, own) = meta::identity(&seen.set.metadata);
-    let next = seen.set.status.as_ref().map_or(0, |status| status.next_machine_number);
+    let told = seen.set.status.as_ref();
+    let (before, next) = told.map_or((0, 0), |told| (told.settled_machine_number, told.next_machine_number));
     let is_open = |number: &i64| {
         let name = machine_name(title.as_str(), &own, *number);
         let sent = seen.unanswered.get(&Name::new(&*name));
@@ -177,35 +189,27 @@ fn settled(seen: &Observed<'_>, before: i64, now: Timestamp) -> i64 {
     (before..next).find(is_open).unwrap_or(next.max(before))
 }
 
-pub(crate) fn failed_machines(
-    set: &MachineSet,
-    machines: &[Arc<Machine>],
-    preserved: &dyn Fn(&Machine) -> bool,
-) -> Value {
-    let failed = machines
-        .iter()
-        .filter(|machine| !preserved(machine))
-        .filter_map(|machine| {
-            let operation = machine.status.as_ref()?.last_operation.as_ref()?;
-            (machine.operation_state() == Some(OperationState::Failed)).then(|| {
-                json!({
-                    "name": machine.metadata.name,
-                    "providerID": machine.spec.provider_id.clone().unwrap_or_default(),
-                    "lastOperation": operation,
-                    "ownerRef": set.metadata.name,
-                })
-            })
-        });
-    let failed: Vec<Value> = failed.collect();
-    if failed.is_empty() {
-        Value::Null
-    } else {
-        Value::Array(failed)
-    }
+/// The Machines whose last operation failed, without those that are kept for inspection.
+pub(crate) fn failed_machines(set: &MachineSet, machines: &[Arc<Machine>]) -> Vec<MachineSummary> {
+    let failed = machines.iter().filter(|machine| !is_preserved(machine));
+    let failed = failed.filter(|machine| machine.operation_state() == Some(OperationState::Failed));
+    failed
+        .map(|machine| MachineSummary {
+            name: machine.metadata.name.clone(),
+            provider_id: Some(machine.spec.provider_id.clone().unwrap_or_default()),
+            last_operation: machine.last_operation().cloned(),
+            owner_ref: set.metadata.name.clone(),
+        })
+        .collect()
 }
 
 /// The conditions with `ReplicaFailure` and `Frozen` set or removed; all others stay as they are.
-fn conditions(seen: &Observed<'_>, machines: &[Arc<Machine>], problem: Option<&Problem>, now: Timestamp) -> Value {
+fn conditions(
+    seen: &Observed<'_>,
+    machines: &[Arc<Machine>],
+    problem: Option<&Problem>,
+    now: Timestamp,
+) -> Vec<MachineSetCondition> {
     const OURS: [&str; 3] = [
         keys::CONDITION_REPLICA_FAILURE,
         keys::CONDITION_FROZEN,
@@ -215,7 +219,7 @@ fn conditions(seen: &Observed<'_>, machines: &[Arc<Machine>], problem: Option<&P
     let stored = stored.map_or(&[][..], |status| status.conditions.as_slice());
     let is_ours = |condition: &&MachineSetCondition| OURS.contains(&condition.type_.as_str());
     let foreign = stored.iter().filter(|condition| !is_ours(condition));
-    let mut all: Vec<Value> = foreign.map(|condition| json!(condition)).collect();
+    let mut all: Vec<MachineSetCondition> = foreign.cloned().collect();
     let known = |type_: &str| stored.iter().find(|condition| condition.type_ == type_);
     all.extend(problem.map(|problem| {
         let known = known(keys::CONDITION_REPLICA_FAILURE);
@@ -234,7 +238,7 @@ fn conditions(seen: &Observed<'_>, machines: &[Arc<Machine>], problem: Option<&P
         let (type_, reason) = (keys::CONDITION_REPLACEMENTS_HELD, keys::REASON_TOO_MANY_UNHEALTHY);
         condition(type_, reason, &text, known, now)
     }));
-    Value::Array(all)
+    all
 }
 
 /// The condition `Frozen`, while it holds. While the label is there that a controller put beside it, it stays as it is: without
@@ -245,9 +249,9 @@ fn frozen(
     problem: Option<&Problem>,
     known: Option<&MachineSetCondition>,
     now: Timestamp,
-) -> Option<Value> {
+) -> Option<MachineSetCondition> {
     if freeze::is_labelled(seen.set) && freeze::is_told(seen.set) {
-        return known.map(|known| json!(known));
+        return known.cloned();
     }
     let is_refused = problem.is_some_and(|problem| problem.reason == keys::REASON_FAILED_DELETE);
     let overshoot = freeze::overshoot(seen, machines, is_refused)?;
@@ -267,16 +271,20 @@ fn frozen(
 }
 
 /// A condition that holds, since when it has for this reason.
-fn condition(type_: &str, reason: &str, message: &str, known: Option<&MachineSetCondition>, now: Timestamp) -> Value {
+fn condition(
+    type_: &str,
+    reason: &str,
+    message: &str,
+    known: Option<&MachineSetCondition>,
+    now: Timestamp,
+) -> MachineSetCondition {
     let same = known.filter(|known| known.reason.as_deref() == Some(reason));
-    let since = same
-        .and_then(|known| known.last_transition_time.as_ref())
-        .map(|time| json!(time));
-    json!({
-        "type": type_,
-        "status": keys::STATUS_TRUE,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": since.unwrap_or_else(|| json!(format!("{now:.0}"))),
-    })
+    let since = same.and_then(|known| known.last_transition_time.clone());
+    MachineSetCondition {
+        type_: type_.to_owned(),
+        status: keys::STATUS_TRUE.to_owned(),
+        last_transition_time: Some(since.unwrap_or_else(|| stored_time(now))),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+    }
 }

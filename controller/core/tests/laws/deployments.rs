@@ -208,7 +208,7 @@ impl Scene {
                     self.deployment = merged(&self.deployment, &json!({"metadata": {"annotations": annotations}}));
                 }
                 Step::Record(status) => {
-                    self.deployment = merged(&self.deployment, &status.into_patch());
+                    self.deployment = merged(&self.deployment, &status.patch());
                     self.notes.status_written = Some(at);
                 }
                 Step::Of(set, step) => self.apply_of(&set, step, at),
@@ -279,7 +279,7 @@ impl Scene {
             }
             set::Step::Record(status) => {
                 let set = self.set(&name);
-                *set = merged(set, &status.into_patch());
+                *set = merged(set, &status.patch());
             }
         }
     }

@@ -197,7 +197,7 @@ impl Scene {
                     }
                 }
                 Step::Record(status) => {
-                    self.set = Arc::new(merged(&self.set, &status.into_patch()));
+                    self.set = Arc::new(merged(&self.set, &status.patch()));
                     self.notes.status_written = Some(at);
                 }
             }
@@ -366,8 +366,7 @@ proptest! {
         let before = scene.set.status.as_ref().map_or(0, |status| status.settled_machine_number);
         for step in scene.plan(now()).0.steps {
             let Step::Record(status) = step else { continue };
-            let Some(settled) = status.field("settledMachineNumber").and_then(Value::as_i64) else { continue };
-            for number in before..settled {
+            for number in before..status.settled_machine_number {
                 let name = set::names::machine_name("workers", &Uid::new("uid-s"), number);
                 let sent = scene.unanswered.get(&Name::new(name.as_str()));
                 let may_arrive = sent.is_some_and(|sent| now() < *sent + SignedDuration::from_mins(5));

@@ -235,9 +235,7 @@ impl Stage {
                 took
             }
             Step::Record(status) => {
-                let written = self
-                    .etcd
-                    .merge_status::<MachineSet>(&name, Some(&uid), &status.into_patch());
+                let written = self.etcd.merge_status::<MachineSet>(&name, Some(&uid), &status.patch());
                 self.world
                     .note_owner::<MachineSet>(&name, &uid, |notes| notes.status_written = Some(now));
                 self.took(written)
@@ -451,7 +449,7 @@ impl Stage {
             Step::Record(status) => {
                 let written = self
                     .etcd
-                    .merge_status::<MachineDeployment>(&name, Some(&uid), &status.into_patch());
+                    .merge_status::<MachineDeployment>(&name, Some(&uid), &status.patch());
                 self.world
                     .note_owner::<MachineDeployment>(&name, &uid, |notes| notes.status_written = Some(now));
                 self.took(written)

@@ -49,7 +49,11 @@ pub fn line(stage: &mut Stage, line: &str) {
 
 /// Plays a story and tells it.
 pub fn play(text: &str, place: &str) -> String {
-    let mut stage = Stage::default();
+    play_on(&mut Stage::default(), text, place)
+}
+
+/// Plays a story on a stage that was set for it, and tells it.
+pub fn play_on(stage: &mut Stage, text: &str, place: &str) -> String {
     let mut told = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -290,7 +294,7 @@ impl Stage {
         if matches!(words, ["ready" | "missing" | "unheard" | "away", ..]) {
             self.sight.driver_since = (self.driver == DriverNow::Ready).then(|| self.now());
             let driver = self.cloud.info.name.clone();
-            millwright_core::wake::driver_changed(&mut self.world, &driver, self.uptime);
+            self.world.driver_changed(&driver, self.uptime);
         }
         Some(())
     }

@@ -91,6 +91,8 @@ pub struct Stage {
     pub told: Vec<String>,
     /// Who decides about sets.
     pub plan_set: fn(&set::Observed<'_>, Timestamp) -> set::Plan,
+    /// Who decides about Machines.
+    pub plan_machine: fn(&machine::Observed<'_>, Timestamp) -> machine::Plan,
     last: BTreeMap<Key, String>,
 }
 
@@ -124,6 +126,7 @@ impl Default for Stage {
             fuel: None,
             told: Vec::new(),
             plan_set: set::plan,
+            plan_machine: machine::plan,
             last: BTreeMap::new(),
         };
         stage.restart();
@@ -201,7 +204,7 @@ impl Stage {
         };
         let now = self.now();
         let (plan, broken) = self.see_machine(&machine, |seen| {
-            let plan = machine::plan(seen, now);
+            let plan = (self.plan_machine)(seen, now);
             let broken = check::machine(seen, &plan, now);
             (plan, broken)
         });

@@ -3,8 +3,10 @@
 use std::sync::Mutex;
 
 use jiff::SignedDuration;
-use millwright_core::api::{Machine, OperationState, OperationType};
+use millwright_core::api::{Machine, MachineSet, OperationState, OperationType, keys};
 use millwright_core::change::Change;
+use millwright_core::ids::Uid;
+use millwright_core::ledger::Refusal;
 use millwright_core::machine;
 use serde_json::json;
 
@@ -13,6 +15,7 @@ use crate::env::Planners;
 use crate::kube::error::WriteError;
 use crate::work::machine::Machines;
 use crate::work::scripted::{Scripted, failure};
+use crate::work::set::Sets;
 
 /// A kind whose steps go as they say. The object keeps which were tried.
 struct Errands;
@@ -29,6 +32,8 @@ enum Fate {
     Takes,
     Refused,
     Conflicts,
+    ConflictsAtAChild,
+    Fenced,
 }
 
 const fn stops(name: &'static str, fate: Fate) -> Errand {
@@ -73,6 +78,8 @@ impl Reconciler for Errands {
             }
             .into()),
             Fate::Conflicts => Err(WriteError::Stale.into()),
+            Fate::ConflictsAtAChild => Err(StepError::of_another(WriteError::Stale)),
+            Fate::Fenced => Err(StepError::of_another(WriteError::Fenced)),
         }
     }
 }
@@ -103,26 +110,77 @@ async fn after_a_step_that_stops_the_plan_has_failed_only_independent_ones_are_c
 
 #[tokio::test]
 async fn a_failed_independent_step_holds_nobody_up_and_is_told_all_the_same() {
-    let (tried, failure) = run(vec![
-        free("a", Fate::Conflicts),
-        stops("b", Fate::Takes),
-        free("c", Fate::Takes),
-    ])
-    .await;
-    assert_eq!(tried, ["a", "b", "c"]);
-    assert_eq!(failure, Some(WriteError::Stale.to_string()));
+    for (fate, told) in [
+        (
+            Fate::Refused,
+            WriteError::Refused { reason: "a".to_owned() }.to_string(),
+        ),
+        (Fate::ConflictsAtAChild, WriteError::Stale.to_string()),
+    ] {
+        let (tried, failure) = run(vec![free("a", fate), stops("b", Fate::Takes), free("c", Fate::Takes)]).await;
+        assert_eq!(tried, ["a", "b", "c"], "{fate:?}");
+        assert_eq!(failure, Some(told));
+    }
 }
 
 #[tokio::test]
 async fn after_a_conflict_nothing_more_is_carried_out() {
-    let (tried, failure) = run(vec![
-        stops("a", Fate::Takes),
-        stops("b", Fate::Conflicts),
-        free("c", Fate::Takes),
-    ])
-    .await;
-    assert_eq!(tried, ["a", "b"]);
-    assert_eq!(failure, Some(WriteError::Stale.to_string()));
+    for (met, error) in [
+        (stops("b", Fate::Conflicts), WriteError::Stale),
+        (stops("b", Fate::ConflictsAtAChild), WriteError::Stale),
+        (free("b", Fate::Conflicts), WriteError::Stale),
+        (free("b", Fate::Fenced), WriteError::Fenced),
+    ] {
+        let case = format!("{met:?}");
+        let (tried, failure) = run(vec![
+            stops("a", Fate::Takes),
+            met,
+            stops("c", Fate::Takes),
+            free("d", Fate::Takes),
+        ])
+        .await;
+        assert_eq!(tried, ["a", "b"], "{case}");
+        assert_eq!(failure, Some(error.to_string()), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_set_whose_report_meets_a_newer_one_makes_nothing_of_what_was_planned_for_the_old() {
+    let set = json!({
+        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
+        "metadata": {"name": "s", "namespace": "default", "uid": "u", "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": [keys::FINALIZER]},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"pool": "workers"}},
+            "template": {
+                "metadata": {"labels": {"pool": "workers"}},
+                "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+            },
+        },
+    });
+    let stored: MachineSet = serde_json::from_value(set.clone()).unwrap();
+    // Only the report, which tells of the refusal, meets somebody else's write.
+    let scripted = Scripted::new(
+        move |_, _, body| match body["status"]["machineSetCondition"].is_array() {
+            true => failure(409, "Conflict"),
+            false => (200, set.clone()),
+        },
+    );
+    let (shared, name) = (&scripted.shared, Name::new("s"));
+    shared.change(|world, uptime| world.observe(Change::Applied(stored), uptime));
+    shared.quietly(|world| {
+        world.note_owner::<MachineSet>(&name, &Uid::new("u"), |notes| {
+            let refused = Refusal::after(None, "no".to_owned(), Timestamp::UNIX_EPOCH);
+            notes.create_refused = Some(refused);
+        });
+    });
+    let planned = shared.look(|world| Sets::plan(shared, world, &name, shared.env.now()));
+    let told = narrate::plan(&planned.unwrap().plan, shared.env.now());
+    assert!(told.contains("- record") && told.contains("- create"), "{told}");
+    pass::<Sets>(shared, &name).await;
+    assert_eq!(scripted.heard("PATCH").len(), 1, "the report and nothing after it");
+    assert_eq!(scripted.heard("POST").len(), 0);
 }
 
 #[tokio::test]
