@@ -129,7 +129,7 @@ const NEEDED: &[(&str, &str, &[&str])] = &[
         "Secret",
         &["200", "404 NotFound", "409 Conflict"],
     ),
-    // `Writer::read_node`, `guard_node`, `release_node`, `delete_node`.
+    // `Writer::read_node`, `node`, `release_node`, `delete_node`.
     ("get", "Node", &["200", "404 NotFound"]),
     (
         "patch.strategic",

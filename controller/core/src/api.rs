@@ -13,6 +13,7 @@ pub mod machine_set;
 pub mod meta;
 pub mod node_template;
 pub mod operation;
+pub mod qualified;
 pub mod template;
 pub mod validity;
 

@@ -95,6 +95,8 @@ pub enum Broken {
     PausedRolls,
     #[error("it gives up more unhealthy machines than may be replaced at once")]
     TooManyGivenUp,
+    #[error("it changes what others have put on the node")]
+    ForeignOfNode,
     #[error("it stores our finalizer on what is being deleted")]
     GuardOfLeaving,
     #[error("it removes the finalizer from what is still needed")]

@@ -223,6 +223,7 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
             },
             node: claim.node,
             rival: claim.rival,
+            virtual_capacity: class.and_then(|class| class.virtual_capacity()),
             standing: kin::standing(world, machine),
             drain: machine.uid().and_then(|uid| world.ledger.drains.get(&uid)),
             volumes: &world.volumes,

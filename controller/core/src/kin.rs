@@ -76,13 +76,18 @@ pub fn goes_with(world: &World, machine: &Machine, node: &Node) -> bool {
     is_own || (node::may_be_lost(node, machine) && !is_claimed(world, node))
 }
 
-/// How a Machine stands in its deployment's rollout. One that is paused, or that does not roll step by step, leaves Nodes as they are.
+/// How a Machine stands in its deployment's rollout. Where an owner is named and not seen, nobody can tell: it may be about to be seen.
 pub fn standing(world: &World, machine: &Machine) -> Standing {
-    let set = meta::controller_uid(&machine.metadata);
-    let set = set.and_then(|uid| world.sets.find(OwnedBy::Uid, uid.as_str()).next());
-    let owner = set.and_then(|set| meta::controller_uid(&set.metadata));
-    let deployment = owner.and_then(|uid| world.deployments.find(OwnedBy::Uid, uid.as_str()).next());
-    let Some((set, deployment)) = set.zip(deployment) else {
+    let Some(owner) = meta::controller_uid(&machine.metadata) else {
+        return Standing::Free;
+    };
+    let Some(set) = world.sets.find(OwnedBy::Uid, owner.as_str()).next() else {
+        return Standing::Aside;
+    };
+    let Some(owner) = meta::controller_uid(&set.metadata) else {
+        return Standing::Free;
+    };
+    let Some(deployment) = world.deployments.find(OwnedBy::Uid, owner.as_str()).next() else {
         return Standing::Aside;
     };
     let spec = &deployment.spec;
@@ -94,9 +99,9 @@ pub fn standing(world: &World, machine: &Machine) -> Standing {
         .as_ref()
         .and_then(|strategy| strategy.type_.as_ref()?.known());
     match strategy {
-        _ if spec.paused => Standing::Aside,
+        Some(StrategyType::Recreate | StrategyType::InPlaceUpdate) => Standing::Free,
+        Some(StrategyType::RollingUpdate) | None if spec.paused => Standing::Aside,
         Some(StrategyType::RollingUpdate) | None => Standing::Old,
-        Some(StrategyType::Recreate | StrategyType::InPlaceUpdate) => Standing::Aside,
     }
 }
 

@@ -7,7 +7,7 @@ use kube::core::PartialObjectMeta;
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, keys, meta};
 use crate::class;
 use crate::ids::{Name, ResourceVersion, Uid};
-use crate::machine::node;
+use crate::machine::{node, virtual_capacity};
 use crate::store::Stored;
 
 /// A Secret as it is watched: that it is there and changed, not what it holds.
@@ -196,13 +196,18 @@ impl Stored for SecretMeta {
 impl Stored for Node {
     type Index = NodeBy;
     identified!();
-    /// Of what is reported of it, plans read the conditions and the volumes.
+    /// Of what is reported of it, plans read the conditions, the volumes and the capacity that the kubelet does not count itself.
     fn shorten(&mut self) {
         self.metadata.managed_fields = None;
         if let Some(status) = &mut self.status {
             let conditions = status.conditions.take();
             let volumes_attached = status.volumes_attached.take();
+            let mut capacity = status.capacity.take();
+            if let Some(capacity) = &mut capacity {
+                capacity.retain(|resource, _| virtual_capacity::is_extended(resource));
+            }
             *status = NodeStatus {
+                capacity: capacity.filter(|capacity| !capacity.is_empty()),
                 conditions,
                 volumes_attached,
                 ..NodeStatus::default()
@@ -239,7 +244,8 @@ mod tests {
     fn node(version: &str) -> Node {
         serde_json::from_value(json!({
             "metadata": {"name": "n", "uid": "1", "resourceVersion": version, "managedFields": [{"manager": "kubelet"}]},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}], "images": [{"sizeBytes": 1}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "images": [{"sizeBytes": 1}],
+                "capacity": {"cpu": "4", "hugepages-2Mi": "0", "example.com/slots": "3"}},
         }))
         .unwrap()
     }
@@ -257,6 +263,8 @@ mod tests {
             let status = kept.status.as_ref().unwrap();
             assert_eq!(status.conditions.as_ref().map(Vec::len), Some(1), "{way}");
             assert_eq!(status.images, None, "{way}");
+            let capacity = status.capacity.as_ref().unwrap();
+            assert_eq!(capacity.keys().collect::<Vec<_>>(), ["example.com/slots"], "{way}");
         }
     }
 }

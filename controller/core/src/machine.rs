@@ -9,11 +9,15 @@ pub mod health;
 pub mod join;
 pub mod life;
 pub mod node;
+pub mod node_patch;
+pub mod node_sync;
+pub mod node_template;
 pub mod observed;
 pub mod outcome;
 pub mod status;
 pub mod steer;
 pub mod step;
+pub mod virtual_capacity;
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -68,8 +68,10 @@ fn machine_step(step: &machine::Step) -> String {
             let parts: Vec<String> = id.into_iter().chain(node).collect();
             format!("identify the VM: {}", parts.join(", "))
         }
-        Step::GuardNode(node) => format!("guard Node {node}"),
-        Step::SteerNode(node) => format!("mark or unmark Node {node} as old"),
+        Step::WriteNode(patch) if patch.only_guards() => format!("guard Node {}", patch.node),
+        Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
+            format!("write Node {}: {}", patch.node, patch.told().join(", "))
+        }
         Step::Cordon(node) => format!("cordon Node {node}"),
         Step::WatchPods(node) => format!("watch the pods of Node {node}"),
         Step::WatchVolumes => "watch where volumes are attached".to_owned(),

@@ -194,7 +194,7 @@ impl Kind for MachineSet {
         let prompt = is_prompt(touched, |s| {
             (meta::generation(&s.metadata), meta::is_deleting(&s.metadata))
         });
-        let mut wakes = Vec::new();
+        let mut wakes = led_otherwise(world, touched);
         for set in both(touched) {
             let key = group_of(world, set);
             wakes.push(if prompt { Wake::prompt(key) } else { Wake::event(key) });
@@ -206,6 +206,20 @@ impl Kind for MachineSet {
         }
         wakes
     }
+}
+
+/// Machines of a set that another deployment has now, or none: their Nodes stand otherwise in a rollout.
+fn led_otherwise(world: &World, touched: &Touched<MachineSet>) -> Vec<Wake> {
+    let (Some(old), Some(new)) = (&touched.old, &touched.new) else {
+        return Vec::new();
+    };
+    if meta::controller_uid(&old.metadata) == meta::controller_uid(&new.metadata) {
+        return Vec::new();
+    }
+    let uid = meta::identity(&new.metadata).1;
+    let machines = world.machines.find(OwnedBy::Controller, uid.as_str());
+    let keys = machines.map(|machine| Key::Machine(meta::identity(&machine.metadata).0));
+    keys.map(Wake::event).collect()
 }
 
 impl Kind for MachineDeployment {
@@ -390,20 +404,18 @@ fn reads_differently(touched: &Touched<Node>) -> bool {
     let (Some(old), Some(new)) = (&touched.old, &touched.new) else {
         return true;
     };
-    let read = |node: &Node| {
-        (
-            meta::is_deleting(&node.metadata),
-            meta::has_finalizer(&node.metadata, keys::NODE_FINALIZER),
-            meta::label(&node.metadata, keys::MACHINE_NAME).map(str::to_owned),
-            node.spec.as_ref().and_then(|spec| spec.provider_id.clone()),
-            node::is_gated(node),
-            node::attached(node)
-                .into_iter()
-                .map(str::to_owned)
-                .collect::<Vec<String>>(),
-        )
-    };
-    read(old) != read(new) || node::conditions_differ(node::conditions(old), node::conditions(new))
+    let (was, is) = (&old.metadata, &new.metadata);
+    let of_spec = |node: &Node| node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
+    let capacity = |node: &Node| node.status.as_ref().and_then(|status| status.capacity.clone());
+    meta::is_deleting(was) != meta::is_deleting(is)
+        || meta::has_finalizer(was, keys::NODE_FINALIZER) != meta::has_finalizer(is, keys::NODE_FINALIZER)
+        || was.labels != is.labels
+        || was.annotations != is.annotations
+        || of_spec(old) != of_spec(new)
+        || node::taints(old) != node::taints(new)
+        || capacity(old) != capacity(new)
+        || node::attached(old) != node::attached(new)
+        || node::conditions_differ(node::conditions(old), node::conditions(new))
 }
 
 /// A driver came, went or changed: its classes, and the Machines and sets that wait for them.

@@ -196,25 +196,31 @@ impl Writer {
             .map_err(ReadError::from)
     }
 
-    /// Puts our label and finalizer on a Node, beside everybody else's.
-    pub async fn guard_node(&self, node: &Node, machine: &Name) -> Result<Node, WriteError> {
-        let body = json!({ "metadata": {
-            "uid": node.metadata.uid,
-            "labels": { keys::MACHINE_NAME: machine.as_str() },
-            "finalizers": [keys::NODE_FINALIZER],
-        }});
-        self.patch_node(node, body).await
+    /// Changes a Node by a strategic merge patch, which is guarded by what it carries.
+    pub async fn node(&self, name: &NodeName, body: Value) -> Result<Node, WriteError> {
+        let api = self.nodes()?;
+        let sent = async { api.patch(name.as_str(), &self.params, &Patch::Strategic(body)).await };
+        crash::around("node guard", sent)
+            .await
+            .map(bare)
+            .map_err(WriteError::from)
     }
 
-    /// Changes what steers pods and the autoscaler away from a Node (`machine::steer`).
-    pub async fn steer_node(&self, node: &Node, body: Value) -> Result<Node, WriteError> {
-        self.patch_node(node, body).await
+    /// The same of a Node's status. Metadata that such a patch carries is written too.
+    pub async fn node_status(&self, name: &NodeName, body: Value) -> Result<Node, WriteError> {
+        let api = self.nodes()?;
+        let patch = Patch::Strategic(body);
+        let sent = async { api.patch_status(name.as_str(), &self.params, &patch).await };
+        crash::around("node status", sent)
+            .await
+            .map(bare)
+            .map_err(WriteError::from)
     }
 
     /// Lets no new pods come to a Node.
     pub async fn cordon_node(&self, node: &Node) -> Result<Node, WriteError> {
         let body = json!({ "metadata": { "uid": node.metadata.uid }, "spec": { "unschedulable": true } });
-        self.patch_node(node, body).await
+        self.node(&NodeName::new(meta::name(&node.metadata)), body).await
     }
 
     /// Takes our finalizer from a Node.
@@ -223,17 +229,7 @@ impl Writer {
             "uid": node.metadata.uid,
             "$deleteFromPrimitiveList/finalizers": [keys::NODE_FINALIZER],
         }});
-        self.patch_node(node, body).await
-    }
-
-    async fn patch_node(&self, node: &Node, body: Value) -> Result<Node, WriteError> {
-        let api = self.nodes()?;
-        let name = meta::name(&node.metadata);
-        let sent = async { api.patch(name, &self.params, &Patch::Strategic(body)).await };
-        crash::around("node guard", sent)
-            .await
-            .map(bare)
-            .map_err(WriteError::from)
+        self.node(&NodeName::new(meta::name(&node.metadata)), body).await
     }
 
     /// Deletes a Node of that name and uid. Returns it as far as it still stands.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{Machine, MachineClass, Phase, keys, meta};
 use millwright_core::check;
 use millwright_core::class::Readiness;
@@ -10,8 +11,9 @@ use millwright_core::driver::{DriverInfo, Reaction};
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
+use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
-use millwright_core::machine::{node, steer, watched_conditions};
+use millwright_core::machine::{node, watched_conditions};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -66,6 +68,7 @@ impl Reconciler for Machines {
             driver: driver_view,
             node: claim.node,
             rival: claim.rival,
+            virtual_capacity: class.and_then(|class| class.virtual_capacity()),
             standing: kin::standing(world, machine),
             drain: world.ledger.drains.get(&uid),
             volumes: &world.volumes,
@@ -134,10 +137,18 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
             let body = identity(machine, provider_id, node);
             *machine = shared.wrote(shared.write.merge(&**machine, body).await?);
         }
-        Step::GuardNode(node) => guard_node(shared, machine, &node).await?,
-        Step::SteerNode(node) => steer_node(shared, machine, &node)
-            .await
-            .map_err(StepError::of_another)?,
+        Step::WriteNode(patch) => {
+            let sent = shared.write.node(&patch.node, patch.body()).await;
+            let left = accepted(shared, machine, &patch, sent).map_err(StepError::of_another)?;
+            note_write(shared, machine);
+            // A Node that waited for our finalizer alone ends with it.
+            let _left = shared.released(left);
+        }
+        Step::WriteCapacity(patch) => {
+            let sent = shared.write.node_status(&patch.node, patch.body()).await;
+            let left = accepted(shared, machine, &patch, sent).map_err(StepError::of_another)?;
+            shared.wrote(left);
+        }
         Step::DropToken => token::remove(shared, machine).await?,
         Step::DeleteMachine => delete(shared, machine).await?,
         Step::RemoveNode(node) => remove_node(shared, machine, &node).await?,
@@ -259,31 +270,35 @@ fn identity(machine: &Machine, provider_id: Option<ProviderId>, node: Option<Nod
     body
 }
 
-async fn guard_node(shared: &Shared, machine: &Machine, node: &NodeName) -> Result<(), StepError> {
-    let Some(known) = shared.look(|world| world.nodes.get(&Name::new(node.as_str())).cloned()) else {
-        return Ok(());
-    };
-    let name = meta::identity(&machine.metadata).0;
-    shared.wrote(shared.write.guard_node(&known, &name).await?);
-    Ok(())
+/// Remembers when the Machine's Node was last written: how soon it is corrected again depends on it.
+fn note_write(shared: &Shared, machine: &Machine) {
+    let ((name, uid), now) = (meta::identity(&machine.metadata), shared.env.now());
+    shared.quietly(|world| {
+        world.note::<Machine>(&name, &uid, |ledger| {
+            ledger.calls.entry(uid.clone()).or_default().node_written = Some(now);
+        });
+    });
+}
+
+/// A write of the Machine's Node that the target cluster refuses is said on the Machine: nobody else would know.
+fn accepted(
+    shared: &Shared,
+    machine: &Machine,
+    patch: &NodePatch,
+    sent: Result<Node, WriteError>,
+) -> Result<Node, WriteError> {
+    if let Err(WriteError::Refused { reason }) = &sent {
+        let text = format!("Node {} could not be brought in line: {reason}", patch.node);
+        shared
+            .events
+            .publish(machine, Severity::Warning, "NodeWriteRefused", &text);
+    }
+    sent
 }
 
 async fn cordon(shared: &Shared, node: &NodeName) -> Result<(), StepError> {
     if let Some(known) = shared.look(|world| world.nodes.get(&Name::new(node.as_str())).cloned()) {
         shared.wrote(shared.write.cordon_node(&known).await?);
-    }
-    Ok(())
-}
-
-async fn steer_node(shared: &Shared, machine: &Machine, node: &NodeName) -> Result<(), StepError> {
-    let annotates = shared.settings.annotates_old_nodes;
-    let found = shared.look(|world| {
-        let known = world.nodes.get(&Name::new(node.as_str()))?;
-        let body = steer::patch(known, kin::standing(world, machine), annotates)?;
-        Some((Arc::clone(known), body))
-    });
-    if let Some((known, body)) = found {
-        shared.wrote(shared.write.steer_node(&known, body).await?);
     }
     Ok(())
 }
@@ -320,9 +335,7 @@ pub(super) async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeN
     if let Some(left) = left.filter(|left| meta::has_finalizer(&left.metadata, keys::NODE_FINALIZER)) {
         ended(shared.write.release_node(&left).await.map(Some))?;
     }
-    shared.change(|world, uptime| {
-        world.ended::<k8s_openapi::api::core::v1::Node>(&Name::new(name.as_str()), &uid, uptime)
-    });
+    shared.change(|world, uptime| world.ended::<Node>(&Name::new(name.as_str()), &uid, uptime));
     Ok(())
 }
 

@@ -394,6 +394,69 @@ fn s8_of_a_nodes_taints_only_that_of_old_machines_is_the_managers() {
 }
 
 #[test]
+fn s8_a_node_gets_what_a_template_gives_and_loses_what_it_gave() {
+    let place = "node.machine.sapcloud.io/last-applied-anno-labels-taints";
+    let node = |labels: Value, applied: Value, taints: Value| {
+        json!({
+            "metadata": {"name": "n", "uid": "n", "labels": labels, "annotations": {place: applied.to_string()}},
+            "spec": {"taints": taints},
+        })
+    };
+    let gift =
+        json!({"metadata": {"labels": {"pool": "a"}}, "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}});
+    let told = with(machine("m", "Running"), "spec/nodeTemplate", gift.clone());
+    let told = event(1, Act::Write(write(Verb::Update, "machines", None, Some(told))));
+    let of = |before: &Value, after: Value| {
+        let change = write(Verb::Patch, "nodes", Some(before.clone()), Some(after));
+        [told.clone(), event(2, Act::Write(change))]
+    };
+    let world = Hand::default();
+    let bare = node(json!({"mine": "1"}), json!({}), json!([]));
+    let gpu = json!({"key": "gpu", "effect": "NoSchedule"});
+    let given = node(json!({"mine": "1", "pool": "a"}), gift.clone(), json!([gpu]));
+    let other = node(json!({"mine": "1", "pool": "b"}), gift.clone(), json!([gpu]));
+    tells_apart("S8", (&of(&bare, other), &world), (&of(&bare, given.clone()), &world));
+    let emptied = node(json!({"mine": "1"}), json!({}), json!([]));
+    let robbed = node(json!({}), json!({}), json!([]));
+    tells_apart("S8", (&of(&given, robbed), &world), (&of(&given, emptied), &world));
+    let others = json!({"key": "gpu", "effect": "NoExecute"});
+    let tainted = node(json!({"mine": "1", "pool": "a"}), gift, json!([gpu, others]));
+    assert_eq!(broken_by(&settings(), "S8", &of(&given, tainted), &world), Some("S8"));
+}
+
+#[test]
+fn s8_capacity_is_the_classes_and_the_kubelets() {
+    let node = |capacity: Value, applied: &str| {
+        json!({
+            "metadata": {"name": "n", "uid": "n", "annotations": {
+                "node.machine.sapcloud.io/last-applied-virtual-capacity": applied,
+            }},
+            "status": {"capacity": capacity},
+        })
+    };
+    let class = json!({"metadata": {"name": "c"}, "nodeTemplate": {"virtualCapacity": {"example.com/slots": "3"}}});
+    let told = event(1, Act::Write(write(Verb::Create, "machineclasses", None, Some(class))));
+    let of = |before: &Value, after: Value| {
+        let change = write(Verb::Patch, "nodes", Some(before.clone()), Some(after));
+        [told.clone(), event(2, status(change))]
+    };
+    let world = Hand::default();
+    let bare = node(json!({"cpu": "4"}), "{}");
+    let slots = "{\"example.com/slots\":\"3\"}";
+    let given = node(json!({"cpu": "4", "example.com/slots": "3"}), slots);
+    tells_apart(
+        "S8",
+        (&of(&bare, node(json!({"cpu": "8"}), "{}")), &world),
+        (&of(&bare, given.clone()), &world),
+    );
+    tells_apart(
+        "S8",
+        (&of(&given, node(json!({"example.com/slots": "3"}), slots)), &world),
+        (&of(&given, bare), &world),
+    );
+}
+
+#[test]
 fn s8_the_size_of_a_users_own_set_is_its_users() {
     let owned = set("set", 1);
     let free = with(owned.clone(), "metadata/ownerReferences", json!([]));

@@ -116,6 +116,14 @@ impl MachineClass {
         DriverName::non_empty(self.spec.provider.as_deref())
     }
 
+    /// What the class adds to the capacity of its Nodes, where it says anything of them.
+    pub fn virtual_capacity(&self) -> Option<&BTreeMap<String, Quantity>> {
+        self.spec
+            .node_template
+            .as_ref()
+            .map(|template| &template.virtual_capacity)
+    }
+
     /// The Secrets whose data a driver call gets, in the order in which they are laid over each other.
     pub fn secret_refs(&self) -> impl Iterator<Item = &SecretRef> {
         self.spec.secret_ref.iter().chain(&self.spec.credentials_secret_ref)

@@ -4,9 +4,10 @@ use jiff::Timestamp;
 
 use super::report::{Report as _, reported_first};
 use super::{Broken, wakes_later};
-use crate::api::{Phase, keys, meta};
+use crate::api::{NodeTemplateSpec, Phase, keys, meta};
 use crate::driver::{Capability, Initialization};
 use crate::machine;
+use crate::machine::node_patch::NodePatch;
 use crate::machine::{Call, DriverView};
 
 /// Laws of a Machine's plan.
@@ -35,8 +36,8 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             | machine::Step::EnsureToken
             | machine::Step::Call(_)
             | machine::Step::Identify { .. }
-            | machine::Step::GuardNode(_)
-            | machine::Step::SteerNode(_)
+            | machine::Step::WriteNode(_)
+            | machine::Step::WriteCapacity(_)
             | machine::Step::Cordon(_)
             | machine::Step::WatchPods(_)
             | machine::Step::WatchVolumes
@@ -61,8 +62,8 @@ fn may_be_refused(step: &machine::Step) -> bool {
     match step {
         Step::EnsureToken
         | Step::Call(_)
-        | Step::GuardNode(_)
-        | Step::SteerNode(_)
+        | Step::WriteNode(_)
+        | Step::WriteCapacity(_)
         | Step::Cordon(_)
         | Step::WatchPods(_)
         | Step::WatchVolumes
@@ -131,12 +132,14 @@ fn machine_step(
         | Step::SeeNode(_)
         | Step::EnsureToken
         | Step::Call(Call::Initialize | Call::Status)
-        | Step::GuardNode(_)
-        | Step::SteerNode(_)
         | Step::RemoveNode(_)
         | Step::LeaveBehind
         | Step::DropToken
         | Step::StepDown => None,
+        Step::WriteNode(patch) if patch.finalizer == Some(true) && deleting => Some(Broken::GuardOfLeaving),
+        Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
+            claims_too_much(seen, patch).then_some(Broken::ForeignOfNode)
+        }
         Step::Cordon(_)
         | Step::WatchPods(_)
         | Step::WatchVolumes
@@ -144,6 +147,35 @@ fn machine_step(
         | Step::Evict(_)
         | Step::DeletePods(_) => (!deleting).then_some(Broken::DrainOfWanted),
     }
+}
+
+/// S8. Keys of a Node are its Machine's to change only where the template gives them, or gave them when it was last applied.
+fn claims_too_much(seen: &machine::Observed<'_>, patch: &NodePatch) -> bool {
+    let noted = seen
+        .node
+        .and_then(|node| meta::annotation(&node.metadata, keys::LAST_APPLIED_NODE_TEMPLATE));
+    let noted = noted.and_then(|text| serde_json::from_str::<NodeTemplateSpec>(text).ok());
+    let templates: Vec<&NodeTemplateSpec> = seen.machine.spec.node_template.iter().chain(&noted).collect();
+    let own = [
+        keys::LAST_APPLIED_NODE_TEMPLATE,
+        keys::LAST_APPLIED_VIRTUAL_CAPACITY,
+        keys::SCALE_DOWN_DISABLED,
+        keys::SCALE_DOWN_DISABLED_BY_US,
+    ];
+    let is_label = |key: &String| templates.iter().any(|template| template.labels().contains_key(key));
+    let is_annotation = |key: &String| {
+        templates
+            .iter()
+            .any(|template| template.annotations().contains_key(key))
+    };
+    patch
+        .labels
+        .keys()
+        .any(|key| key != keys::MACHINE_NAME && !is_label(key))
+        || patch
+            .annotations
+            .keys()
+            .any(|key| !own.contains(&key.as_str()) && !is_annotation(key))
 }
 
 /// S7. Pods are left that this process knows of, and the description does not say that the drain is over.

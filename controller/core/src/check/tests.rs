@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Node;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::api::{Machine, MachineDeployment, MachineSet, OperationState, OperationType, Phase};
-use crate::ids::NodeName;
 use crate::ledger::{OwnerNotes, Refusal};
+use crate::machine::node_patch::NodePatch;
 use crate::machine::{Calls, ClassView, DriverView, StatusChange};
 use crate::settings::Settings;
 use crate::sight::Sight;
@@ -152,6 +153,7 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         driver: DriverView::Unnamed { all_ready: true },
         node: None,
         rival: None,
+        virtual_capacity: None,
         standing: machine::steer::Standing::Aside,
         drain: None,
         volumes: &crate::drain::Volumes::default(),
@@ -167,7 +169,9 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         now(),
     );
     let record = machine::Step::Record(Box::new(change.entering(&machine, Phase::Unknown)));
-    let guard = machine::Step::GuardNode(NodeName::new("n"));
+    let mut patch = NodePatch::of(&Node::default());
+    patch.finalizer = Some(true);
+    let guard = machine::Step::WriteNode(Box::new(patch));
     let told = |steps| super::machine(&seen, &machine::Plan::act(steps, machine::Why::NodeUnhealthy), now());
     assert_eq!(told(vec![record.clone(), guard.clone()]), []);
     assert_eq!(told(vec![guard, record]), [Broken::ReportBehindFailure]);

@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
 use super::node;
+use super::node_sync::sync;
 use super::observed::{Call, DriverView, Observed};
 use super::outcome::Lost;
 use super::status::StatusChange;
-use super::steer::steer;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationState, OperationType, Phase, meta};
@@ -35,12 +35,20 @@ pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
 /// Decides what a Machine in phase `Running` or `Unknown` needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let plan = looked_at(seen, now);
-    if !plan.steps.is_empty() || *seen.machine.phase() != Phase::Unknown {
+    // What is brought to its Node may be refused again and again, and puts no judgement off.
+    let is_turning = plan
+        .steps
+        .iter()
+        .any(|step| matches!(step, Step::Record(_) | Step::DeleteMachine));
+    if is_turning || *seen.machine.phase() != Phase::Unknown {
         return plan;
     }
     match vm(seen, now) {
         Ok(wake) => alone(seen, plan.or_at(wake, now), now),
-        Err(plan) => plan,
+        Err(mut first) => {
+            first.steps.extend(plan.steps);
+            first
+        }
     }
 }
 
@@ -131,16 +139,14 @@ fn looked_at(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let Some(joined) = seen.node.filter(|joined| node::belongs(joined, seen.machine)) else {
         return missing(seen, now);
     };
-    if joined.metadata.deletion_timestamp.is_some() {
+    if meta::is_deleting(&joined.metadata) && !node::is_unmanaged(joined) {
         return Plan::act(vec![Step::DeleteMachine], Why::NodeDeleted);
     }
     let mut plan = judged(seen, joined, now);
-    if let Some(name) = node::unguarded(joined, seen.machine) {
-        // Behind what is told of its health: a target cluster that lets nobody write Nodes would keep it from being told.
-        plan.steps.push(Step::GuardNode(name));
-    }
-    plan.steps.extend(steer(seen, joined));
-    plan
+    // Behind what is told of its health: a target cluster that lets nobody write Nodes would keep it from being told.
+    let sync = sync(seen, joined, now);
+    plan.steps.extend(sync.steps);
+    plan.or_at(sync.wake, now)
 }
 
 fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {

@@ -6,6 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
+use super::node_sync::{Sync, sync};
 use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
@@ -146,17 +147,19 @@ fn failing(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> Plan {
 /// The Machine's own Node is there.
 fn met(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
     let healthy = node::is_healthy(joined, &super::node_conditions(seen));
-    if !healthy || node::is_gated(joined) {
+    // Before the node is fit: pods must not come to it that its taints would have kept away.
+    let Sync {
+        mut steps,
+        is_gated,
+        wake,
+    } = sync(seen, joined, now);
+    if !healthy || is_gated {
         let deadline = deadline(seen, now);
         if deadline.is_some_and(|deadline| deadline <= now) {
             return timed_out(seen, now);
         }
         let why = if healthy { Why::NodeGated } else { Why::NodeNotReady };
-        return Plan::rest(why).or_at(deadline, now);
-    }
-    let mut steps = Vec::new();
-    if let Some(name) = node::unguarded(joined, seen.machine) {
-        steps.push(Step::GuardNode(name));
+        return Plan::act(steps, why).or_at(deadline, now).or_at(wake, now);
     }
     // The token goes before the success is told: a Machine that says Running has none left.
     if needs_token(seen) {

@@ -6,6 +6,7 @@
 use jiff::Timestamp;
 
 use super::drain;
+use super::node_patch::NodePatch;
 use super::status::StatusChange;
 use super::step::{Step, Why};
 use crate::api::lenient::GoDuration;
@@ -49,6 +50,8 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
             let took = GoDuration::from(whole_seconds(now.duration_since(since)));
             ordinary("MachineDeleted", format!("The machine is deleted after {took}: {vm}"))
         }
+        Step::WriteNode(patch) => left_out("InvalidNodeTemplate", patch),
+        Step::WriteCapacity(patch) => left_out("InvalidVirtualCapacity", patch),
         Step::DeleteMachine => Some(LifeEvent {
             kind: EventKind::Worse,
             reason: label(why),
@@ -60,8 +63,6 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::EnsureToken
         | Step::Call(_)
         | Step::Identify { .. }
-        | Step::GuardNode(_)
-        | Step::SteerNode(_)
         | Step::Cordon(_)
         | Step::WatchPods(_)
         | Step::WatchVolumes
@@ -74,6 +75,15 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::RemoveFinalizer
         | Step::StepDown => None,
     }
+}
+
+/// What could not be brought to the Node.
+fn left_out(reason: &str, patch: &NodePatch) -> Option<LifeEvent> {
+    (!patch.faults.is_empty()).then(|| LifeEvent {
+        kind: EventKind::Worse,
+        reason: reason.to_owned(),
+        note: format!("Not brought to Node {}: {}", patch.node, patch.faults.join("; ")),
+    })
 }
 
 fn ordinary(reason: &str, note: String) -> Option<LifeEvent> {

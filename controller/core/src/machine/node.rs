@@ -1,9 +1,9 @@
 //! What a Machine's plan reads off a Node. Writes nothing; `spec/machine.md` §4.1 is the rule of health.
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 
-use crate::api::{Machine, keys};
+use crate::api::{Machine, keys, meta};
 use crate::ids::NodeName;
 
 /// The Node's name.
@@ -94,26 +94,23 @@ pub fn conditions_differ(copied: &[NodeCondition], live: &[NodeCondition]) -> bo
 
 /// Whether the taint is there that keeps a new node out of service until its critical components run.
 pub fn is_gated(node: &Node) -> bool {
-    let taints = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.taints.as_deref())
-        .unwrap_or_default();
-    taints
-        .iter()
-        .any(|taint| taint.key == keys::TAINT_CRITICAL_COMPONENTS && taint.effect == "NoSchedule")
+    taints(node).iter().any(gates)
 }
 
-/// The Node's name, if it lacks our label or finalizer.
-pub fn unguarded(node: &Node, machine: &Machine) -> Option<NodeName> {
-    let meta = &node.metadata;
-    if meta.deletion_timestamp.is_some() {
-        return None;
-    }
-    let labelled = meta.labels.as_ref().and_then(|labels| labels.get(keys::MACHINE_NAME));
-    let guarded = crate::api::meta::has_finalizer(meta, keys::NODE_FINALIZER);
-    let own = machine.metadata.name.as_ref();
-    (labelled != own || !guarded).then(|| name(node))
+/// Whether it is that taint.
+pub fn gates(taint: &Taint) -> bool {
+    taint.key == keys::TAINT_CRITICAL_COMPONENTS && taint.effect == "NoSchedule"
+}
+
+/// The Node's taints.
+pub fn taints(node: &Node) -> &[Taint] {
+    let spec = node.spec.as_ref();
+    spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+}
+
+/// Whether somebody wants the Node left alone: it gets nothing from us, and its end is not its Machine's (`spec/machine.md` §2.4).
+pub fn is_unmanaged(node: &Node) -> bool {
+    meta::annotation(&node.metadata, keys::NOT_MANAGED).is_some()
 }
 
 /// Cut to whole seconds, for texts.

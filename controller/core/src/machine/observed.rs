@@ -1,7 +1,10 @@
 //! All that a decision about one Machine may read. Observes nothing itself.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::steer::Standing;
 use crate::api::{Machine, keys, meta};
@@ -27,6 +30,8 @@ pub struct Observed<'a> {
     pub node: Option<&'a Node>,
     /// The Machine that has the better claim to the Node that this one names.
     pub rival: Option<&'a str>,
+    /// What its class adds to the capacity of its Nodes; `None` where the class says nothing of Nodes, or is not known.
+    pub virtual_capacity: Option<&'a BTreeMap<String, Quantity>>,
     /// How it stands in its deployment's rollout.
     pub standing: Standing,
     /// Since when all is seen that timeouts rest on.
@@ -163,6 +168,8 @@ pub struct Calls {
     pub gone_since: Option<Timestamp>,
     /// The driver's last breadcrumb.
     pub crumb: Option<String>,
+    /// When its Node was last written by this process.
+    pub node_written: Option<Timestamp>,
     /// Until when the bootstrap token is good, if this process made sure of it.
     pub token_until: Option<Timestamp>,
 }

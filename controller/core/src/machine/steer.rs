@@ -1,112 +1,73 @@
 //! Pods and the autoscaler are steered away from a Node whose Machine has an old template, while a rollout replaces it.
 //!
 //! Source: `spec/machinedeployment.md` §7.2, §7.3: the taint `PreferNoSchedule`, and the annotation that keeps the autoscaler from taking
-//! the Node, with a second one that says that it is ours. Weaknesses 8 and 9 there cannot happen: it is the Machine's own pass, so
-//! Nodes that join late get both, and what a user has put on a Node is never taken. Nodes of new Machines need nothing: the
-//! autoscaler leaves a deployment alone while it rolls (`spec/api.md` §10.6).
+//! the Node, with a second one that says that it is ours. Weaknesses 8, 9 and 17 there cannot happen: it is the Machine's own pass, so
+//! Nodes that join late get both, what a user has put on a Node is never taken, and what is ours goes when no rollout moves any more.
+//! Nodes of new Machines need nothing: the autoscaler leaves a deployment alone while it rolls (`spec/api.md` §10.6).
 
-use k8s_openapi::api::core::v1::{Node, Taint};
-use serde_json::{Map, Value, json};
+use k8s_openapi::api::core::v1::Taint;
 
-use super::node;
-use super::observed::Observed;
-use super::step::Step;
-use crate::api::{keys, meta};
+use super::node_patch::Sketch;
+use crate::api::keys;
 
 /// How a Machine stands in its deployment's rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// No rollout concerns it, or none that moves: its Node is left as it is.
+    /// A rollout that is paused concerns it, or nobody can tell: its Node is left as it is.
     #[default]
     Aside,
     /// It has its deployment's template.
     Current,
     /// A rolling update is to replace it.
     Old,
+    /// No rolling update will ever replace it: no deployment has it, or one that does not roll step by step.
+    Free,
 }
 
-/// The step that brings the Node in line, if it is not.
-pub fn steer(seen: &Observed<'_>, joined: &Node) -> Option<Step> {
-    if joined.metadata.deletion_timestamp.is_some() {
-        return None;
+/// Brings the marks of an old Node in line. `annotates`: the autoscaler is told.
+pub fn steer(node: &mut Sketch<'_>, standing: Standing, annotates: bool) {
+    match standing {
+        Standing::Aside => {}
+        Standing::Old => mark(node, annotates),
+        Standing::Current | Standing::Free => unmark(node),
     }
-    patch(joined, seen.standing, seen.settings.annotates_old_nodes)?;
-    Some(Step::SteerNode(node::name(joined)))
 }
 
-/// What changes about a Node, as a strategic merge patch; taints are one value there. `annotates`: the autoscaler is told.
-pub fn patch(joined: &Node, standing: Standing, annotates: bool) -> Option<Value> {
-    let (annotations, taints) = match standing {
-        Standing::Aside => return None,
-        Standing::Old => (put(joined, annotates), tainted(joined)),
-        Standing::Current => (taken(joined), untainted(joined)),
-    };
-    if annotations.is_empty() && taints.is_none() {
-        return None;
-    }
-    let mut metadata = Map::new();
-    metadata.insert("uid".to_owned(), json!(joined.metadata.uid));
-    if !annotations.is_empty() {
-        metadata.insert("annotations".to_owned(), Value::Object(annotations));
-    }
-    let Some(taints) = taints else {
-        return Some(json!({ "metadata": metadata }));
-    };
-    // The list is written whole, so nobody else's taint may have come meanwhile.
-    metadata.insert("resourceVersion".to_owned(), json!(joined.metadata.resource_version));
-    Some(json!({ "metadata": metadata, "spec": { "taints": taints } }))
-}
-
-fn taints(joined: &Node) -> &[Taint] {
-    let spec = joined.spec.as_ref();
-    spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
-}
-
-fn is_ours(taint: &Taint) -> bool {
+/// Whether it is the taint that steers pods away from an old Node.
+pub fn is_ours(taint: &Taint) -> bool {
     taint.key == keys::TAINT_PREFER_NO_SCHEDULE && taint.effect == "PreferNoSchedule"
 }
 
-fn tainted(joined: &Node) -> Option<Vec<Taint>> {
-    if taints(joined).iter().any(is_ours) {
-        return None;
+/// The taint, and the autoscaler's annotation with ours; the latter not where a user has put the first already.
+fn mark(node: &mut Sketch<'_>, annotates: bool) {
+    if !node.taints.iter().any(is_ours) {
+        node.taints.push(Taint {
+            key: keys::TAINT_PREFER_NO_SCHEDULE.to_owned(),
+            value: Some(keys::TRUE.to_owned()),
+            effect: "PreferNoSchedule".to_owned(),
+            time_added: None,
+        });
     }
-    let ours = Taint {
-        key: keys::TAINT_PREFER_NO_SCHEDULE.to_owned(),
-        value: Some(keys::TRUE.to_owned()),
-        effect: "PreferNoSchedule".to_owned(),
-        time_added: None,
-    };
-    Some(taints(joined).iter().cloned().chain([ours]).collect())
+    if annotates && !node.annotations.contains_key(keys::SCALE_DOWN_DISABLED) {
+        for key in [keys::SCALE_DOWN_DISABLED, keys::SCALE_DOWN_DISABLED_BY_US] {
+            node.annotations.insert(key.to_owned(), keys::PRESENT.to_owned());
+        }
+    }
 }
 
-fn untainted(joined: &Node) -> Option<Vec<Taint>> {
-    let kept: Vec<Taint> = taints(joined).iter().filter(|taint| !is_ours(taint)).cloned().collect();
-    (kept.len() < taints(joined).len()).then_some(kept)
-}
-
-/// The autoscaler's annotation and ours; not where a user has put the first already.
-fn put(joined: &Node, annotates: bool) -> Map<String, Value> {
-    let is_there = meta::annotation(&joined.metadata, keys::SCALE_DOWN_DISABLED).is_some();
-    let mut annotations = Map::new();
-    if annotates && !is_there {
-        annotations.insert(keys::SCALE_DOWN_DISABLED.to_owned(), json!(keys::PRESENT));
-        annotations.insert(keys::SCALE_DOWN_DISABLED_BY_US.to_owned(), json!(keys::PRESENT));
+/// The taint goes, and both annotations where ours says that the first is ours too.
+fn unmark(node: &mut Sketch<'_>) {
+    node.taints.retain(|taint| !is_ours(taint));
+    if node.annotations.remove(keys::SCALE_DOWN_DISABLED_BY_US).is_some() {
+        node.annotations.remove(keys::SCALE_DOWN_DISABLED);
     }
-    annotations
-}
-
-/// Both, where ours says that the first is ours too.
-fn taken(joined: &Node) -> Map<String, Value> {
-    let mut annotations = Map::new();
-    if meta::annotation(&joined.metadata, keys::SCALE_DOWN_DISABLED_BY_US).is_some() {
-        annotations.insert(keys::SCALE_DOWN_DISABLED.to_owned(), Value::Null);
-        annotations.insert(keys::SCALE_DOWN_DISABLED_BY_US.to_owned(), Value::Null);
-    }
-    annotations
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use serde_json::{Map, Value, json};
+
     use super::*;
 
     fn node(annotations: &Value, taints: &Value) -> Node {
@@ -119,6 +80,12 @@ mod tests {
 
     fn users() -> Value {
         json!([{"key": "mine", "effect": "NoSchedule"}])
+    }
+
+    fn patch(node: &Node, standing: Standing, annotates: bool) -> Option<Value> {
+        let mut sketch = Sketch::of(node);
+        steer(&mut sketch, standing, annotates);
+        sketch.patch().map(|patch| patch.body())
     }
 
     #[test]
@@ -147,5 +114,17 @@ mod tests {
             "nothing is missing"
         );
         assert_eq!(patch(&node(&both, &ours), Standing::Aside, true), None);
+    }
+
+    #[test]
+    fn a_node_that_nothing_will_roll_any_more_loses_the_marks() {
+        let ours = json!([{"key": keys::TAINT_PREFER_NO_SCHEDULE, "value": "True", "effect": "PreferNoSchedule"}]);
+        let both = json!({keys::SCALE_DOWN_DISABLED: "true", keys::SCALE_DOWN_DISABLED_BY_US: "true"});
+        let body = patch(&node(&both, &ours), Standing::Free, true).expect("it changes");
+        assert_eq!(body["spec"]["taints"], json!([]));
+        assert_eq!(
+            body["metadata"]["annotations"],
+            json!({keys::SCALE_DOWN_DISABLED: null, keys::SCALE_DOWN_DISABLED_BY_US: null})
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::node_patch::NodePatch;
 use super::observed::Call;
 use super::outcome::Lost;
 use super::status::StatusChange;
@@ -36,10 +37,10 @@ pub enum Step {
         /// For the label `node`; `None` without a target cluster.
         node: Option<NodeName>,
     },
-    /// Put our label and finalizer on the Machine's Node.
-    GuardNode(NodeName),
-    /// Put on its Node what steers pods and the autoscaler away from an old Machine, or take it off (`machine::steer`).
-    SteerNode(NodeName),
+    /// Bring the Machine's Node in line: label, finalizer, template, what steers pods away (`machine::node_sync`).
+    WriteNode(Box<NodePatch>),
+    /// Bring the virtual capacity of the Machine's class to the status of its Node.
+    WriteCapacity(Box<NodePatch>),
     /// Let no new pods come to the Node.
     Cordon(NodeName),
     /// Watch the Node's pods from now on, until the VM goes.
@@ -78,7 +79,6 @@ impl crate::plan::Step for Step {
             | Self::EnsureToken
             | Self::Call(_)
             | Self::Identify { .. }
-            | Self::GuardNode(_)
             | Self::Cordon(_)
             | Self::WatchPods(_)
             | Self::WatchVolumes
@@ -88,7 +88,10 @@ impl crate::plan::Step for Step {
             | Self::LeaveBehind
             | Self::RemoveFinalizer
             | Self::StepDown => Bearing::Stops,
-            Self::SteerNode(_) | Self::Evict(_) | Self::DeletePods(_) | Self::Detach(_) => Bearing::Independent,
+            // A target cluster that refuses what is written to Nodes keeps nobody from being told how the Machine is.
+            Self::WriteNode(_) | Self::WriteCapacity(_) | Self::Evict(_) | Self::DeletePods(_) | Self::Detach(_) => {
+                Bearing::Independent
+            }
         }
     }
 }
@@ -127,7 +130,6 @@ pub enum Why {
     CrumbChanged,
     Joined,
     JoinTimedOut,
-    NodeUnguarded,
     NodeDeleted,
     NodeMissing,
     NodeUnhealthy,
@@ -190,7 +192,6 @@ impl fmt::Display for Why {
             Self::CrumbChanged => "the driver wants its last known state stored",
             Self::Joined => "the node has joined",
             Self::JoinTimedOut => "the node did not join in time",
-            Self::NodeUnguarded => "the Node lacks our label or finalizer",
             Self::NodeDeleted => "the Node was deleted",
             Self::NodeMissing => "the Node is gone",
             Self::NodeUnhealthy => "the node is unhealthy",

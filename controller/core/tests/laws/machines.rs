@@ -1,9 +1,10 @@
 //! Laws of Machines' plans, from any state that an object, a Node and a process's memory can be in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{Machine, keys, meta};
@@ -12,7 +13,7 @@ use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::drain::{Drain, Volumes};
 use millwright_core::driver::{Capability, DriverInfo};
 use millwright_core::ids::{DriverName, Name, NodeName};
-use millwright_core::machine::steer::{self, Standing};
+use millwright_core::machine::steer::Standing;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Trouble};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
@@ -35,6 +36,7 @@ pub struct Scene {
     pub calls: Calls,
     rival: bool,
     standing: Standing,
+    capacity: Option<BTreeMap<String, Quantity>>,
     /// How many pods run on the Node.
     pods: u16,
     drain: Option<Drain>,
@@ -74,7 +76,8 @@ impl Scene {
             node: dice.maybe(node),
             calls: calls(dice),
             rival: dice.rarely(),
-            standing: dice.pick(&[Standing::Aside, Standing::Current, Standing::Old]),
+            standing: dice.pick(&[Standing::Aside, Standing::Current, Standing::Old, Standing::Free]),
+            capacity: dice.maybe(resources),
             pods: dice.number(3),
             drain: dice.maybe(|dice| watched(dice.number(3))),
             volumes: Volumes::default(),
@@ -127,6 +130,7 @@ impl Scene {
             driver,
             node: node.filter(|_| !self.rival),
             rival: self.rival.then_some("rival"),
+            virtual_capacity: self.capacity.as_ref(),
             standing: self.standing,
             drain: self.drain.as_ref(),
             volumes: &self.volumes,
@@ -168,27 +172,12 @@ impl Scene {
                         labels.insert(keys::NODE.to_owned(), node.to_string());
                     }
                 }
-                Step::SteerNode(_) => {
-                    let node = self.node.as_ref().expect("only a Node that is seen is steered");
-                    let annotates = self.settings.annotates_old_nodes;
-                    let body = steer::patch(node, self.standing, annotates).expect("there is something to change");
-                    self.node = Some(merged(node, &body));
-                }
-                Step::GuardNode(_) => {
-                    let metadata = &mut self
-                        .node
-                        .as_mut()
-                        .expect("only a Node that is seen is guarded")
-                        .metadata;
-                    metadata
-                        .finalizers
-                        .get_or_insert_default()
-                        .push(keys::NODE_FINALIZER.to_owned());
-                    let name = self.machine.metadata.name.clone().expect("the Machine has a name");
-                    metadata
-                        .labels
-                        .get_or_insert_default()
-                        .insert(keys::MACHINE_NAME.to_owned(), name);
+                Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
+                    let node = self.node.as_ref().expect("only a Node that is seen is written");
+                    let after = patch.applied(node);
+                    assert_ne!(&after, node, "a write changes something");
+                    self.node = Some(after);
+                    self.calls.node_written = Some(now());
                 }
                 Step::Cordon(_) => {
                     let node = self.node.as_mut().expect("only a Node that is seen is cordoned");
@@ -274,6 +263,9 @@ fn machine(dice: &mut Dice) -> Machine {
     if dice.flag() {
         spec["providerID"] = json!(dice.pick(&["id-1", "id-2", ""]));
     }
+    if dice.flag() {
+        spec["nodeTemplate"] = template(dice);
+    }
     if dice.rarely() {
         spec["creationTimeout"] = json!(dice.pick(&["0s", "x", "1m"]));
     }
@@ -303,6 +295,40 @@ fn machine(dice: &mut Dice) -> Machine {
     serde_json::from_value(body).expect("it is a Machine")
 }
 
+/// A node template as anybody may have worded it.
+fn template(dice: &mut Dice) -> Value {
+    let map = |dice: &mut Dice| {
+        let key = dice.pick(&[
+            "a",
+            "b",
+            "bad key",
+            keys::MACHINE_NAME,
+            keys::SCALE_DOWN_DISABLED,
+            keys::NOT_MANAGED,
+        ]);
+        let value = dice.pick(&[json!("1"), json!("2"), json!("no way"), json!(3), Value::Null]);
+        dice.pick(&[json!({ key: value }), json!({}), json!("none")])
+    };
+    let key = dice.pick(&["a", "", keys::TAINT_PREFER_NO_SCHEDULE, keys::TAINT_CRITICAL_COMPONENTS]);
+    let effect = dice.pick(&["NoSchedule", "PreferNoSchedule", "Never"]);
+    let taints = dice.pick(&[
+        json!([{"key": key, "effect": effect}]),
+        json!([1]),
+        json!([]),
+        json!("none"),
+    ]);
+    let (labels, annotations) = (map(dice), map(dice));
+    json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": {"taints": taints}})
+}
+
+fn resources(dice: &mut Dice) -> BTreeMap<String, Quantity> {
+    let key = dice.pick(&["example.com/slots", "cpu", "bad key/x"]);
+    let amount = dice.pick(&["1", "1k", "500m", "many"]);
+    dice.maybe(|_| (key.to_owned(), Quantity(amount.to_owned())))
+        .into_iter()
+        .collect()
+}
+
 fn node(dice: &mut Dice) -> Node {
     let mut metadata = json!({"name": dice.pick(&["node-1", "node-2"]), "uid": "uid-n"});
     if dice.rarely() {
@@ -312,10 +338,27 @@ fn node(dice: &mut Dice) -> Node {
         metadata["finalizers"] = json!([keys::NODE_FINALIZER]);
         metadata["labels"] = json!({keys::MACHINE_NAME: dice.pick(&["m", "other"])});
     }
+    if dice.flag() {
+        let applied = match dice.number(4) {
+            0 => "{".to_owned(),
+            _ => template(dice).to_string(),
+        };
+        let mut annotations = json!({ keys::LAST_APPLIED_NODE_TEMPLATE: applied });
+        if dice.rarely() {
+            annotations[keys::NOT_MANAGED] = json!("1");
+        }
+        if dice.flag() {
+            annotations[keys::LAST_APPLIED_VIRTUAL_CAPACITY] =
+                json!(dice.pick(&["{", "{}", r#"{"example.com/old":"1"}"#]));
+        }
+        metadata["annotations"] = annotations;
+    }
     let taints = dice.maybe(|_| json!([{"key": keys::TAINT_CRITICAL_COMPONENTS, "effect": "NoSchedule"}]));
     let id = dice.pick(&[json!("id-1"), json!("id-2"), Value::Null]);
     let conditions = dice.conditions();
-    let body = json!({"metadata": metadata, "spec": {"providerID": id, "taints": taints}, "status": {"conditions": conditions}});
+    let body = json!({"metadata": metadata, "spec": {"providerID": id, "taints": taints}, "status": {
+        "conditions": conditions, "capacity": dice.pick(&[json!({}), json!({"example.com/old": "1", "example.com/slots": "1000"})]),
+    }});
     serde_json::from_value(body).expect("it is a Node")
 }
 
@@ -348,6 +391,7 @@ fn calls(dice: &mut Dice) -> Calls {
         trouble,
         gone_since: dice.maybe(Dice::time),
         crumb: dice.maybe(|dice| dice.pick(&["crumb", "other"]).to_owned()),
+        node_written: dice.maybe(Dice::time),
         token_until: dice.maybe(Dice::time),
     }
 }

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet, meta};
 use millwright_core::ids::{Name, Uid};
+use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::merge;
 use millwright_core::world::Kind;
 use serde::Serialize;
@@ -122,6 +123,28 @@ impl Etcd {
             metadata.generation = Some(metadata.generation.unwrap_or(0) + 1);
         }
         Ok(self.store(new))
+    }
+
+    /// A strategic merge patch of a Node, refused where another version than the one that it names is stored. `None`: that was its end.
+    pub fn patch_node(&mut self, patch: &NodePatch) -> Result<Option<Node>, Refused> {
+        let name = Name::new(patch.node.as_str());
+        let stored = self.get::<Node>(&name).ok_or(Refused::Gone)?;
+        let stated = &patch.body()["metadata"];
+        let is_stale =
+            |field: &str, stored: &Option<String>| !stated[field].is_null() && stated[field] != json!(stored);
+        if is_stale("uid", &stored.metadata.uid) || is_stale("resourceVersion", &stored.metadata.resource_version) {
+            return Err(Refused::Gone);
+        }
+        let patched = patch.applied(&stored);
+        if patched == stored {
+            return Ok(Some(stored));
+        }
+        if meta::is_deleting(&patched.metadata) && patched.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
+            self.writes += 1;
+            self.nodes.remove(&name);
+            return Ok(None);
+        }
+        Ok(Some(self.store(patched)))
     }
 
     /// Asks for an object's end. `None`: it is gone at once.

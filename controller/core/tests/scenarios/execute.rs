@@ -86,22 +86,12 @@ impl Stage {
                 let written = self.etcd.merge::<Machine>(&name, Some(&uid), &patch);
                 self.took(written)
             }
-            Step::GuardNode(node) => {
-                let node = Name::new(node.as_str());
-                let patch = json!({"metadata": {
-                    "labels": {keys::MACHINE_NAME: name}, "finalizers": [keys::NODE_FINALIZER],
-                }});
-                let written = self.etcd.merge::<Node>(&node, None, &patch);
-                self.took(written)
-            }
-            Step::SteerNode(node) => {
-                let node = Name::new(node.as_str());
-                let standing = kin::standing(&self.world, seen);
-                let known = self.etcd.get::<Node>(&node);
-                let patch = known.and_then(|known| machine::steer::patch(&known, standing, true));
-                let Some(patch) = patch else { return true };
-                let written = self.etcd.merge::<Node>(&node, None, &patch);
-                self.took(written)
+            Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
+                let node = Name::new(patch.node.as_str());
+                let node_uid = self.world.nodes.get(&node).map(|node| meta::identity(&node.metadata).1);
+                let left = self.etcd.patch_node(&patch);
+                self.world.ledger.calls.entry(uid).or_default().node_written = Some(now);
+                node_uid.is_some_and(|uid| self.left(&node, &uid, left))
             }
             Step::Cordon(node) => {
                 let body = json!({"spec": {"unschedulable": true}});

@@ -261,6 +261,7 @@ impl Stage {
             driver,
             node: claim.node,
             rival: claim.rival,
+            virtual_capacity: class.and_then(|class| class.virtual_capacity()),
             standing: kin::standing(&self.world, machine),
             drain: self.world.ledger.drains.get(&uid),
             volumes: &self.world.volumes,

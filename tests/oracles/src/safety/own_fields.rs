@@ -1,18 +1,22 @@
 //! S8: the manager changes only its own fields of what others made or share.
 
+mod gifts;
+
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::diff;
 use crate::event::{Act, By, Event, Verb, Write};
-use crate::object::{controller, name, text};
+use crate::object::{controller, name};
 use crate::panel::Oracle;
 use crate::truth::Truth;
+use gifts::Gifts;
 
 #[derive(Default)]
 pub(crate) struct OwnFields {
     hits: u64,
+    gifts: Gifts,
 }
 
 /// What the manager may change of each resource: (resource, subresource, paths). Below a path everything is ours.
@@ -74,6 +78,7 @@ const OWN: &[(&str, &str, &[&str])] = &[
     ("machineclasses", "status", &["status"]),
     // `data/expiration` is that of bootstrap tokens, which live on with their Machine's time.
     ("secrets", "", &["metadata/finalizers", "data/expiration"]),
+    // What templates give beside these: `gifts`.
     (
         "nodes",
         "",
@@ -82,11 +87,15 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "metadata/labels/node.gardener.cloud~machine-name",
             "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled",
             "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled-by-mcm",
-            // One of them: `other_taints`.
-            "spec/taints",
+            "metadata/annotations/node.machine.sapcloud.io~last-applied-anno-labels-taints",
             // Set, and never taken back: `uncordons`.
             "spec/unschedulable",
         ],
+    ),
+    (
+        "nodes",
+        "status",
+        &["metadata/annotations/node.machine.sapcloud.io~last-applied-virtual-capacity"],
     ),
     ("leases", "", &["spec", "metadata/annotations"]),
     (
@@ -98,9 +107,6 @@ const OWN: &[(&str, &str, &[&str])] = &[
 
 /// What an order to go back lets the manager change of a deployment, in the write with which it takes the order away.
 const GOING_BACK: &[&str] = &["spec/rollbackTo", "spec/template", "metadata/annotations"];
-
-/// The taint of Nodes whose machines a rollout replaces.
-const OLD_NODE: &str = "deployment.machine.sapcloud.io/prefer-no-schedule";
 
 /// What of [`OWN`] holds for sets that no deployment has.
 const FREE_SETS: &[&str] = &["metadata/finalizers", "metadata/ownerReferences", "status"];
@@ -121,6 +127,7 @@ impl Oracle for OwnFields {
 
     fn see(&mut self, event: &Event, _: &dyn Truth) -> Result<(), String> {
         let Act::Write(write) = &event.act else { return Ok(()) };
+        self.gifts.learn(write);
         let (By::Manager(_), Some(before), Some(after)) = (write.by, &write.before, &write.after) else {
             return Ok(());
         };
@@ -130,13 +137,15 @@ impl Oracle for OwnFields {
         self.hits += 1;
         let own: Vec<&str> = SERVER.iter().copied().chain(own(write)).collect();
         let mut foreign = Vec::new();
+        let is_node = write.resource == "nodes";
         diff::each(before, after, &mut |path| {
-            if !own.iter().any(|own| is_under(path, own)) {
+            let is_gift = is_node && gifts::PLACES.iter().any(|place| is_under(path, place));
+            if !is_gift && !own.iter().any(|own| is_under(path, own)) {
                 foreign.push(path.join("."));
             }
         });
-        if other_taints(before) != other_taints(after) {
-            foreign.push("spec.taints".to_owned());
+        if is_node {
+            foreign.extend(self.gifts.foreign(before, after, &own));
         }
         if uncordons(before, after) {
             foreign.push("spec.unschedulable".to_owned());
@@ -183,16 +192,6 @@ fn takes_order(write: &Write) -> bool {
 fn uncordons(before: &Value, after: &Value) -> bool {
     let is_cordoned = |node: &Value| node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
     is_cordoned(before) && !is_cordoned(after)
-}
-
-/// Taints of a Node that are not the manager's.
-fn other_taints(object: &Value) -> Vec<&Value> {
-    let taints = object.pointer("/spec/taints").and_then(Value::as_array);
-    let others = taints
-        .into_iter()
-        .flatten()
-        .filter(|taint| text(taint, "/key") != OLD_NODE);
-    others.collect()
 }
 
 /// `~` in a step stands for `/`, as in names of annotations.

@@ -1,0 +1,243 @@
+//! What one write changes about a Node, and the Node as it should be before that is known. Decides nothing.
+//!
+//! A plan works on a [`Sketch`]; what differs from the Node then is one patch, whoever had it changed. The patch names single keys, so
+//! those of others are never part of it; taints are one list to the API server, so a patch of them holds only for the version that
+//! was seen. A step carries the whole: what is written was decided on one version of the Node and is not decided anew.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde_json::{Map, Value, json};
+
+use super::node;
+use crate::api::{keys, meta};
+use crate::ids::{Name, NodeName};
+
+/// Keys and what they become; `None`: they go.
+pub type Changes = BTreeMap<String, Option<String>>;
+
+/// A patch of a Node, or of its status.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodePatch {
+    /// The Node.
+    pub node: NodeName,
+    /// The Node that was seen, and no other of its name.
+    uid: Option<String>,
+    /// The version that was seen, where the patch holds for no other.
+    version: Option<String>,
+    /// Our finalizer is put on or taken off.
+    pub finalizer: Option<bool>,
+    /// Labels.
+    pub labels: Changes,
+    /// Annotations.
+    pub annotations: Changes,
+    /// All taints, if any of them changes.
+    pub taints: Option<Vec<Taint>>,
+    /// Resources in `status.capacity`.
+    pub capacity: Changes,
+    /// What was left out of it because the API server would refuse it, in words; told once, when it is first left out.
+    pub faults: Vec<String>,
+}
+
+impl NodePatch {
+    /// A patch that changes nothing yet.
+    pub fn of(seen: &Node) -> Self {
+        Self {
+            node: node::name(seen),
+            uid: seen.metadata.uid.clone(),
+            version: None,
+            finalizer: None,
+            labels: Changes::new(),
+            annotations: Changes::new(),
+            taints: None,
+            capacity: Changes::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// The same, with what was left out of it.
+    pub fn leaving_out(mut self, faults: Vec<String>) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// The body of a strategic merge patch.
+    pub fn body(&self) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("uid".to_owned(), json!(self.uid));
+        if let Some(version) = &self.version {
+            metadata.insert("resourceVersion".to_owned(), json!(version));
+        }
+        for (field, changes) in [("labels", &self.labels), ("annotations", &self.annotations)] {
+            if !changes.is_empty() {
+                metadata.insert(field.to_owned(), json!(changes));
+            }
+        }
+        let finalizer = self.finalizer.map(|on| match on {
+            true => "finalizers",
+            false => "$deleteFromPrimitiveList/finalizers",
+        });
+        metadata.extend(finalizer.map(|field| (field.to_owned(), json!([keys::NODE_FINALIZER]))));
+        let mut body = Map::new();
+        body.insert("metadata".to_owned(), Value::Object(metadata));
+        if let Some(taints) = &self.taints {
+            body.insert("spec".to_owned(), json!({ "taints": taints }));
+        }
+        if !self.capacity.is_empty() {
+            body.insert("status".to_owned(), json!({ "capacity": self.capacity }));
+        }
+        Value::Object(body)
+    }
+
+    /// Whether only our label and finalizer are put on.
+    pub fn only_guards(&self) -> bool {
+        let own = |key: &String| key == keys::MACHINE_NAME;
+        let rest = self.annotations.is_empty() && self.taints.is_none() && self.capacity.is_empty();
+        rest && self.finalizer != Some(false) && self.labels.keys().all(own)
+    }
+
+    /// What changes, in words.
+    pub fn told(&self) -> Vec<String> {
+        let changed = |what: &'static str, changes: &Changes| {
+            let told = changes.iter().map(move |(key, value)| match (key.as_str(), value) {
+                (_, None) => format!("no {what} {key}"),
+                (keys::LAST_APPLIED_NODE_TEMPLATE | keys::LAST_APPLIED_VIRTUAL_CAPACITY, Some(_)) => {
+                    "what was applied".to_owned()
+                }
+                (_, Some(value)) => format!("{what} {key}={value}"),
+            });
+            told.collect::<Vec<String>>()
+        };
+        let mut told: Vec<String> = Vec::new();
+        told.extend(self.finalizer.map(|on| match on {
+            true => "our finalizer".to_owned(),
+            false => "no finalizer of ours".to_owned(),
+        }));
+        told.extend(changed("label", &self.labels));
+        told.extend(changed("annotation", &self.annotations));
+        told.extend(changed("capacity", &self.capacity));
+        told.extend(self.taints.as_ref().map(|taints| {
+            let each: Vec<String> = taints.iter().map(taint_text).collect();
+            format!("taints [{}]", each.join(" "))
+        }));
+        told
+    }
+
+    /// The Node as the API server makes it of one that the patch was planned on.
+    pub fn applied(&self, before: &Node) -> Node {
+        let mut after = before.clone();
+        change(&mut after.metadata.labels, &self.labels);
+        change(&mut after.metadata.annotations, &self.annotations);
+        if let Some(on) = self.finalizer {
+            let held = after.metadata.finalizers.get_or_insert_default();
+            held.retain(|held| held != keys::NODE_FINALIZER);
+            held.extend(on.then(|| keys::NODE_FINALIZER.to_owned()));
+        }
+        if let Some(taints) = &self.taints {
+            after.spec.get_or_insert_default().taints = Some(taints.clone());
+        }
+        if !self.capacity.is_empty() {
+            let capacity = after.status.get_or_insert_default().capacity.get_or_insert_default();
+            for (key, value) in &self.capacity {
+                match value {
+                    Some(value) => drop(capacity.insert(key.clone(), Quantity(value.clone()))),
+                    None => drop(capacity.remove(key)),
+                }
+            }
+        }
+        after
+    }
+
+    fn is_empty(&self) -> bool {
+        self.finalizer.is_none() && self.labels.is_empty() && self.annotations.is_empty() && self.taints.is_none()
+    }
+}
+
+fn change(held: &mut Option<BTreeMap<String, String>>, changes: &Changes) {
+    for (key, value) in changes {
+        let held = held.get_or_insert_default();
+        match value {
+            Some(value) => drop(held.insert(key.clone(), value.clone())),
+            None => drop(held.remove(key)),
+        }
+    }
+}
+
+/// A taint as kubectl writes it.
+pub fn taint_text(taint: &Taint) -> String {
+    match taint.value.as_deref().filter(|value| !value.is_empty()) {
+        Some(value) => format!("{}={value}:{}", taint.key, taint.effect),
+        None => format!("{}:{}", taint.key, taint.effect),
+    }
+}
+
+/// A Node as it should be.
+#[derive(Clone, Debug)]
+pub struct Sketch<'a> {
+    seen: &'a Node,
+    /// Whether our finalizer is on it.
+    pub is_guarded: bool,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Its taints.
+    pub taints: Vec<Taint>,
+}
+
+impl<'a> Sketch<'a> {
+    /// A Node as it is.
+    pub fn of(seen: &'a Node) -> Self {
+        Self {
+            seen,
+            is_guarded: meta::has_finalizer(&seen.metadata, keys::NODE_FINALIZER),
+            labels: seen.metadata.labels.clone().unwrap_or_default(),
+            annotations: seen.metadata.annotations.clone().unwrap_or_default(),
+            taints: node::taints(seen).to_vec(),
+        }
+    }
+
+    /// Puts our label and finalizer on.
+    pub fn guard(&mut self, machine: &Name) {
+        self.is_guarded = true;
+        self.labels
+            .insert(keys::MACHINE_NAME.to_owned(), machine.as_str().to_owned());
+    }
+
+    /// Whether both say the same.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.is_guarded == other.is_guarded
+            && self.labels == other.labels
+            && self.annotations == other.annotations
+            && self.taints == other.taints
+    }
+
+    /// What makes the Node like this; `None`: it is.
+    pub fn patch(self) -> Option<NodePatch> {
+        let mut patch = NodePatch::of(self.seen);
+        let metadata = &self.seen.metadata;
+        let was_guarded = meta::has_finalizer(metadata, keys::NODE_FINALIZER);
+        patch.finalizer = (was_guarded != self.is_guarded).then_some(self.is_guarded);
+        patch.labels = differences(metadata.labels.as_ref(), self.labels);
+        patch.annotations = differences(metadata.annotations.as_ref(), self.annotations);
+        if node::taints(self.seen) != self.taints {
+            patch.taints = Some(self.taints);
+            // The list is written whole, so nobody else's taint may have come meanwhile.
+            patch.version.clone_from(&metadata.resource_version);
+        }
+        (!patch.is_empty()).then_some(patch)
+    }
+}
+
+fn differences(before: Option<&BTreeMap<String, String>>, after: BTreeMap<String, String>) -> Changes {
+    let had = |key: &String| before.and_then(|before| before.get(key));
+    let gone = before
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !after.contains_key(*key));
+    let mut changes: Changes = gone.map(|(key, _)| (key.clone(), None)).collect();
+    let changed = after.into_iter().filter(|(key, value)| had(key) != Some(value));
+    changes.extend(changed.map(|(key, value)| (key, Some(value))));
+    changes
+}
