@@ -43,7 +43,7 @@ fn seed() -> u64 {
 }
 
 /// What a person sees at the end of a story, a line each, without names and times that the order decides.
-fn ending(stage: &Stage) -> Vec<String> {
+pub fn ending(stage: &Stage) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, deployment) in &stage.etcd.deployments {
         let status = json!(deployment.status);
