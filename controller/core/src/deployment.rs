@@ -2,6 +2,7 @@
 //!
 //! Read `group` (the terms), `budget` (the rules), `plan` (what comes first, and what follows) in this order.
 
+mod blocker;
 pub mod budget;
 pub mod change;
 pub mod freeze;

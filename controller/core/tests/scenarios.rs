@@ -13,6 +13,8 @@ mod cloud;
 mod etcd;
 #[path = "scenarios/execute.rs"]
 mod execute;
+#[path = "scenarios/permuted.rs"]
+mod permuted;
 #[path = "scenarios/planted.rs"]
 mod planted;
 #[path = "scenarios/pods.rs"]
@@ -27,24 +29,51 @@ mod script;
 mod shuffled;
 #[path = "scenarios/stage.rs"]
 mod stage;
+#[path = "scenarios/turns.rs"]
+mod turns;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use expect_test::expect_file;
 
-#[test]
-fn every_story_goes_as_its_golden_file_tells() {
+/// A file that tells what happens.
+struct Story {
+    /// What it is to show, as its file is called.
+    name: String,
+    path: PathBuf,
+    text: String,
+}
+
+fn stories() -> Vec<Story> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
-    let mut stories: Vec<_> = std::fs::read_dir(&folder)
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
         .expect("the folder of stories is there")
         .map(|entry| entry.expect("its entries can be read").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
         .collect();
-    stories.sort();
+    paths.sort();
+    let story = |path: PathBuf| Story {
+        name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        text: std::fs::read_to_string(&path).expect("a story can be read"),
+        path,
+    };
+    paths.into_iter().map(story).collect()
+}
+
+#[test]
+fn every_story_goes_as_its_golden_file_tells() {
+    let stories = stories();
     assert!(stories.len() >= 10, "the stories are found");
     for story in stories {
-        let text = std::fs::read_to_string(&story).expect("a story can be read");
-        let told = script::play(&text, &story.display().to_string());
-        expect_file![story.with_extension("golden")].assert_eq(&told);
+        let told = script::play(&story.text, &story.name);
+        expect_file![story.path.with_extension("golden")].assert_eq(&told);
     }
+}
+
+#[test]
+fn sixty_stories_are_about_sets_and_deployments() {
+    let owners = ["create set", "create deployment"];
+    let is_about_them = |story: &&Story| owners.iter().any(|owner| story.text.contains(owner));
+    let count = stories().iter().filter(is_about_them).count();
+    assert!(count >= 60, "{count} stories are about sets and deployments");
 }

@@ -93,8 +93,12 @@ impl Group {
 
     /// How far numbers may fall while new Machines are on their way: a new template that does not work must not eat the old Machines.
     pub fn allowance(&self) -> i64 {
-        let on_the_way: i64 = self.current().map_or(0, |new| (new.number - new.available).max(0));
-        self.numbers() - self.floor() - on_the_way
+        self.numbers() - self.floor() - self.on_the_way()
+    }
+
+    /// How many of the new set's Machines are not available yet, the ones that are still to be made among them.
+    pub fn on_the_way(&self) -> i64 {
+        self.current().map_or(0, |new| (new.number - new.available).max(0))
     }
 
     /// The row of the deployment's template.

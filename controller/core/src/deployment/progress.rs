@@ -6,15 +6,14 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::budget::Mode;
+use super::blocker;
 use super::group::Members;
 use super::observed::Observed;
 use super::plan::Stand;
 use super::status::{Counts, Situation, Wanted};
 use crate::api::machine_deployment::MachineDeploymentCondition;
-use crate::api::{Machine, Phase, keys, meta};
+use crate::api::{keys, meta};
 use crate::ids::Name;
-use crate::set::plan::{counts_as_available, is_leaving, owned};
 use crate::sight::{Judging, later};
 
 /// What the condition is judged from.
@@ -87,7 +86,8 @@ impl Progress<'_> {
         let deadline = self.deadline(since);
         let has_expired = told.reason.as_deref() == Some(keys::REASON_DEADLINE_EXCEEDED);
         if has_expired || deadline.is_some_and(|deadline| deadline <= self.now) {
-            let text = format!("{} has timed out progressing. {}", self.subject(), self.blocker(stand));
+            let blocker = blocker::blocker(self.members, stand, self.now);
+            let text = format!("{} has timed out progressing. {blocker}", self.subject());
             return (wanted("False", keys::REASON_DEADLINE_EXCEEDED, text), None);
         }
         let kept = match told.status.as_str() {
@@ -151,51 +151,6 @@ impl Progress<'_> {
         match self.members.new_set() {
             Some(set) => format!("MachineSet \"{}\"", meta::name(&set.metadata)),
             None => format!("MachineDeployment \"{}\"", meta::name(&self.seen.deployment.metadata)),
-        }
-    }
-
-    /// What the rollout waits for, for people: the Machine that is not well, or the rule that lets nothing move.
-    fn blocker(&self, stand: &Stand) -> String {
-        let group = &stand.group;
-        let new = self.members.new_member();
-        let machines = new.map(|member| (member, owned(member)));
-        let pending = machines.iter().flat_map(|(member, machines)| {
-            let waits = |machine: &&std::sync::Arc<Machine>| {
-                !is_leaving(machine) && !counts_as_available(member, machine, self.now)
-            };
-            machines.iter().filter(waits)
-        });
-        let pending: Vec<&Machine> = pending.map(std::sync::Arc::as_ref).collect();
-        if let Some(first) = pending.first() {
-            let operation = first.last_operation();
-            let operation = operation.and_then(|operation| operation.description.clone());
-            let said = match (first.phase(), first.provider_id()) {
-                (Phase::Pending, Some(_)) => "its VM is made, and its node has not joined".to_owned(),
-                _ => operation.unwrap_or_default(),
-            };
-            let name = meta::name(&first.metadata);
-            return format!(
-                "{} of its machines are not available, first {name} ({}): {said}",
-                pending.len(),
-                first.phase().as_str()
-            );
-        }
-        let leaving: i64 = group.rows.iter().map(|row| row.leaving).sum();
-        match stand.mode {
-            Mode::Rolling | Mode::Recreating if leaving > 0 && group.room() <= 0 => {
-                format!("{leaving} machines are leaving and hold their place until their VMs are gone.")
-            }
-            Mode::Rolling if !group.is_in_sight => {
-                "The target cluster is away: nobody can see whether machines are available.".to_owned()
-            }
-            Mode::Rolling if group.slack() == 0 => format!(
-                "{} machines are available and {} must be: no more can be taken off.",
-                group.available(),
-                group.floor()
-            ),
-            Mode::Scaling | Mode::Rolling | Mode::Recreating | Mode::Holding => {
-                "Its machines are missing; the set's conditions say why.".to_owned()
-            }
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::stage::Stage;
 
 /// What a law says of a story on a stage, if one is broken.
 fn caught(mut stage: Stage, story: &str) -> Option<String> {
-    let played = catch_unwind(AssertUnwindSafe(|| drop(script::play_on(&mut stage, story, "planted"))));
+    let played = catch_unwind(AssertUnwindSafe(|| drop(script::tell(&mut stage, story, "planted"))));
     let panic = played.err()?;
     Some(*panic.downcast::<String>().expect("it says why"))
 }
@@ -114,6 +114,6 @@ fn a_token_that_outlives_its_machine_changes_a_story() {
     planted.plan_machine = token_stays;
     let told = script::play(story, "as it is");
     assert!(told.ends_with("  = nothing\n"), "{told}");
-    assert_ne!(script::play_on(&mut planted, story, "planted"), told);
+    assert_ne!(script::tell(&mut planted, story, "planted"), told);
     assert!(!planted.tokens.is_empty());
 }

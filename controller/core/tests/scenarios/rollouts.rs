@@ -11,6 +11,7 @@ use millwright_core::wake::Key;
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::permuted;
 use crate::script;
 use crate::stage::Stage;
 
@@ -22,6 +23,14 @@ const TICK: Duration = Duration::from_millis(500);
 struct Seen {
     present: i64,
     available: i64,
+}
+
+/// The last spec of a story.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    wanted: i64,
+    surge: i64,
+    unavailable: i64,
 }
 
 struct World {
@@ -158,10 +167,41 @@ impl World {
 
     /// Nothing else happens, and the template is one that works: the rollout ends.
     fn end(&mut self) {
-        self.stage.fuel = None;
-        script::line(&mut self.stage, "target is back");
+        self.calm();
         self.edit(&json!({"paused": false, "rollbackTo": null}));
         self.roll("9");
+        self.come_to_an_end();
+    }
+
+    /// The last spec is this one, whatever was before.
+    fn end_as(&mut self, last: Last) {
+        self.calm();
+        let bounds = json!({"maxSurge": last.surge, "maxUnavailable": last.unavailable});
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": bounds});
+        self.edit(&json!({"paused": false, "rollbackTo": null, "replicas": last.wanted, "strategy": strategy}));
+        (self.wanted, self.surge, self.unavailable) = (last.wanted, last.surge, last.unavailable);
+        self.roll("9");
+        self.come_to_an_end();
+        // What is told of it may come a little later.
+        for _ in 0..10 {
+            self.tick(0);
+        }
+    }
+
+    /// The process lives, and sees everything.
+    fn calm(&mut self) {
+        self.stage.fuel = None;
+        script::line(&mut self.stage, "target is back");
+    }
+
+    /// What a person sees, but for the sets that only keep an earlier template.
+    fn ending(&self) -> Vec<String> {
+        let keeps_history = |line: &String| line.starts_with("set ") && line.contains(" of 0:");
+        let lines = permuted::ending(&self.stage).into_iter();
+        lines.filter(|line| !keeps_history(line)).collect()
+    }
+
+    fn come_to_an_end(&mut self) {
         for _ in 0..600 {
             self.tick(0);
             if self.has_ended() {
@@ -204,5 +244,28 @@ proptest! {
         }
         world.end();
         let _last: Option<Key> = world.stage.world.queue.take(world.stage.uptime);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_end_is_a_function_of_the_last_spec_only(
+        bounds in prop::sample::select(&[(1, 0), (0, 1), (3, 1), (5, 2)][..]),
+        last in prop::sample::select(&[(3, 1, 0), (0, 1, 0), (5, 0, 2), (2, 2, 1)][..]),
+        histories in prop::array::uniform2(prop::collection::vec(any::<u16>(), 0..30)),
+    ) {
+        let (wanted, surge, unavailable) = last;
+        let ends = histories.map(|choices| {
+            let mut world = World::begin(bounds.0, bounds.1);
+            for choice in choices {
+                world.act(choice);
+            }
+            world.end_as(Last { wanted, surge, unavailable });
+            (world.ending(), world.story)
+        });
+        let [(one, first), (other, second)] = ends;
+        prop_assert_eq!(one, other, "{:#?}\n{:#?}", first, second);
     }
 }

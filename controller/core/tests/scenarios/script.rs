@@ -33,6 +33,7 @@ use crate::cloud::{Dictated, failure};
 use crate::etcd::Resource;
 use crate::reasons;
 use crate::stage::{Crash, DriverNow, Stage};
+use crate::turns::Turn;
 
 /// How often the manager looks before a story ends as one that never becomes quiet.
 const MOST_PASSES: usize = 20_000;
@@ -49,11 +50,11 @@ pub fn line(stage: &mut Stage, line: &str) {
 
 /// Plays a story and tells it.
 pub fn play(text: &str, place: &str) -> String {
-    play_on(&mut Stage::default(), text, place)
+    tell(&mut Stage::default(), text, place)
 }
 
-/// Plays a story on a stage that was set for it, and tells it.
-pub fn play_on(stage: &mut Stage, text: &str, place: &str) -> String {
+/// Plays a story on a stage and tells it.
+pub fn tell(stage: &mut Stage, text: &str, place: &str) -> String {
     let mut told = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -87,19 +88,19 @@ impl Stage {
             if self.told.len() - before > MOST_TOLD || self.etcd.made() > MOST_MADE {
                 break;
             }
-            if let Some(key) = self.world.queue.take(self.uptime) {
-                let verdict = self.pass(&key)?;
-                self.world.queue.give_back(key, verdict, self.uptime);
-            } else if !self.silent && !self.flights.is_empty() {
-                self.deliver(0);
-            } else {
-                match self.world.queue.next_due() {
+            match self.turn() {
+                Some(Turn::Look(key)) => {
+                    let verdict = self.pass(&key)?;
+                    self.world.queue.give_back(key, verdict, self.uptime);
+                }
+                Some(Turn::Answer(place)) => self.deliver(place),
+                None => match self.world.queue.next_due() {
                     Some(due) if due <= until => self.uptime = self.uptime.max(due),
                     Some(_) | None => {
                         self.uptime = until;
                         return Ok(());
                     }
-                }
+                },
             }
         }
         let last: Vec<&String> = self.told.iter().rev().take(10).collect();

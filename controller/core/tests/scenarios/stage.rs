@@ -25,6 +25,7 @@ use millwright_core::{check, deployment, narrate, set};
 use crate::cloud::Cloud;
 use crate::etcd::{Etcd, Resource};
 use crate::pods::Pods;
+use crate::turns::Drawn;
 
 /// Whether the driver can be asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +90,8 @@ pub struct Stage {
     pub fuel: Option<usize>,
     /// What was decided, in words.
     pub told: Vec<String>,
+    /// The order of turns, where it is not the queue's.
+    pub drawn: Option<Drawn>,
     /// Who decides about sets.
     pub plan_set: fn(&set::Observed<'_>, Timestamp) -> set::Plan,
     /// Who decides about Machines.
@@ -125,6 +128,7 @@ impl Default for Stage {
             silent: false,
             fuel: None,
             told: Vec::new(),
+            drawn: None,
             plan_set: set::plan,
             plan_machine: machine::plan,
             last: BTreeMap::new(),
@@ -160,6 +164,9 @@ impl Stage {
             driver_since: seen_again(self.sight.driver_since),
         };
         self.last.clear();
+        if let Some(drawn) = &mut self.drawn {
+            drawn.forget();
+        }
         self.fuel = None;
         for flight in &mut self.flights {
             flight.unheard = true;

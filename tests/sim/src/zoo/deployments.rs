@@ -60,7 +60,7 @@ pub(super) const ALL: [Mutant; 9] = [
     },
     Mutant {
         name: "surge-forgets-leaving",
-        rows: "-",
+        rows: "82",
         what: "surge is counted without machines that are on their way out",
         property: "S5",
         workload: "renew",
@@ -73,7 +73,7 @@ pub(super) const ALL: [Mutant; 9] = [
     },
     Mutant {
         name: "spares-none",
-        rows: "-",
+        rows: "38, 39",
         what: "old sets fall by one more than can be spared, and nobody looks again before an available machine goes",
         property: "S5",
         workload: "renew",
@@ -99,7 +99,7 @@ pub(super) const ALL: [Mutant; 9] = [
     },
     Mutant {
         name: "exchanges-victims",
-        rows: "-",
+        rows: "44, 45",
         what: "the autoscaler's list is forgotten, and whoever ranks first goes",
         property: "S16",
         workload: "named",
@@ -125,7 +125,7 @@ pub(super) const ALL: [Mutant; 9] = [
     },
     Mutant {
         name: "above-wanted",
-        rows: "-",
+        rows: "82",
         what: "the new set gets the surge on top of its number",
         property: "S5",
         workload: "renew",

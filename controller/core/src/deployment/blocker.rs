@@ -1,0 +1,207 @@
+//! What a rollout waits for that does not move, in the words of its condition: the machine that is not well, who refuses what, or the
+//! rule that lets nothing go.
+//!
+//! Source: `design/rollout.md` §2 and §3, whose terms the rules are. What only a person can mend is told before what may pass. Decides
+//! only words.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::budget::Mode;
+use super::group::{Group, Members};
+use super::plan::Stand;
+use crate::api::{Machine, Phase, keys, meta};
+use crate::set::growth::unanswered;
+use crate::set::plan::{counts_as_available, is_leaving, owned};
+use crate::set::{Observed, freeze, repair};
+
+/// Why nothing moves.
+pub(super) fn blocker(members: &Members<'_>, stand: &Stand, now: Timestamp) -> String {
+    let new = members.new_member();
+    let wanted = stand.group.current().map_or(0, |row| row.number);
+    new.and_then(|new| uncreated(new, wanted, now))
+        .or_else(|| new.and_then(|new| unavailable(new, now)))
+        .or_else(|| undeleted(members))
+        .or_else(|| members.old().iter().find_map(|old| kept(old, now)))
+        .unwrap_or_else(|| rule(stand.mode, &stand.group))
+}
+
+/// Why Machines of the new template are not made.
+fn uncreated(new: &Observed<'_>, wanted: i64, now: Timestamp) -> Option<String> {
+    let staying = owned(new).iter().filter(|machine| !is_leaving(machine)).count();
+    let missing = wanted - i64::try_from(staying).unwrap_or(i64::MAX);
+    if missing <= 0 {
+        return None;
+    }
+    let metadata = &new.set.metadata;
+    let name = meta::name(metadata);
+    let sent = unanswered(new, now);
+    let why = if freeze::is_labelled(new.set) {
+        format!("MachineSet \"{name}\" is frozen, so none is created")
+    } else if meta::label(metadata, keys::SCALE_UP_DISABLED).is_some() {
+        format!(
+            "MachineSet \"{name}\" carries the label {}, so none is created",
+            keys::SCALE_UP_DISABLED
+        )
+    } else if let Some(fault) = new.refusal {
+        format!("no machine can be made of the class: {fault}")
+    } else if let Some(refusal) = &new.notes.create_refused {
+        format!("the API server refuses to create them: {}", refusal.message)
+    } else if sent > 0 {
+        format!("{sent} creations were not answered and may still arrive")
+    } else if new.class_unchecked {
+        "their class has not been checked yet".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!("{missing} of its machines are missing: {why}."))
+}
+
+/// Which Machine of the new template is not available, and what it says itself.
+fn unavailable(new: &Observed<'_>, now: Timestamp) -> Option<String> {
+    let machines = owned(new);
+    let waits = |machine: &&Arc<Machine>| !is_leaving(machine) && !counts_as_available(new, machine, now);
+    let pending: Vec<&Arc<Machine>> = machines.iter().filter(waits).collect();
+    let first = pending.first()?;
+    let operation = first.last_operation();
+    let operation = operation.and_then(|operation| operation.description.clone());
+    let said = match (first.phase(), first.provider_id()) {
+        (Phase::Pending, Some(_)) => "its VM is made, and its node has not joined".to_owned(),
+        (Phase::Running, _) => format!("it has not been ready for {} s yet", new.set.spec.min_ready_seconds),
+        _ => operation.unwrap_or_default(),
+    };
+    let told = format!(
+        "{} of its machines are not available, first {} ({}): {said}",
+        pending.len(),
+        meta::name(&first.metadata),
+        first.phase().as_str()
+    );
+    Some(match kept(new, now) {
+        Some(kept) => format!("{}. {kept}", told.trim_end_matches('.')),
+        None => told,
+    })
+}
+
+/// Whose Machines the API server lets nobody delete.
+fn undeleted(members: &Members<'_>) -> Option<String> {
+    members.sets.iter().find_map(|member| {
+        let refusal = member.notes.delete_refused.as_ref()?;
+        let name = meta::name(&member.set.metadata);
+        let message = &refusal.message;
+        Some(format!(
+            "The API server refuses to delete machines of MachineSet \"{name}\": {message}."
+        ))
+    })
+}
+
+/// Why unhealthy Machines of a set are not replaced.
+fn kept(member: &Observed<'_>, now: Timestamp) -> Option<String> {
+    let tripped = repair::held_back(member, &owned(member), now)?;
+    Some(format!("Unhealthy machines are kept while {tripped}."))
+}
+
+/// The rule of the budget that lets nothing move, as everybody does what they should.
+fn rule(mode: Mode, group: &Group) -> String {
+    let leaving: i64 = group.rows.iter().map(|row| row.leaving).sum();
+    match mode {
+        Mode::Holding => "The deployment is paused.".to_owned(),
+        Mode::Rolling | Mode::Recreating if leaving > 0 && group.room() <= 0 => {
+            format!("{leaving} machines are leaving and hold their place until their VMs are gone.")
+        }
+        Mode::Rolling | Mode::Recreating if group.unseen > 0 => format!(
+            "A set with {} machines may still arrive by a creation that was not answered.",
+            group.unseen
+        ),
+        Mode::Rolling if !group.is_in_sight => {
+            "The target cluster is away: nobody can see whether machines are available.".to_owned()
+        }
+        Mode::Rolling if group.allowance() <= 0 => format!(
+            "{} machines are asked for, {} must be available, and {} new ones are not yet: no older one can be given up.",
+            group.numbers(),
+            group.floor(),
+            group.on_the_way()
+        ),
+        Mode::Rolling if group.slack() == 0 => format!(
+            "{} machines are available and {} must be: no more can be taken off.",
+            group.available(),
+            group.floor()
+        ),
+        Mode::Recreating => {
+            let left: i64 = group.old().iter().map(|row| row.present + row.leaving).sum();
+            format!("{left} machines of older templates must be gone before new ones come.")
+        }
+        Mode::Scaling | Mode::Rolling => "Its next machines are about to be made or taken off.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::group::Row;
+
+    /// Three are wanted, one more may be, none may be missing.
+    fn group(old: [i64; 3], new: [i64; 3]) -> Group {
+        let row = |is_new, [number, available, leaving]: [i64; 3]| Row {
+            is_new,
+            number,
+            present: number,
+            leaving,
+            available,
+        };
+        Group {
+            rows: vec![row(false, old), row(true, new)],
+            wanted: 3,
+            surge: 1,
+            unavailable: 0,
+            unseen: 0,
+            is_in_sight: true,
+        }
+    }
+
+    #[test]
+    fn a_rule_that_lets_nothing_move_is_told_with_its_numbers() {
+        let told = |group: &Group| rule(Mode::Rolling, group);
+        let leaving = group([2, 2, 1], [1, 1, 0]);
+        assert_eq!(
+            told(&leaving),
+            "1 machines are leaving and hold their place until their VMs are gone."
+        );
+        let on_the_way = group([3, 3, 0], [1, 0, 0]);
+        assert_eq!(
+            told(&on_the_way),
+            "4 machines are asked for, 3 must be available, and 1 new ones are not yet: no older one can be given up."
+        );
+        let short = group([3, 2, 0], [1, 1, 0]);
+        assert_eq!(
+            told(&short),
+            "3 machines are available and 3 must be: no more can be taken off."
+        );
+        let unseen = Group {
+            unseen: 2,
+            ..group([3, 3, 0], [0, 0, 0])
+        };
+        assert_eq!(
+            told(&unseen),
+            "A set with 2 machines may still arrive by a creation that was not answered."
+        );
+        let blind = Group {
+            is_in_sight: false,
+            ..group([3, 3, 0], [1, 1, 0])
+        };
+        assert_eq!(
+            told(&blind),
+            "The target cluster is away: nobody can see whether machines are available."
+        );
+    }
+
+    #[test]
+    fn what_holds_and_what_recreates_has_words_of_its_own() {
+        let group = group([2, 2, 0], [0, 0, 0]);
+        assert_eq!(rule(Mode::Holding, &group), "The deployment is paused.");
+        assert_eq!(
+            rule(Mode::Recreating, &group),
+            "2 machines of older templates must be gone before new ones come."
+        );
+    }
+}
