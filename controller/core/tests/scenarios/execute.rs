@@ -205,6 +205,8 @@ impl Stage {
                 self.took(written)
             }
             Step::Thaw => {
+                let known = self.etcd.get::<MachineSet>(&name);
+                self.tell_turn(&name, known.and_then(|set| set::freeze::turn_by_thaw(&set)));
                 let written = self.etcd.merge::<MachineSet>(&name, Some(&uid), &set::freeze::thawed());
                 self.took(written)
             }
@@ -233,6 +235,8 @@ impl Stage {
                 took
             }
             Step::Record(status) => {
+                let known = self.etcd.get::<MachineSet>(&name);
+                self.tell_turn(&name, known.and_then(|set| set::freeze::turn(&set, &status)));
                 let written = self
                     .etcd
                     .merge_status::<MachineSet>(&name, Some(&uid), &status.into_patch());
@@ -241,6 +245,11 @@ impl Stage {
                 self.took(written)
             }
         })
+    }
+
+    fn tell_turn(&mut self, set: &Name, turn: Option<(&str, String)>) {
+        let events = turn.map(|(reason, text)| format!("Event on set {set}: {reason} {text}"));
+        self.told.extend(events);
     }
 
     /// Whether the API server refuses writes to this Machine; then it is noted.
