@@ -20,7 +20,7 @@ pub mod why;
 use std::process::ExitCode;
 
 use failure::Failure;
-use flags::{Order, RolloutCommand, RolloutFlags, TreeFlags, WhyFlags};
+use flags::{DryRun, Order, Reach, RolloutCommand, RolloutFlags, Target, TreeFlags, WhyFlags};
 
 /// Runs `rollout`.
 pub fn rollout(flags: RolloutFlags, program: &str) -> ExitCode {
@@ -33,11 +33,15 @@ pub fn rollout(flags: RolloutFlags, program: &str) -> ExitCode {
                 let (name, order) = (flags.target.name()?, Order::Undo(flags.to_revision));
                 order::run(order, &name, flags.dry_run, &reach, program).await
             }
-            RolloutCommand::Pause(flags) => order::run(Order::Pause, &flags.name()?, false, &reach, program).await,
-            RolloutCommand::Resume(flags) => order::run(Order::Resume, &flags.name()?, false, &reach, program).await,
-            RolloutCommand::Restart(flags) => order::run(Order::Restart, &flags.name()?, false, &reach, program).await,
+            RolloutCommand::Pause(flags) => given(Order::Pause, &flags, &reach, program).await,
+            RolloutCommand::Resume(flags) => given(Order::Resume, &flags, &reach, program).await,
+            RolloutCommand::Restart(flags) => given(Order::Restart, &flags, &reach, program).await,
         }
     })
+}
+
+async fn given(order: Order, target: &Target, reach: &Reach, program: &str) -> Result<(), Failure> {
+    order::run(order, &target.name()?, DryRun::None, reach, program).await
 }
 
 /// Runs `tree`.

@@ -1,5 +1,5 @@
 //! The quick start: decides what is shown, in which order, and when it counts as failed. It may not do anything that a
-//! user could not do: it applies manifests, patches `spec.replicas` and switches a VM off, and watches like anybody else.
+//! user could not do: it applies manifests, patches replicas, template and `rollbackTo`, switches a VM off, and watches like anybody else.
 //!
 //! | module | decides |
 //! |---|---|

@@ -21,8 +21,8 @@ use millwright_core::api::Machine;
 use millwright_dev::process::Process;
 use tempfile::TempDir;
 
-/// A run takes some twelve seconds alone; other tests and builds may run beside it.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A run takes some forty seconds alone; other tests and builds may run beside it.
+const PATIENCE: Duration = Duration::from_secs(240);
 const LOOK: Duration = Duration::from_millis(20);
 const BINARY: &str = env!("CARGO_BIN_EXE_millwright-dev");
 
@@ -97,11 +97,22 @@ fn counts<'a>(output: &'a str, phase: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn once_shows_three_machines_then_five_then_three_then_three_new_ones_and_ends_well() {
+async fn once_shows_growth_a_lost_vm_a_rollout_its_undoing_and_a_scale_down_and_ends_well() {
     let mut run = Run::start(&["--once"]);
     let output = run.ends_with(0).await;
-    assert_eq!(counts(&output, "Running"), ["3", "5", "3", "3"], "{output}");
-    assert!(output.contains("switched the VM of"), "{output}");
+    // Three, five, with the lost one replaced, all of the changed template, all of the one before, three.
+    assert_eq!(counts(&output, "Running"), ["3", "5", "5", "5", "5", "3"], "{output}");
+    let after = |text: &str| -> usize { output.find(text).unwrap_or_else(|| panic!("no {text:?}:\n{output}")) };
+    let order = [
+        "scaling machinedeployment workers up: 3 -> 5",
+        "switched the VM of",
+        "is not well: ",
+        "was replaced by",
+        "changed the template of machinedeployment workers",
+        "undoing that",
+        "scaling down: 5 -> 3",
+    ];
+    assert!(order.map(after).is_sorted(), "{output}");
     assert!(
         output.contains("done: 3 machines Running, 3 VMs at the provider"),
         "{output}"
@@ -191,7 +202,8 @@ async fn with_a_driver_of_ones_own_the_steps_that_need_the_simulated_cloud_are_l
     let mut run = Run::start(&["--once", "--no-nodes", "--driver", &endpoint]);
     let output = run.ends_with(0).await;
     assert!(output.contains("calls itself virtual"), "{output}");
-    assert_eq!(counts(&output, "Available"), ["3", "5", "3", "3"], "{output}");
+    assert_eq!(counts(&output, "Available"), ["3", "5", "5", "5", "3"], "{output}");
+    assert!(output.contains("3/3 available"), "{output}");
     assert!(output.contains("left out: switching a VM off"), "{output}");
     assert!(!output.contains("switched the VM"), "{output}");
 }

@@ -133,9 +133,23 @@ pub struct UndoFlags {
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..), value_name = "N")]
     pub to_revision: i64,
 
-    /// Let the API server check it, change nothing, and show the template that would come back
-    #[arg(long)]
-    pub dry_run: bool,
+    /// Change nothing, and show the template that would come back; without a value it is server
+    #[arg(
+        long, value_enum, default_value_t = DryRun::None, default_missing_value = "server", num_args = 0..=1,
+        require_equals = true, value_name = "none|server|client"
+    )]
+    pub dry_run: DryRun,
+}
+
+/// Whether an order is only tried, in kubectl's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DryRun {
+    /// It is carried out.
+    None,
+    /// The API server checks it and stores nothing.
+    Server,
+    /// It is judged here by what was read, and not sent.
+    Client,
 }
 
 /// Flags of `tree`.

@@ -4,7 +4,7 @@ use millwright_core::api::{MachineDeployment, MachineSet, meta};
 use millwright_core::rollout::{self, Refusal, Revisions, order};
 
 use super::failure::Failure;
-use super::flags::{Order, Reach};
+use super::flags::{DryRun, Order, Reach};
 use super::session::Session;
 use super::status::full_name;
 use super::{history, output};
@@ -14,7 +14,7 @@ use crate::env::{Outside as _, System};
 const TRIES: usize = 10;
 
 /// Runs one of the commands.
-pub async fn run(order: Order, name: &str, dry_run: bool, reach: &Reach, program: &str) -> Result<(), Failure> {
+pub async fn run(order: Order, name: &str, dry_run: DryRun, reach: &Reach, program: &str) -> Result<(), Failure> {
     let session = Session::open(reach).await?;
     for _ in 0..TRIES {
         let sets = match order {
@@ -36,7 +36,12 @@ pub async fn run(order: Order, name: &str, dry_run: bool, reach: &Reach, program
                 ));
             }
         };
-        if session.merge(&deployment, body, dry_run).await?.is_some() {
+        let is_given = match dry_run {
+            DryRun::Client => true,
+            DryRun::None => session.merge(&deployment, body, false).await?.is_some(),
+            DryRun::Server => session.merge(&deployment, body, true).await?.is_some(),
+        };
+        if is_given {
             return output::print(&done(order, &deployment, &sets, dry_run)?);
         }
     }
@@ -72,7 +77,7 @@ fn hint(refusal: &Refusal, deployment: &MachineDeployment, program: &str, reach:
 }
 
 /// What is told of an order that was given: kubectl's words.
-fn done(order: Order, deployment: &MachineDeployment, sets: &[MachineSet], dry_run: bool) -> Result<String, Failure> {
+fn done(order: Order, deployment: &MachineDeployment, sets: &[MachineSet], dry_run: DryRun) -> Result<String, Failure> {
     let name = full_name(deployment);
     let to = match order {
         Order::Pause => return Ok(format!("{name} paused\n")),
@@ -85,10 +90,14 @@ fn done(order: Order, deployment: &MachineDeployment, sets: &[MachineSet], dry_r
     let target = target.map_err(|refusal| Failure::refused(meta::name(&deployment.metadata), &refusal, None))?;
     let number = target.number.unwrap_or(to);
     Ok(match dry_run {
-        false => format!("{name} rolled back to revision {number}\n"),
-        true => format!(
-            "# {name} would be rolled back to revision {number} (dry run), whose template is:\n{}",
-            history::yaml(&target.template())?
-        ),
+        DryRun::None => format!("{name} rolled back to revision {number}\n"),
+        DryRun::Server | DryRun::Client => {
+            let how = match dry_run {
+                DryRun::Client => "client dry run",
+                DryRun::None | DryRun::Server => "server dry run",
+            };
+            let template = history::yaml(&target.template())?;
+            format!("# {name} would be rolled back to revision {number} ({how}), whose template is:\n{template}")
+        }
     })
 }

@@ -34,12 +34,18 @@ async fn an_undo_that_cannot_be_says_why_and_writes_nothing() {
     let out = cluster.run("rollout undo workers --to-revision 2").await.well();
     let skipped = format!("{NAME} skipped rollback (current template already matches revision 2)\n");
     assert_eq!(out, skipped);
-    let out = cluster.run("rollout undo workers --dry-run").await.well();
-    assert!(
-        out.starts_with(&format!("# {NAME} would be rolled back to revision 1 (dry run)")),
-        "{out}"
-    );
-    assert!(out.contains("name: small"), "{out}");
+    for (flag, how) in [
+        ("--dry-run", "server"),
+        ("--dry-run=server", "server"),
+        ("--dry-run=client", "client"),
+    ] {
+        let out = cluster.run(&format!("rollout undo workers {flag}")).await.well();
+        let told = format!("# {NAME} would be rolled back to revision 1 ({how} dry run)");
+        assert!(out.starts_with(&told), "{out}");
+        assert!(out.contains("name: small"), "{out}");
+    }
+    let said = cluster.run("rollout undo workers --dry-run=maybe").await.badly(2);
+    assert!(said.contains("none, server, client"), "{said}");
     assert_eq!(cluster.workers().await, before);
 
     cluster.edit("workers", json!({ "spec": { "paused": true } })).await;
@@ -49,6 +55,14 @@ async fn an_undo_that_cannot_be_says_why_and_writes_nothing() {
         "error: machinedeployment \"workers\": it is paused: resume it first (millwright rollout resume workers)\n"
     );
     assert_eq!(cluster.workers().await.spec.rollback_to, None);
+}
+
+#[tokio::test]
+async fn an_undo_with_dry_run_none_is_carried_out() {
+    let cluster = with_two_revisions().await;
+    let out = cluster.run("rollout undo workers --dry-run=none").await.well();
+    assert_eq!(out, format!("{NAME} rolled back to revision 1\n"));
+    assert_eq!(cluster.workers().await.spec.rollback_to.unwrap().revision, 1);
 }
 
 #[tokio::test]

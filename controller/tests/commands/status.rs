@@ -96,6 +96,55 @@ async fn a_rollout_that_has_failed_ends_with_the_controllers_words() {
     );
 }
 
+/// Progressing as the controller tells it when no machine will move before somebody changes the spec.
+async fn stuck(cluster: &Cluster, reason: &str, message: &str) {
+    let condition = json!({ "type": "Progressing", "status": "False", "reason": reason, "message": message });
+    let told: MachineDeployment = cluster
+        .tell("workers", json!({ "status": { "conditions": [condition] } }))
+        .await;
+    assert_eq!(told.status.unwrap().conditions.len(), 1);
+}
+
+#[tokio::test]
+async fn what_waiting_cannot_heal_ends_the_wait_also_where_the_numbers_match() {
+    let faults = [
+        (
+            "InvalidConfiguration",
+            "spec.minReadySeconds is -1: it must not be negative",
+        ),
+        ("InPlaceUpdateNotSupported", "machines keep the old template."),
+    ];
+    for (reason, message) in faults {
+        let cluster = Cluster::start().await;
+        cluster.deployment().await;
+        cluster.numbers([1, 3, 3]).await;
+        let mut follows = cluster.begin("rollout status workers");
+        assert!(follows.line().await.is_some());
+        stuck(&cluster, reason, message).await;
+        let said = format!("error: machinedeployment \"workers\": the rollout has failed: {message} ({reason})\n");
+        assert_eq!(follows.ended().await.badly(1), said);
+
+        cluster.numbers([3, 3, 3]).await;
+        stuck(&cluster, reason, message).await;
+        for words in ["rollout status workers", "rollout status workers --watch=false"] {
+            assert_eq!(cluster.run(words).await.badly(1), said, "{words}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_order_to_roll_back_of_a_deployment_that_cannot_work_is_not_waited_for() {
+    let cluster = Cluster::start().await;
+    cluster.deployment().await;
+    cluster
+        .edit("workers", json!({ "spec": { "rollbackTo": { "revision": 1 } } }))
+        .await;
+    cluster.numbers([3, 3, 3]).await;
+    stuck(&cluster, "InvalidConfiguration", "spec.selector is missing").await;
+    let said = cluster.run("rollout status workers").await.badly(1);
+    assert!(said.contains("spec.selector is missing"), "{said}");
+}
+
 #[tokio::test]
 async fn after_the_timeout_what_progressing_says_is_told() {
     let cluster = Cluster::start().await;

@@ -53,6 +53,9 @@ pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 /// Annotation of a template: when somebody asked for all of its Machines anew. Written by: `rollout restart`.
 pub const RESTARTED_AT: &str = "machine.sapcloud.io/restartedAt";
+/// Annotation of a deployment, \[ADD\]: `deletePolicy` of the set of its template. An annotation, because writers of whole objects that do
+/// not know a field would drop it. Written by: users.
+pub const DELETE_POLICY: &str = "machine.sapcloud.io/delete-policy";
 /// Annotation of a set: the deployment's replicas that the set was last told of. Written by: deployment.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// Annotation of a set: desired replicas and surge at that time. Written by: deployment.
@@ -95,7 +98,7 @@ pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-confi
 pub const DELETE_MACHINE: &str = "cluster.k8s.io/delete-machine";
 
 /// Annotations of a deployment that its sets do not get: they speak of one object only.
-pub const NOT_COPIED_TO_SETS: [&str; 8] = [
+pub const NOT_COPIED_TO_SETS: [&str; 9] = [
     KUBECTL_LAST_APPLIED,
     REVISION,
     REVISION_HISTORY,
@@ -104,6 +107,7 @@ pub const NOT_COPIED_TO_SETS: [&str; 8] = [
     PREFER_NO_SCHEDULE,
     UNFREEZE,
     TRIGGER_DELETION,
+    DELETE_POLICY,
 ];
 
 /// The value of [`PRIORITY`] that a Machine gets when it has none.
@@ -173,6 +177,10 @@ pub const REASON_FAILED_CREATE: &str = "FailedCreate";
 pub const REASON_FAILED_DELETE: &str = "FailedDelete";
 /// Reason of Frozen on a set: more Machines than can be explained. Written by: safety.
 pub const REASON_OVERSHOOTING: &str = "OverShootingReplicaCount";
+/// Event of a *set*: it has become frozen.
+pub const EVENT_FROZE: &str = "FrozeMachineSet";
+/// Event of a *set*: it is not frozen any more.
+pub const EVENT_UNFROZE: &str = "UnfrozeMachineSet";
 /// Reason of Frozen on a deployment: one of its sets is frozen. Written by: safety.
 pub const REASON_STATE_SYNC: &str = "MachineDeploymentStateSync";
 /// Reason of Available: True. Written by: deployment.

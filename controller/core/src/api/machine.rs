@@ -45,32 +45,39 @@ pub struct MachineSpec {
     /// Labels, annotations and taints that the Node should carry.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub node_template: Option<NodeTemplateSpec>,
-    /// How long a drain may take before the deletion is forced. A Go duration such as 2h.
+    /// How long the pods of a deleted Machine's Node may take to go as their budgets allow; those that are left then are deleted
+    /// without grace. Without it the manager's --machine-drain-timeout. A Go duration such as 2h.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub drain_timeout: Option<GoDuration>,
-    /// How long the Node may be unhealthy before the Machine counts as Failed. A Go duration such as 10m.
+    /// How long the Node may be unhealthy, or gone, before the Machine counts as Failed and is replaced. Without it the manager's
+    /// --machine-health-timeout. A Go duration such as 10m.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub health_timeout: Option<GoDuration>,
     /// How long the Node may take to join, counted from when the Machine became Pending (status.currentStatus.lastUpdateTime), not
-    /// from its creation. While nobody could see the Node join, it does not run. A Go duration such as 20m.
+    /// from its creation; then the Machine counts as Failed. While nobody could see the Node join, it does not run. Without it the
+    /// manager's --machine-creation-timeout. A Go duration such as 20m.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub creation_timeout: Option<GoDuration>,
-    /// How long an in-place update may take. A Go duration such as 20m.
+    /// Not built yet: stored, and without effect, as no machine is updated in place. How long an in-place update may take. A Go
+    /// duration such as 20m.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub in_place_update_timeout: Option<GoDuration>,
-    /// How long a preserved Machine is kept. A Go duration such as 96h.
+    /// Not built yet: stored, and without effect, as no machine is preserved. How long a preserved Machine is kept. A Go duration
+    /// such as 96h.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub machine_preserve_timeout: Option<GoDuration>,
-    /// With true the health timeout never fires.
+    /// With true the health timeout never fires: the Machine stays Unknown while its Node is unhealthy.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub disable_health_timeout: Option<bool>,
-    /// Attempts to evict a pod before it is deleted by force.
+    /// Attempts to evict the pods of a deleted Machine's Node, 20 seconds apart, before those that are left are deleted without
+    /// grace, if that is sooner than drainTimeout. Without it the manager's --machine-max-evict-retries.
     #[serde(
         deserialize_with = "lenient::optional_int32",
         skip_serializing_if = "Option::is_none"
     )]
     pub max_evict_retries: Option<i32>,
-    /// Node condition types, separated by commas, that make a Node unhealthy when they are not False.
+    /// Node condition types, separated by commas, that make a Node unhealthy when they are not False. Without it the manager's
+    /// --node-conditions.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub node_conditions: Option<String>,
 }
@@ -172,8 +179,8 @@ impl CreationRequest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CurrentStatus {
-    /// Pending, Available, Running, Unknown, Failed, CrashLoopBackOff, Terminating, InPlaceUpdating, InPlaceUpdateSuccessful or
-    /// InPlaceUpdateFailed. Empty for a Machine that nobody has looked at.
+    /// Pending, Available, Running, Unknown, Failed, CrashLoopBackOff or Terminating; and, which nothing writes yet, InPlaceUpdating,
+    /// InPlaceUpdateSuccessful or InPlaceUpdateFailed. Empty for a Machine that nobody has looked at.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Phase::is_new")]
     pub phase: Phase,
     /// True while the creation timeout runs. Kept for readers of the original's objects.
@@ -182,7 +189,7 @@ pub struct CurrentStatus {
     /// When the present phase began.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
-    /// Until when the Machine is preserved; in the past: it was.
+    /// Until when the Machine is preserved; in the past: it was. Written by the original only: no machine is preserved yet.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub preserve_expiry_time: Option<Time>,
 }

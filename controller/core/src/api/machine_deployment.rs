@@ -5,11 +5,11 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Time;
 use super::lenient::{self, IntOrPercent, Lenient, absent_is_default, words};
-use super::machine_set::is_zero;
+use super::machine_set::{DeletePolicy, is_zero};
 use super::operation::MachineSummary;
 use super::template::Template;
+use super::{Time, keys, meta};
 
 words!(
     /// How old Machines are replaced by new ones.
@@ -40,7 +40,8 @@ words!(
     group = "machine.sapcloud.io",
     version = "v1alpha1",
     kind = "MachineDeployment",
-    doc = "A MachineDeployment keeps a MachineSet for its template and moves Machines from older sets to it.",
+    doc = "A MachineDeployment keeps a MachineSet for its template and moves Machines from older sets to it. Its annotation \
+           machine.sapcloud.io/delete-policy (Random, Newest or Oldest) is the deletePolicy of the set of its template.",
     namespaced,
     status = "MachineDeploymentStatus",
     shortname = "mcd",
@@ -89,12 +90,20 @@ pub struct MachineDeploymentSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub progress_deadline_seconds: Option<i32>,
-    /// How many Failed Machines may be preserved without being asked.
+    /// Not built yet: stored and passed on to the MachineSet, and without effect, as no machine is preserved. How many Failed
+    /// Machines may be preserved without being asked.
     #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]
     pub auto_preserve_failed_machine_max: i32,
 }
 
 absent_is_default!(MachineDeploymentSpec);
+
+impl MachineDeployment {
+    /// Which Machine of the set of its template goes first, as its annotation says.
+    pub fn delete_policy(&self) -> Option<Lenient<DeletePolicy>> {
+        meta::annotation(&self.metadata, keys::DELETE_POLICY).map(Lenient::from_text)
+    }
+}
 
 /// How old Machines are replaced by new ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::lenient::{IntOrPercent, Lenient, Rounding, Word};
 use super::machine_deployment::{InPlaceUpdate, RollingUpdate, Strategy, StrategyType};
-use super::{ClassRef, Machine, MachineDeployment, MachineSet, Template};
+use super::{ClassRef, Machine, MachineDeployment, MachineSet, Template, keys};
 use crate::selector::{self, Matcher};
 
 /// Why no VM can be made for a Machine.
@@ -25,13 +25,7 @@ pub fn set_fault(set: &MachineSet) -> Option<String> {
         .or_else(|| selector_fault("set", spec.selector.as_ref(), &spec.template))
         .or_else(|| class_fault(TEMPLATE_CLASS, spec.template.class().as_ref()))
         .or_else(|| not_negative("spec.minReadySeconds", Some(spec.min_ready_seconds)));
-    found.or_else(|| {
-        word_fault(
-            "spec.deletePolicy",
-            spec.delete_policy.as_ref()?,
-            "Random, Newest or Oldest",
-        )
-    })
+    found.or_else(|| word_fault("spec.deletePolicy", spec.delete_policy.as_ref()?, DELETE_POLICIES))
 }
 
 /// Why a deployment can never work.
@@ -50,6 +44,10 @@ pub fn deployment_fault(deployment: &MachineDeployment) -> Option<String> {
                 spec.rollback_to.as_ref().map(|to| to.revision),
             )
         })
+        .or_else(|| {
+            let field = format!("metadata.annotations[{}]", keys::DELETE_POLICY);
+            word_fault(&field, &deployment.delete_policy()?, DELETE_POLICIES)
+        })
 }
 
 /// Whether a deployment's selector is there and empty: it would take every set of the namespace.
@@ -58,6 +56,7 @@ pub fn selects_all(deployment: &MachineDeployment) -> bool {
     matches!(selector, Some(Ok(matcher)) if matcher.selects_all())
 }
 
+const DELETE_POLICIES: &str = "Random, Newest or Oldest";
 const TEMPLATE_CLASS: &str = "spec.template.spec.class";
 
 fn not_negative<N: PartialOrd + Default + fmt::Display>(field: &str, number: Option<N>) -> Option<String> {

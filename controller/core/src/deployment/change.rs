@@ -8,6 +8,8 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use serde_json::{Map, Value, json};
 
+use crate::api::lenient::Lenient;
+use crate::api::machine_set::DeletePolicy;
 use crate::api::{API_VERSION, MachineSet, Template, keys};
 use crate::ids::Name;
 use crate::merge;
@@ -33,11 +35,21 @@ pub struct NewSet {
     pub min_ready_seconds: i32,
     /// As the deployment has it.
     pub auto_preserve_failed_machine_max: i32,
+    /// As the deployment's annotation says.
+    pub delete_policy: Option<Lenient<DeletePolicy>>,
 }
 
 impl NewSet {
     /// The body of the POST.
     pub fn body(&self) -> Value {
+        let mut body = self.plain();
+        if let Some(policy) = &self.delete_policy {
+            merge::apply(&mut body, &json!({ "spec": { "deletePolicy": policy } }));
+        }
+        body
+    }
+
+    fn plain(&self) -> Value {
         json!({
             "apiVersion": API_VERSION,
             "kind": "MachineSet",
@@ -84,6 +96,8 @@ pub struct SetChange {
     pub min_ready_seconds: Option<i32>,
     /// As the deployment has it.
     pub auto_preserve_failed_machine_max: Option<i32>,
+    /// As the deployment's annotation says; null takes it off.
+    pub delete_policy: Option<Value>,
     /// The part of the hash label that it gets.
     pub hash_label: Option<HashLabel>,
 }
@@ -98,6 +112,7 @@ impl SetChange {
             template_spec: Map::new(),
             min_ready_seconds: None,
             auto_preserve_failed_machine_max: None,
+            delete_policy: None,
             hash_label: None,
         }
     }
@@ -116,6 +131,11 @@ impl SetChange {
         ];
         let told = numbers.into_iter().filter_map(|(field, number)| Some((field, number?)));
         spec.extend(told.map(|(field, number)| (field.to_owned(), json!(number))));
+        spec.extend(
+            self.delete_policy
+                .clone()
+                .map(|policy| ("deletePolicy".to_owned(), policy)),
+        );
         if !self.template_spec.is_empty() {
             spec.insert("template".to_owned(), json!({ "spec": self.template_spec }));
         }

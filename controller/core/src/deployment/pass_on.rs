@@ -1,12 +1,12 @@
 //! What a deployment passes on to the set of its template without a rollout.
 //!
 //! Source: `spec/machinedeployment.md` §5.2: annotations but those that are the deployment's own, nodeTemplate and configuration,
-//! `minReadySeconds`, `autoPreserveFailedMachineMax`. Old sets get nothing but their numbers. Decides nothing about numbers.
+//! `minReadySeconds`, `autoPreserveFailedMachineMax`; and `deletePolicy`, which the deployment has as an annotation. Old sets get nothing but their numbers. Decides nothing about numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::budget::Bounds;
 use super::change::SetChange;
@@ -29,8 +29,14 @@ pub fn passed(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> SetChang
             wanted.auto_preserve_failed_machine_max,
             has.auto_preserve_failed_machine_max,
         ),
+        delete_policy: policy_change(deployment, set),
         ..SetChange::none(set)
     }
+}
+
+fn policy_change(deployment: &MachineDeployment, set: &MachineSet) -> Option<Value> {
+    let wanted = deployment.delete_policy();
+    (wanted != set.spec.delete_policy).then(|| json!(wanted))
 }
 
 fn spec_change(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {

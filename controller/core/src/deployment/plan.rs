@@ -374,6 +374,7 @@ fn new_set(seen: &Observed<'_>, members: &Members<'_>, hash: u32, number: i64) -
         template: deployment.spec.template.with_label(keys::TEMPLATE_HASH, &hash_text),
         min_ready_seconds: deployment.spec.min_ready_seconds,
         auto_preserve_failed_machine_max: deployment.spec.auto_preserve_failed_machine_max,
+        delete_policy: deployment.delete_policy(),
     }
 }
 

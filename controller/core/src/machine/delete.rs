@@ -114,6 +114,21 @@ pub fn is_untouched(seen: &Observed<'_>) -> bool {
     is_early && is_unnamed && machine.creation_request().is_none() && seen.calls.vm.is_none()
 }
 
+/// Whether a VM may be there of which nobody knows what its node is called, because the answer to its creation was lost: its driver is
+/// asked, and the node is drained then.
+pub fn is_unlocated(seen: &Observed<'_>) -> bool {
+    let is_known = node_name(seen).is_some() || seen.machine.provider_id().is_some();
+    seen.settings.has_target && !is_known && seen.calls.not_found_at.is_none() && !is_untouched(seen)
+}
+
+/// What comes next, at the end of what is told while the VM is not removed yet: a mark never claims that the drain is over before it is.
+fn mark(seen: &Observed<'_>) -> &'static str {
+    match is_unlocated(seen) && !drain::is_over(seen) {
+        true => keys::MARK_VM_STATUS,
+        false => keys::MARK_VM_DELETION,
+    }
+}
+
 /// Nobody can be asked now.
 fn unaskable(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     match seen.driver {
@@ -178,7 +193,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         "{} failed: {}. {}",
         trouble.call,
         trouble.failure.message,
-        keys::MARK_VM_DELETION
+        mark(seen)
     );
     let change = told(seen, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
@@ -195,7 +210,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 }
 
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
-    let text = format!("Waiting to remove the VM: {why}. {}", keys::MARK_VM_DELETION);
+    let text = format!("Waiting to remove the VM: {why}. {}", mark(seen));
     // The early phase stays, which lets the Machine go as soon as it is certain that there is nobody to ask.
     let change = match is_untouched(seen) {
         true => StatusChange::told(seen.machine, OperationType::Delete, OperationState::Failed, text, now),

@@ -78,7 +78,10 @@ pub fn look(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 /// What the first word on a deletion is: the stage that it begins with.
 pub fn begin(seen: &Observed<'_>, now: Timestamp) -> String {
     let Some(found) = node_to_drain(seen) else {
-        return removing("Removing the VM");
+        return match super::delete::is_unlocated(seen) {
+            true => format!("Looking for the VM and its node. {}", keys::MARK_VM_STATUS),
+            false => removing("Removing the VM"),
+        };
     };
     match seen.drain.filter(|drain| drain.is_listed()) {
         None => text(found, deadline(seen).max(now), "its pods are not known yet"),
@@ -111,7 +114,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 }
 
 /// Whether the deletion is past its drain: its description says so, or the driver was asked to remove the VM.
-fn is_over(seen: &Observed<'_>) -> bool {
+pub fn is_over(seen: &Observed<'_>) -> bool {
     let is_asked = seen.calls.delete_at.is_some() || seen.calls.gone_since.is_some();
     let machine = seen.machine;
     let said = machine.last_operation().and_then(|last| last.description.as_deref());

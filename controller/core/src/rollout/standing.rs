@@ -82,6 +82,10 @@ pub fn standing(deployment: &MachineDeployment, revision: Option<i64>) -> Standi
     if status.observed_generation < meta::generation(&deployment.metadata) || deployment.status.is_none() {
         return Standing::Unsteady(Unsteady::Unobserved);
     }
+    // Of a spec that cannot work nothing is carried out, no rollback either, and the numbers are those of an earlier one.
+    if let Some(condition) = told(&status, &[keys::REASON_INVALID]) {
+        return Standing::Failed(no_progress(condition));
+    }
     if let Some(order) = &deployment.spec.rollback_to {
         let revision = order.revision;
         return Standing::Unsteady(Unsteady::RollingBack { revision });
@@ -90,7 +94,11 @@ pub fn standing(deployment: &MachineDeployment, revision: Option<i64>) -> Standi
         let running = running(deployment);
         return Standing::Failed(Fault::OtherRevision { wanted, running });
     }
-    match (missing(deployment.spec.replicas, &status), given_up(&status)) {
+    // A rollback, which would end this, was looked for above.
+    if let Some(condition) = told(&status, &[keys::REASON_NO_IN_PLACE]) {
+        return Standing::Failed(no_progress(condition));
+    }
+    match (missing(deployment.spec.replicas, &status), told(&status, &GIVEN_UP)) {
         (None, _) => Standing::Complete,
         (Some(_), Some(condition)) => Standing::Failed(no_progress(condition)),
         (Some(missing), None) => Standing::Unsteady(missing),
@@ -119,13 +127,15 @@ fn missing(wanted: i32, status: &MachineDeploymentStatus) -> Option<Unsteady> {
     (available != updated || all != updated).then_some(Unsteady::Joining { available, updated })
 }
 
-/// Reasons of Progressing that say that the controller expects no progress by itself.
+/// Reasons of Progressing that say that the controller expects no progress by itself, though it may come: what is complete after all
+/// has not failed.
 const GIVEN_UP: [&str; 2] = [keys::REASON_DEADLINE_EXCEEDED, keys::REASON_SET_CREATE_FAILED];
 
-fn given_up(status: &MachineDeploymentStatus) -> Option<&MachineDeploymentCondition> {
+/// Progressing, if it tells one of these reasons.
+fn told<'a>(status: &'a MachineDeploymentStatus, reasons: &[&str]) -> Option<&'a MachineDeploymentCondition> {
     let progressing = condition(status, keys::CONDITION_PROGRESSING)?;
     let reason = progressing.reason.as_deref().unwrap_or_default();
-    GIVEN_UP.contains(&reason).then_some(progressing)
+    reasons.contains(&reason).then_some(progressing)
 }
 
 fn no_progress(condition: &MachineDeploymentCondition) -> Fault {
@@ -140,11 +150,16 @@ pub fn condition<'a>(status: &'a MachineDeploymentStatus, type_: &str) -> Option
     status.conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// What stands in the way, as far as the deployment tells: pause, failed creations, freeze.
+/// What stands in the way, as far as the deployment tells: pause, failed creations, unhealthy machines that are kept, freeze.
 pub fn obstacles(deployment: &MachineDeployment) -> Vec<String> {
+    const TOLD: [&str; 3] = [
+        keys::CONDITION_REPLICA_FAILURE,
+        keys::CONDITION_REPLACEMENTS_HELD,
+        keys::CONDITION_FROZEN,
+    ];
     let paused = deployment.spec.paused.then(|| "the deployment is paused".to_owned());
     let status = deployment.status.as_ref();
-    let told = [keys::CONDITION_REPLICA_FAILURE, keys::CONDITION_FROZEN]
+    let told = TOLD
         .into_iter()
         .filter_map(|type_| status.and_then(|status| condition(status, type_)))
         .filter(|condition| condition.status == keys::STATUS_TRUE)
@@ -279,6 +294,31 @@ mod tests {
     }
 
     #[test]
+    fn a_spec_that_cannot_work_and_a_template_that_nobody_rolls_out_are_failures_whatever_the_numbers() {
+        let about = |reason: &str| json!({"type": "Progressing", "status": "False", "reason": reason, "message": "no"});
+        let failed = |reason: &str| {
+            Standing::Failed(Fault::NoProgress {
+                reason: reason.to_owned(),
+                message: "no".to_owned(),
+            })
+        };
+        for reason in [keys::REASON_INVALID, keys::REASON_NO_IN_PLACE] {
+            for numbers in [[3, 3, 3], [0, 3, 3]] {
+                assert_eq!(standing(&deployment(numbers, about(reason)), None), failed(reason));
+            }
+        }
+        // An order to roll back is carried out, and ends the one; of an invalid spec nothing is.
+        let back = crate::api::machine_deployment::RollbackTo { revision: 1 };
+        let mut order = deployment([0, 3, 3], about(keys::REASON_NO_IN_PLACE));
+        order.spec.rollback_to = Some(back.clone());
+        let waits = Standing::Unsteady(Unsteady::RollingBack { revision: 1 });
+        assert_eq!(standing(&order, None), waits);
+        let mut order = deployment([0, 3, 3], about(keys::REASON_INVALID));
+        order.spec.rollback_to = Some(back);
+        assert_eq!(standing(&order, None), failed(keys::REASON_INVALID));
+    }
+
+    #[test]
     fn another_revision_than_the_one_that_runs_is_a_failure() {
         let running = deployment([3, 3, 3], json!({}));
         assert_eq!(standing(&running, Some(2)), Standing::Complete);
@@ -296,6 +336,8 @@ mod tests {
         let mut blocked = deployment([1, 1, 1], condition);
         blocked.spec.paused = true;
         assert_eq!(obstacles(&blocked), ["the deployment is paused", "no quota"]);
+        let held = json!({"type": "ReplacementsHeld", "status": "True", "message": "Unhealthy machines are kept"});
+        assert_eq!(obstacles(&deployment([1, 1, 1], held)), ["Unhealthy machines are kept"]);
         let fine = json!({"type": "Frozen", "status": "False", "message": "was frozen"});
         assert!(obstacles(&deployment([1, 1, 1], fine)).is_empty());
     }

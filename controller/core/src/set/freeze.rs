@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use super::observed::{Observed, Step};
 use super::plan::is_leaving;
+use super::status::StatusPatch;
+use crate::api::machine_set::MachineSetCondition;
 use crate::api::{Machine, MachineSet, keys, meta};
 
 /// As many Machines above those that can be explained are too many: the original's default of `--safety-up`.
@@ -49,11 +51,41 @@ pub fn thawed() -> Value {
     json!({ "metadata": { "labels": { keys::FREEZE: null }, "annotations": { keys::UNFREEZE: null } } })
 }
 
+/// The event of a status that is to be written newly, where it freezes the set or ends that: reason and text.
+pub fn turn(set: &MachineSet, status: &StatusPatch) -> Option<(&'static str, String)> {
+    let told = status.field("machineSetCondition").cloned().unwrap_or_default();
+    let told: Vec<MachineSetCondition> = serde_json::from_value(told).unwrap_or_default();
+    match (is_told(set), frozen(&told)) {
+        (false, Some(condition)) => {
+            let text = condition.message.clone().unwrap_or_default();
+            Some((keys::EVENT_FROZE, text))
+        }
+        (true, None) => Some(thawing()),
+        (true, Some(_)) | (false, None) => None,
+    }
+}
+
+/// The event of a thaw that no status will tell: of the label of a person, which no condition stands beside.
+pub fn turn_by_thaw(set: &MachineSet) -> Option<(&'static str, String)> {
+    (is_labelled(set) && !is_told(set)).then(thawing)
+}
+
+fn thawing() -> (&'static str, String) {
+    let text = "The set is not frozen any more: machines are created again".to_owned();
+    (keys::EVENT_UNFROZE, text)
+}
+
 /// Whether the condition says that it is frozen.
 pub fn is_told(set: &MachineSet) -> bool {
-    let conditions = set.status.iter().flat_map(|status| &status.conditions);
-    let mut frozen = conditions.filter(|condition| condition.type_ == keys::CONDITION_FROZEN);
-    frozen.any(|condition| condition.status == keys::STATUS_TRUE)
+    let status = set.status.as_ref();
+    status.is_some_and(|status| frozen(&status.conditions).is_some())
+}
+
+fn frozen(conditions: &[MachineSetCondition]) -> Option<&MachineSetCondition> {
+    let mut frozen = conditions
+        .iter()
+        .filter(|condition| condition.type_ == keys::CONDITION_FROZEN);
+    frozen.find(|condition| condition.status == keys::STATUS_TRUE)
 }
 
 /// Whether the set carries the label by which nothing is created.
@@ -67,4 +99,44 @@ fn has_request(set: &MachineSet) -> bool {
 
 fn is_asked(seen: &Observed<'_>) -> bool {
     seen.unfreeze || has_request(seen.set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(conditions: Value) -> MachineSet {
+        serde_json::from_value(json!({"metadata": {"name": "s"}, "status": {"machineSetCondition": conditions}}))
+            .expect("a set")
+    }
+
+    fn written(conditions: Value) -> StatusPatch {
+        StatusPatch([("machineSetCondition".to_owned(), conditions)].into_iter().collect())
+    }
+
+    #[test]
+    fn a_freeze_and_its_end_are_events_once_each() {
+        let held = || json!({"type": "ReplicaFailure", "status": "True"});
+        let frozen = || json!([held(), {"type": "Frozen", "status": "True", "message": "too many"}]);
+        let reason = |before: Value, after: Value| turn(&set(before), &written(after)).map(|(reason, _)| reason);
+        let froze = turn(&set(json!([])), &written(frozen()));
+        assert_eq!(froze, Some(("FrozeMachineSet", "too many".to_owned())));
+        assert_eq!(reason(frozen(), frozen()), None);
+        assert_eq!(reason(frozen(), json!([held()])), Some("UnfrozeMachineSet"));
+        assert_eq!(reason(json!([held()]), json!([])), None);
+    }
+
+    #[test]
+    fn the_end_of_a_freeze_is_told_by_the_status_or_where_there_is_no_condition_by_the_thaw() {
+        let mut by_hand = set(json!([]));
+        assert_eq!(turn_by_thaw(&by_hand), None, "nothing is frozen");
+        by_hand.metadata.labels = Some([(keys::FREEZE.to_owned(), keys::TRUE.to_owned())].into());
+        assert_eq!(
+            turn_by_thaw(&by_hand).map(|(reason, _)| reason),
+            Some("UnfrozeMachineSet")
+        );
+        let mut by_us = set(json!([{"type": "Frozen", "status": "True"}]));
+        by_us.metadata.labels = by_hand.metadata.labels;
+        assert_eq!(turn_by_thaw(&by_us), None);
+    }
 }

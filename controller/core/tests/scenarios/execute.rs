@@ -197,6 +197,8 @@ impl Stage {
                 self.took(written)
             }
             Step::Thaw => {
+                let known = self.etcd.get::<MachineSet>(&name);
+                self.tell_turn(&name, known.and_then(|set| set::freeze::turn_by_thaw(&set)));
                 let written = self.etcd.merge::<MachineSet>(&name, Some(&uid), &set::freeze::thawed());
                 self.took(written)
             }
@@ -225,12 +227,19 @@ impl Stage {
                 took
             }
             Step::Record(status) => {
+                let known = self.etcd.get::<MachineSet>(&name);
+                self.tell_turn(&name, known.and_then(|set| set::freeze::turn(&set, &status)));
                 let written = self.etcd.merge_status::<MachineSet>(&name, Some(&uid), &status.patch());
                 self.world
                     .note_owner::<MachineSet>(&name, &uid, |notes| notes.status_written = Some(now));
                 self.took(written)
             }
         })
+    }
+
+    fn tell_turn(&mut self, set: &Name, turn: Option<(&str, String)>) {
+        let events = turn.map(|(reason, text)| format!("Event on set {set}: {reason} {text}"));
+        self.told.extend(events);
     }
 
     /// Whether the API server refuses writes to this Machine; then it is noted.

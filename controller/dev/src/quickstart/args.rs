@@ -9,8 +9,9 @@ use millwright_core::api::lenient::GoDuration;
 
 /// Millwright's quick start: a Kubernetes API in memory, the manager and a simulated cloud.
 ///
-/// Applies the manifests of deploy/examples, shows machines come up, scales up, switches a VM off, scales down, and then
-/// stays, so that kubectl works beside it. Ctrl-C ends every process.
+/// Applies the manifests of deploy/examples, shows machines come up, scales up, switches a VM off and shows it replaced,
+/// rolls a changed template out, undoes that, scales down, and then stays, so that kubectl works beside it. Ctrl-C ends
+/// every process.
 ///
 /// The API is on loopback, without TLS: kubectl sends no token to such a server, and so every process of this host may do
 /// everything in it. The manager and the simulated cloud show tokens, and may do what their roles say.
@@ -58,7 +59,7 @@ pub struct Args {
     pub create_delay: Duration,
 
     /// How long a running VM takes until its node registers
-    #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = duration)]
+    #[arg(long, default_value = "700ms", value_name = "DURATION", value_parser = duration)]
     pub join_delay: Duration,
 
     /// How long each step may take before the quick start gives up; real VMs may need minutes [default: 60s, and twice the two
@@ -73,8 +74,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Args {
     /// How long each step may take.
     pub fn patience(&self) -> Duration {
-        self.patience
-            .unwrap_or(PATIENCE + (self.create_delay + self.join_delay) * 2)
+        self.patience_for(2)
+    }
+
+    /// How long a step may take in which so many machines come one after the other, as they do where a rollout has room for one.
+    pub fn patience_for(&self, machines: u32) -> Duration {
+        let delays = (self.create_delay + self.join_delay) * machines.max(2);
+        self.patience.unwrap_or(PATIENCE + delays)
     }
 }
 
@@ -103,6 +109,8 @@ mod tests {
         };
         assert_eq!(patience(&["--patience=8s"]), 8);
         assert_eq!(patience(&["--create-delay=100s", "--join-delay=20s"]), 300);
+        let slow = Args::try_parse_from(["millwright-dev", "--create-delay=100s", "--join-delay=20s"]).unwrap();
+        assert_eq!(slow.patience_for(5).as_secs(), 660);
     }
 
     #[test]
@@ -118,6 +126,6 @@ mod tests {
     #[test]
     fn the_delays_have_defaults_beside_a_driver_of_ones_own() {
         let args = Args::try_parse_from(["millwright-dev", "--driver", "unix:///x"]).unwrap();
-        assert_eq!(args.join_delay, Duration::from_secs(1));
+        assert_eq!(args.join_delay, Duration::from_millis(700));
     }
 }

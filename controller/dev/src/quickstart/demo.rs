@@ -15,7 +15,7 @@ use super::port::Port;
 use super::programs::Programs;
 use super::screen::Screen;
 use super::seen::Seen;
-use super::tree;
+use super::tree::{self, Counted};
 
 /// For what takes no VM, far more than it takes on a machine that does something else too.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -81,20 +81,13 @@ impl<'a> Demo<'a> {
             .say(&format!("scaling machinedeployment {deployment} up: {few} -> {more}"))?;
         self.all_well(more).await?;
 
-        let victim = self.kill_a_vm().await?;
+        self.lose_a_vm(more).await?;
+        self.roll(manifests, more).await?;
+        self.undo(manifests, more).await?;
+
         manifests.scale(&self.client, few).await?;
-        let order = match &victim {
-            Some(victim) => {
-                format!("; a set deletes machines that are not well before running ones, so {victim} goes first")
-            }
-            None => String::new(),
-        };
-        self.screen.say(&format!("scaling down: {more} -> {few}{order}"))?;
-        if let Some(victim) = victim {
-            self.is_gone(&victim).await?;
-        }
+        self.screen.say(&format!("scaling down: {more} -> {few}"))?;
         self.all_well(few).await?;
-        self.roll(manifests, few).await?;
         self.cloud_holds(few).await?;
         self.sum_up().await
     }
@@ -108,17 +101,22 @@ impl<'a> Demo<'a> {
         }
     }
 
+    /// What their owners count of them.
+    fn counted(&self) -> Counted {
+        if self.args.no_nodes {
+            Counted::Available
+        } else {
+            Counted::Ready
+        }
+    }
+
     async fn all_well(&mut self, count: u16) -> anyhow::Result<()> {
         let count = usize::from(count);
-        let (phase, no_nodes) = (self.good(), self.args.no_nodes);
-        // Without a node a machine is available and never ready.
+        let (phase, counted) = (self.good(), self.counted());
         let counted = move |seen: &Seen| {
-            seen.counted(|status| {
-                if no_nodes {
-                    status.available_replicas
-                } else {
-                    status.ready_replicas
-                }
+            seen.counted(|status| match counted {
+                Counted::Available => status.available_replicas,
+                Counted::Ready => status.ready_replicas,
             })
         };
         self.until(
@@ -139,8 +137,24 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    /// The youngest machine's, so that the order of deletion shows: by age alone it would go last. Nothing, where the cloud is
-    /// not ours.
+    /// A machine whose VM is lost is replaced by itself.
+    async fn lose_a_vm(&mut self, count: u16) -> anyhow::Result<()> {
+        let before = self.names();
+        let Some(victim) = self.kill_a_vm().await? else {
+            return Ok(());
+        };
+        self.is_gone(&victim).await?;
+        self.all_well(count).await?;
+        let names = self.names();
+        let newcomer = names.iter().find(|name| !before.contains(*name));
+        let newcomer = newcomer.with_context(|| format!("{victim} is gone, and no other machine came for it"))?;
+        self.screen.say(&format!(
+            "machine {victim} was replaced by {newcomer}, without anybody's help"
+        ))?;
+        Ok(())
+    }
+
+    /// Switches a VM off. Nothing, where the cloud is not ours.
     async fn kill_a_vm(&mut self) -> anyhow::Result<Option<String>> {
         let Some(mut console) = self.console().await? else {
             self.screen.say(
@@ -148,11 +162,8 @@ impl<'a> Demo<'a> {
             )?;
             return Ok(None);
         };
-        let machines = self.seen.machines();
-        let victim = machines
-            .last()
-            .context("there is no machine whose VM could be stopped")?;
-        let victim = meta::name(&victim.metadata).to_owned();
+        let victim = self.names().pop();
+        let victim = victim.context("there is no machine whose VM could be stopped")?;
         console
             .stop(&victim)
             .await
@@ -161,32 +172,62 @@ impl<'a> Demo<'a> {
             .say(&format!("switched the VM of {victim} off; its node's heartbeats stop"))?;
         let name = victim.clone();
         self.until(&format!("machine {victim} in phase Unknown"), move |seen| {
-            let machine = seen.machine(&name).ok_or("it is gone")?;
+            let Some(machine) = seen.machine(&name) else {
+                return Ok(());
+            };
             match machine.phase() {
-                Phase::Unknown => Ok(()),
-                phase => Err(format!("it is in phase {phase}")),
+                Phase::New | Phase::Pending | Phase::Available | Phase::Running => {
+                    Err(format!("it is in phase {}", machine.phase()))
+                }
+                // Who looks late sees what follows.
+                Phase::Unknown
+                | Phase::Failed
+                | Phase::CrashLoopBackOff
+                | Phase::Terminating
+                | Phase::InPlaceUpdating
+                | Phase::InPlaceUpdateSuccessful
+                | Phase::InPlaceUpdateFailed
+                | Phase::Other(_) => Ok(()),
             }
         })
         .await?;
         self.screen
-            .say(&format!("machine {victim} is Unknown: {}", self.seen.reason(&victim)))?;
+            .say(&format!("machine {victim} is not well: {}", self.seen.reason(&victim)))?;
         Ok(Some(victim))
+    }
+
+    /// The machines, the oldest first.
+    fn names(&self) -> Vec<String> {
+        let machines = self.seen.machines();
+        let names = machines.iter().map(|machine| meta::name(&machine.metadata).to_owned());
+        names.collect()
     }
 
     /// A changed template replaces every machine.
     async fn roll(&mut self, manifests: &Manifests, count: u16) -> anyhow::Result<()> {
-        let old: Vec<String> = self
-            .seen
-            .machines()
-            .iter()
-            .map(|machine| meta::name(&machine.metadata).to_owned())
-            .collect();
+        let old = self.names();
         manifests.roll(&self.client, Timestamp::now()).await?;
         let deployment = &manifests.deployment;
         self.screen.say(&format!(
             "changed the template of machinedeployment {deployment}: every machine is replaced, within maxSurge and maxUnavailable"
         ))?;
-        self.until("no machine of the old template", move |seen| {
+        self.all_replaced(old, count).await
+    }
+
+    /// So does the way back to the template before.
+    async fn undo(&mut self, manifests: &Manifests, count: u16) -> anyhow::Result<()> {
+        let old = self.names();
+        manifests.undo(&self.client).await?;
+        let deployment = &manifests.deployment;
+        self.screen.say(&format!(
+            "undoing that, as `millwright rollout undo {deployment}` does: the template before comes back"
+        ))?;
+        self.all_replaced(old, count).await
+    }
+
+    async fn all_replaced(&mut self, old: Vec<String>, count: u16) -> anyhow::Result<()> {
+        let patience = self.args.patience_for(u32::from(count) + 1);
+        self.within(patience, "no machine of the old template", move |seen| {
             let left = old.iter().filter(|name| seen.machine(name).is_some()).count();
             match left {
                 0 => Ok(()),
@@ -254,7 +295,15 @@ impl<'a> Demo<'a> {
 
     /// Draws at every change until `holds`. Fails when time runs out, or when a program ends.
     async fn until(&mut self, expected: &str, holds: impl Fn(&Seen) -> Result<(), String>) -> anyhow::Result<()> {
-        let patience = self.patience();
+        self.within(self.patience(), expected, holds).await
+    }
+
+    async fn within(
+        &mut self,
+        patience: Duration,
+        expected: &str,
+        holds: impl Fn(&Seen) -> Result<(), String>,
+    ) -> anyhow::Result<()> {
         let until = Instant::now() + patience;
         loop {
             self.draw()?;
@@ -271,7 +320,8 @@ impl<'a> Demo<'a> {
 
     /// The tree as it is now.
     pub(super) fn draw(&mut self) -> std::io::Result<()> {
-        self.screen.show(tree::rows(&self.seen, Timestamp::now()))
+        self.screen
+            .show(tree::rows(&self.seen, self.counted(), Timestamp::now()))
     }
 
     /// Returns when there is something to look at.

@@ -107,6 +107,17 @@ impl Manifests {
         Ok(())
     }
 
+    /// Asks for the template before the present one, as `millwright rollout undo` does.
+    pub async fn undo(&self, client: &Client) -> anyhow::Result<()> {
+        let deployments: Api<millwright_core::api::MachineDeployment> = Api::namespaced(client.clone(), NAMESPACE);
+        let patch = Patch::Merge(json!({"spec": {"rollbackTo": {"revision": 0}}}));
+        deployments
+            .patch(&self.deployment, &PatchParams::default(), &patch)
+            .await
+            .with_context(|| format!("the rollout of {} was not undone", self.deployment))?;
+        Ok(())
+    }
+
     /// Sets the deployment's number of machines, as `kubectl scale` does.
     pub async fn scale(&self, client: &Client, replicas: u16) -> anyhow::Result<()> {
         let deployments: Api<millwright_core::api::MachineDeployment> = Api::namespaced(client.clone(), NAMESPACE);

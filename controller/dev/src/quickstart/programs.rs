@@ -28,6 +28,9 @@ const RUNS: usize = 5;
 const LOOK: Duration = Duration::from_millis(5);
 /// Where our provider listens, in the directory of the run.
 const SOCKET: &str = "driver.sock";
+/// Time for which a node of the simulated cloud may be unhealthy, else its machine is replaced: seconds, so that one can watch. Of
+/// real machines it is the manager's own, which is minutes.
+const HEALTH_TIMEOUT: &str = "3s";
 /// Lines of a log that an error shows.
 const TAIL: usize = 12;
 
@@ -184,6 +187,9 @@ impl Programs {
         ];
         if args.no_nodes {
             flags.push("--target-kubeconfig=none".to_owned());
+        }
+        if self.own_driver.is_none() {
+            flags.push(format!("--machine-health-timeout={HEALTH_TIMEOUT}"));
         }
         let log = self.logs.path.join("manager.log");
         self.manager = Some(Program::start("manager", self.bin().join(MANAGER), flags, log)?);

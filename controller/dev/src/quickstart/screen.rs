@@ -120,10 +120,16 @@ impl Block {
     }
 }
 
+/// Lines of a drawing that are no rows: the empty one, the head, and the one that counts what does not fit.
+const FRAME: usize = 3;
+
 /// The block's lines, none longer than `width`, at most `height` of them.
 fn drawing(rows: &[Row], width: usize, height: usize) -> Vec<(String, Option<Color>)> {
+    let fits = rows.len() + FRAME <= height + 1;
+    let room = if fits { rows.len() } else { height.saturating_sub(FRAME) };
+    let shown = most_telling(rows, room);
     let mut cells = vec![(HEAD.map(str::to_owned), None)];
-    cells.extend(rows.iter().map(|row| {
+    cells.extend(shown.iter().map(|row| {
         let name = format!("{}{}", row.branch, row.name);
         let texts = [
             name,
@@ -134,27 +140,55 @@ fn drawing(rows: &[Row], width: usize, height: usize) -> Vec<(String, Option<Col
         ];
         (texts, Some(color(row.mood)))
     }));
-    let mut widths = LEAST;
-    for (texts, _) in &cells {
-        for (width, text) in widths.iter_mut().zip(texts) {
-            *width = (*width).max(text.chars().count());
-        }
-    }
     let mut lines = vec![(String::new(), None)];
-    lines.extend(cells.iter().map(|(texts, color)| {
-        let columns: Vec<String> = texts
-            .iter()
-            .zip(widths)
-            .map(|(text, width)| format!("{text:<width$}"))
-            .collect();
-        (cut(columns.join(GAP).trim_end(), width), *color)
-    }));
-    if lines.len() > height {
-        let hidden = lines.len() + 1 - height;
+    lines.extend(table(&cells, width));
+    if !fits {
         lines.truncate(height.saturating_sub(1));
+        let hidden = rows.len() - shown.len();
         lines.push((cut(&format!("… and {hidden} more"), width), None));
     }
     lines
+}
+
+/// As many rows as there is room for, in their order: who is not well is not left out for those who are.
+fn most_telling(rows: &[Row], room: usize) -> Vec<&Row> {
+    let mut ranked: Vec<(usize, &Row)> = rows.iter().enumerate().collect();
+    ranked.sort_by_key(|(at, row)| (rank(row), *at));
+    ranked.truncate(room);
+    ranked.sort_by_key(|(at, _)| *at);
+    ranked.into_iter().map(|(_, row)| row).collect()
+}
+
+fn rank(row: &Row) -> u8 {
+    match (row.mood, row.name.starts_with("machine/")) {
+        (Mood::Bad, _) => 0,
+        (Mood::Moving | Mood::Good, false) => 1,
+        (Mood::Moving, true) => 2,
+        (Mood::Good, true) => 3,
+    }
+}
+
+type Cells = ([String; HEAD.len()], Option<Color>);
+
+/// Lines of cells in columns. One in which no row has anything is left out, as the nodes' where they are called as their machines.
+fn table(cells: &[Cells], width: usize) -> Vec<(String, Option<Color>)> {
+    let mut widths = LEAST;
+    let mut is_used = [false; HEAD.len()];
+    for (at, (texts, _)) in cells.iter().enumerate() {
+        for ((width, is_used), text) in widths.iter_mut().zip(&mut is_used).zip(texts) {
+            *width = (*width).max(text.chars().count());
+            *is_used = *is_used || (at > 0 && !text.is_empty());
+        }
+    }
+    let line = |(texts, color): &Cells| {
+        let columns = texts.iter().zip(widths).zip(is_used);
+        let columns: Vec<String> = columns
+            .filter(|(_, is_used)| *is_used)
+            .map(|((text, width), _)| format!("{text:<width$}"))
+            .collect();
+        (cut(columns.join(GAP).trim_end(), width), *color)
+    };
+    cells.iter().map(line).collect()
 }
 
 fn color(mood: Mood) -> Color {
@@ -207,6 +241,49 @@ mod tests {
         assert_eq!(lines.len(), 6);
         // An empty line, the head and three rows are there.
         assert_eq!(lines.last().unwrap().0, "… and 7 more");
+    }
+
+    #[test]
+    fn the_machine_that_is_not_well_is_shown_however_many_are() {
+        let mut all = rows(30);
+        all[20].mood = Mood::Bad;
+        all[0].name = "machinedeployment/w".to_owned();
+        all[0].branch = "";
+        let shown = |height| -> Vec<String> {
+            let lines = drawing(&all, 200, height);
+            let lines = lines
+                .iter()
+                .map(|(line, _)| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
+            lines.collect()
+        };
+        assert_eq!(
+            shown(6),
+            [
+                "",
+                "NAME PHASE",
+                "machinedeployment/w Running",
+                "└─ machine/m-1",
+                "└─ machine/m-20",
+                "… and"
+            ]
+        );
+        for height in 1..=40 {
+            assert!(shown(height).len() <= height, "{height}");
+        }
+        assert_eq!(shown(32).len(), 32, "all of them fit");
+    }
+
+    #[test]
+    fn a_column_in_which_nothing_stands_is_left_out() {
+        let mut all = rows(2);
+        let head = |rows: &[Row]| drawing(rows, 200, 50)[1].0.clone();
+        assert!(head(&all).contains("NODE"), "{}", head(&all));
+        for row in &mut all {
+            row.node = String::new();
+        }
+        let columns = head(&all);
+        let columns: Vec<&str> = columns.split_whitespace().collect();
+        assert_eq!(columns, ["NAME", "PHASE", "AGE", "REASON"]);
     }
 
     #[test]

@@ -14,6 +14,26 @@ use super::seen::Seen;
 /// The names of the columns.
 pub const HEAD: [&str; 5] = ["NAME", "PHASE", "NODE", "AGE", "REASON"];
 
+/// What is counted of the machines of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those whose nodes are ready.
+    Ready,
+    /// Those that are available, which they are also without a node.
+    Available,
+}
+
+impl Counted {
+    /// `2/3 ready`.
+    fn told(self, count: i32, wanted: i32) -> String {
+        let word = match self {
+            Self::Ready => "ready",
+            Self::Available => "available",
+        };
+        format!("{count}/{wanted} {word}")
+    }
+}
+
 /// One object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -21,9 +41,9 @@ pub struct Row {
     pub branch: &'static str,
     /// `kind/name`.
     pub name: String,
-    /// A Machine's phase; how many are ready for the others.
+    /// A Machine's phase; how many are ready, or available, for the others.
     pub phase: String,
-    /// The Node's name.
+    /// The Node's name, where it is another one than the Machine's.
     pub node: String,
     /// Time since the creation.
     pub age: String,
@@ -45,18 +65,18 @@ pub enum Mood {
 }
 
 /// Everything that is seen, as rows.
-pub fn rows(seen: &Seen, now: Timestamp) -> Vec<Row> {
+pub fn rows(seen: &Seen, counted: Counted, now: Timestamp) -> Vec<Row> {
     let (deployments, sets, machines) = (seen.deployments(), seen.sets(), seen.machines());
     let mut rows = Vec::new();
     for deployment in &deployments {
-        rows.push(deployment_row(deployment, now));
+        rows.push(deployment_row(deployment, counted, now));
         let sets: Vec<_> = sets
             .iter()
             .filter(|set| belongs(&set.metadata, &deployment.metadata))
             .collect();
         for (at, set) in sets.iter().enumerate() {
             let last_set = at + 1 == sets.len();
-            rows.push(set_row(set, last_set, now));
+            rows.push(set_row(set, last_set, counted, now));
             let machines: Vec<&Arc<Machine>> = machines
                 .iter()
                 .filter(|machine| belongs(&machine.metadata, &set.metadata))
@@ -86,9 +106,12 @@ fn branch(last_set: bool, last: bool) -> &'static str {
     }
 }
 
-fn deployment_row(deployment: &MachineDeployment, now: Timestamp) -> Row {
+fn deployment_row(deployment: &MachineDeployment, counted: Counted, now: Timestamp) -> Row {
     let status = deployment.status.as_ref();
-    let ready = status.map_or(0, |status| status.ready_replicas);
+    let count = status.map_or(0, |status| match counted {
+        Counted::Ready => status.ready_replicas,
+        Counted::Available => status.available_replicas,
+    });
     let condition = status.and_then(|status| {
         status
             .conditions
@@ -98,19 +121,22 @@ fn deployment_row(deployment: &MachineDeployment, now: Timestamp) -> Row {
     Row {
         branch: "",
         name: format!("machinedeployment/{}", meta::name(&deployment.metadata)),
-        phase: format!("{ready}/{} ready", deployment.spec.replicas),
+        phase: counted.told(count, deployment.spec.replicas),
         node: String::new(),
         age: age::of(&deployment.metadata, now),
         reason: condition
             .and_then(|condition| condition.message.clone())
             .unwrap_or_default(),
-        mood: count_mood(ready, deployment.spec.replicas),
+        mood: count_mood(count, deployment.spec.replicas),
     }
 }
 
-fn set_row(set: &MachineSet, last: bool, now: Timestamp) -> Row {
+fn set_row(set: &MachineSet, last: bool, counted: Counted, now: Timestamp) -> Row {
     let status = set.status.as_ref();
-    let ready = status.map_or(0, |status| status.ready_replicas);
+    let count = status.map_or(0, |status| match counted {
+        Counted::Ready => status.ready_replicas,
+        Counted::Available => status.available_replicas,
+    });
     let failure = status.and_then(|status| {
         let mut conditions = status.conditions.iter();
         conditions
@@ -119,13 +145,13 @@ fn set_row(set: &MachineSet, last: bool, now: Timestamp) -> Row {
     Row {
         branch: if last { "└─ " } else { "├─ " },
         name: format!("machineset/{}", meta::name(&set.metadata)),
-        phase: format!("{ready}/{} ready", set.spec.replicas),
+        phase: counted.told(count, set.spec.replicas),
         node: String::new(),
         age: age::of(&set.metadata, now),
         reason: failure
             .and_then(|condition| condition.message.clone())
             .unwrap_or_default(),
-        mood: count_mood(ready, set.spec.replicas),
+        mood: count_mood(count, set.spec.replicas),
     }
 }
 
@@ -133,22 +159,24 @@ fn machine_row(machine: &Machine, branch: &'static str, now: Timestamp) -> Row {
     let reason = machine
         .last_operation()
         .and_then(|operation| operation.description.clone());
+    let name = meta::name(&machine.metadata);
+    let node = machine.node_label().map(|node| node.to_string());
     Row {
         branch,
-        name: format!("machine/{}", meta::name(&machine.metadata)),
+        name: format!("machine/{name}"),
         phase: match machine.phase() {
             Phase::New => "-".to_owned(),
             phase => phase.to_string(),
         },
-        node: machine.node_label().map_or_else(String::new, |node| node.to_string()),
+        node: node.filter(|node| node != name).unwrap_or_default(),
         age: age::of(&machine.metadata, now),
         reason: one_line(&reason.unwrap_or_default()),
         mood: phase_mood(machine.phase()),
     }
 }
 
-fn count_mood(ready: i32, wanted: i32) -> Mood {
-    if ready == wanted { Mood::Good } else { Mood::Moving }
+fn count_mood(count: i32, wanted: i32) -> Mood {
+    if count == wanted { Mood::Good } else { Mood::Moving }
 }
 
 fn phase_mood(phase: &Phase) -> Mood {
@@ -216,6 +244,8 @@ fn line(before: Option<&Row>, row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn row(name: &str, phase: &str, age: &str) -> Row {
@@ -238,6 +268,36 @@ mod tests {
         assert_eq!(
             told.changes(&[row("a", "Running", "2s")]),
             ["machine/a  Pending -> Running"]
+        );
+    }
+
+    #[test]
+    fn a_node_is_told_where_it_is_not_called_as_its_machine() {
+        let machine = |node: &str| -> Machine {
+            serde_json::from_value(json!({"metadata": {"name": "m-1", "labels": {"node": node}}})).unwrap()
+        };
+        assert_eq!(machine_row(&machine("m-1"), "", Timestamp::MIN).node, "");
+        assert_eq!(
+            machine_row(&machine("ip-10-0-0-7"), "", Timestamp::MIN).node,
+            "ip-10-0-0-7"
+        );
+    }
+
+    #[test]
+    fn machines_without_nodes_are_counted_as_available_and_not_as_never_ready() {
+        let status = json!({"readyReplicas": 0, "availableReplicas": 3});
+        let (spec, name) = (json!({"replicas": 3}), json!({"name": "w"}));
+        let deployment: MachineDeployment =
+            serde_json::from_value(json!({"metadata": name, "spec": spec, "status": status})).unwrap();
+        let row = deployment_row(&deployment, Counted::Available, Timestamp::MIN);
+        assert_eq!((row.phase.as_str(), row.mood), ("3/3 available", Mood::Good));
+        let row = deployment_row(&deployment, Counted::Ready, Timestamp::MIN);
+        assert_eq!((row.phase.as_str(), row.mood), ("0/3 ready", Mood::Moving));
+        let set: MachineSet =
+            serde_json::from_value(json!({"metadata": name, "spec": spec, "status": status})).unwrap();
+        assert_eq!(
+            set_row(&set, true, Counted::Available, Timestamp::MIN).phase,
+            "3/3 available"
         );
     }
 

@@ -43,6 +43,7 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "spec/replicas",
             "spec/minReadySeconds",
             "spec/autoPreserveFailedMachineMax",
+            "spec/deletePolicy",
             "spec/template/spec",
             // A set that was adopted gets the label by which its deployment tells its sets apart.
             "metadata/labels/machine-template-hash",
