@@ -67,6 +67,21 @@ pub fn controller(object: &Value) -> &str {
     controllers.next().map_or("", |owner| text(owner, "/uid"))
 }
 
+/// The kind of the controller that owns it, or "".
+pub fn controller_kind(object: &Value) -> &str {
+    let owners = metadata(object, "ownerReferences").and_then(Value::as_array);
+    let mut owners = owners.into_iter().flatten();
+    let controller = owners.find(|owner| owner.get("controller") == Some(&Value::Bool(true)));
+    controller.map_or("", |owner| text(owner, "/kind"))
+}
+
+/// Whether its condition of this type is true.
+pub fn is_true(object: &Value, condition: &str) -> bool {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|told| text(told, "/type") == condition && text(told, "/status") == "True")
+}
+
 /// Whether it is a Secret with which a machine joins.
 pub fn is_token(secret: &Value) -> bool {
     text(secret, "/type") == "bootstrap.kubernetes.io/token"

@@ -18,6 +18,8 @@ pub struct Settings {
     pub read_lag: SignedDuration,
     /// How long a machine may take to join.
     pub creation_timeout: SignedDuration,
+    /// How long pods of a Machine that is deleted may take to go.
+    pub drain_timeout: SignedDuration,
     /// Whether a Machine may not be given up too early for a wall clock that was set while it was not waiting.
     pub judges_set_clocks: bool,
     /// Whether the target cluster may be away: what a released Machine has left there is removed later, or runs out.
@@ -50,6 +52,7 @@ impl Default for Settings {
             max_lag: SignedDuration::from_mins(5),
             read_lag: SignedDuration::from_mins(5),
             creation_timeout: SignedDuration::from_mins(20),
+            drain_timeout: SignedDuration::from_hours(2),
             judges_set_clocks: true,
             target_may_be_away: false,
             elects: true,

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod calm;
+mod drain;
 mod fenced;
 mod finalizer;
 mod guarded;
@@ -36,6 +37,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
             settings.judges_set_clocks,
         )),
         Box::new(one_at_a_time::OneAtATime::new(settings.max_lag)),
+        Box::new(drain::Drain::new(settings)),
         Box::new(own_fields::OwnFields::default()),
         Box::new(one_life::OneLife::default()),
         Box::new(guarded::Guarded::default()),

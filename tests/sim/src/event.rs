@@ -27,6 +27,10 @@ pub enum Actor {
     Collector,
     /// kube-controller-manager's node lifecycle controller.
     NodeController,
+    /// Whoever makes pods again, and the scheduler that brings them to Nodes.
+    Scheduler,
+    /// kube-controller-manager's disruption controller.
+    Disruption,
     /// The API server, where a request changes more than what it names.
     Server,
 }
@@ -252,6 +256,8 @@ impl fmt::Display for Actor {
             Self::Kubelet => f.write_str("kubelet"),
             Self::Collector => f.write_str("collector"),
             Self::NodeController => f.write_str("node controller"),
+            Self::Scheduler => f.write_str("scheduler"),
+            Self::Disruption => f.write_str("disruption controller"),
             Self::Server => f.write_str("API server"),
         }
     }

@@ -22,7 +22,7 @@ use crate::clock::{DAWN, after};
 use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, Violation, What};
 use crate::fault::{self, Lags};
 use crate::kinds;
-use crate::life::CREATION_TIMEOUT;
+use crate::life::{CREATION_TIMEOUT, DRAIN_TIMEOUT};
 use crate::workload::{CANARY, FORSAKEN, NEVER};
 
 /// A panel of all oracles, as one oracle of the simulator's.
@@ -153,6 +153,7 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         max_lag: signed(lags.view),
         read_lag: signed(lags.read),
         creation_timeout: CREATION_TIMEOUT,
+        drain_timeout: DRAIN_TIMEOUT,
         target_may_be_away: lags.has_outages,
         judges_set_clocks: lags.has_set_clocks || !fault::PENDING.contains(&"F59"),
         elects,
@@ -207,7 +208,7 @@ fn by(actor: Actor) -> By {
         Actor::Manager(life) => By::Manager(life),
         Actor::Human => By::Human,
         Actor::Kubelet => By::Kubelet,
-        Actor::Collector | Actor::NodeController | Actor::Server => By::Cluster,
+        Actor::Collector | Actor::NodeController | Actor::Scheduler | Actor::Disruption | Actor::Server => By::Cluster,
     }
 }
 

@@ -56,6 +56,7 @@ pub mod meddle;
 pub mod notifier;
 pub mod outage;
 pub mod pipes;
+pub mod pods;
 pub mod process;
 pub mod provider;
 pub mod reference;

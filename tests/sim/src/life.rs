@@ -34,7 +34,7 @@ pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(4);
 /// How long a machine of a run may be ill.
 const HEALTH_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 /// How long pods of a run may take to go.
-const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_mins(3);
+pub const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_mins(3);
 /// How long the pause after an exhausted resource is.
 const EXHAUSTED: SignedDuration = SignedDuration::from_mins(2);
 /// Seconds until a manager that died is started again.

@@ -21,6 +21,7 @@ use crate::hooks::Hooks;
 use crate::judge::{Judge, ending};
 use crate::life::Lives;
 use crate::meddle::Debts;
+use crate::pods::Crew;
 use crate::provider::{Port, Transport};
 use crate::world::{Parts, World};
 use crate::{actors, any, outage, reference, tail, workload};
@@ -268,6 +269,9 @@ impl Cast {
         tokio::spawn(async move { cloud.run_clockwork().await });
         tokio::spawn(actors::kubelets(Arc::clone(world)));
         tokio::spawn(actors::collector(Arc::clone(world)));
+        if let Some(pods) = workload::pods(&self.workload) {
+            tokio::spawn(Crew::new(Arc::clone(world), pods).run());
+        }
         let debts = Arc::<Debts>::default();
         tokio::spawn(actors::operator(Arc::clone(world), Arc::clone(&debts)));
         let chaos = Chaos {

@@ -8,13 +8,16 @@ use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
 use serde_json::{Value, json};
 
-use self::body::{adoptable, class, deployment, forsaken, held, machine, of_secret, recreated, set_of, user_data};
+use self::body::{
+    adoptable, budget, class, deployment, forsaken, held, machine, of_secret, recreated, set_of, user_data,
+};
 use crate::any;
 use crate::choices::Choices;
 use crate::event::{Actor, Regime, What};
 use crate::judge::settled;
 use crate::kinds;
 use crate::outage;
+use crate::pods;
 use crate::provider::Port;
 use crate::world::World;
 
@@ -57,6 +60,10 @@ pub enum Deed {
     Unhold(&'static str),
     /// Waits until all is as wanted, but not for ever.
     Settle,
+    /// Waits until all pods serve, but not for ever.
+    Serve,
+    /// Forces the deletion of every machine that is being deleted.
+    Force,
     /// Waits for a moment that is chosen, so that the next deed comes in the middle of something; sometimes until all settled.
     Moment,
 }
@@ -74,10 +81,39 @@ pub const FORSAKEN: &str = "forsaken";
 pub const NEVER: &str = "never";
 
 /// The names of all workloads.
-pub const ALL: [&str; 23] = [
-    "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
-    "prefer", "takeover", "held", "bring", "renew", "flip", "pause", "recreate", "named", "undo", "adopt",
+pub const ALL: [&str; 24] = [
+    "scale",
+    "create",
+    "machine",
+    "delete",
+    "roll",
+    "rotate",
+    "again",
+    "away",
+    "node",
+    "victim",
+    "repair",
+    "beside",
+    "prefer",
+    "takeover",
+    "held",
+    "bring",
+    "renew",
+    "flip",
+    "pause",
+    "recreate",
+    "named",
+    "undo",
+    "adopt",
+    "drain-roll",
 ];
+
+/// Workloads that show a bug that the manager still has, and are run only by name: a Machine that learns its Node only after its deletion
+/// began goes undrained (S7, seeds 91 and 103 of `drain`). Whoever mends it moves them to [`ALL`].
+pub const PENDING: [&str; 2] = ["drain", "drain-stuck"];
+
+/// How many pods there are where there are any.
+const PODS: u32 = 4;
 
 /// The workload that begins in any state; it has campaigns of its own.
 pub const ANY: &str = "any";
@@ -90,6 +126,11 @@ pub fn regime(name: &str) -> Regime {
         ANY => Regime::AnyState,
         _ => Regime::Ordinary,
     }
+}
+
+/// How many pods a workload has, where it has any.
+pub fn pods(name: &str) -> Option<usize> {
+    name.starts_with("drain").then_some(PODS as usize)
 }
 
 /// The workload of this name; by choice where none is named.
@@ -126,7 +167,12 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
         "rotate" => vec![begin(1), moment(), size("large"), moment(), secret(), scale(2)],
         // What is there is not known; where there is no deployment, this changes nothing.
         ANY => vec![moment(), scale(2), moment()],
-        _ => return troubled(name).or_else(|| rollout(name)).or_else(|| short(name)),
+        _ => {
+            return troubled(name)
+                .or_else(|| rollout(name))
+                .or_else(|| drained(name))
+                .or_else(|| short(name));
+        }
     })
 }
 
@@ -270,6 +316,30 @@ fn rollout(name: &str) -> Option<Vec<Deed>> {
     })
 }
 
+/// Workloads with pods, which a budget covers.
+fn drained(name: &str) -> Option<Vec<Deed>> {
+    let begun = |least: u32, machines: u32| {
+        let budget = make("creates the budget", "poddisruptionbudgets", budget(least));
+        vec![budget, begin(machines), Deed::Settle, Deed::Serve]
+    };
+    let (mut deeds, more) = match name {
+        // The last pods have nowhere to go, and end by the deadline.
+        "drain" => (
+            begun(PODS - 1, 3),
+            vec![scale(2), moment(), scale(1), moment(), scale(0)],
+        ),
+        "drain-roll" => (begun(PODS - 1, 2), vec![of_class("large"), moment(), of_class("small")]),
+        // No pod may ever go: by the deadline, and by force.
+        "drain-stuck" => (
+            begun(PODS, 3),
+            vec![scale(2), Deed::Settle, scale(1), moment(), Deed::Force],
+        ),
+        _ => return None,
+    };
+    deeds.extend(more);
+    Some(deeds)
+}
+
 /// Not drawn by any campaign: bugs of the zoo show best in what is short, or says one thing again and again.
 fn short(name: &str) -> Option<Vec<Deed>> {
     Some(match name {
@@ -405,6 +475,8 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
                 port.restart_after(lasts);
             }
             Deed::Settle => settle(world, PATIENCE).await,
+            Deed::Serve => serve(world).await,
+            Deed::Force => force(world),
             Deed::Unhold(name) => unhold(world, name),
             Deed::Drift => drift(world),
             Deed::Prefer => prefer(world),
@@ -466,6 +538,28 @@ fn delete_one(world: &World, plural: &'static str) {
         let text = format!("deletes {plural} {name}");
         world.tell(What::Deed { text });
         world.order(Actor::Human, "DELETE", &path(plural, &name), &Value::Null);
+    }
+}
+
+/// Waits until all pods serve, or for so long.
+async fn serve(world: &World) {
+    let until = world.time.passed() + PATIENCE;
+    while world.time.passed() < until && !world.look(|truth| pods::are_well(truth, PODS as usize)) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Lets no machine that is being deleted wait for its pods.
+fn force(world: &World) {
+    let names: Vec<String> = world.look(|truth| {
+        let leaving = truth.all("machines").filter(|machine| object::is_deleting(machine));
+        leaving.map(|machine| object::name(&machine).to_owned()).collect()
+    });
+    for name in names {
+        let text = format!("forces the deletion of machine {name}");
+        world.tell(What::Deed { text });
+        let body = json!({ "metadata": { "labels": { keys::FORCE_DELETION: "True" } } });
+        world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
     }
 }
 

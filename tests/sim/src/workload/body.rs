@@ -122,6 +122,15 @@ pub fn adoptable(name: &str, replicas: u32) -> Value {
     set
 }
 
+/// A budget that lets no more pods go than leave so many.
+pub fn budget(least: u32) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": { "name": "web", "namespace": "default" },
+        "spec": { "minAvailable": least, "selector": { "matchLabels": { "app": "web" } } },
+    })
+}
+
 /// A changed deployment as the autoscaler writes it back whole, by Go's types: a number that is zero is left out, and null and empty
 /// members come that nobody asked for (`spec/api.md` §11.3).
 pub fn as_go_writes(mut deployment: Value, change: &Value) -> Value {

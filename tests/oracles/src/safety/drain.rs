@@ -1,0 +1,282 @@
+//! S7: a VM is asked to go only when no pod that must go first is on its Node, or the drain's deadline has passed, a user forces it, or
+//! nobody runs the pods any more because the Node is dead. Until then the manager removes pods by evictions alone, and those leave
+//! each budget whole; pods that the kubelet itself brings stay.
+//!
+//! A pod counts that was on the Node for as long as a manager may act on an older view. One that came to a Node that was cordoned and
+//! empty before does not: a scheduler that is behind may send it at any time. Budgets are judged by a number of `minAvailable`; Machines
+//! with a `drainTimeout` of their own, and runs in which a clock was set, are not judged by the deadline.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::event::{Act, By, Call, Event, Method, Verb, Write};
+use crate::object::{controller_kind, is_deleting, is_true, name, text, time, uid};
+use crate::panel::{Oracle, Settings};
+use crate::truth::{Truth, by_uid};
+
+/// How long a Node is not ready until it counts as dead.
+const DEAD_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// How far a manager's clock may be from the API server's without having been set.
+const APART: SignedDuration = SignedDuration::from_secs(30);
+/// How Go writes true, in a label by which a user forces a deletion.
+const TRUE: [&str; 6] = ["1", "t", "T", "TRUE", "true", "True"];
+
+pub(crate) struct Drain {
+    timeout: SignedDuration,
+    max_lag: SignedDuration,
+    /// Since when the target cluster is away; when it last came back.
+    away: Option<Timestamp>,
+    back: Option<Timestamp>,
+    is_clock_set: bool,
+    /// Since when pods are on their Nodes, by uid.
+    bound: BTreeMap<String, Timestamp>,
+    /// When Nodes were last cordoned and without pods that must go, by uid.
+    clear: BTreeMap<String, Timestamp>,
+    /// When Nodes were last dead, by uid.
+    dead: BTreeMap<String, Timestamp>,
+    hits: u64,
+}
+
+impl Drain {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            timeout: settings.drain_timeout,
+            max_lag: settings.max_lag,
+            away: None,
+            back: None,
+            is_clock_set: false,
+            bound: BTreeMap::new(),
+            clear: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            hits: 0,
+        }
+    }
+
+    /// A driver is asked to remove a VM.
+    fn called(&mut self, at: Timestamp, call: &Call, truth: &dyn Truth) -> Result<(), String> {
+        let stands = truth.vms().iter().any(|vm| vm.uid == call.uid && !vm.leaving);
+        let Some(machine) = by_uid(truth, "machines", &call.uid).filter(|_| stands) else {
+            return Ok(());
+        };
+        let Some(node) = node_of(truth, &machine) else {
+            return Ok(());
+        };
+        let pods: Vec<_> = pods_on(truth, name(&node)).filter(|pod| must_go(pod)).collect();
+        if pods.is_empty() && !self.clear.contains_key(uid(&node)) {
+            return Ok(());
+        }
+        self.hits += 1;
+        if self.may_be_unknown(at, &machine) || self.may_force(at, &machine, &node) {
+            return Ok(());
+        }
+        let seen = at - self.max_lag;
+        let clear = self.clear.get(uid(&node));
+        let counts = |pod: &Arc<Value>| {
+            let since = self.bound.get(uid(pod));
+            let came_late = clear.zip(since).is_some_and(|(clear, since)| since > clear);
+            !came_late && since.is_none_or(|since| *since <= seen)
+        };
+        match pods.iter().find(|pod| counts(pod)) {
+            None => Ok(()),
+            Some(pod) => Err(format!(
+                "the VM of machine {} was asked to go while pod {} is on its node {}",
+                name(&machine),
+                name(pod),
+                name(&node)
+            )),
+        }
+    }
+
+    /// The Node may never have been seen: it joined a cluster that is away, or was until just now.
+    fn may_be_unknown(&self, at: Timestamp, machine: &Value) -> bool {
+        let was_away = self.away.is_some() || self.back.is_some_and(|back| back + self.max_lag >= at);
+        let conditions = machine.pointer("/status/conditions").and_then(Value::as_array);
+        was_away && conditions.is_none_or(Vec::is_empty)
+    }
+
+    /// Whether nobody may be waited for any more, by what could be seen at that time.
+    fn may_force(&self, at: Timestamp, machine: &Value, node: &Value) -> bool {
+        let is_forced = TRUE.contains(&text(machine, "/metadata/labels/force-deletion"));
+        let since = time(machine, "/metadata/deletionTimestamp");
+        let has_own = !text(machine, "/spec/drainTimeout").is_empty();
+        let is_late = since.is_some_and(|since| since + self.timeout <= at + APART);
+        let was_dead = self.dead.get(uid(node)).is_some_and(|last| *last + self.max_lag >= at);
+        is_forced || is_late || has_own || self.is_clock_set || was_dead || is_dead(node, at + APART)
+    }
+
+    /// A manager removed a pod, or began to.
+    fn removed(&mut self, write: &Write, pod: &Value, truth: &dyn Truth) -> Result<(), String> {
+        let Some(node) = node_named(truth, text(pod, "/spec/nodeName")) else {
+            return Ok(());
+        };
+        self.hits += 1;
+        let wrong = |what: &str| Err(format!("pod {} on node {} {what}", name(pod), name(&node)));
+        if is_mirror(pod) || controller_kind(pod) == "DaemonSet" {
+            return wrong("was removed, which belongs to its node");
+        }
+        let Some(machine) = machine_of(truth, &node).filter(|machine| is_deleting(machine)) else {
+            return wrong("was removed, and its machine stays");
+        };
+        if write.subresource != "eviction" && !self.may_force(write.sent, &machine, &node) {
+            return wrong("was deleted and not evicted, before the deadline");
+        }
+        match (write.subresource.as_str(), broken_budget(truth, pod)) {
+            ("eviction", Some(budget)) => wrong(&format!("was evicted, which budget {budget} did not allow")),
+            _ => Ok(()),
+        }
+    }
+
+    fn wrote(&mut self, at: Timestamp, write: &Write, truth: &dyn Truth) -> Result<(), String> {
+        let judged = match (write.by, &write.before) {
+            (By::Manager(_), Some(pod)) if write.resource == "pods" && is_removal(write, pod) => {
+                self.removed(write, pod, truth)
+            }
+            _ => Ok(()),
+        };
+        let of = write.object().map(|object| match write.resource.as_str() {
+            "pods" => {
+                let node = text(object, "/spec/nodeName");
+                if !node.is_empty() {
+                    self.bound.entry(uid(object).to_owned()).or_insert(at);
+                }
+                node
+            }
+            _ => name(object),
+        });
+        if let Some(node) = of.and_then(|of| node_named(truth, of)) {
+            self.note(at, &node, truth);
+        }
+        // What was dead until now.
+        if let Some(before) = write
+            .before
+            .as_ref()
+            .filter(|node| write.resource == "nodes" && is_dead(node, at))
+        {
+            self.dead.insert(uid(before).to_owned(), at);
+        }
+        judged
+    }
+
+    fn note(&mut self, at: Timestamp, node: &Value, truth: &dyn Truth) {
+        let is_cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+        if is_cordoned && !pods_on(truth, name(node)).any(|pod| must_go(&pod)) {
+            self.clear.insert(uid(node).to_owned(), at);
+        }
+    }
+}
+
+impl Oracle for Drain {
+    fn id(&self) -> &'static str {
+        "S7"
+    }
+
+    fn see(&mut self, event: &Event, truth: &dyn Truth) -> Result<(), String> {
+        match &event.act {
+            Act::Write(write) if write.accepted && matches!(write.resource.as_str(), "pods" | "nodes") => {
+                return self.wrote(event.at, write, truth);
+            }
+            Act::Call(call) if call.method == Method::DeleteMachine => return self.called(event.at, call, truth),
+            Act::TargetAway => self.away = Some(event.at),
+            Act::TargetBack => {
+                self.away = None;
+                self.back = Some(event.at);
+            }
+            Act::ClockSet => self.is_clock_set = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn hits(&self) -> u64 {
+        self.hits
+    }
+}
+
+/// A deletion, also of what is ending already; an eviction, where it is what ends the pod.
+fn is_removal(write: &Write, before: &Value) -> bool {
+    let ends = write.after.as_ref().is_none_or(|after| is_deleting(after));
+    match write.subresource.as_str() {
+        "eviction" => ends && !is_deleting(before),
+        _ => write.verb == Verb::Delete,
+    }
+}
+
+/// Whether a pod does work that somebody else has to take over.
+fn must_go(pod: &Value) -> bool {
+    let is_finished = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
+    !is_finished && !is_mirror(pod) && controller_kind(pod) != "DaemonSet"
+}
+
+fn is_mirror(pod: &Value) -> bool {
+    !text(pod, "/metadata/annotations/kubernetes.io~1config.mirror").is_empty()
+}
+
+fn pods_on(truth: &dyn Truth, node: &str) -> impl Iterator<Item = Arc<Value>> {
+    let pods = truth.objects("pods").into_iter();
+    pods.filter(move |pod| text(pod, "/spec/nodeName") == node)
+}
+
+fn node_named(truth: &dyn Truth, named: &str) -> Option<Arc<Value>> {
+    truth.objects("nodes").into_iter().find(|node| name(node) == named)
+}
+
+/// The Node of a Machine's VM.
+fn node_of(truth: &dyn Truth, machine: &Value) -> Option<Arc<Value>> {
+    let id = Some(text(machine, "/spec/providerID")).filter(|id| !id.is_empty())?;
+    let mut nodes = truth.objects("nodes").into_iter();
+    nodes.find(|node| text(node, "/spec/providerID") == id)
+}
+
+fn machine_of(truth: &dyn Truth, node: &Value) -> Option<Arc<Value>> {
+    let id = Some(text(node, "/spec/providerID")).filter(|id| !id.is_empty())?;
+    let mut machines = truth.objects("machines").into_iter();
+    machines.find(|machine| text(machine, "/spec/providerID") == id)
+}
+
+/// Whether the Node was not ready for so long that nobody ends its pods.
+fn is_dead(node: &Value, at: Timestamp) -> bool {
+    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+    let mut ready = conditions
+        .into_iter()
+        .flatten()
+        .filter(|told| text(told, "/type") == "Ready");
+    let since = ready.next().filter(|told| text(told, "/status") != "True");
+    since
+        .and_then(|told| time(told, "/lastTransitionTime"))
+        .is_some_and(|since| since + DEAD_AFTER <= at)
+}
+
+/// A budget that has fewer healthy pods than it wants, now that this one goes, which was healthy.
+fn broken_budget(truth: &dyn Truth, pod: &Value) -> Option<String> {
+    if !is_true(pod, "Ready") {
+        return None;
+    }
+    let pods = truth.objects("pods");
+    let is_broken = |budget: &Arc<Value>| {
+        let Some(least) = budget.pointer("/spec/minAvailable").and_then(Value::as_u64) else {
+            return false;
+        };
+        let healthy = pods
+            .iter()
+            .filter(|other| covers(budget, other) && is_true(other, "Ready") && !is_deleting(other));
+        covers(budget, pod) && u64::try_from(healthy.count()).is_ok_and(|healthy| healthy < least)
+    };
+    let budgets = truth.objects("poddisruptionbudgets");
+    budgets
+        .iter()
+        .find(|budget| is_broken(budget))
+        .map(|budget| name(budget).to_owned())
+}
+
+/// Whether a pod has the labels that a budget names.
+fn covers(budget: &Value, pod: &Value) -> bool {
+    let wanted = budget.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
+    let labels = pod.pointer("/metadata/labels");
+    wanted.is_some_and(|wanted| {
+        let mut wanted = wanted.iter();
+        wanted.all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
+    })
+}
