@@ -81,7 +81,7 @@ pub const FORSAKEN: &str = "forsaken";
 pub const NEVER: &str = "never";
 
 /// The names of all workloads.
-pub const ALL: [&str; 24] = [
+pub const ALL: [&str; 26] = [
     "scale",
     "create",
     "machine",
@@ -106,11 +106,9 @@ pub const ALL: [&str; 24] = [
     "undo",
     "adopt",
     "drain-roll",
+    "drain",
+    "drain-stuck",
 ];
-
-/// Workloads that show a bug that the manager still has, and are run only by name: a Machine that learns its Node only after its deletion
-/// began goes undrained (S7, seeds 91 and 103 of `drain`). Whoever mends it moves them to [`ALL`].
-pub const PENDING: [&str; 2] = ["drain", "drain-stuck"];
 
 /// How many pods there are where there are any.
 const PODS: u32 = 4;

@@ -189,12 +189,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if trouble.failure.reaction() == Reaction::StepDown && !trouble.is_false_alarm {
         return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
     }
-    let text = format!(
-        "{} failed: {}. {}",
-        trouble.call,
-        trouble.failure.message,
-        mark(seen)
-    );
+    let text = format!("{} failed: {}. {}", trouble.call, trouble.failure.message, mark(seen));
     let change = told(seen, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
         .with_crumb(seen.calls.crumb.as_ref());

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::observed::{Observed, Step};
 use super::plan::is_leaving;
-use super::status::StatusPatch;
+use super::status::StatusChange;
 use crate::api::machine_set::MachineSetCondition;
 use crate::api::{Machine, MachineSet, keys, meta};
 
@@ -52,10 +52,12 @@ pub fn thawed() -> Value {
 }
 
 /// The event of a status that is to be written newly, where it freezes the set or ends that: reason and text.
-pub fn turn(set: &MachineSet, status: &StatusPatch) -> Option<(&'static str, String)> {
-    let told = status.field("machineSetCondition").cloned().unwrap_or_default();
-    let told: Vec<MachineSetCondition> = serde_json::from_value(told).unwrap_or_default();
-    match (is_told(set), frozen(&told)) {
+pub fn turn(set: &MachineSet, status: &StatusChange) -> Option<(&'static str, String)> {
+    told_by(set, &status.conditions)
+}
+
+fn told_by(set: &MachineSet, written: &[MachineSetCondition]) -> Option<(&'static str, String)> {
+    match (is_told(set), frozen(written)) {
         (false, Some(condition)) => {
             let text = condition.message.clone().unwrap_or_default();
             Some((keys::EVENT_FROZE, text))
@@ -110,16 +112,16 @@ mod tests {
             .expect("a set")
     }
 
-    fn written(conditions: Value) -> StatusPatch {
-        StatusPatch([("machineSetCondition".to_owned(), conditions)].into_iter().collect())
+    fn written(conditions: Value) -> Vec<MachineSetCondition> {
+        serde_json::from_value(conditions).expect("these are conditions")
     }
 
     #[test]
     fn a_freeze_and_its_end_are_events_once_each() {
         let held = || json!({"type": "ReplicaFailure", "status": "True"});
         let frozen = || json!([held(), {"type": "Frozen", "status": "True", "message": "too many"}]);
-        let reason = |before: Value, after: Value| turn(&set(before), &written(after)).map(|(reason, _)| reason);
-        let froze = turn(&set(json!([])), &written(frozen()));
+        let reason = |before: Value, after: Value| told_by(&set(before), &written(after)).map(|(reason, _)| reason);
+        let froze = told_by(&set(json!([])), &written(frozen()));
         assert_eq!(froze, Some(("FrozeMachineSet", "too many".to_owned())));
         assert_eq!(reason(frozen(), frozen()), None);
         assert_eq!(reason(frozen(), json!([held()])), Some("UnfrozeMachineSet"));
