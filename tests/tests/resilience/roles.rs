@@ -22,7 +22,7 @@ async fn a_deployments_life_needs_nothing_that_the_shipped_roles_do_not_give() {
     let script = Script::new("roles").env("MILLWRIGHT_LEADER_ELECT", "true");
     let mut scene = script.begin(&plane).await;
     let manager = scene.accounts.manager.clone();
-    for (resource, verb) in [("pods", "delete"), ("configmaps", "get"), ("secrets", "delete")] {
+    for (resource, verb) in [("pods", "create"), ("configmaps", "get"), ("secrets", "delete")] {
         let granted = may(&manager, Some(&scene.namespace), "", resource, verb).await.unwrap();
         assert!(!granted, "the manager may {verb} {resource}: it is not under its role");
     }

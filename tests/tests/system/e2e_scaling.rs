@@ -110,6 +110,11 @@ async fn manifests_of_the_original_are_carried_out_and_keep_fields_nobody_here_k
             &[
                 ".metadata.finalizers",
                 ".metadata.labels.node.gardener.cloud/machine-name",
+                // What the template says of nodes, and the memory of that.
+                ".metadata.labels.pool",
+                ".metadata.annotations.note",
+                ".metadata.annotations.node.machine.sapcloud.io/last-applied-anno-labels-taints",
+                ".spec.taints",
             ],
         )
         .unwrap();

@@ -12,7 +12,6 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::node;
 use super::observed::Observed;
-use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
@@ -46,8 +45,6 @@ pub enum Force {
     Late,
     /// The Node has not been ready for too long.
     Dead,
-    /// The VM does not run any more.
-    Lost(Lost),
 }
 
 impl fmt::Display for Force {
@@ -56,7 +53,6 @@ impl fmt::Display for Force {
             Self::Asked => "the label force-deletion asks for it",
             Self::Late => "the drain timeout is over",
             Self::Dead => "the node has not been ready for 5m0s",
-            Self::Lost(lost) => return lost.fmt(f),
         })
     }
 }
@@ -108,7 +104,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         (Some(force), true) => by_force(seen, found, drain, force, now),
         (None, true) => gently(seen, found, drain, now),
         (Some(Force::Asked | Force::Late), false) => unlisted(seen, drain, now),
-        (None | Some(Force::Dead | Force::Lost(_)), false) => Plan::rest(Why::PodsUnknown),
+        (None | Some(Force::Dead), false) => Plan::rest(Why::PodsUnknown),
     };
     Some(plan.or_at(Some(deadline), now).or_at(dead_at(found), now))
 }
@@ -146,9 +142,6 @@ fn force(seen: &Observed<'_>, found: &Node, deadline: Timestamp, now: Timestamp)
     }
     if now >= deadline {
         return Some(Force::Late);
-    }
-    if let Some(lost) = seen.calls.lost(Timestamp::MIN) {
-        return Some(Force::Lost(lost));
     }
     dead_at(found).filter(|at| *at <= now).map(|_| Force::Dead)
 }

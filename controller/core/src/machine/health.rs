@@ -45,10 +45,8 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
     match vm(seen, now) {
         Ok(wake) => alone(seen, plan.or_at(wake, now), now),
-        Err(mut first) => {
-            first.steps.extend(plan.steps);
-            first
-        }
+        // What is brought to the Node waits for the driver's answer: a call is a plan of its own.
+        Err(first) => first,
     }
 }
 
