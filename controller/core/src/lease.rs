@@ -65,11 +65,16 @@ pub struct Sight<'a> {
 /// The greatest epoch that `Lease.spec.leaseTransitions`, a signed 32-bit number, can hold.
 const GREATEST_EPOCH: u32 = i32::MAX.unsigned_abs();
 
-/// The floor of new epochs at a time, given as seconds since the Unix epoch: whole minutes. It grows by itself, faster than
-/// leaders can change for long, and fits a Lease until the year 6053. A clock that was set back gives a lower floor, and
-/// then the highest epoch that was seen counts.
+/// 2024-01-01T00:00:00Z, in seconds since the Unix epoch: where the floor of epochs is zero.
+const FLOOR_BEGINS: i64 = 1_704_067_200;
+
+/// The floor of new epochs at a time, given as seconds since the Unix epoch: whole seconds since 2024. It grows by itself,
+/// faster than leaders can change (a process needs longer to start), is above the minutes since 1970 that earlier
+/// versions took, and fits a Lease until the year 2092. A clock that was set back gives a lower floor, and then the
+/// highest epoch that was seen counts; so it does where a clock says a time that fits no Lease.
 pub fn epoch_floor(unix_seconds: i64) -> u32 {
-    u32::try_from(unix_seconds / 60).map_or(0, |minutes| minutes.min(GREATEST_EPOCH))
+    let seconds = u32::try_from(unix_seconds.saturating_sub(FLOOR_BEGINS)).unwrap_or(0);
+    if seconds > GREATEST_EPOCH { 0 } else { seconds }
 }
 
 /// How long things take in an election.
@@ -315,11 +320,28 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_of_epochs_is_whole_minutes_and_never_below_zero() {
-        assert_eq!(epoch_floor(1_800_000_059), 30_000_000);
+    fn the_floor_of_epochs_is_the_seconds_since_2024_and_never_below_zero() {
+        assert_eq!(epoch_floor(FLOOR_BEGINS + 59), 59);
         assert_eq!(epoch_floor(-1), 0);
         assert_eq!(epoch_floor(i64::MIN), 0);
-        assert_eq!(epoch_floor(i64::MAX), 0, "no clock says this; it is not taken for one");
+        for no_clock_says_this in [i64::MAX, FLOOR_BEGINS + i64::from(i32::MAX) + 1] {
+            assert_eq!(epoch_floor(no_clock_says_this), 0, "an epoch taken from it could never be exceeded");
+        }
+    }
+
+    #[test]
+    fn the_floor_of_epochs_is_above_what_earlier_versions_counted() {
+        let today = 1_795_000_000;
+        assert!(i64::from(epoch_floor(today)) > today / 60);
+    }
+
+    /// A driver remembers the last of five leaders that followed one another within as many seconds; the Lease is deleted
+    /// before the next one starts (`sim replay 2663689992`).
+    #[test]
+    fn leaders_that_change_quickly_leave_the_floor_above_them() {
+        let start = 1_795_000_000;
+        let last = (1..5).fold(epoch_floor(start), |epoch, _| takes(true, Some(epoch), 0));
+        assert!(takes(false, None, epoch_floor(start + 5)) > last);
     }
 
     #[test]

@@ -60,9 +60,9 @@ pub struct Driver {
     pub(super) epoch_ahead: AtomicU64,
 }
 
-/// The first addition to the epoch of a driver that remembers too high a one; four times as much at each further try. Epochs are minutes
+/// The first addition to the epoch of a driver that remembers too high a one; four times as much at each further try. Epochs are seconds
 /// (`millwright_core::lease`), so an hour by which a clock was wrong takes two tries.
-const FIRST_AHEAD: u64 = 16;
+const FIRST_AHEAD: u64 = 1024;
 /// The largest addition: no epoch comes near it, and a driver that claims a newer leader without end changes nothing else.
 const MOST_AHEAD: u64 = 1 << 40;
 
