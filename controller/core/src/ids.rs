@@ -53,6 +53,21 @@ text_id!(
     /// Name of a Node object of the target cluster.
     NodeName
 );
+/// One Node, as a request names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRef {
+    /// Its name.
+    pub name: NodeName,
+    /// Its uid: a namesake is another Node.
+    pub uid: Uid,
+}
+
+impl fmt::Display for NodeRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
 text_id!(
     /// Name of a PersistentVolume of the target cluster.
     VolumeName

@@ -101,9 +101,14 @@ impl World {
         self.note_owner::<MachineSet>(set, uid, |notes| notes.replaced = Some((times, now)));
     }
 
-    /// From now on the pods of a Machine's Node are watched. Gives whether they were not before, and the Machine is still there.
+    /// From now on the pods of a Machine's Node are watched, afresh where none was left of those that were. Gives whether somebody has to
+    /// begin that, and the Machine is still there.
     pub fn drains(&mut self, machine: &Name, uid: &Uid, node: &NodeName, now: Timestamp) -> bool {
-        let is_new = !self.ledger.drains.contains_key(uid);
+        let known = self.ledger.drains.get(uid);
+        let is_new = known.is_none_or(|drain| drain.emptied().is_some());
+        if is_new {
+            self.ledger.drains.remove(uid);
+        }
         self.note::<Machine>(machine, uid, |ledger| {
             let begin = || Drain::begin(machine.clone(), node.clone(), now);
             ledger.drains.entry(uid.clone()).or_insert_with(begin);

@@ -17,12 +17,20 @@ use super::write::{Writer, bare, no_target, same};
 use crate::crash;
 
 impl Writer {
-    /// All pods that are bound to a Node.
+    /// All pods that are bound to a Node. No page size is asked for; what stands between may answer in pages all the same, and the
+    /// first alone would show a Node as empty that is not.
     pub async fn pods_of(&self, node: &NodeName) -> Result<Vec<Pod>, ReadError> {
-        let target = self.target().ok_or(ReadError::Gone)?;
-        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let listed = Api::<Bare<Pod>>::all(target).list(&params).await?;
-        Ok(listed.items.into_iter().map(bare).collect())
+        let api = Api::<Bare<Pod>>::all(self.target().ok_or(ReadError::Gone)?);
+        let mut params = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let mut pods = Vec::new();
+        loop {
+            let page = api.list(&params).await?;
+            pods.extend(page.items.into_iter().map(bare));
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                return Ok(pods);
+            }
+        }
     }
 
     fn pods(&self, pod: &PodRef) -> Result<Api<Pod>, WriteError> {

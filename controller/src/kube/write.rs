@@ -13,7 +13,7 @@ use k8s_openapi::{ByteString, NamespaceResourceScope};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
 use millwright_core::api::{keys, meta};
-use millwright_core::ids::{Name, NodeName, Uid};
+use millwright_core::ids::{Name, NodeName, NodeRef, Uid};
 use millwright_core::kinds::SecretMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -218,9 +218,19 @@ impl Writer {
     }
 
     /// Lets no new pods come to a Node.
-    pub async fn cordon_node(&self, node: &Node) -> Result<Node, WriteError> {
-        let body = json!({ "metadata": { "uid": node.metadata.uid }, "spec": { "unschedulable": true } });
-        self.node(&NodeName::new(meta::name(&node.metadata)), body).await
+    pub async fn cordon_node(&self, node: &NodeRef) -> Result<Node, WriteError> {
+        let body = json!({ "metadata": { "uid": node.uid.as_str() }, "spec": { "unschedulable": true } });
+        self.node(&node.name, body).await
+    }
+
+    /// Lets no new pods come to a Node, and takes our finalizer from it.
+    pub async fn close_node(&self, node: &NodeRef) -> Result<Node, WriteError> {
+        let metadata = json!({
+            "uid": node.uid.as_str(),
+            "$deleteFromPrimitiveList/finalizers": [keys::NODE_FINALIZER],
+        });
+        let body = json!({ "metadata": metadata, "spec": { "unschedulable": true } });
+        self.node(&node.name, body).await
     }
 
     /// Takes our finalizer from a Node.

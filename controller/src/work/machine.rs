@@ -121,7 +121,13 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
             warn_of_durations(shared, machine, &change);
         }
         Step::EnsureToken => run.carry = Some(token::ensure(shared, machine).await?),
-        Step::Cordon(node) => cordon(shared, &node).await?,
+        Step::Cordon(node) => {
+            shared.wrote(shared.write.cordon_node(&node).await?);
+        }
+        Step::CloseNode(node) => {
+            let sent = shared.write.close_node(&node).await;
+            shared.wrote(sent.map_err(StepError::of_another)?);
+        }
         Step::WatchPods(node) => pods::watch(shared, machine, &node),
         Step::WatchVolumes => pods::watch_volumes(shared),
         Step::Detach(all) => pods::detach(shared, all).await?,
@@ -294,13 +300,6 @@ fn accepted(
             .publish(machine, Severity::Warning, "NodeWriteRefused", &text);
     }
     sent
-}
-
-async fn cordon(shared: &Shared, node: &NodeName) -> Result<(), StepError> {
-    if let Some(known) = shared.look(|world| world.nodes.get(&Name::new(node.as_str())).cloned()) {
-        shared.wrote(shared.write.cordon_node(&known).await?);
-    }
-    Ok(())
 }
 
 async fn delete(shared: &Shared, machine: &Machine) -> Result<(), StepError> {

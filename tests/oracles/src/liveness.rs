@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use crate::event::{Act, Event};
@@ -19,6 +20,8 @@ const KINDS: [&str; 4] = ["machines", "machinesets", "machinedeployments", "mach
 pub(crate) struct End {
     settings: Settings,
     deletions: u64,
+    /// A wall clock was set in this run.
+    is_clock_set: bool,
     hits: BTreeMap<&'static str, u64>,
 }
 
@@ -28,11 +31,13 @@ impl End {
         Self {
             settings,
             deletions: 0,
+            is_clock_set: false,
             hits,
         }
     }
 
     pub(crate) fn see(&mut self, event: &Event) {
+        self.is_clock_set |= matches!(event.act, Act::ClockSet);
         if let Act::Write(write) = &event.act
             && write.accepted
             && KINDS.contains(&write.resource.as_str())
@@ -70,12 +75,20 @@ impl End {
         *self.hits.entry(id).or_default() += times;
     }
 
+    /// Within which a deletion ends. A drain has its deadline by the manager's wall clock, which was at most an hour off.
+    fn limit(&self) -> SignedDuration {
+        match self.is_clock_set {
+            true => self.settings.deletion + SignedDuration::from_hours(1),
+            false => self.settings.deletion,
+        }
+    }
+
     fn deletions_ended(&self, truth: &dyn Truth) -> Result<(), String> {
         for kind in KINDS {
             for object in truth.objects(kind).iter().filter(|object| is_deleting(object)) {
                 let since = time(object, "/metadata/deletionTimestamp").unwrap_or(truth.now());
                 let age = truth.now().duration_since(since);
-                if age > self.settings.deletion && !is_needed(truth, kind, object) {
+                if age > self.limit() && !is_needed(truth, kind, object) {
                     return Err(format!("{kind}/{} is being deleted for {age:#}", name(object)));
                 }
             }

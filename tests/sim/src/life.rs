@@ -123,6 +123,8 @@ pub struct Lives {
     seats: Vec<Seat>,
     started: AtomicU32,
     is_elected: bool,
+    /// The farthest that a wall clock was set back in this run.
+    set_back: Mutex<SignedDuration>,
 }
 
 impl Lives {
@@ -140,6 +142,7 @@ impl Lives {
             seats,
             started: AtomicU32::new(0),
             is_elected: is_elected || is_pair,
+            set_back: Mutex::new(SignedDuration::ZERO),
         })
     }
 
@@ -230,6 +233,8 @@ impl Lives {
     pub fn set_skew(&self, skew: SignedDuration) {
         let seat = self.any();
         *seat.sky.skew.lock().unwrap_or_else(PoisonError::into_inner) = seat.drift + skew;
+        let mut set_back = self.set_back.lock().unwrap_or_else(PoisonError::into_inner);
+        *set_back = (*set_back).max(-skew);
     }
 
     /// Sets all wall clocks as right as they ever are.
@@ -240,10 +245,13 @@ impl Lives {
     }
 
     /// How long a machine of this run may take to be given up: it is not created in time, then ill for as long as it may, then made up
-    /// for only after the pause that an exhausted resource costs. A run on other settings has another bound.
+    /// for only after the pause that an exhausted resource costs. A run on other settings has another bound. A drain ends by the
+    /// manager's clock, which follows one that was set back and is right again slowly.
     pub fn patience(&self) -> Duration {
         let settings = settings();
-        let waits = settings.creation_timeout + HEALTH_TIMEOUT + DRAIN_TIMEOUT + settings.resource_exhausted_retry;
+        let set_back = *self.set_back.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits =
+            settings.creation_timeout + HEALTH_TIMEOUT + DRAIN_TIMEOUT + settings.resource_exhausted_retry + set_back;
         Duration::try_from(waits).unwrap_or_default()
     }
 

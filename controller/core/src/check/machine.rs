@@ -8,7 +8,7 @@ use crate::api::{NodeTemplateSpec, Phase, keys, meta};
 use crate::driver::{Capability, Initialization};
 use crate::machine;
 use crate::machine::node_patch::NodePatch;
-use crate::machine::{Call, DriverView};
+use crate::machine::{Call, DriverView, node};
 
 /// Laws of a Machine's plan.
 pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestamp) -> Vec<Broken> {
@@ -39,6 +39,7 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             | machine::Step::WriteNode(_)
             | machine::Step::WriteCapacity(_)
             | machine::Step::Cordon(_)
+            | machine::Step::CloseNode(_)
             | machine::Step::WatchPods(_)
             | machine::Step::WatchVolumes
             | machine::Step::Detach(_)
@@ -65,6 +66,7 @@ fn may_be_refused(step: &machine::Step) -> bool {
         | Step::WriteNode(_)
         | Step::WriteCapacity(_)
         | Step::Cordon(_)
+        | Step::CloseNode(_)
         | Step::WatchPods(_)
         | Step::WatchVolumes
         | Step::Detach(_)
@@ -140,7 +142,9 @@ fn machine_step(
         Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
             claims_too_much(seen, patch).then_some(Broken::ForeignOfNode)
         }
+        Step::CloseNode(_) if has_pods(seen) => Some(Broken::VmBeforePods),
         Step::Cordon(_)
+        | Step::CloseNode(_)
         | Step::WatchPods(_)
         | Step::WatchVolumes
         | Step::Detach(_)
@@ -178,14 +182,19 @@ fn claims_too_much(seen: &machine::Observed<'_>, patch: &NodePatch) -> bool {
             .any(|key| !own.contains(&key.as_str()) && !is_annotation(key))
 }
 
-/// S7. Pods are left that this process knows of, and the description does not say that the drain is over.
+/// S7. Pods are left that this process knows of, on a Node that stands, and the description does not say that the drain is over. The pods
+/// of a Node that somebody deleted are the garbage collector's.
 fn has_pods(seen: &machine::Observed<'_>) -> bool {
     let said = seen
         .machine
         .last_operation()
         .and_then(|last| last.description.as_deref());
     let is_draining = said.is_some_and(|said| said.ends_with(keys::MARK_DRAIN));
-    is_draining && seen.drain.is_some_and(|drain| drain.left().next().is_some()) && seen.sight.target_since.is_some()
+    let stands = seen.node.is_some_and(|node| node::belongs(node, seen.machine));
+    is_draining
+        && stands
+        && seen.drain.is_some_and(|drain| drain.left().next().is_some())
+        && seen.sight.target_since.is_some()
 }
 
 /// S2. Nothing is left at the provider: the driver said so, and said so after its propagation delay where a create may

@@ -56,7 +56,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         );
     }
     let Some(gone_since) = seen.calls.gone_since else {
-        return drain::plan(seen, now).unwrap_or_else(|| remove_vm(seen, now));
+        return drain::plan(seen, now).unwrap_or_else(|| closed(seen, remove_vm(seen, now)));
     };
     if let Some(plan) = unproven(seen, gone_since, now) {
         return plan;
@@ -73,6 +73,14 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
     steps.push(Step::RemoveFinalizer);
     Plan::act(steps, Why::VmGone)
+}
+
+/// With the Node closed before the driver is asked, and after what is told: a Node that takes no write holds up neither.
+fn closed(seen: &Observed<'_>, mut plan: Plan) -> Plan {
+    let is_call = |step: &Step| matches!(step, Step::Call(_));
+    let place = plan.steps.iter().position(is_call).unwrap_or(plan.steps.len());
+    plan.steps.splice(place..place, drain::close(seen));
+    plan
 }
 
 /// The VM is gone and the target cluster is away. A Machine that never joined ends all the same: what it may have left there, a
@@ -122,8 +130,8 @@ pub fn is_unlocated(seen: &Observed<'_>) -> bool {
 }
 
 /// What comes next, at the end of what is told while the VM is not removed yet: a mark never claims that the drain is over before it is.
-fn mark(seen: &Observed<'_>) -> &'static str {
-    match is_unlocated(seen) && !drain::is_over(seen) {
+fn mark(seen: &Observed<'_>, now: Timestamp) -> &'static str {
+    match is_unlocated(seen) && !drain::is_over(seen, now) {
         true => keys::MARK_VM_STATUS,
         false => keys::MARK_VM_DELETION,
     }
@@ -189,7 +197,12 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if trouble.failure.reaction() == Reaction::StepDown && !trouble.is_false_alarm {
         return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
     }
-    let text = format!("{} failed: {}. {}", trouble.call, trouble.failure.message, mark(seen));
+    let text = format!(
+        "{} failed: {}. {}",
+        trouble.call,
+        trouble.failure.message,
+        mark(seen, now)
+    );
     let change = told(seen, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
         .with_crumb(seen.calls.crumb.as_ref());
@@ -205,7 +218,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 }
 
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
-    let text = format!("Waiting to remove the VM: {why}. {}", mark(seen));
+    let text = format!("Waiting to remove the VM: {why}. {}", mark(seen, now));
     // The early phase stays, which lets the Machine go as soon as it is certain that there is nobody to ask.
     let change = match is_untouched(seen) {
         true => StatusChange::told(seen.machine, OperationType::Delete, OperationState::Failed, text, now),

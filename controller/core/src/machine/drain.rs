@@ -2,7 +2,8 @@
 //!
 //! Nothing here waits for anything but facts, and all of it ends at a deadline that follows from when the Machine was deleted: by
 //! then, on a node that is dead, or where a user forces it, the pods are deleted without grace, once, and the VM goes (S7, L2).
-//! Never goes back: once the description says that the VM is removed, nothing is drained any more (`user-pains.md` 66).
+//! Never goes back: once the description says that the VM is removed, nothing is drained any more (`user-pains.md` 66). There is one
+//! exception: a Node that was empty is not cordoned before that is said, so if it takes long until it is, its pods are listed again.
 //! Source: `spec/machine.md` §5.2–5.4, `user-pains.md` C.
 
 use std::fmt;
@@ -26,6 +27,8 @@ const RETRY: SignedDuration = SignedDuration::from_secs(20);
 const LIST_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 /// How soon it is looked at what became of requests: as long as the shortest pause between two.
 const LOOK: SignedDuration = SignedDuration::from_secs(1);
+/// For how long it counts that a Node was seen without pods which may still come to it: until it is cordoned.
+const EMPTY_FOR: SignedDuration = SignedDuration::from_secs(5);
 /// How often the status is written while pods go.
 const PACE: SignedDuration = SignedDuration::from_secs(5);
 
@@ -60,7 +63,7 @@ impl fmt::Display for Force {
 /// What comes before the first word on a deletion: a look at the Node's pods, because most often none is left and there is nothing to
 /// be told of a drain. `None`: the word is due.
 pub fn look(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    let found = node_to_drain(seen).filter(|_| !super::is_blind(seen) && !is_over(seen))?;
+    let found = node_to_drain(seen).filter(|_| !super::is_blind(seen) && !is_over(seen, now))?;
     match seen.drain {
         None => Some(Plan::act(vec![Step::WatchPods(node::name(found))], Why::Draining)),
         Some(drain) if drain.is_listed() => None,
@@ -88,7 +91,7 @@ pub fn begin(seen: &Observed<'_>, now: Timestamp) -> String {
 
 /// What is to be done before the VM may go. `None`: nothing, or nothing more.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    if is_over(seen) {
+    if is_over(seen, now) {
         return None;
     }
     let deadline = deadline(seen);
@@ -96,7 +99,10 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         return blind(seen, deadline, now);
     }
     let found = node_to_drain(seen)?;
-    let Some(drain) = seen.drain else {
+    let Some(drain) = seen
+        .drain
+        .filter(|drain| is_cordoned(found) || !is_outdated(drain, now))
+    else {
         return Some(Plan::act(vec![Step::WatchPods(node::name(found))], Why::Draining));
     };
     let force = force(seen, found, deadline, now);
@@ -109,15 +115,32 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     Some(plan.or_at(Some(deadline), now).or_at(dead_at(found), now))
 }
 
-/// Whether the deletion is past its drain: its description says so, or the driver was asked to remove the VM.
-pub fn is_over(seen: &Observed<'_>) -> bool {
+/// Whether the deletion is past its drain: the driver was asked to remove the VM, or the description says so and nothing speaks against it.
+pub fn is_over(seen: &Observed<'_>, now: Timestamp) -> bool {
     let is_asked = seen.calls.delete_at.is_some() || seen.calls.gone_since.is_some();
     let machine = seen.machine;
     let said = machine.last_operation().and_then(|last| last.description.as_deref());
     let said = said.filter(|_| machine.operation_type() == Some(OperationType::Delete));
     let stages = keys::DELETION_MARKS.iter().enumerate();
     let stage = said.and_then(|said| stages.rev().find(|(_, mark)| said.ends_with(**mark)));
-    is_asked || stage.is_some_and(|(stage, _)| stage >= 2)
+    is_asked || (stage.is_some_and(|(stage, _)| stage >= 2) && !is_doubtful(seen, now))
+}
+
+/// Whether pods may have come to the Node since it was seen without any: it is not cordoned, and that was a while ago, by this process or
+/// by another one.
+fn is_doubtful(seen: &Observed<'_>, now: Timestamp) -> bool {
+    let is_empty = |drain: &Drain| drain.emptied().is_some() && !is_outdated(drain, now);
+    open_node(seen).is_some() && !seen.drain.is_some_and(is_empty)
+}
+
+fn is_outdated(drain: &Drain, now: Timestamp) -> bool {
+    drain.emptied().is_some_and(|at| now >= later(at, EMPTY_FOR))
+}
+
+/// The Machine's Node, if new pods may come to it. Of one that is being deleted none but our finalizer may be left.
+fn open_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
+    let found = node_to_drain(seen).filter(|_| !super::is_blind(seen))?;
+    (!meta::is_deleting(&found.metadata) && !is_cordoned(found)).then_some(found)
 }
 
 /// The Node, if the Machine has one of its own. Without it nobody runs its pods, and the garbage collector of pods ends them.
@@ -155,11 +178,21 @@ fn dead_at(found: &Node) -> Option<Timestamp> {
 
 /// What has to be so before pods are evicted: no new ones come, and it is known where their volumes are.
 fn prepared(seen: &Observed<'_>, found: &Node, drain: &Drain) -> Vec<Step> {
-    let is_cordoned = found.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-    let cordon = (!is_cordoned).then(|| Step::Cordon(node::name(found)));
+    let cordon = (!is_cordoned(found)).then(|| Step::Cordon(node::reference(found)));
     let has_volumes = drain.has_volumes() || !node::attached(found).is_empty();
     let look = (has_volumes && !seen.volumes.is_watched()).then_some(Step::WatchVolumes);
     cordon.into_iter().chain(look).collect()
+}
+
+fn is_cordoned(found: &Node) -> bool {
+    found.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)
+}
+
+/// Before the VM is asked to go. A Node that was empty was not cordoned, and a driver that is away, or fails, leaves it standing: pods that
+/// came to it meanwhile would go with the VM, without an eviction (S7). Our finalizer goes with the same write, so it costs no request:
+/// the Node ends with its deletion alone.
+pub fn close(seen: &Observed<'_>) -> Option<Step> {
+    open_node(seen).map(|found| Step::CloseNode(node::reference(found)))
 }
 
 /// Volumes that are attached to the Node: the attachments, as far as they are known, else what the Node says, which knows of volumes

@@ -64,6 +64,7 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::Call(_)
         | Step::Identify { .. }
         | Step::Cordon(_)
+        | Step::CloseNode(_)
         | Step::WatchPods(_)
         | Step::WatchVolumes
         | Step::Detach(_)

@@ -4,11 +4,17 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 
 use crate::api::{Machine, keys, meta};
-use crate::ids::NodeName;
+use crate::ids::{NodeName, NodeRef, Uid};
 
 /// The Node's name.
 pub fn name(node: &Node) -> NodeName {
     NodeName::new(node.metadata.name.clone().unwrap_or_default())
+}
+
+/// The Node, as a request names it.
+pub fn reference(node: &Node) -> NodeRef {
+    let uid = Uid::new(node.metadata.uid.clone().unwrap_or_default());
+    NodeRef { name: name(node), uid }
 }
 
 /// Whether a Node is the Machine's own: by providerID where both have one, because names come back (W42).

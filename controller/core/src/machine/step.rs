@@ -7,7 +7,7 @@ use super::observed::Call;
 use super::outcome::Lost;
 use super::status::StatusChange;
 use crate::drain::PodRef;
-use crate::ids::{Name, NodeName, ProviderId};
+use crate::ids::{Name, NodeName, NodeRef, ProviderId};
 use crate::plan::Bearing;
 
 /// The plan of a Machine.
@@ -42,7 +42,9 @@ pub enum Step {
     /// Bring the virtual capacity of the Machine's class to the status of its Node.
     WriteCapacity(Box<NodePatch>),
     /// Let no new pods come to the Node.
-    Cordon(NodeName),
+    Cordon(NodeRef),
+    /// Let no new pods come to the Node and take our finalizer from it, in one write: nothing on it is waited for any more.
+    CloseNode(NodeRef),
     /// Watch the Node's pods from now on, until the VM goes.
     WatchPods(NodeName),
     /// Watch where volumes are attached, until no Node is drained any more.
@@ -89,9 +91,12 @@ impl crate::plan::Step for Step {
             | Self::RemoveFinalizer
             | Self::StepDown => Bearing::Stops,
             // A target cluster that refuses what is written to Nodes keeps nobody from being told how the Machine is.
-            Self::WriteNode(_) | Self::WriteCapacity(_) | Self::Evict(_) | Self::DeletePods(_) | Self::Detach(_) => {
-                Bearing::Independent
-            }
+            Self::WriteNode(_)
+            | Self::WriteCapacity(_)
+            | Self::CloseNode(_)
+            | Self::Evict(_)
+            | Self::DeletePods(_)
+            | Self::Detach(_) => Bearing::Independent,
         }
     }
 }

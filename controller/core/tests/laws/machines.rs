@@ -183,6 +183,12 @@ impl Scene {
                     let node = self.node.as_mut().expect("only a Node that is seen is cordoned");
                     node.spec.get_or_insert_default().unschedulable = Some(true);
                 }
+                Step::CloseNode(_) => {
+                    let node = self.node.as_mut().expect("only a Node that is seen is closed");
+                    node.spec.get_or_insert_default().unschedulable = Some(true);
+                    let finalizers = node.metadata.finalizers.get_or_insert_default();
+                    finalizers.retain(|held| held != keys::NODE_FINALIZER);
+                }
                 Step::WatchPods(_) => self.drain = Some(watched(self.pods)),
                 Step::WatchVolumes => drop(self.volumes.begin()),
                 Step::Detach(_) => {}

@@ -95,9 +95,10 @@ impl Stage {
             }
             Step::Cordon(node) => {
                 let body = json!({"spec": {"unschedulable": true}});
-                let written = self.etcd.merge::<Node>(&Name::new(node.as_str()), None, &body);
+                let written = self.etcd.merge::<Node>(&Name::new(node.name.as_str()), None, &body);
                 self.took(written)
             }
+            Step::CloseNode(node) => self.close_node(&Name::new(node.name.as_str())),
             Step::WatchPods(node) => self.watch_pods(&name, &uid, &node),
             Step::WatchVolumes => self.watch_volumes(),
             Step::Detach(all) => self.detach(&all),
@@ -173,6 +174,20 @@ impl Stage {
         }
         self.world.ended::<Node>(name, &uid, self.uptime);
         true
+    }
+
+    fn close_node(&mut self, name: &Name) -> bool {
+        let body = json!({"spec": {"unschedulable": true}});
+        let written = self.etcd.merge::<Node>(name, None, &body);
+        if !self.took(written) {
+            return false;
+        }
+        let Some(node) = self.etcd.get::<Node>(name) else {
+            return false;
+        };
+        let uid = Uid::new(node.metadata.uid.unwrap_or_default());
+        let left = self.etcd.remove_finalizer::<Node>(name, &uid, keys::NODE_FINALIZER);
+        self.left(name, &uid, left)
     }
 
     /// Carries out one step; creations and deletions of many are as many chances to die. `false`: it did not take effect.

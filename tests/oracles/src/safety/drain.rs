@@ -21,6 +21,8 @@ use crate::truth::{Truth, by_uid};
 const DEAD_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// How far a manager's clock may be from the API server's without having been set.
 const APART: SignedDuration = SignedDuration::from_secs(30);
+/// A request that arrives so long after it was sent was held by the network: its caller has given it up.
+const HELD: SignedDuration = SignedDuration::from_secs(60);
 /// How Go writes true, in a label by which a user forces a deletion.
 const TRUE: [&str; 6] = ["1", "t", "T", "TRUE", "true", "True"];
 
@@ -37,6 +39,8 @@ pub(crate) struct Drain {
     clear: BTreeMap<String, Timestamp>,
     /// When Nodes were last dead, by uid.
     dead: BTreeMap<String, Timestamp>,
+    /// When one of their healthy pods was deleted and not evicted, for budgets whose status does not count that yet, by uid.
+    behind: BTreeMap<String, Timestamp>,
     hits: u64,
 }
 
@@ -51,6 +55,7 @@ impl Drain {
             bound: BTreeMap::new(),
             clear: BTreeMap::new(),
             dead: BTreeMap::new(),
+            behind: BTreeMap::new(),
             hits: 0,
         }
     }
@@ -107,8 +112,12 @@ impl Drain {
         is_forced || is_late || has_own || self.is_clock_set || was_dead || is_dead(node, at + APART)
     }
 
-    /// A manager removed a pod, or began to.
-    fn removed(&mut self, write: &Write, pod: &Value, truth: &dyn Truth) -> Result<(), String> {
+    /// A manager removed a pod, or began to. What the network held back is bound by the pod's uid alone:
+    /// whose the Node is by then is not the manager's to know.
+    fn removed(&mut self, at: Timestamp, write: &Write, pod: &Value, truth: &dyn Truth) -> Result<(), String> {
+        if write.sent + HELD < at {
+            return Ok(());
+        }
         let Some(node) = node_named(truth, text(pod, "/spec/nodeName")) else {
             return Ok(());
         };
@@ -123,8 +132,9 @@ impl Drain {
         if write.subresource != "eviction" && !self.may_force(write.sent, &machine, &node) {
             return wrong("was deleted and not evicted, before the deadline");
         }
-        match (write.subresource.as_str(), broken_budget(truth, pod)) {
-            ("eviction", Some(budget)) => wrong(&format!("was evicted, which budget {budget} did not allow")),
+        let broken = broken_budget(truth, pod).filter(|budget| !self.is_behind(at, budget));
+        match (write.subresource.as_str(), broken) {
+            ("eviction", Some(budget)) => wrong(&format!("was evicted, which budget {} did not allow", name(&budget))),
             _ => Ok(()),
         }
     }
@@ -132,10 +142,11 @@ impl Drain {
     fn wrote(&mut self, at: Timestamp, write: &Write, truth: &dyn Truth) -> Result<(), String> {
         let judged = match (write.by, &write.before) {
             (By::Manager(_), Some(pod)) if write.resource == "pods" && is_removal(write, pod) => {
-                self.removed(write, pod, truth)
+                self.removed(at, write, pod, truth)
             }
             _ => Ok(()),
         };
+        self.count(at, write, truth);
         let of = write.object().map(|object| match write.resource.as_str() {
             "pods" => {
                 let node = text(object, "/spec/nodeName");
@@ -160,6 +171,25 @@ impl Drain {
         judged
     }
 
+    /// The API server evicts by what the status of a budget says, and that knows of a pod that was deleted only when the disruption
+    /// controller has looked.
+    fn count(&mut self, at: Timestamp, write: &Write, truth: &dyn Truth) {
+        let before = write.before.as_ref();
+        let Some(pod) = before.filter(|pod| is_true(pod, "Ready") && !is_deleting(pod)) else {
+            return;
+        };
+        if write.resource != "pods" || write.subresource == "eviction" || !is_removal(write, pod) {
+            return;
+        }
+        let budgets = truth.objects("poddisruptionbudgets");
+        let of_pod = budgets.iter().filter(|budget| selects(budget, pod));
+        self.behind.extend(of_pod.map(|budget| (uid(budget).to_owned(), at)));
+    }
+
+    fn is_behind(&self, at: Timestamp, budget: &Value) -> bool {
+        self.behind.get(uid(budget)).is_some_and(|since| at <= *since + APART)
+    }
+
     fn note(&mut self, at: Timestamp, node: &Value, truth: &dyn Truth) {
         let is_cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
         if is_cordoned && !pods_on(truth, name(node)).any(|pod| must_go(&pod)) {
@@ -177,6 +207,13 @@ impl Oracle for Drain {
         match &event.act {
             Act::Write(write) if write.accepted && matches!(write.resource.as_str(), "pods" | "nodes") => {
                 return self.wrote(event.at, write, truth);
+            }
+            Act::Write(write)
+                if write.accepted && write.resource == "poddisruptionbudgets" && write.subresource == "status" =>
+            {
+                if let Some(budget) = write.object() {
+                    self.behind.remove(uid(budget));
+                }
             }
             Act::Call(call) if call.method == Method::DeleteMachine => return self.called(event.at, call, truth),
             Act::TargetAway => self.away = Some(event.at),
@@ -250,7 +287,7 @@ fn is_dead(node: &Value, at: Timestamp) -> bool {
 }
 
 /// A budget that has fewer healthy pods than it wants, now that this one goes, which was healthy.
-fn broken_budget(truth: &dyn Truth, pod: &Value) -> Option<String> {
+fn broken_budget(truth: &dyn Truth, pod: &Value) -> Option<Arc<Value>> {
     if !is_true(pod, "Ready") {
         return None;
     }
@@ -264,9 +301,5 @@ fn broken_budget(truth: &dyn Truth, pod: &Value) -> Option<String> {
             .filter(|other| selects(budget, other) && is_true(other, "Ready") && !is_deleting(other));
         selects(budget, pod) && u64::try_from(healthy.count()).is_ok_and(|healthy| healthy < least)
     };
-    let budgets = truth.objects("poddisruptionbudgets");
-    budgets
-        .iter()
-        .find(|budget| is_broken(budget))
-        .map(|budget| name(budget).to_owned())
+    truth.objects("poddisruptionbudgets").into_iter().find(is_broken)
 }
