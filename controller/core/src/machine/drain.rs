@@ -118,19 +118,24 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 /// Whether the deletion is past its drain: the driver was asked to remove the VM, or the description says so and nothing speaks against it.
 pub fn is_over(seen: &Observed<'_>, now: Timestamp) -> bool {
     let is_asked = seen.calls.delete_at.is_some() || seen.calls.gone_since.is_some();
-    let machine = seen.machine;
+    is_asked || (is_said_to_be_over(seen.machine) && !is_doubtful(seen, now))
+}
+
+/// Whether the description says that the VM is removed.
+fn is_said_to_be_over(machine: &Machine) -> bool {
     let said = machine.last_operation().and_then(|last| last.description.as_deref());
     let said = said.filter(|_| machine.operation_type() == Some(OperationType::Delete));
     let stages = keys::DELETION_MARKS.iter().enumerate();
     let stage = said.and_then(|said| stages.rev().find(|(_, mark)| said.ends_with(**mark)));
-    is_asked || (stage.is_some_and(|(stage, _)| stage >= 2) && !is_doubtful(seen, now))
+    stage.is_some_and(|(stage, _)| stage >= 2)
 }
 
 /// Whether pods may have come to the Node since it was seen without any: it is not cordoned, and that was a while ago, by this process or
-/// by another one.
+/// by another one. Where they would not be waited for anyway, it does not matter.
 fn is_doubtful(seen: &Observed<'_>, now: Timestamp) -> bool {
     let is_empty = |drain: &Drain| drain.emptied().is_some() && !is_outdated(drain, now);
-    open_node(seen).is_some() && !seen.drain.is_some_and(is_empty)
+    let open = open_node(seen).filter(|found| force(seen, found, deadline(seen), now).is_none());
+    open.is_some() && !seen.drain.is_some_and(is_empty)
 }
 
 fn is_outdated(drain: &Drain, now: Timestamp) -> bool {
@@ -312,7 +317,8 @@ fn removing(text: &str) -> String {
     format!("{text}. {}", keys::MARK_VM_DELETION)
 }
 
-/// The status, if it is another one than is told already and the last was not told just now.
+/// The status, if it is another one than is told already and the last was not told just now. That the VM is removed is taken back at once:
+/// once the Node is cordoned it would be believed.
 fn paced(seen: &Observed<'_>, text: &str, why: Why, now: Timestamp) -> Plan {
     let change = told(seen, text.to_owned(), now);
     if change.is_told(seen.machine) {
@@ -323,6 +329,7 @@ fn paced(seen: &Observed<'_>, text: &str, why: Why, now: Timestamp) -> Plan {
         .last_operation()
         .and_then(|last| last.last_update_time.as_ref());
     let due = last.map(|at| later(at.0, PACE)).filter(|due| *due > now);
+    let due = due.filter(|_| !is_said_to_be_over(seen.machine));
     match due {
         Some(_) => Plan::rest(why).or_at(due, now),
         None => Plan::act(vec![Step::Record(Box::new(change))], why),
