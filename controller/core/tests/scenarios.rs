@@ -9,6 +9,8 @@
 mod bound;
 #[path = "scenarios/cloud.rs"]
 mod cloud;
+#[path = "scenarios/cost.rs"]
+mod cost;
 #[path = "scenarios/etcd.rs"]
 mod etcd;
 #[path = "scenarios/execute.rs"]

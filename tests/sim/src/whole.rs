@@ -41,9 +41,6 @@ const SAMPLE: Size = Size {
     least: 10,
 };
 
-/// Seeds of each workload whose Nodes are drained: no campaign draws those with faults yet.
-const DRAINS: u64 = 20;
-
 /// Most seeds by which each bug of the zoo must be caught.
 const ZOO_SEEDS: u64 = 100;
 
@@ -83,14 +80,7 @@ impl Campaign {
         let default = Plan::default;
         let (workload, transport) = (Some(workload::ANY.to_owned()), Transport::Grpc);
         let exhaustive = campaign::sample(campaign::exhaustive(&default()), from, size.one_in);
-        let calm = |name: &str| Plan {
-            workload: Some(name.to_owned()),
-            faults: Faults::None,
-            ..default()
-        };
-        let drains = workload::PENDING.into_iter().flat_map(|name| of(calm(name), DRAINS));
         let parts = [
-            ("drains, without faults", drains.collect()),
             ("each fault at each call", exhaustive),
             ("faults by choice", of(default(), self.seeds.unwrap_or(size.seeds))),
             (

@@ -81,14 +81,34 @@ pub const FORSAKEN: &str = "forsaken";
 pub const NEVER: &str = "never";
 
 /// The names of all workloads.
-pub const ALL: [&str; 23] = [
-    "scale", "create", "machine", "delete", "roll", "rotate", "again", "away", "node", "victim", "repair", "beside",
-    "prefer", "takeover", "held", "bring", "renew", "flip", "pause", "recreate", "named", "undo", "adopt",
+pub const ALL: [&str; 26] = [
+    "scale",
+    "create",
+    "machine",
+    "delete",
+    "roll",
+    "rotate",
+    "again",
+    "away",
+    "node",
+    "victim",
+    "repair",
+    "beside",
+    "prefer",
+    "takeover",
+    "held",
+    "bring",
+    "renew",
+    "flip",
+    "pause",
+    "recreate",
+    "named",
+    "undo",
+    "adopt",
+    "drain-roll",
+    "drain",
+    "drain-stuck",
 ];
-
-/// Workloads in which S7 still fails under faults, so that no campaign draws them; they are run by name, and without faults by a test.
-/// `drain` 561924854 and 561925571 and `drain-roll` 561925109 show it. Whoever mends it moves them to [`ALL`].
-pub const PENDING: [&str; 3] = ["drain-roll", "drain", "drain-stuck"];
 
 /// How many pods there are where there are any.
 const PODS: u32 = 4;

@@ -288,9 +288,10 @@ fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now:
     Plan::act(steps, Why::DrainForced).or_at(Some(later(now, LOOK)), now)
 }
 
-/// The pods are in a cluster that is out of sight. They are waited for until the deadline, if the Machine has joined.
+/// The pods are in a cluster that is out of sight. They are waited for until the deadline, if the Machine has joined or its Node was seen.
 fn blind(seen: &Observed<'_>, deadline: Timestamp, now: Timestamp) -> Option<Plan> {
-    let is_waited_for = seen.machine.has_joined() && now < deadline && !seen.machine.is_deletion_forced();
+    let may_have_pods = seen.machine.has_joined() || node_to_drain(seen).is_some();
+    let is_waited_for = may_have_pods && now < deadline && !seen.machine.is_deletion_forced();
     if !is_waited_for {
         return None;
     }

@@ -22,7 +22,7 @@ const DEAD_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// How far a manager's clock may be from the API server's without having been set.
 const APART: SignedDuration = SignedDuration::from_secs(30);
 /// A request that arrives so long after it was sent was held by the network: its caller has given it up.
-const HELD: SignedDuration = SignedDuration::from_secs(60);
+const HELD: SignedDuration = SignedDuration::from_secs(10);
 /// How Go writes true, in a label by which a user forces a deletion.
 const TRUE: [&str; 6] = ["1", "t", "T", "TRUE", "true", "True"];
 
@@ -39,7 +39,7 @@ pub(crate) struct Drain {
     clear: BTreeMap<String, Timestamp>,
     /// When Nodes were last dead, by uid.
     dead: BTreeMap<String, Timestamp>,
-    /// When one of their healthy pods was deleted and not evicted, for budgets whose status does not count that yet, by uid.
+    /// When one of their healthy pods was lost otherwise than by an eviction, for budgets whose status does not count that yet, by uid.
     behind: BTreeMap<String, Timestamp>,
     hits: u64,
 }
@@ -126,9 +126,13 @@ impl Drain {
         if is_mirror(pod) || controller_kind(pod) == "DaemonSet" {
             return wrong("was removed, which belongs to its node");
         }
-        let Some(machine) = machine_of(truth, &node).filter(|machine| is_deleting(machine)) else {
-            return wrong("was removed, and its machine stays");
+        let Some(machine) = machine_of(truth, &node) else {
+            // Somebody took the Machine away while its pods were being removed.
+            return Ok(());
         };
+        if !is_deleting(&machine) {
+            return wrong("was removed, and its machine stays");
+        }
         if write.subresource != "eviction" && !self.may_force(write.sent, &machine, &node) {
             return wrong("was deleted and not evicted, before the deadline");
         }
@@ -171,14 +175,14 @@ impl Drain {
         judged
     }
 
-    /// The API server evicts by what the status of a budget says, and that knows of a pod that was deleted only when the disruption
-    /// controller has looked.
+    /// The API server evicts by what the status of a budget says, and that knows of a pod that was deleted, or is not ready any more, only
+    /// when the disruption controller has looked.
     fn count(&mut self, at: Timestamp, write: &Write, truth: &dyn Truth) {
-        let before = write.before.as_ref();
-        let Some(pod) = before.filter(|pod| is_true(pod, "Ready") && !is_deleting(pod)) else {
+        let is_healthy = |pod: &Value| is_true(pod, "Ready") && !is_deleting(pod);
+        let Some(pod) = write.before.as_ref().filter(|pod| is_healthy(pod)) else {
             return;
         };
-        if write.resource != "pods" || write.subresource == "eviction" || !is_removal(write, pod) {
+        if write.resource != "pods" || write.subresource == "eviction" || write.after.as_ref().is_some_and(is_healthy) {
             return;
         }
         let budgets = truth.objects("poddisruptionbudgets");

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::event::{Act, By, Event, Verb, Write};
-use crate::object::{controller, is_deleting, name, number, uid};
+use crate::object::{controller, is_deleting, name, number, selects, uid};
 use crate::panel::Oracle;
 use crate::truth::{Truth, by_uid};
 
@@ -91,12 +92,19 @@ impl Oracle for SetBudget {
         // sent after it have to count it, because a name under which no Machine was seen yet stays open; they exceed the budget now.
         let is_earlier = |machine: &str| self.known.get(machine).is_none_or(|known| *known <= write.sent);
         let is_counted = |machine: &str| is_earlier(machine) || (is_first && self.ours.contains(machine));
-        let own = machines
-            .iter()
-            .filter(|machine| controller(machine) == owner && !is_deleting(machine) && is_counted(uid(machine)));
+        let set = by_uid(truth, "machinesets", owner);
+        // One that its set does not select any more is to be released, and counts for it no more.
+        let has_selector = |set: &Value| set.pointer("/spec/selector").is_some();
+        let is_selected = |machine: &Value| {
+            set.as_ref()
+                .is_none_or(|set| !has_selector(set) || selects(set, machine))
+        };
+        let own = machines.iter().filter(|machine| {
+            controller(machine) == owner && !is_deleting(machine) && is_counted(uid(machine)) && is_selected(machine)
+        });
         let count = i64::try_from(own.count()).unwrap_or(i64::MAX);
         // A set that was there before the record began has the size that it has now.
-        let now = by_uid(truth, "machinesets", owner).map_or(0, |set| number(&set, "/spec/replicas"));
+        let now = set.as_ref().map_or(0, |set| number(set, "/spec/replicas"));
         let allowed = self.allowed(owner, write.sent - self.max_lag).unwrap_or(now);
         if count > allowed {
             return Err(format!(
