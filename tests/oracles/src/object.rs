@@ -57,6 +57,18 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     held.into_iter().flatten().any(|item| item == finalizer)
 }
 
+/// Whether an object has the labels that the `matchLabels` of another name. Nothing is selected where there are none.
+pub fn selects(selector: &Value, object: &Value) -> bool {
+    let wanted = selector
+        .pointer("/spec/selector/matchLabels")
+        .and_then(Value::as_object);
+    let labels = metadata(object, "labels");
+    wanted.is_some_and(|wanted| {
+        let mut wanted = wanted.iter();
+        wanted.all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
+    })
+}
+
 /// The uid of the controller that owns it, or "".
 pub fn controller(object: &Value) -> &str {
     let owners = metadata(object, "ownerReferences").and_then(Value::as_array);

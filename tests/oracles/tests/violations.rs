@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_oracles::panel::Settings;
-use millwright_oracles::wanted::settled as is_settled;
+use millwright_oracles::wanted::{served, settled as is_settled};
 use millwright_oracles::{Act, By, Call, Ending, Event, Method, Panel, Truth, Verb, Violation, Vm, VmChange, Write};
 use serde_json::{Value, json};
 
@@ -896,6 +896,24 @@ fn l4_machines_of_a_broken_class_need_not_be_up_but_all_others_do() {
     };
     end(&broken("small"), &world).expect("its class is broken");
     assert_eq!(end(&broken("large"), &world).unwrap_err().0, "L4");
+}
+
+#[test]
+fn l4_a_machine_that_takes_no_change_cannot_be_released_and_counts_for_no_set() {
+    let selecting = with(set("s", 0), "spec/selector/matchLabels", json!({"set": "s"}));
+    let owner = json!([{"uid": "s", "controller": true}]);
+    let of_set = |labels| {
+        let owned = with(machine("m", "Running"), "metadata/ownerReferences", owner.clone());
+        let machine = with(owned, "metadata/labels", labels);
+        let objects = [("machinesets", vec![selecting.clone()]), ("machines", vec![machine])];
+        Hand {
+            objects: BTreeMap::from(objects),
+            ..settled()
+        }
+    };
+    served(&of_set(json!({"set": "another"}))).expect("it is to be released");
+    let why = served(&of_set(json!({"set": "s"}))).unwrap_err();
+    assert_eq!(why, "set s wants 0 machines and has 1");
 }
 
 /// A world as it ended.

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::event::{Act, By, Call, Event, Method, Verb, Write};
-use crate::object::{controller_kind, is_deleting, is_true, name, text, time, uid};
+use crate::object::{controller_kind, is_deleting, is_true, name, selects, text, time, uid};
 use crate::panel::{Oracle, Settings};
 use crate::truth::{Truth, by_uid};
 
@@ -261,22 +261,12 @@ fn broken_budget(truth: &dyn Truth, pod: &Value) -> Option<String> {
         };
         let healthy = pods
             .iter()
-            .filter(|other| covers(budget, other) && is_true(other, "Ready") && !is_deleting(other));
-        covers(budget, pod) && u64::try_from(healthy.count()).is_ok_and(|healthy| healthy < least)
+            .filter(|other| selects(budget, other) && is_true(other, "Ready") && !is_deleting(other));
+        selects(budget, pod) && u64::try_from(healthy.count()).is_ok_and(|healthy| healthy < least)
     };
     let budgets = truth.objects("poddisruptionbudgets");
     budgets
         .iter()
         .find(|budget| is_broken(budget))
         .map(|budget| name(budget).to_owned())
-}
-
-/// Whether a pod has the labels that a budget names.
-fn covers(budget: &Value, pod: &Value) -> bool {
-    let wanted = budget.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
-    let labels = pod.pointer("/metadata/labels");
-    wanted.is_some_and(|wanted| {
-        let mut wanted = wanted.iter();
-        wanted.all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
-    })
 }
