@@ -53,7 +53,9 @@ pub enum Kind {
 impl Kind {
     const ALL: [Self; 4] = [Self::Machine, Self::Set, Self::Deployment, Self::Class];
 
-    fn resource(self) -> ApiResource {
+    /// How the kind is named to the API server.
+    #[must_use]
+    pub fn resource(self) -> ApiResource {
         let (kind, plural) = match self {
             Self::Machine => ("Machine", "machines"),
             Self::Set => ("MachineSet", "machinesets"),

@@ -106,7 +106,12 @@ fn machine_deployment() -> CustomResourceDefinition {
     let mut crd = plain(MachineDeployment::crd(), "MachineDeploymentList", &DEPLOYMENT_COLUMNS);
     require(property(root(&mut crd), "spec"), &["template"]);
     scalable(&mut crd);
-    one_that_works(property(property(root(&mut crd), "spec"), "strategy"));
+    let spec = property(root(&mut crd), "spec");
+    for number in ["revisionHistoryLimit", "progressDeadlineSeconds"] {
+        not_negative(property(spec, number));
+    }
+    not_negative(property(property(spec, "rollbackTo"), "revision"));
+    one_that_works(property(spec, "strategy"));
     condition_of(&mut crd, "conditions");
     crd
 }
@@ -125,11 +130,13 @@ fn one_that_works(strategy: &mut JSONSchemaProps) {
             &format!("{field} is needed where type is {type_}"),
         );
         for bound in ["maxSurge", "maxUnavailable"] {
-            refuse(
-                property(property(strategy, field), bound),
-                "type(self) == int || self.endsWith('%')",
-                "must be a number, or a percentage such as \"25%\"",
-            );
+            // What stood there before is not asked: of a text of unknown length that would cost more than the API server allows.
+            let rule = ValidationRule {
+                rule: "type(self) == int || self.matches('^[+-]?[0-9]+%$')".to_owned(),
+                message: Some("must be a number, or a percentage such as \"25%\"".to_owned()),
+                ..ValidationRule::default()
+            };
+            add(property(property(strategy, field), bound), rule);
         }
     }
     refuse(
@@ -201,6 +208,38 @@ fn scalable(crd: &mut CustomResourceDefinition) {
         "has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",
         "must not be empty: it would select all machines",
     );
+    selecting_its_own(spec);
+    not_negative(property(spec, "minReadySeconds"));
+}
+
+/// Refuses a selector whose labels the template does not give, unless neither of the two changes. What expressions select is not
+/// asked: a list of lists without bounds would cost more than the API server allows.
+fn selecting_its_own(spec: &mut JSONSchemaProps) {
+    bounded(property(property(spec, "selector"), "matchLabels"));
+    refuse_unless(
+        spec,
+        "!has(self.selector) || !has(self.selector.matchLabels) || size(self.selector.matchLabels) == 0 || \
+         has(self.template) && has(self.template.metadata) && has(self.template.metadata.labels) && \
+         self.selector.matchLabels.all(key, key in self.template.metadata.labels && \
+         self.template.metadata.labels[key] == self.selector.matchLabels[key])",
+        "has(oldSelf.value().selector) && oldSelf.value().selector == self.selector && (has(self.template) ? \
+         has(oldSelf.value().template) && oldSelf.value().template == self.template : !has(oldSelf.value().template))",
+        "selector must match the labels of template.metadata: else nothing that is made belongs to this object",
+    );
+}
+
+/// Bounds that the API server needs to tell what a rule costs. No label has a longer value, and in a request, which may have 3 MiB,
+/// there is no room for more labels in both selector and template.
+fn bounded(labels: &mut JSONSchemaProps) {
+    labels.max_properties = Some(200_000);
+    match &mut labels.additional_properties {
+        Some(JSONSchemaPropsOrBool::Schema(value)) => value.max_length = Some(63),
+        Some(JSONSchemaPropsOrBool::Bool(_)) | None => unreachable!("labels are texts, kept by the golden files"),
+    }
+}
+
+fn not_negative(number: &mut JSONSchemaProps) {
+    refuse(number, "self >= 0", "must not be negative");
 }
 
 /// A condition without type or status says nothing; the original's schema refuses it.
@@ -212,15 +251,24 @@ fn condition_of(crd: &mut CustomResourceDefinition, field: &str) {
 }
 
 /// Refuses a value that can never work, unless the stored one is that way already: then somebody must still be able to change the
-/// object. The exception is part of the rule, because servers before 1.33 make none of their own.
+/// object. The API server itself lets be only what is exactly as it was (from 1.30 on; before, it has no `oldSelf` of this form either).
 fn refuse(schema: &mut JSONSchemaProps, rule: &str, message: &str) {
     let was = rule.replace("self", "oldSelf.value()");
+    refuse_unless(schema, rule, &format!("!({was})"), message);
+}
+
+/// Refuses a value that can never work, unless there was a value and `unless` holds.
+fn refuse_unless(schema: &mut JSONSchemaProps, rule: &str, unless: &str, message: &str) {
     let rule = ValidationRule {
-        rule: format!("({rule}) || (oldSelf.hasValue() && !({was}))"),
+        rule: format!("({rule}) || (oldSelf.hasValue() && {unless})"),
         message: Some(message.to_owned()),
         optional_old_self: Some(true),
         ..ValidationRule::default()
     };
+    add(schema, rule);
+}
+
+fn add(schema: &mut JSONSchemaProps, rule: ValidationRule) {
     schema.x_kubernetes_validations.get_or_insert_default().push(rule);
 }
 

@@ -256,6 +256,13 @@ impl JsonSchema for Template {
                     "description": "Labels, annotations and finalizers of new Machines.",
                     "type": "object",
                     "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": {
+                        "labels": {
+                            "description": "Labels of new Machines; the selector must match them.",
+                            "type": "object",
+                            "additionalProperties": {"type": "string"},
+                        },
+                    },
                 },
                 "spec": spec,
             },
