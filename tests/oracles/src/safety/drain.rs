@@ -178,11 +178,13 @@ impl Drain {
     /// The API server evicts by what the status of a budget says, and that knows of a pod that was deleted, or is not ready any more, only
     /// when the disruption controller has looked.
     fn count(&mut self, at: Timestamp, write: &Write, truth: &dyn Truth) {
-        let is_healthy = |pod: &Value| is_true(pod, "Ready") && !is_deleting(pod);
         let Some(pod) = write.before.as_ref().filter(|pod| is_healthy(pod)) else {
             return;
         };
-        if write.resource != "pods" || write.subresource == "eviction" || write.after.as_ref().is_some_and(is_healthy) {
+        if write.resource != "pods"
+            || write.subresource == "eviction"
+            || write.after.as_ref().is_some_and(|after| is_healthy(after))
+        {
             return;
         }
         let budgets = truth.objects("poddisruptionbudgets");
@@ -243,6 +245,10 @@ fn is_removal(write: &Write, before: &Value) -> bool {
         "eviction" => ends && !is_deleting(before),
         _ => write.verb == Verb::Delete,
     }
+}
+
+fn is_healthy(pod: &Value) -> bool {
+    is_true(pod, "Ready") && !is_deleting(pod)
 }
 
 /// Whether a pod does work that somebody else has to take over.
