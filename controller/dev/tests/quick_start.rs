@@ -108,7 +108,7 @@ async fn once_shows_growth_a_lost_vm_a_rollout_its_undoing_and_a_scale_down_and_
         "switched the VM of",
         "is not well: ",
         "was replaced by",
-        "changed the template of machinedeployment workers",
+        "changed the class of machinedeployment workers to",
         "undoing that",
         "scaling down: 5 -> 3",
     ];

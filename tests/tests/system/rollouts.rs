@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use kube::api::PostParams;
 use millwright_tests::rolling::{Bounds, RolloutWatch, Seen};
 use millwright_tests::scene::{Kind, Scene, Sight, shared_plane};
 use millwright_tests::script::Script;
@@ -403,4 +404,102 @@ async fn a_scale_down_that_names_its_machines_deletes_exactly_those() {
     let left: BTreeSet<&str> = three.machines.iter().map(laws::name).collect();
     let expected: BTreeSet<&str> = names.iter().copied().filter(|name| !victims.contains(name)).collect();
     assert_eq!(left, expected);
+}
+
+const MARK: &str = "deployment.machine.sapcloud.io/prefer-no-schedule";
+const STAYS: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
+const STAYS_BY_US: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm";
+
+/// Whether a Node tells the scheduler to prefer others, and whether it tells the autoscaler to leave it alone.
+fn steering(node: &Value) -> (bool, bool) {
+    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    let is_avoided = taints.any(|taint| taint["key"] == MARK && taint["effect"] == "PreferNoSchedule");
+    let annotations = &node["metadata"]["annotations"];
+    (
+        is_avoided,
+        annotations[STAYS] == "true" && annotations[STAYS_BY_US] == "true",
+    )
+}
+
+/// The Nodes of machines that were made from the template with this note.
+fn nodes_of<'a>(sight: &'a Sight, note: &str) -> Vec<&'a Value> {
+    let ids: BTreeSet<&str> = sight
+        .machines
+        .iter()
+        .filter(|machine| noted(machine) == note)
+        .filter_map(|machine| machine["spec"]["providerID"].as_str())
+        .collect();
+    let is_one = |node: &&Value| node["spec"]["providerID"].as_str().is_some_and(|id| ids.contains(id));
+    sight.nodes.iter().filter(is_one).collect()
+}
+
+/// What the cluster-autoscaler's client makes of a deployment: fields of a newer API are lost, empty members and nulls come in.
+fn rewritten(mut deployment: Value, replicas: u32) -> Value {
+    let object = deployment.as_object_mut().unwrap();
+    object.remove("status");
+    let spec = &mut deployment["spec"];
+    spec.as_object_mut().unwrap().remove("deletePolicy");
+    spec["replicas"] = json!(replicas);
+    spec["template"]["metadata"]["creationTimestamp"] = Value::Null;
+    spec["template"]["spec"]["nodeTemplate"] = json!({ "metadata": { "creationTimestamp": null }, "spec": {} });
+    deployment
+}
+
+/// In the middle of a rollout old Nodes say so, and an autoscaler that writes the whole deployment to make it larger changes its size and
+/// nothing else; in the end no Node says anything any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_a_rollout_are_marked_while_it_lasts_and_a_whole_write_of_the_autoscaler_changes_the_size_alone() {
+    let Some(plane) = shared_plane("marks of a rollout").await else {
+        return;
+    };
+    let mut scene = Script::new("marks").provider("--join-delay", "3s").begin(&plane).await;
+    let name = scene.namespace.clone();
+    let body = deployment(&scene, 3, &json!(1), &json!(0));
+    scene.create(Kind::Deployment, &body).await;
+    scene.settled_at(3, LIMIT).await;
+
+    change_template(&scene, "two").await;
+    scene
+        .until("every old node is marked", LIMIT, async |scene: &Scene| {
+            let sight = scene.look().await?;
+            let old = nodes_of(&sight, "");
+            let marked = old.iter().filter(|node| steering(node) == (true, true)).count();
+            match !old.is_empty() && marked == old.len() {
+                true => Ok(()),
+                false => Err(format!("{marked} of {} old nodes are marked", old.len())),
+            }
+        })
+        .await;
+    loop {
+        let found = scene.get(Kind::Deployment, &name).await;
+        let object = serde_json::from_value(rewritten(found, 4)).unwrap();
+        match scene
+            .api(Kind::Deployment)
+            .replace(&name, &PostParams::default(), &object)
+            .await
+        {
+            Ok(_) => break,
+            // The manager wrote its annotation or status in between.
+            Err(kube::Error::Api(refusal)) if refusal.code == 409 => {}
+            Err(error) => panic!("the deployment could not be written: {error}"),
+        }
+    }
+    let after = rolled_to(&mut scene, "two", 4, LIMIT).await;
+    assert_eq!(after.sets.len(), 2, "the write made no other template");
+    scene
+        .until("no node is marked", LIMIT, async |scene: &Scene| {
+            let sight = scene.look().await?;
+            let marked: Vec<&str> = sight
+                .nodes
+                .iter()
+                .filter(|node| steering(node) != (false, false))
+                .map(laws::name)
+                .collect();
+            match marked.is_empty() {
+                true => Ok(()),
+                false => Err(format!("{marked:?} are")),
+            }
+        })
+        .await;
+    laws::one_vm_a_machine(&scene.journal().await.unwrap()).unwrap();
 }

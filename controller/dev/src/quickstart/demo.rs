@@ -203,13 +203,13 @@ impl<'a> Demo<'a> {
         names.collect()
     }
 
-    /// A changed template replaces every machine.
+    /// A changed class, and with it a changed template, replaces every machine.
     async fn roll(&mut self, manifests: &Manifests, count: u16) -> anyhow::Result<()> {
         let old = self.names();
-        manifests.roll(&self.client, Timestamp::now()).await?;
+        let class = manifests.roll(&self.client).await?;
         let deployment = &manifests.deployment;
         self.screen.say(&format!(
-            "changed the template of machinedeployment {deployment}: every machine is replaced, within maxSurge and maxUnavailable"
+            "changed the class of machinedeployment {deployment} to {class}, a copy: every machine is replaced, within maxSurge and maxUnavailable"
         ))?;
         self.all_replaced(old, count).await
     }

@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use jiff::Timestamp;
 use kube::api::{DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client, ResourceExt as _};
-use millwright_core::api::keys;
 use millwright_dev::apiserver::access::install_crds;
 use millwright_dev::apiserver::binaries::workspace_root;
 use serde_json::{Value, json};
@@ -95,16 +93,42 @@ impl Manifests {
         Ok(applied)
     }
 
-    /// Changes the deployment's template, so that every machine is replaced, as `millwright rollout restart` does.
-    pub async fn roll(&self, client: &Client, now: Timestamp) -> anyhow::Result<()> {
+    /// Changes the class of the deployment's template to a copy of it, so that every machine is replaced. Gives the new class's name.
+    pub async fn roll(&self, client: &Client) -> anyhow::Result<String> {
+        let class = self.next_class()?;
+        let name = text(&class, "/metadata/name").to_owned();
+        apply(client, class)
+            .await
+            .with_context(|| format!("MachineClass {name} was not applied"))?;
         let deployments: Api<millwright_core::api::MachineDeployment> = Api::namespaced(client.clone(), NAMESPACE);
-        let annotations = json!({ keys::RESTARTED_AT: format!("{now:.0}") });
-        let patch = Patch::Merge(json!({"spec": {"template": {"metadata": {"annotations": annotations}}}}));
+        let patch = Patch::Merge(json!({"spec": {"template": {"spec": {"class": {"name": name}}}}}));
         deployments
             .patch(&self.deployment, &PatchParams::default(), &patch)
             .await
-            .with_context(|| format!("the template of {} was not changed", self.deployment))?;
-        Ok(())
+            .with_context(|| format!("the class of {} was not changed", self.deployment))?;
+        Ok(name)
+    }
+
+    /// The class that the deployment names, under another name.
+    fn next_class(&self) -> anyhow::Result<Value> {
+        let is_it =
+            |object: &&Value| kind(object) == "MachineDeployment" && text(object, "/metadata/name") == self.deployment;
+        let deployment = self.objects.iter().find(is_it);
+        let named = deployment.map_or("", |found| text(found, "/spec/template/spec/class/name"));
+        let is_its = |object: &&Value| kind(object) == "MachineClass" && text(object, "/metadata/name") == named;
+        let class = self.objects.iter().find(is_its);
+        let mut class = class
+            .with_context(|| {
+                format!(
+                    "{} has no MachineClass {named:?}, which its deployment names",
+                    self.from
+                )
+            })?
+            .clone();
+        if let Some(name) = class.pointer_mut("/metadata/name") {
+            *name = json!(format!("{named}-next"));
+        }
+        Ok(class)
     }
 
     /// Asks for the template before the present one, as `millwright rollout undo` does.
