@@ -16,6 +16,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::notifier::{Notifier, Subscription};
 
+/// For how long a process goes on at least before it stands still again: long enough to hear what it missed. How old its view may be
+/// (`fault::Lags`) counts one standstill (`sim replay 881235891 --no-rest`).
+const GOES_ON: Duration = Duration::from_secs(5);
+
 /// How a process is cut off from the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
@@ -134,9 +138,12 @@ impl Process {
 
     /// Makes the process stand still for so long.
     pub fn freeze(&self, lasts: Duration) {
-        let until = Instant::now() + lasts;
+        let now = Instant::now();
         let mut frozen_until = self.frozen_until.lock().unwrap_or_else(PoisonError::into_inner);
-        *frozen_until = (*frozen_until).max(Some(until));
+        if frozen_until.is_some_and(|until| until <= now && now < until + GOES_ON) {
+            return;
+        }
+        *frozen_until = (*frozen_until).max(Some(now + lasts));
     }
 
     /// Until when the process stands still, if it does.
