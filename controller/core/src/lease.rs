@@ -325,7 +325,11 @@ mod tests {
         assert_eq!(epoch_floor(-1), 0);
         assert_eq!(epoch_floor(i64::MIN), 0);
         for no_clock_says_this in [i64::MAX, FLOOR_BEGINS + i64::from(i32::MAX) + 1] {
-            assert_eq!(epoch_floor(no_clock_says_this), 0, "an epoch taken from it could never be exceeded");
+            assert_eq!(
+                epoch_floor(no_clock_says_this),
+                0,
+                "an epoch taken from it could never be exceeded"
+            );
         }
     }
 
