@@ -16,13 +16,16 @@ use millwright_tests::budgets::BudgetWatch;
 use millwright_tests::cluster::{Cluster, ENDING};
 use millwright_tests::scene::{Kind, Scene};
 use millwright_tests::script::Script;
-use millwright_tests::{laws, manifests};
+use millwright_tests::{laws, manifests, sampling};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Of drains that take turns at a budget.
 const LONG: Duration = Duration::from_secs(600);
+
+/// How much longer machines may take to be made while others are drained.
+const DEARER: f64 = 1.5;
 
 const MACHINES: u32 = 6;
 const WEB: u32 = 6;
@@ -219,4 +222,90 @@ async fn a_rollout_drains_every_node_and_no_budget_is_ever_broken() {
         "old VMs are left"
     );
     laws::one_vm_a_machine(&journal).unwrap();
+}
+
+/// A Deployment with one pod on each node, as each wants the same port of its host, and a budget that spares none.
+fn immovable(pods: u32) -> Vec<Value> {
+    let ports = json!([{ "containerPort": 80, "hostPort": 80 }]);
+    let containers = json!([{ "name": "c", "image": "none", "ports": ports }]);
+    let spec = json!({ "replicas": pods, "template": { "spec": { "containers": containers } } });
+    vec![budget("rock", json!("100%")), workload("Deployment", "rock", spec)]
+}
+
+async fn resize(scene: &Scene, deployment: &str, replicas: u32) {
+    let wish = json!({ "spec": { "replicas": replicas } });
+    scene.patch(Kind::Deployment, deployment, wish).await;
+}
+
+/// Waits until a deployment has as many machines, and each is what it should be.
+async fn all_are(scene: &mut Scene, deployment: &str, wanted: u32, what: &str, is_done: impl Fn(&Value) -> bool) {
+    let machines = scene.api(Kind::Machine);
+    let params = ListParams::default().labels(&format!("name={deployment}"));
+    scene
+        .until(&format!("{wanted} machines that {what}"), LIMIT, async |_: &Scene| {
+            let all = machines.list(&params).await.map_err(|error| error.to_string())?.items;
+            let done = all.iter().filter(|machine| is_done(&json!(machine))).count();
+            match (all.len(), done) == (wanted as usize, wanted as usize) {
+                true => Ok(()),
+                false => Err(format!("{done} of {} do", all.len())),
+            }
+        })
+        .await;
+}
+
+/// How long a deployment's machines take from the wish until all run. They are taken away again.
+async fn creation(scene: &mut Scene, deployment: &str, machines: u32) -> f64 {
+    let began = Instant::now();
+    resize(scene, deployment, machines).await;
+    let runs = |machine: &Value| laws::phase(machine) == "Running";
+    all_are(scene, deployment, machines, "run", runs).await;
+    let took = began.elapsed().as_secs_f64();
+    resize(scene, deployment, 0).await;
+    all_are(scene, deployment, 0, "are left", |_| true).await;
+    took
+}
+
+/// The quickest of three: whatever else this computer does can only make one slower.
+async fn quickest(scene: &mut Scene, deployment: &str, machines: u32) -> f64 {
+    let mut quickest = f64::MAX;
+    for _ in 0..3 {
+        let took = creation(scene, deployment, machines).await;
+        println!("  {machines} machines made in {took:.2} s");
+        quickest = quickest.min(took);
+    }
+    quickest
+}
+
+/// 300 drains beside 200 creations in the long suite, a tenth of both in the ordinary one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drains_that_never_end_make_no_creation_slower() {
+    let Some(cluster) = Cluster::start("drains that never end").await else {
+        return;
+    };
+    let (drained, made) = if sampling::is_long() { (300, 200) } else { (30, 20) };
+    let mut scene = Script::new("stuck").begin(&cluster.plane).await;
+    let (old, new) = (scene.namespace.clone(), format!("{}-new", scene.namespace));
+    scene.deploy(drained).await;
+    scene.create(Kind::Deployment, &manifests::deployment(&new, 0)).await;
+    let runs = |machine: &Value| laws::phase(machine) == "Running";
+    all_are(&mut scene, &old, drained, "run", runs).await;
+    apply(&scene, &immovable(drained)).await;
+    ready(&cluster, &scene, "rock", drained as usize).await;
+    let without = quickest(&mut scene, &new, made).await;
+
+    resize(&scene, &old, 0).await;
+    let onset = creation(&mut scene, &new, made).await;
+    let is_stuck = |machine: &Value| {
+        let said = machine["status"]["lastOperation"]["description"].as_str();
+        said.is_some_and(|said| said.contains("may never be evicted"))
+    };
+    all_are(&mut scene, &old, drained, "are drained", is_stuck).await;
+    let during = quickest(&mut scene, &new, made).await;
+    println!(
+        "{made} machines made in {without:.2} s; {onset:.2} s while {drained} drains begin, {during:.2} s while they go on"
+    );
+
+    all_are(&mut scene, &old, drained, "are drained still", is_stuck).await;
+    ready(&cluster, &scene, "rock", drained as usize).await;
+    assert!(during <= DEARER * without, "{during:.2} s instead of {without:.2} s");
 }
