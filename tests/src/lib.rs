@@ -13,6 +13,7 @@
 //! - [`api_requests`]: what the API server was asked.
 //! - [`apiserver`]: control planes for tests.
 //! - [`proxy`]: a way to a server that can be shut.
+//! - [`cluster`]: an API server with everything that makes pods run; [`budgets`]: a watch that judges whether budgets hold.
 //! - [`programs`]: our own programs, built from this checkout.
 //! - [`clients`]: grpcurl and Python, which know the Driver API from its proto alone.
 //! - [`figures`]: a benchmark run beside the original's figures.
@@ -32,8 +33,10 @@
 pub mod accounts;
 pub mod api_requests;
 pub mod apiserver;
+pub mod budgets;
 pub mod clients;
 pub mod cloud;
+pub mod cluster;
 pub mod contract;
 pub mod figures;
 pub mod fleet;

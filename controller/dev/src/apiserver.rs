@@ -20,5 +20,5 @@ mod build;
 pub mod control_plane;
 
 pub use access::{AccessError, Kubectl};
-pub use binaries::{Binaries, FindError};
+pub use binaries::{Binaries, Controllers, FindError};
 pub use control_plane::{ControlPlane, Settings, StartError};

@@ -13,5 +13,6 @@ mod e2e_leader;
 mod e2e_scaling;
 mod input_manifests;
 mod input_processes;
+mod real_cluster;
 mod rollout_commands;
 mod rollouts;

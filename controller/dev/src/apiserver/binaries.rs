@@ -1,9 +1,10 @@
-//! Decides which kube-apiserver and etcd are used: named by the environment, on PATH, built earlier, or built now.
+//! Decides which kube-apiserver and etcd are used: named by the environment, on PATH, built earlier, or built now. The
+//! controllers of a whole cluster are always built, because their version has to be the API server's.
 //! It may not start them.
 
 use std::path::{Path, PathBuf};
 
-use super::build;
+use super::build::{self, Build};
 use crate::process;
 
 /// The two programs of a control plane.
@@ -19,13 +20,14 @@ pub enum FindError {
     #[error("{variable} names {path}, which is not an executable file", path = .path.display())]
     Named { variable: &'static str, path: PathBuf },
     #[error(
-        "no kube-apiserver and etcd by MILLWRIGHT_KUBE_APISERVER and MILLWRIGHT_ETCD, KUBEBUILDER_ASSETS, PATH or {cache}, \
-         and no Go (https://go.dev/dl) on PATH to build them with",
+        "no {programs} in {cache}, on PATH or by a variable of the environment (README.md), and no Go (https://go.dev/dl) on \
+         PATH to build them with",
         cache = .cache.display()
     )]
-    NoGo { cache: PathBuf },
-    #[error("building kube-apiserver and etcd failed ({status}); the end of {log}:\n{tail}", log = .log.display())]
+    NoGo { programs: &'static str, cache: PathBuf },
+    #[error("building {programs} failed ({status}); the end of {log}:\n{tail}", log = .log.display())]
     Build {
+        programs: &'static str,
         status: std::process::ExitStatus,
         log: PathBuf,
         tail: String,
@@ -61,25 +63,50 @@ pub fn find() -> Result<Binaries, FindError> {
     if let (Some(kube_apiserver), Some(etcd)) = (process::on_path("kube-apiserver"), process::on_path("etcd")) {
         return Ok(Binaries { kube_apiserver, etcd });
     }
-    let cache = cache_dir();
-    if let Some(built) = built_in(&cache) {
-        return Ok(built);
+    let [kube_apiserver, etcd] = built(&build::control_plane(), ["kube-apiserver", "etcd"])?;
+    Ok(Binaries { kube_apiserver, etcd })
+}
+
+/// What makes a cluster of a control plane: the controllers of Deployments and their like, the scheduler, and kwok, which
+/// plays the kubelet's part in the life of pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controllers {
+    pub kube_controller_manager: PathBuf,
+    pub kube_scheduler: PathBuf,
+    pub kwok: PathBuf,
+}
+
+/// Finds the programs that were built, or builds them (minutes, with lines on standard error). Only what needs a whole
+/// cluster asks for them.
+///
+/// # Errors
+/// They are not built and cannot be.
+pub fn find_controllers() -> Result<Controllers, FindError> {
+    let names = ["kube-controller-manager", "kube-scheduler", "kwok"];
+    let [kube_controller_manager, kube_scheduler, kwok] = built(&build::controllers(), names)?;
+    Ok(Controllers {
+        kube_controller_manager,
+        kube_scheduler,
+        kwok,
+    })
+}
+
+/// Programs in `target/kubernetes/<version>`, built if they are not there: a new pin in a Go module never meets an old build.
+fn built<const N: usize>(build: &Build, names: [&str; N]) -> Result<[PathBuf; N], FindError> {
+    let cache = target_dir().join("kubernetes").join(&build.version);
+    let programs = names.map(|name| cache.join(name));
+    let is_complete = || programs.iter().all(|program| process::is_executable(program));
+    if is_complete() {
+        return Ok(programs);
     }
-    build::build(&cache)
-}
-
-/// Both programs in `dir`, if they are there.
-pub(super) fn built_in(dir: &Path) -> Option<Binaries> {
-    let found = Binaries {
-        kube_apiserver: dir.join("kube-apiserver"),
-        etcd: dir.join("etcd"),
-    };
-    (process::is_executable(&found.kube_apiserver) && process::is_executable(&found.etcd)).then_some(found)
-}
-
-/// `target/kubernetes/<version>`: a new pin in the Go module never meets an old build.
-fn cache_dir() -> PathBuf {
-    target_dir().join("kubernetes").join(build::version())
+    build.run(&cache)?;
+    if is_complete() {
+        return Ok(programs);
+    }
+    Err(FindError::Io {
+        doing: format!("use {}, which is incomplete; remove it", cache.display()),
+        error: std::io::ErrorKind::NotFound.into(),
+    })
 }
 
 /// Cargo's target directory: the one this program was built into, because a target directory may be set in many ways.
