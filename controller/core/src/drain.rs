@@ -62,8 +62,13 @@ pub enum Removal {
     Accepted,
     /// A PodDisruptionBudget does not let the pod go now. The server's words.
     OverBudget(String),
-    /// A PodDisruptionBudget never lets a pod go, although all its pods are well: what is wrong with it.
-    Misconfigured(String),
+    /// A PodDisruptionBudget never lets a pod go, although all its pods are well.
+    Misconfigured {
+        /// What is wrong with it.
+        fault: String,
+        /// The server's words.
+        words: String,
+    },
     /// It was refused for another reason, or not answered.
     Failed(String),
 }
@@ -82,7 +87,7 @@ impl Tried {
     fn again_at(&self) -> Timestamp {
         let pause = match self.removal {
             Removal::Accepted => SHOWN_WITHIN,
-            Removal::OverBudget(_) | Removal::Misconfigured(_) | Removal::Failed(_) => {
+            Removal::OverBudget(_) | Removal::Misconfigured { .. } | Removal::Failed(_) => {
                 SignedDuration::from_secs(1 << self.times.saturating_sub(1).min(5)).min(LONGEST_PAUSE)
             }
         };
@@ -183,6 +188,17 @@ impl Drain {
                 at: now,
             },
         );
+    }
+
+    /// What is known of a budget that refuses this pod in these words: the same words again say the same of it, because they count its
+    /// pods.
+    pub fn refused(&self, pod: &PodRef, words: &str) -> Option<&Removal> {
+        let before = &self.tried.get(&pod.uid)?.removal;
+        let is_same = match before {
+            Removal::OverBudget(said) | Removal::Misconfigured { words: said, .. } => said == words,
+            Removal::Accepted | Removal::Failed(_) => false,
+        };
+        is_same.then_some(before)
     }
 
     /// A pod is about to be evicted that uses these volumes.
@@ -451,6 +467,21 @@ mod tests {
         let kept = drain.left().next().expect("it is there");
         let text = serde_json::to_string(&**kept).expect("it can be written");
         assert!(!text.contains("hidden") && text.contains("claimName"), "{text}");
+    }
+
+    #[test]
+    fn a_refusal_in_the_same_words_says_what_it_said_before() {
+        let web = pod("web", json!({}));
+        let mut drain = listed([web.clone()]);
+        let (web, words) = (reference(&web), "needs 2 healthy pods and has 2 currently");
+        assert_eq!(drain.refused(&web, words), None);
+        let misconfigured = Removal::Misconfigured {
+            fault: "it allows none".to_owned(),
+            words: words.to_owned(),
+        };
+        drain.tried(&web, misconfigured.clone(), now());
+        assert_eq!(drain.refused(&web, words), Some(&misconfigured));
+        assert_eq!(drain.refused(&web, "needs 2 healthy pods and has 1 currently"), None);
     }
 
     #[test]

@@ -146,10 +146,7 @@ pub(super) async fn evict(shared: &Shared, machine: &Machine, pods: Vec<PodRef>)
     for pod in pods {
         take_along(shared, machine, &pod).await;
         let removal = match shared.write.evict(&pod).await? {
-            Removal::OverBudget(words) => match shared.write.fault_of_budget(&pod, &words).await {
-                Some(fault) => Removal::Misconfigured(fault),
-                None => Removal::OverBudget(words),
-            },
+            Removal::OverBudget(words) => refused(shared, machine, &pod, words).await,
             removal => removal,
         };
         let is_answered = !matches!(removal, Removal::Failed(_));
@@ -159,6 +156,20 @@ pub(super) async fn evict(shared: &Shared, machine: &Machine, pods: Vec<PodRef>)
         }
     }
     Ok(())
+}
+
+/// What a budget's refusal means. The budget is read once for the same words: of hundreds of drains that wait each would read it at each
+/// try else.
+async fn refused(shared: &Shared, machine: &Machine, pod: &PodRef, words: String) -> Removal {
+    let uid = meta::identity(&machine.metadata).1;
+    let known = shared.look(|world| world.ledger.drains.get(&uid)?.refused(pod, &words).cloned());
+    if let Some(known) = known {
+        return known;
+    }
+    match shared.write.fault_of_budget(pod, &words).await {
+        Some(fault) => Removal::Misconfigured { fault, words },
+        None => Removal::OverBudget(words),
+    }
 }
 
 /// Learns which volumes have to follow a pod. One that cannot be found out about is not waited for.

@@ -351,7 +351,7 @@ fn progress(seen: &Observed<'_>, found: &Node, drain: &Drain, blocker: Option<&B
         None => left,
         Some(Blocker { pod, removal }) => match removal {
             Removal::OverBudget(words) => format!("{left}; {pod} {NOT_NOW}: {words}"),
-            Removal::Misconfigured(words) => format!("{left}; {pod} {NEVER}: {words}"),
+            Removal::Misconfigured { fault, .. } => format!("{left}; {pod} {NEVER}: {fault}"),
             Removal::Accepted => left,
             Removal::Failed(words) => format!("{left}; {FAILED} {pod}: {words}"),
         },

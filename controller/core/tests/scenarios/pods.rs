@@ -103,7 +103,10 @@ impl Stage {
             let manner = self.pods.all.get(&pod.name).map(|placed| placed.manner);
             let removal = match manner {
                 Some(Manner::Held) => Removal::OverBudget(HELD.to_owned()),
-                Some(Manner::Misheld) => Removal::Misconfigured(MISHELD.to_owned()),
+                Some(Manner::Misheld) => Removal::Misconfigured {
+                    fault: MISHELD.to_owned(),
+                    words: String::new(),
+                },
                 Some(Manner::Goes | Manner::Stuck) | None => Removal::Accepted,
             };
             if removal == Removal::Accepted {
