@@ -335,6 +335,7 @@ async fn replaced(scene: &mut Scene, victim: &str) {
         .await;
 }
 
+/// Rows: pains 70.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_whose_node_a_user_deletes_is_replaced() {
     let Some(plane) = shared_plane("a node deleted by a user").await else {
