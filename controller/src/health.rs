@@ -200,6 +200,7 @@ mod tests {
         assert!(heartbeat.check().is_err());
     }
 
+    /// Rows: W48.
     #[tokio::test(start_paused = true)]
     async fn a_loop_that_stops_is_noticed_and_one_that_goes_on_is_not() {
         let heartbeat = Heartbeat::new(Duration::from_secs(30));

@@ -320,6 +320,7 @@ mod tests {
         assert!(text.contains("millwright_leader 1"), "{text}");
     }
 
+    /// Rows: W30.
     #[test]
     fn a_phase_without_machines_is_no_longer_shown() {
         let metrics = Metrics::default();

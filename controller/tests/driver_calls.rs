@@ -199,6 +199,7 @@ async fn a_driver_that_remembers_a_higher_epoch_is_told_a_higher_one_and_no_othe
     assert_eq!(told(&stubs[0]), Some(7 + (1 << 40)), "there is an end to it");
 }
 
+/// Rows: W36.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_ends_at_the_advised_deadline_with_unknown_outcome() {
     let line = line(|script| {
@@ -282,6 +283,7 @@ const REASONS: [(tonic::Code, &str, Reason); 23] = [
     (tonic::Code::Internal, "DRIVER_FAULT", Reason::DriverFault),
 ];
 
+/// Rows: W46.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_reason_arrives_with_code_outcome_and_pace() {
     let line = line(|_| {}).await;

@@ -98,6 +98,7 @@ fn shown(secrets: &millwright::driver::ClassSecrets) -> (bool, Option<String>) {
     (secrets.data.is_empty(), user_data)
 }
 
+/// Rows: pains 102.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_machines_of_one_class_cost_one_get() {
     let server = Server::default();
@@ -114,6 +115,7 @@ async fn a_thousand_machines_of_one_class_cost_one_get() {
     assert_eq!(server.asked(), 1);
 }
 
+/// Rows: W44.
 #[tokio::test(start_paused = true)]
 async fn a_changed_secret_is_fetched_again_and_a_watch_that_lags_is_no_change() {
     let server = Server::default();
@@ -164,6 +166,7 @@ async fn a_secret_without_user_data_or_with_an_empty_one_has_none() {
     }
 }
 
+/// Rows: W7.
 #[tokio::test(start_paused = true)]
 async fn a_missing_secret_is_named_and_found_as_soon_as_the_watch_has_it() {
     let server = Server::default();

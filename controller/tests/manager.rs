@@ -179,6 +179,7 @@ fn deletions(driver: &Stub) -> Vec<(Option<String>, Option<String>)> {
         .collect()
 }
 
+/// Rows: W4, pains 60.
 #[tokio::test(start_paused = true)]
 async fn a_vm_whose_class_is_gone_is_removed_where_and_with_what_it_was_asked_for() {
     let (server, driver) = (Server::default(), Stub::named("x"));
@@ -241,6 +242,7 @@ async fn a_secret_that_is_certainly_gone_does_not_keep_the_vm() {
     running.end().await;
 }
 
+/// Rows: W4, pains 60.
 #[tokio::test(start_paused = true)]
 async fn a_vm_whose_class_went_bad_is_removed_with_its_credentials() {
     let (server, driver) = (Server::default(), Stub::named("x"));

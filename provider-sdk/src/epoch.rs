@@ -48,6 +48,7 @@ pub(crate) fn epoch_of(metadata: &MetadataMap) -> Result<Option<u64>, DriverErro
 mod tests {
     use super::*;
 
+    /// Rows: pains 34.
     #[test]
     fn an_older_leader_may_look_but_not_touch() {
         let epochs = Epochs::default();

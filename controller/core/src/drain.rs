@@ -502,6 +502,7 @@ mod tests {
         assert_eq!(blocker.pod.to_string(), "default/plain");
     }
 
+    /// Rows: pains 56.
     #[test]
     fn pods_with_volumes_go_a_few_at_a_time_and_others_do_not_wait_for_them() {
         let many = (0..30).map(|number| pod(&format!("db-{number:02}"), claim()));
@@ -524,6 +525,7 @@ mod tests {
         assert_eq!(drain.emptied(), Some(now()));
     }
 
+    /// Rows: W28.
     #[test]
     fn the_next_pods_with_volumes_wait_until_those_of_the_last_are_attached_elsewhere_or_their_time_is_over() {
         let many = (0..=VOLUMES_AT_ONCE).map(|number| pod(&format!("db-{number:02}"), claim()));
@@ -550,6 +552,7 @@ mod tests {
         assert_eq!(drain.again_at(&here, &settings, now()), Some(late));
     }
 
+    /// Rows: W29.
     #[test]
     fn important_pods_go_first() {
         let drain = listed([pod("a", json!({})), pod("b", json!({"spec": {"priority": 1000}}))]);

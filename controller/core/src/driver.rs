@@ -410,6 +410,7 @@ mod tests {
         assert_eq!(failure.pause(1, LONG), SignedDuration::from_secs(5));
     }
 
+    /// Rows: W34.
     #[test]
     fn pauses_double_up_to_ten_minutes() {
         let failure = failure(Code::Unavailable, Some(Reason::ProviderUnavailable));

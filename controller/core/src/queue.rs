@@ -232,6 +232,7 @@ mod tests {
         assert_eq!(queue.take(secs(100)), None);
     }
 
+    /// Rows: W33.
     #[test]
     fn nobody_gets_a_key_that_is_being_worked_on_but_news_makes_it_run_once_more() {
         let mut queue = Queue::default();

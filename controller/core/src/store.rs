@@ -293,6 +293,7 @@ mod tests {
         assert_eq!(store.apply(Change::Applied(thing("a", "1", 6))).len(), 1);
     }
 
+    /// Rows: pains 92, 94.
     #[test]
     fn our_own_write_is_seen_at_once_and_no_older_event_undoes_it() {
         let mut store = synced(&[thing("a", "1", 5)]);
@@ -327,6 +328,7 @@ mod tests {
         assert!(store.is_empty());
     }
 
+    /// Rows: pains 99.
     #[test]
     fn a_late_deletion_of_the_predecessor_leaves_the_namesake_alone() {
         let mut store = synced(&[thing("a", "2", 10)]);
@@ -346,6 +348,7 @@ mod tests {
         assert_eq!(names, ["b"]);
     }
 
+    /// Rows: W31, pains 100, 103.
     #[test]
     fn what_a_relist_does_not_show_is_gone_but_not_what_we_wrote_meanwhile() {
         let mut store = synced(&[thing("a", "1", 5), thing("b", "2", 6)]);

@@ -236,6 +236,7 @@ mod tests {
     }
 
     /// W11: the original's ids of machines named x-00001 … x-00099 are all one.
+    /// Rows: W11.
     #[test]
     fn a_thousand_machines_have_a_thousand_token_ids() {
         let ids: BTreeSet<String> = (0..1000)

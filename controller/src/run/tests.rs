@@ -329,6 +329,7 @@ fn process(leadership: Leadership) -> (Config, Process) {
     (config, process)
 }
 
+/// Rows: W48.
 #[tokio::test(start_paused = true)]
 async fn a_standby_that_wins_after_an_hour_is_alive_while_it_lists_and_until_its_dispatcher_hangs() {
     let (config, process) = process(Leadership::ALONE);

@@ -126,6 +126,7 @@ fn asked((before, own_before): &(ApiRequests, u64), (after, own_after): &(ApiReq
     )
 }
 
+/// Rows: W37, pains 102.
 #[tokio::test]
 async fn a_machine_costs_few_requests_and_rest_costs_none() {
     let Some(fleet) = Fleet::start("a machine costs few requests and rest costs none").await else {

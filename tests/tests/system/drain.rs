@@ -154,6 +154,7 @@ async fn node(client: &Client, name: &str) -> Node {
     Api::<Node>::all(client.clone()).get(name).await.unwrap()
 }
 
+/// Rows: W27, W49, pains 63.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_that_its_budget_holds_keeps_the_vm_and_is_named_until_it_may_go_also_across_a_kill_of_the_manager() {
     let Some(plane) = shared_plane("a drain with a budget").await else {
@@ -198,6 +199,7 @@ async fn a_pod_that_its_budget_holds_keeps_the_vm_and_is_named_until_it_may_go_a
         .unwrap();
 }
 
+/// Rows: pains 53, 54, 71.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_at_the_drain_timeout_is_deleted_and_the_vm_goes() {
     let Some(plane) = shared_plane("a drain timeout").await else {
@@ -218,6 +220,7 @@ async fn what_is_left_at_the_drain_timeout_is_deleted_and_the_vm_goes() {
     assert!(left.items.is_empty(), "{left:?}");
 }
 
+/// Rows: W27, pains 54.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_label_force_deletion_ends_a_drain_that_waits() {
     let Some(plane) = shared_plane("a forced deletion").await else {
@@ -235,6 +238,7 @@ async fn the_label_force_deletion_ends_a_drain_that_waits() {
     scene.settled_at(0, LIMIT).await;
 }
 
+/// Rows: pains 55, 65.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_vm_stays_until_the_volumes_of_its_pods_are_detached() {
     let Some(plane) = shared_plane("a drain with a volume").await else {

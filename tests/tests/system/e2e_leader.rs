@@ -65,6 +65,7 @@ async fn the_standby_takes_over_from_a_killed_leader_and_makes_no_vm_twice() {
     assert_eq!(laws::vms_made(&journal), 10);
 }
 
+/// Rows: W48.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_stops_in_order_hands_over_at_once() {
     let Some((mut scene, standby)) = with_a_standby("lead-stop").await else {
@@ -86,6 +87,7 @@ async fn a_leader_that_stops_in_order_hands_over_at_once() {
     scene.settled_at(3, LIMIT).await;
 }
 
+/// Rows: pains 34.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_was_frozen_past_its_lease_writes_nothing_more_and_ends() {
     let Some((mut scene, standby)) = with_a_standby("lead-freeze").await else {

@@ -183,6 +183,7 @@ async fn kubectl_scales_a_deployment_up_and_down_and_shows_its_machines_in_colum
     laws::one_vm_a_machine(&scene.journal().await.unwrap()).unwrap();
 }
 
+/// Rows: pains 61.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleting_a_deployment_leaves_no_vm_node_token_machine_set_or_finalizer() {
     let Some(plane) = shared_plane("deleting a deployment").await else {
@@ -335,6 +336,7 @@ async fn replaced(scene: &mut Scene, victim: &str) {
         .await;
 }
 
+/// Rows: pains 70.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_whose_node_a_user_deletes_is_replaced() {
     let Some(plane) = shared_plane("a node deleted by a user").await else {

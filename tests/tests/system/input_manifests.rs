@@ -92,6 +92,7 @@ fn machine_of(scene: &Scene) -> Value {
     manifests::machine(&format!("{}-m", scene.namespace))
 }
 
+/// Rows: W7, W45.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_secret_is_named_and_its_arrival_is_enough() {
     let Some(mut scene) = scene("in-nosecret").await else {
@@ -109,6 +110,7 @@ async fn a_missing_secret_is_named_and_its_arrival_is_enough() {
     deletion_ends(&mut scene, laws::name(&machine)).await;
 }
 
+/// Rows: W45.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_without_user_data_is_named() {
     let Some(mut scene) = scene("in-nodata").await else {
@@ -125,6 +127,7 @@ async fn a_secret_without_user_data_is_named() {
     a_machine_is_kept_waiting(&mut scene, machine, &["no key userData", &place]).await;
 }
 
+/// Rows: W45.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_class_is_named_and_its_arrival_is_enough() {
     let Some(mut scene) = scene("in-noclass").await else {
@@ -268,6 +271,7 @@ async fn integers_beyond_their_field_are_refused_at_the_door_or_stop_nobody_else
     deletion_ends(&mut scene, laws::name(&machine)).await;
 }
 
+/// Rows: W4, pains 60.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_goes_with_its_vm_after_class_and_secret_were_torn_away() {
     let Some(mut scene) = scene("in-torn").await else {

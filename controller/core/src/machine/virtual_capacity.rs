@@ -125,6 +125,7 @@ mod tests {
         serde_json::from_value(value.clone()).expect("they are resources")
     }
 
+    /// Rows: W43.
     #[test]
     fn capacity_and_its_memory_are_one_write_that_leaves_the_kubelets_alone() {
         let bare = node(None, &json!({"cpu": "4", "users.com/own": "1"}));

@@ -401,6 +401,7 @@ fn set(dice: &mut Dice, number: u16) -> MachineSet {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// Rows: W35.
     #[test]
     fn no_plan_of_a_deployment_breaks_a_law_whatever_is_observed(tape in tapes()) {
         let scene = Scene::throw(&mut Dice::new(tape));

@@ -107,6 +107,7 @@ fn token_stays(seen: &machine::Observed<'_>, now: Timestamp) -> machine::Plan {
     plan
 }
 
+/// Rows: W40.
 #[test]
 fn a_token_that_outlives_its_machine_changes_a_story() {
     let story = include_str!("a_token_goes_with_a_machine_that_never_joined.txt");

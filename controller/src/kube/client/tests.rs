@@ -155,6 +155,7 @@ async fn an_event_takes_nothing_of_the_budget_and_does_not_wait_for_it() {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
+/// Rows: W36.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_answers_is_given_up_on() {
     let service = service_fn(|_: Request<Body>| std::future::pending::<Result<Answer, BoxError>>());
@@ -203,6 +204,7 @@ async fn requests_are_counted_by_verb_resource_and_code() {
     assert!(text.contains(line), "{text}");
 }
 
+/// Rows: W22.
 #[tokio::test(start_paused = true)]
 async fn each_answer_of_the_server_has_one_meaning() {
     let meaning = async |code, reason, message| {

@@ -160,6 +160,7 @@ async fn an_event_reaches_the_server_with_what_it_is_about() {
     assert_eq!(event["reportingInstance"], "host_1");
 }
 
+/// Rows: pains 67.
 #[tokio::test(start_paused = true)]
 async fn words_that_are_repeated_are_counted_on_the_event_that_was_written_and_not_too_often() {
     let office = Office::open(200);

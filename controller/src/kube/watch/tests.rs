@@ -133,6 +133,7 @@ async fn the_end_of_an_object_that_cannot_be_read_is_found_by_listing_again() {
     assert_eq!(told, ["restarted", "unreadable bad", "synced", "restarted", "synced"]);
 }
 
+/// Rows: W31, pains 101.
 #[tokio::test(start_paused = true)]
 async fn a_lost_place_is_followed_by_a_new_listing() {
     let gone = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired",
@@ -268,6 +269,7 @@ async fn a_view_is_fresh_since_its_first_complete_list_however_long_nothing_happ
     assert_eq!(health.fresh_since(), Some(since));
 }
 
+/// Rows: W3.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_fails_for_longer_than_a_restart_makes_the_view_blind_and_then_new() {
     let health = listed();
@@ -298,6 +300,7 @@ async fn an_outage_that_nobody_asked_about_is_a_gap_all_the_same() {
     assert_eq!(health.fresh_since(), Some(Instant::now()));
 }
 
+/// Rows: W3.
 #[tokio::test(start_paused = true)]
 async fn short_breaks_put_off_no_timeout_however_many_they_are() {
     let health = listed();
@@ -333,6 +336,7 @@ async fn a_list_that_cannot_be_had_makes_the_view_blind_until_one_is_complete() 
     assert_eq!(health.fresh_since(), Some(Instant::now()));
 }
 
+/// Rows: pains 40.
 #[tokio::test(start_paused = true)]
 async fn a_silence_without_an_error_is_a_gap() {
     let health = listed();

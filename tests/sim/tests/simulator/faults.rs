@@ -102,6 +102,7 @@ fn a_leader_that_is_cut_off_ends_and_the_other_leads() {
     });
 }
 
+/// Rows: pains 98.
 #[test]
 fn who_takes_the_lead_over_lists_all_machines_before_it_writes_any() {
     let plan = Plan {

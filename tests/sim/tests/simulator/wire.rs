@@ -86,6 +86,7 @@ fn a_node_that_joins_while_its_vm_goes_goes_too() {
     strikes("machine", &["F40", "F45"], &["joins although its VM goes"]);
 }
 
+/// Rows: W1, pains 99.
 #[test]
 fn the_same_name_with_a_new_uid_is_another_object() {
     let words = ["Background", "Orphan", "Foreground"].map(|policy| format!("is deleted ({policy}) and made again"));
@@ -107,6 +108,7 @@ fn the_humans_accidents_are_got_over() {
     strikes("rotate", &["F48"], &words);
 }
 
+/// Rows: W36.
 #[test]
 fn a_creation_that_never_boots_does_not_hold_up_the_deletion_of_its_machine() {
     let clean = Plan {

@@ -52,6 +52,7 @@ fn a_template_stands_beside_what_is_a_users_and_leaves_nothing_behind() {
     assert_eq!(emptied.spec, before.spec);
 }
 
+/// Rows: W32.
 #[test]
 fn taints_are_written_only_on_the_version_that_was_seen() {
     let body = patch_of(&users(), Some(&pool()), false).unwrap().body();
@@ -83,6 +84,7 @@ fn what_the_original_remembers_is_gone_on_from() {
     assert_eq!(&written, &json!(pool().as_json()));
 }
 
+/// Rows: W43.
 #[test]
 fn a_taints_time_is_no_difference() {
     let timed = template(&json!({"spec": {"taints": [
@@ -221,6 +223,7 @@ fn foreign(node: &Node, templates: &[&NodeTemplateSpec]) -> (Texts, Texts, Vec<T
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// Rows: pains 95.
     #[test]
     fn what_is_not_the_templates_never_changes(node in nodes(), first in templates(), second in templates()) {
         let both = [&first, &second];
