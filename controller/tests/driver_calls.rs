@@ -171,15 +171,18 @@ async fn without_a_lease_the_epoch_is_left_out() {
 async fn a_driver_that_remembers_a_higher_epoch_is_told_a_higher_one_and_no_other_driver_is() {
     let directory = tempfile::tempdir().unwrap();
     let sockets = ["x.sock", "y.sock"].map(|name| directory.path().join(name));
-    let stubs = [Stub::named("x").with(|script| script.remembers = 50), Stub::named("y")];
+    let stubs = [
+        Stub::named("x").with(|script| script.remembers = 2000),
+        Stub::named("y"),
+    ];
     let _running = [stubs[0].serve(&sockets[0]), stubs[1].serve(&sockets[1])];
     let desk = Desk::at(&[&sockets[0], &sockets[1]]);
     let (x, y) = (desk.ready("x").await, desk.ready("y").await);
     desk.leads(7, None);
     let told = |stub: &Stub| stub::epoch(stub.heard.lock().unwrap().creates.last().unwrap());
 
-    // 16 ahead is not enough, 64 is; a driver that asks for more without end is told four times as much each time.
-    for (epoch, is_stale) in [(7, true), (23, true), (71, false), (263, false)] {
+    // 1024 ahead is not enough, 4096 is; a driver that asks for more without end is told four times as much each time.
+    for (epoch, is_stale) in [(7, true), (1031, true), (4103, false), (16391, false)] {
         let answer = x.create_machine(&target(), &creation()).await;
         assert_eq!(told(&stubs[0]), Some(epoch));
         let reason = answer.err().and_then(|failure| failure.reason);

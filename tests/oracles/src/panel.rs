@@ -24,6 +24,8 @@ pub struct Settings {
     pub judges_set_clocks: bool,
     /// Whether the target cluster may be away: what a released Machine has left there is removed later, or runs out.
     pub target_may_be_away: bool,
+    /// Whether the API server may refuse a write for good, as a webhook does: a Machine may then not be released.
+    pub writes_may_be_refused: bool,
     /// Whether managers elect a leader.
     pub elects: bool,
     /// How long a claim of the lease lasts.
@@ -55,6 +57,7 @@ impl Default for Settings {
             drain_timeout: SignedDuration::from_hours(2),
             judges_set_clocks: true,
             target_may_be_away: false,
+            writes_may_be_refused: false,
             elects: true,
             lease: SignedDuration::from_secs(15),
             margin: SignedDuration::from_secs(5),

@@ -29,7 +29,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
         Box::new(one_vm::OneVm::default()),
         Box::new(finalizer::Proof::default()),
         Box::new(wrong_kill::WrongKill::new(settings.max_lag)),
-        Box::new(set_budget::SetBudget::new(settings.max_lag)),
+        Box::new(set_budget::SetBudget::new(settings)),
         Box::new(rollout_budget::RolloutBudget::new(settings.max_lag)),
         Box::new(join_patience::JoinPatience::new(
             settings.creation_timeout,

@@ -221,6 +221,8 @@ pub struct Lags {
     pub has_set_clocks: bool,
     /// Whether the target cluster, or the watch of its Nodes, may be away for long.
     pub has_outages: bool,
+    /// Writes may be refused for what they are about.
+    pub has_refusals: bool,
 }
 
 /// Without any fault: watches lag by milliseconds, and a plan waits for the calls before it.
@@ -267,10 +269,12 @@ impl Lags {
             read: READ,
             has_set_clocks: false,
             has_outages: false,
+            has_refusals: false,
         };
         for fault in faults {
             lags.has_set_clocks |= fault == "F59";
             lags.has_outages |= ["F16", "F16p", "F57"].contains(&fault);
+            lags.has_refusals |= ["F11", "F58"].contains(&fault);
             for (_, view, read) in OLDER.iter().filter(|(name, ..)| *name == fault) {
                 lags.view += Duration::from_secs(*view);
                 lags.read += Duration::from_secs(*read);

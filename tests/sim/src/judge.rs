@@ -155,6 +155,7 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         creation_timeout: CREATION_TIMEOUT,
         drain_timeout: DRAIN_TIMEOUT,
         target_may_be_away: lags.has_outages,
+        writes_may_be_refused: lags.has_refusals,
         judges_set_clocks: lags.has_set_clocks || !fault::PENDING.contains(&"F59"),
         elects,
         broken_classes: broken_in(regime),

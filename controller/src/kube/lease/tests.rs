@@ -375,7 +375,7 @@ async fn a_lease_that_was_deleted_while_no_manager_ran_is_made_with_an_epoch_tha
     pass(1).await;
 
     assert!(after.epoch().unwrap() > epoch, "{:?} after {epoch}", after.epoch());
-    assert_eq!(server.spec()["leaseTransitions"], NOON / 60 + 2);
+    assert_eq!(server.spec()["leaseTransitions"], epoch_floor(NOON + 120));
 }
 
 #[tokio::test(start_paused = true)]

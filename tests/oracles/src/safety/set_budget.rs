@@ -8,11 +8,13 @@ use serde_json::Value;
 
 use crate::event::{Act, By, Event, Verb, Write};
 use crate::object::{controller, is_deleting, name, number, selects, uid};
-use crate::panel::Oracle;
+use crate::panel::{Oracle, Settings};
 use crate::truth::{Truth, by_uid};
 
 pub(crate) struct SetBudget {
     max_lag: SignedDuration,
+    /// Writes are refused in this run, so that a Machine that is to be released may stay.
+    are_writes_refused: bool,
     /// Of each set's uid: since when it was to have how many.
     sizes: BTreeMap<String, Vec<(Timestamp, i64)>>,
     /// Since when a manager has had to count each Machine, by its uid: since its creation was sent, and since it could have been
@@ -26,9 +28,10 @@ pub(crate) struct SetBudget {
 }
 
 impl SetBudget {
-    pub(crate) fn new(max_lag: SignedDuration) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
         Self {
-            max_lag,
+            max_lag: settings.max_lag,
+            are_writes_refused: settings.writes_may_be_refused,
             sizes: BTreeMap::new(),
             known: BTreeMap::new(),
             ours: BTreeSet::new(),
@@ -93,11 +96,12 @@ impl Oracle for SetBudget {
         let is_earlier = |machine: &str| self.known.get(machine).is_none_or(|known| *known <= write.sent);
         let is_counted = |machine: &str| is_earlier(machine) || (is_first && self.ours.contains(machine));
         let set = by_uid(truth, "machinesets", owner);
-        // One that its set does not select any more is to be released, and counts for it no more.
+        // One that its set does not select any more is to be released, and where that is refused it holds up nothing.
         let has_selector = |set: &Value| set.pointer("/spec/selector").is_some();
+        let may_be_released = |set: &Value| self.are_writes_refused && has_selector(set);
         let is_selected = |machine: &Value| {
-            set.as_ref()
-                .is_none_or(|set| !has_selector(set) || selects(set, machine))
+            let released = set.as_ref().filter(|set| may_be_released(set));
+            released.is_none_or(|set| selects(set, machine))
         };
         let own = machines.iter().filter(|machine| {
             controller(machine) == owner && !is_deleting(machine) && is_counted(uid(machine)) && is_selected(machine)
