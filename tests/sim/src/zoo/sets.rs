@@ -107,7 +107,7 @@ pub(super) const ALL: [Mutant; 9] = [
     },
 ];
 
-fn deciding(set: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
+pub(super) fn deciding(set: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
     let planners = Planners {
         set,
         are_checked: false,
