@@ -8,7 +8,7 @@ use millwright_core::sight::later;
 use super::Mutant;
 use super::machines::{deciding, is_deleting, told_at};
 
-pub(super) const ALL: [Mutant; 9] = [
+pub(super) const ALL: [Mutant; 8] = [
     Mutant {
         name: "goes-undrained",
         rows: "57",
@@ -58,16 +58,6 @@ pub(super) const ALL: [Mutant; 9] = [
         faults: &["F41"],
         rests: false,
         hooks: || deciding(drains_the_ill),
-    },
-    Mutant {
-        name: "uncordoned",
-        rows: "-",
-        what: "a node is drained and not cordoned, and pods come to it as they go",
-        property: "S7",
-        workload: "drain",
-        faults: &["F30x5"],
-        rests: false,
-        hooks: || deciding(uncordoned),
     },
     Mutant {
         name: "deadline-slides",
@@ -162,16 +152,6 @@ fn dead_at_once(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .filter(|told| told.type_ == "Ready" && told.status != "True");
     for since in not_ready.filter_map(|told| told.last_transition_time.as_mut()) {
         since.0 = Timestamp::UNIX_EPOCH;
-    }
-    let node = node.as_ref();
-    machine::plan(&Observed { node, ..*seen }, now)
-}
-
-/// It takes every Node for one that is cordoned.
-fn uncordoned(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let mut node = seen.node.cloned();
-    if let Some(node) = node.as_mut().filter(|_| is_deleting(seen.machine)) {
-        node.spec.get_or_insert_default().unschedulable = Some(true);
     }
     let node = node.as_ref();
     machine::plan(&Observed { node, ..*seen }, now)
