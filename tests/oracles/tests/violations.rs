@@ -1167,6 +1167,28 @@ fn s6_unhealthy_machines_of_a_set_are_given_up_one_at_a_time_and_in_sight() {
 }
 
 #[test]
+fn s6_a_machine_is_not_given_up_whose_node_has_been_well_for_as_long_as_a_view_may_be_old() {
+    let node = |ready| {
+        json!({ "metadata": { "name": "n" }, "spec": { "providerID": "virtual:///vm-m" },
+            "status": { "conditions": [{ "type": "Ready", "status": ready }] } })
+    };
+    let turned = |seconds, from, to| {
+        let mut write = write(Verb::Patch, "nodes", Some(node(from)), Some(node(to)));
+        write.by = By::Cluster;
+        event(seconds, Act::Write(write))
+    };
+    let given_up = |seconds| {
+        let of_vm = |phase| with(machine("m", phase), "spec/providerID", json!("virtual:///vm-m"));
+        let write = write(Verb::Patch, "machines", Some(of_vm("Unknown")), Some(of_vm("Failed")));
+        written(seconds, write)
+    };
+    let (ill, well) = (|at| turned(at, "True", "Unknown"), |at| turned(at, "Unknown", "True"));
+    let (bad, world) = ([ill(0), well(10), given_up(60)], Hand::default());
+    tells_apart_soon("S6", &bad, &[ill(0), well(59), given_up(60)], &world);
+    tells_apart_soon("S6", &bad, &[ill(0), well(10), ill(20), given_up(60)], &world);
+}
+
+#[test]
 fn s16_a_machine_that_runs_is_not_deleted_before_one_that_does_not() {
     let of_phase = |name: &str, phase| {
         with(

@@ -14,6 +14,8 @@ use crate::tape::Tape;
 
 mod clouds;
 mod deployments;
+mod drains;
+mod health;
 mod machines;
 mod sets;
 pub mod table;
@@ -47,6 +49,8 @@ pub fn all() -> Vec<Mutant> {
     all.extend(deployments::ALL);
     all.extend(wires::ALL);
     all.extend(clouds::ALL);
+    all.extend(drains::ALL);
+    all.extend(health::ALL);
     all.sort_by_key(|mutant| (order(mutant.property), mutant.name));
     all
 }

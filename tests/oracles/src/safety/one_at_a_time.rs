@@ -1,14 +1,15 @@
-//! S6: unhealthy Machines of a set are given up one at a time, and none while nobody can see the Nodes.
+//! S6: unhealthy Machines of a set are given up one at a time, none while nobody can see the Nodes, and none whose Node is well.
 //!
 //! One counts from when it was given up until it is deleted or runs again. What another process gave up counts for this one when it
-//! could have seen it.
+//! could have seen it, and so does a Node's recovery.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::event::{Act, By, Event, Write};
-use crate::object::{controller, is_deleting, name, phase, uid};
+use crate::object::{controller, is_deleting, is_true, name, phase, text, uid};
 use crate::panel::Oracle;
 use crate::truth::Truth;
 
@@ -16,6 +17,8 @@ pub(crate) struct OneAtATime {
     max_lag: SignedDuration,
     /// Machines that are given up, by uid: of which set, by whom, since when.
     given_up: BTreeMap<String, (String, By, Timestamp)>,
+    /// Since when Nodes are well, by the id of their VM.
+    well: BTreeMap<String, Timestamp>,
     /// Since when the target cluster is away.
     away: Option<Timestamp>,
     hits: u64,
@@ -26,6 +29,7 @@ impl OneAtATime {
         Self {
             max_lag,
             given_up: BTreeMap::new(),
+            well: BTreeMap::new(),
             away: None,
             hits: 0,
         }
@@ -52,11 +56,32 @@ impl OneAtATime {
         }
     }
 
-    fn judge(&mut self, write: &Write, machine: &serde_json::Value) -> Result<(), String> {
+    fn note(&mut self, at: Timestamp, write: &Write) {
+        if let Some(before) = &write.before {
+            let is_well = write.after.as_ref().is_some_and(|after| is_well(after));
+            if !is_well {
+                self.well.remove(text(before, "/spec/providerID"));
+            }
+        }
+        let after = write.after.as_ref().filter(|after| is_well(after));
+        let id = after.map_or("", |after| text(after, "/spec/providerID"));
+        if !id.is_empty() {
+            self.well.entry(id.to_owned()).or_insert(at);
+        }
+    }
+
+    fn judge(&mut self, write: &Write, machine: &Value) -> Result<(), String> {
         self.hits += 1;
         if let Some(away) = self.away.filter(|away| *away + self.max_lag < write.sent) {
             return Err(format!(
                 "machine {} was given up while the target cluster is away, since {away}",
+                name(machine)
+            ));
+        }
+        let well = self.well.get(text(machine, "/spec/providerID"));
+        if let Some(well) = well.filter(|well| **well + self.max_lag < write.sent) {
+            return Err(format!(
+                "machine {} was given up, and its node is well since {well}",
                 name(machine)
             ));
         }
@@ -87,6 +112,10 @@ impl Oracle for OneAtATime {
     fn see(&mut self, event: &Event, _: &dyn Truth) -> Result<(), String> {
         match &event.act {
             Act::Write(write) if write.accepted && write.resource == "machines" => self.wrote(event.at, write),
+            Act::Write(write) if write.accepted && write.resource == "nodes" => {
+                self.note(event.at, write);
+                Ok(())
+            }
             Act::TargetAway => {
                 self.away = Some(event.at);
                 Ok(())
@@ -102,4 +131,11 @@ impl Oracle for OneAtATime {
     fn hits(&self) -> u64 {
         self.hits
     }
+}
+
+/// Whether a Node is ready and stays, and has no other condition, which might be one that its Machine watches.
+fn is_well(node: &Value) -> bool {
+    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+    let is_alone = conditions.is_some_and(|conditions| conditions.len() == 1);
+    is_alone && is_true(node, "Ready") && !is_deleting(node)
 }

@@ -203,7 +203,7 @@ pub(super) const ALL: [Mutant; 18] = [
 /// How long a machine may say nothing new, to a manager that takes its own silence for the machine's.
 const SILENCE: SignedDuration = SignedDuration::from_mins(1);
 
-fn deciding(machine: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
+pub(super) fn deciding(machine: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
     let planners = Planners {
         machine,
         are_checked: false,
@@ -219,7 +219,7 @@ fn is_held(machine: &Machine) -> bool {
     meta::has_finalizer(&machine.metadata, keys::FINALIZER)
 }
 
-fn is_deleting(machine: &Machine) -> bool {
+pub(super) fn is_deleting(machine: &Machine) -> bool {
     meta::is_deleting(&machine.metadata)
 }
 
@@ -376,7 +376,7 @@ fn id_by_guess(seen: &Observed<'_>, now: Timestamp) -> Plan {
     plan
 }
 
-fn told_at(machine: &Machine) -> Option<Timestamp> {
+pub(super) fn told_at(machine: &Machine) -> Option<Timestamp> {
     let status = machine.status.as_ref()?;
     Some(status.last_operation.as_ref()?.last_update_time.as_ref()?.0)
 }

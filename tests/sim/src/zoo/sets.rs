@@ -49,7 +49,7 @@ pub(super) const ALL: [Mutant; 9] = [
         name: "counts-by-label",
         rows: "86",
         what: "machines are counted by their labels, not by their owner",
-        property: "S4",
+        property: "L1",
         workload: "drift",
         faults: &[],
         rests: false,
@@ -107,7 +107,7 @@ pub(super) const ALL: [Mutant; 9] = [
     },
 ];
 
-fn deciding(set: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
+pub(super) fn deciding(set: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
     let planners = Planners {
         set,
         are_checked: false,
