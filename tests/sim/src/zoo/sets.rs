@@ -49,7 +49,7 @@ pub(super) const ALL: [Mutant; 9] = [
         name: "counts-by-label",
         rows: "86",
         what: "machines are counted by their labels, not by their owner",
-        property: "L1",
+        property: "S4",
         workload: "drift",
         faults: &[],
         rests: false,
