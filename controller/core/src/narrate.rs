@@ -73,7 +73,7 @@ fn machine_step(step: &machine::Step) -> String {
             format!("write Node {}: {}", patch.node, patch.told().join(", "))
         }
         Step::Cordon(node) => format!("cordon Node {node}"),
-        Step::CloseNode(node) => format!("cordon Node {node} and let go of it"),
+        Step::CloseNode(node) => format!("cordon Node {node} and remove our finalizer from it"),
         Step::WatchPods(node) => format!("watch the pods of Node {node}"),
         Step::WatchVolumes => "watch where volumes are attached".to_owned(),
         Step::Detach(attachments) => {

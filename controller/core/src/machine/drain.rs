@@ -27,7 +27,7 @@ const RETRY: SignedDuration = SignedDuration::from_secs(20);
 const LIST_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 /// How soon it is looked at what became of requests: as long as the shortest pause between two.
 const LOOK: SignedDuration = SignedDuration::from_secs(1);
-/// For how long it counts that a Node was seen without pods which may still come to it: until it is cordoned.
+/// How long an empty list of a Node's pods is trusted while the Node is not cordoned, so that pods may still be scheduled to it.
 const EMPTY_FOR: SignedDuration = SignedDuration::from_secs(5);
 /// How often the status is written while pods go.
 const PACE: SignedDuration = SignedDuration::from_secs(5);

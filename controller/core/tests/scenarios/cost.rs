@@ -5,10 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use millwright_core::deployment::view::Asked;
-use millwright_core::deployment::{View, plan};
+use millwright_core::deployment::plan;
 use millwright_core::ids::Name;
-use millwright_core::set;
 
 use super::script;
 use super::stage::Stage;
@@ -43,16 +41,7 @@ fn namespace(others: u32) -> Stage {
 /// One look at the deployment, as a pass takes it.
 fn look(stage: &Stage) -> usize {
     let deployment = stage.world.deployments.get(&Name::new("workers")).expect("it is there");
-    let view = View::of(&stage.world, deployment, &|_| true);
-    let asked = Asked {
-        ledger: &stage.world.ledger,
-        machine_exists: &|name| stage.world.machines.get(&Name::new(name)).is_some(),
-        set_exists: &|name| stage.world.sets.get(&Name::new(name)).is_some(),
-        sight: stage.sight,
-        settings: &stage.settings,
-        plan_set: set::plan,
-    };
-    view.look(&asked, |seen| plan(seen, stage.now()).steps.len())
+    stage.see_deployment(deployment, |seen| plan(seen, stage.now()).steps.len())
 }
 
 #[expect(clippy::disallowed_methods, reason = "time is what is measured here")]

@@ -2,10 +2,11 @@
 //! `world` and lost with it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use millwright_core::api::{Machine, MachineSet, keys, meta};
+use millwright_core::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness};
 use millwright_core::deployment::view::Asked;
@@ -325,12 +326,13 @@ impl Stage {
         })
     }
 
-    fn pass_deployment(&mut self, key: &Key, name: &Name) -> Result<Verdict, Crash> {
-        let Some(deployment) = self.world.deployments.get(name).cloned() else {
-            return Ok(Verdict::Forget);
-        };
-        let now = self.now();
-        let view = deployment::View::of(&self.world, &deployment, &|class| self.can_check(class));
+    /// Gathers what a deployment's plan may read, as the shell does.
+    pub fn see_deployment<T>(
+        &self,
+        deployment: &Arc<MachineDeployment>,
+        look: impl FnOnce(&deployment::Observed<'_>) -> T,
+    ) -> T {
+        let view = deployment::View::of(&self.world, deployment, &|class| self.can_check(class));
         let asked = Asked {
             ledger: &self.world.ledger,
             machine_exists: &|name| self.world.machines.get(&Name::new(name)).is_some(),
@@ -339,7 +341,15 @@ impl Stage {
             settings: &self.settings,
             plan_set: self.plan_set,
         };
-        let (plan, broken) = view.look(&asked, |seen| {
+        view.look(&asked, look)
+    }
+
+    fn pass_deployment(&mut self, key: &Key, name: &Name) -> Result<Verdict, Crash> {
+        let Some(deployment) = self.world.deployments.get(name).cloned() else {
+            return Ok(Verdict::Forget);
+        };
+        let now = self.now();
+        let (plan, broken) = self.see_deployment(&deployment, |seen| {
             let plan = deployment::plan(seen, now);
             let broken = check::deployment(seen, &plan, now);
             (plan, broken)
