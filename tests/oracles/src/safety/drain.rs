@@ -21,7 +21,7 @@ use crate::truth::{Truth, by_uid};
 const DEAD_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// How far a manager's clock may be from the API server's without having been set.
 const APART: SignedDuration = SignedDuration::from_secs(30);
-/// A request that arrives so long after it was sent was held by the network: its caller has given it up.
+/// A request that arrives so long after it was sent was delayed by the network.
 const HELD: SignedDuration = SignedDuration::from_secs(10);
 /// How Go writes true, in a label by which a user forces a deletion.
 const TRUE: [&str; 6] = ["1", "t", "T", "TRUE", "true", "True"];
@@ -40,7 +40,7 @@ pub(crate) struct Drain {
     /// When Nodes were last dead, by uid.
     dead: BTreeMap<String, Timestamp>,
     /// When one of their healthy pods was lost otherwise than by an eviction, for budgets whose status does not count that yet, by uid.
-    behind: BTreeMap<String, Timestamp>,
+    stale: BTreeMap<String, Timestamp>,
     hits: u64,
 }
 
@@ -55,7 +55,7 @@ impl Drain {
             bound: BTreeMap::new(),
             clear: BTreeMap::new(),
             dead: BTreeMap::new(),
-            behind: BTreeMap::new(),
+            stale: BTreeMap::new(),
             hits: 0,
         }
     }
@@ -112,8 +112,8 @@ impl Drain {
         is_forced || is_late || has_own || self.is_clock_set || was_dead || is_dead(node, at + APART)
     }
 
-    /// A manager removed a pod, or began to. What the network held back is bound by the pod's uid alone:
-    /// whose the Node is by then is not the manager's to know.
+    /// A manager removed a pod, or began to. A request that the network delayed is bound by the pod's uid alone: a Node of the same name
+    /// may be another Machine's by then, which the manager cannot know.
     fn removed(&mut self, at: Timestamp, write: &Write, pod: &Value, truth: &dyn Truth) -> Result<(), String> {
         if write.sent + HELD < at {
             return Ok(());
@@ -136,7 +136,7 @@ impl Drain {
         if write.subresource != "eviction" && !self.may_force(write.sent, &machine, &node) {
             return wrong("was deleted and not evicted, before the deadline");
         }
-        let broken = broken_budget(truth, pod).filter(|budget| !self.is_behind(at, budget));
+        let broken = broken_budget(truth, pod).filter(|budget| !self.is_stale(at, budget));
         match (write.subresource.as_str(), broken) {
             ("eviction", Some(budget)) => wrong(&format!("was evicted, which budget {} did not allow", name(&budget))),
             _ => Ok(()),
@@ -189,11 +189,11 @@ impl Drain {
         }
         let budgets = truth.objects("poddisruptionbudgets");
         let of_pod = budgets.iter().filter(|budget| selects(budget, pod));
-        self.behind.extend(of_pod.map(|budget| (uid(budget).to_owned(), at)));
+        self.stale.extend(of_pod.map(|budget| (uid(budget).to_owned(), at)));
     }
 
-    fn is_behind(&self, at: Timestamp, budget: &Value) -> bool {
-        self.behind.get(uid(budget)).is_some_and(|since| at <= *since + APART)
+    fn is_stale(&self, at: Timestamp, budget: &Value) -> bool {
+        self.stale.get(uid(budget)).is_some_and(|since| at <= *since + APART)
     }
 
     fn note(&mut self, at: Timestamp, node: &Value, truth: &dyn Truth) {
@@ -218,7 +218,7 @@ impl Oracle for Drain {
                 if write.accepted && write.resource == "poddisruptionbudgets" && write.subresource == "status" =>
             {
                 if let Some(budget) = write.object() {
-                    self.behind.remove(uid(budget));
+                    self.stale.remove(uid(budget));
                 }
             }
             Act::Call(call) if call.method == Method::DeleteMachine => return self.called(event.at, call, truth),
