@@ -326,3 +326,52 @@ fn an_eviction_that_leaves_a_budget_less_than_it_wants_is_flagged() {
     let unwell = pod(&json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}));
     keeps(&[evicted(&unwell)], &with(2));
 }
+
+/// The API server evicts by the status of a budget: until the disruption controller has counted a pod that was lost, what it allows is not
+/// the manager's fault.
+#[test]
+fn an_eviction_is_judged_by_what_the_disruption_controller_could_have_counted() {
+    let budget = json!({"metadata": {"name": "web", "uid": "budget"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}});
+    let mut short = plain();
+    short.objects.insert("poddisruptionbudgets", vec![budget.clone()]);
+    let other = pod(&json!({"metadata": {"name": "other", "uid": "other"}}));
+    let lost = |seconds| {
+        let deletion = write(By::Cluster, Verb::Delete, "pods", Some(other.clone()), None);
+        event(seconds, Act::Write(deletion))
+    };
+    let counted = |accepted| {
+        let status = Write {
+            subresource: "status".to_owned(),
+            accepted,
+            ..write(
+                By::Cluster,
+                Verb::Patch,
+                "poddisruptionbudgets",
+                None,
+                Some(budget.clone()),
+            )
+        };
+        event(4, Act::Write(status))
+    };
+    let goes = evicted(&pod(&json!({})));
+    let told = "which budget web did not allow";
+    keeps(&[lost(3), goes.clone()], &short);
+    keeps(&[lost(3), counted(false), goes.clone()], &short);
+    breaks(&[lost(3), counted(true), goes.clone()], &short, told);
+    breaks(&[lost(-60), goes], &short, told);
+}
+
+#[test]
+fn a_request_that_the_network_delayed_and_one_for_a_machine_that_somebody_took_away_are_nobodys_fault() {
+    let mut late = deleted(20);
+    let Act::Write(write) = &mut late.act else {
+        panic!("it is a write")
+    };
+    write.sent = at(9);
+    assert_eq!(judged(&[late], &plain()), (None, 0));
+    breaks(&[deleted(20)], &plain(), "was deleted and not evicted");
+    let mut alone = plain();
+    alone.objects.remove("machines");
+    keeps(&[deleted(20)], &alone);
+}
