@@ -76,6 +76,9 @@ pub fn look(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 
 /// What the first word on a deletion is: the stage that it begins with.
 pub fn begin(seen: &Observed<'_>, now: Timestamp) -> String {
+    if is_awaited(seen, now) {
+        return waiting(deadline(seen));
+    }
     let Some(found) = node_to_drain(seen) else {
         return match super::delete::is_unlocated(seen) {
             true => format!("Looking for the VM and its node. {}", keys::MARK_VM_STATUS),
@@ -130,9 +133,12 @@ fn is_said_to_be_over(machine: &Machine) -> bool {
     stage.is_some_and(|(stage, _)| stage >= 2)
 }
 
-/// Whether pods may have come to the Node since it was seen without any: it is not cordoned, and that was a while ago, by this process or
-/// by another one. Where they would not be waited for anyway, it does not matter.
+/// Whether pods may have come to the Node since it was seen without any: it is out of sight, or it is not cordoned, and that was a while
+/// ago, by this process or by another one. Where they would not be waited for anyway, it does not matter.
 fn is_doubtful(seen: &Observed<'_>, now: Timestamp) -> bool {
+    if is_awaited(seen, now) {
+        return true;
+    }
     let is_empty = |drain: &Drain| drain.emptied().is_some() && !is_outdated(drain, now);
     let open = open_node(seen).filter(|found| force(seen, found, deadline(seen), now).is_none());
     open.is_some() && !seen.drain.is_some_and(is_empty)
@@ -288,24 +294,29 @@ fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now:
     Plan::act(steps, Why::DrainForced).or_at(Some(later(now, LOOK)), now)
 }
 
-/// The pods are in a cluster that is out of sight. They are waited for until the deadline, if the Machine has joined or its Node was seen.
-fn blind(seen: &Observed<'_>, deadline: Timestamp, now: Timestamp) -> Option<Plan> {
+/// Whether the pods are in a cluster that is out of sight. They are waited for until the deadline, if the Machine has joined or its Node
+/// was seen.
+fn is_awaited(seen: &Observed<'_>, now: Timestamp) -> bool {
     let may_have_pods = seen.machine.has_joined() || node_to_drain(seen).is_some();
-    let is_waited_for = may_have_pods && now < deadline && !seen.machine.is_deletion_forced();
-    if !is_waited_for {
+    super::is_blind(seen) && may_have_pods && now < deadline(seen) && !seen.machine.is_deletion_forced()
+}
+
+/// The Node is out of sight.
+fn blind(seen: &Observed<'_>, deadline: Timestamp, now: Timestamp) -> Option<Plan> {
+    if !is_awaited(seen, now) {
         return None;
     }
-    let text = format!(
-        "Waiting until {deadline:.0} to drain the node: {}. {}",
-        Why::TargetAway,
-        keys::MARK_DRAIN
-    );
-    let change = told(seen, text, now);
+    let change = told(seen, waiting(deadline), now);
     let plan = match change.is_told(seen.machine) {
         true => Plan::rest(Why::TargetAway),
         false => Plan::act(vec![Step::Record(Box::new(change))], Why::TargetAway),
     };
     Some(plan.or_at(Some(deadline), now))
+}
+
+fn waiting(deadline: Timestamp) -> String {
+    let (why, mark) = (Why::TargetAway, keys::MARK_DRAIN);
+    format!("Waiting until {deadline:.0} to drain the node: {why}. {mark}")
 }
 
 /// The status says that the drain is over; from then on it is.
