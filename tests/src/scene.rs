@@ -127,6 +127,7 @@ impl millwright_oracles::Truth for Sight {
             provider_id: vm.provider_id.clone(),
             // Whoever waits for an end waits until it is gone.
             leaving: false,
+            runs: true,
         })
         .collect()
     }

@@ -3,6 +3,7 @@
 //! `plan` is the map: guards first, then one line per phase. Pure; each phase's file says what it may not do.
 
 pub mod create;
+pub mod dead;
 pub mod delete;
 pub mod drain;
 pub mod health;

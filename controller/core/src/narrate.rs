@@ -68,12 +68,16 @@ fn machine_step(step: &machine::Step) -> String {
             let parts: Vec<String> = id.into_iter().chain(node).collect();
             format!("identify the VM: {}", parts.join(", "))
         }
-        Step::WriteNode(patch) if patch.only_guards() => format!("guard Node {}", patch.node),
+        Step::WriteNode(patch) if patch.only_guards() => match patch.join_duration() {
+            Some(took) => format!("guard Node {}, which joined after {took}", patch.node),
+            None => format!("guard Node {}", patch.node),
+        },
         Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
             format!("write Node {}: {}", patch.node, patch.told().join(", "))
         }
         Step::Cordon(node) => format!("cordon Node {node}"),
         Step::CloseNode(node) => format!("cordon Node {node} and remove our finalizer from it"),
+        Step::TellNode(node, leaving) => format!("record Terminating={} on Node {node}", leaving.reason()),
         Step::WatchPods(node) => format!("watch the pods of Node {node}"),
         Step::WatchVolumes => "watch where volumes are attached".to_owned(),
         Step::Detach(attachments) => {

@@ -124,6 +124,10 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
         Step::Cordon(node) => {
             shared.wrote(shared.write.cordon_node(&node).await?);
         }
+        Step::TellNode(node, leaving) => {
+            let sent = shared.write.tell_node(&node, leaving, shared.env.now()).await;
+            shared.wrote(sent.map_err(StepError::of_another)?);
+        }
         Step::CloseNode(node) => {
             let sent = shared.write.close_node(&node).await;
             shared.wrote(sent.map_err(StepError::of_another)?);

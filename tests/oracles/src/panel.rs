@@ -26,6 +26,8 @@ pub struct Settings {
     pub target_may_be_away: bool,
     /// Whether the API server may refuse a write for good, as a webhook does: a Machine may then not be released.
     pub writes_may_be_refused: bool,
+    /// Whether a driver may say falsely that there is no VM.
+    pub lookups_may_lie: bool,
     /// Whether managers elect a leader.
     pub elects: bool,
     /// How long a claim of the lease lasts.
@@ -58,6 +60,7 @@ impl Default for Settings {
             judges_set_clocks: true,
             target_may_be_away: false,
             writes_may_be_refused: false,
+            lookups_may_lie: false,
             elects: true,
             lease: SignedDuration::from_secs(15),
             margin: SignedDuration::from_secs(5),

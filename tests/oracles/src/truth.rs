@@ -16,6 +16,8 @@ pub struct Vm {
     pub provider_id: String,
     /// Whether its removal was accepted.
     pub leaving: bool,
+    /// Whether it is powered on, or will be.
+    pub runs: bool,
 }
 
 /// The world of a run at one instant.

@@ -20,6 +20,7 @@ const MANAGER: By = By::Manager(1);
 struct Hand {
     objects: BTreeMap<&'static str, Vec<Value>>,
     is_leaving: bool,
+    is_off: bool,
 }
 
 impl Truth for Hand {
@@ -38,6 +39,7 @@ impl Truth for Hand {
             id: "vm-m".to_owned(),
             provider_id: "virtual:///vm-m".to_owned(),
             leaving: self.is_leaving,
+            runs: !self.is_off,
         }]
     }
 
@@ -92,6 +94,11 @@ fn pod(change: &Value) -> Value {
     merged(pod, change)
 }
 
+fn silent(since: i64) -> Value {
+    let condition = json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": at(since).to_string()}]);
+    node(&json!({"status": {"conditions": condition}}))
+}
+
 fn going() -> Value {
     json!({"metadata": {"deletionTimestamp": at(5).to_string()}})
 }
@@ -100,6 +107,7 @@ fn world(machine: Value, node: Value, pods: Vec<Value>) -> Hand {
     Hand {
         objects: BTreeMap::from([("machines", vec![machine]), ("nodes", vec![node]), ("pods", pods)]),
         is_leaving: false,
+        is_off: false,
     }
 }
 
@@ -246,16 +254,24 @@ fn who_forces_it_and_a_node_that_is_dead_need_no_deadline() {
         &world(labelled("no"), node(&json!({})), vec![pod(&json!({}))]),
         "while pod web",
     );
-    let silent = |since: i64| {
-        let condition = json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": at(since).to_string()}]);
-        node(&json!({"status": {"conditions": condition}}))
-    };
     keeps(&trace, &world(machine(&json!({})), silent(-295), vec![pod(&json!({}))]));
     breaks(
         &trace,
         &world(machine(&json!({})), silent(-200), vec![pod(&json!({}))]),
         "while pod web",
     );
+}
+
+#[test]
+fn a_silent_node_holds_no_pod_once_its_vm_does_not_run() {
+    let off = |node: Value| Hand {
+        is_off: true,
+        ..world(machine(&json!({})), node, vec![pod(&json!({}))])
+    };
+    keeps(&[deleted(10)], &off(silent(-20)));
+    breaks(&[deleted(10)], &off(node(&json!({}))), "was deleted and not evicted");
+    let runs = world(machine(&json!({})), silent(-20), vec![pod(&json!({}))]);
+    breaks(&[deleted(10)], &runs, "was deleted and not evicted");
 }
 
 #[test]

@@ -83,6 +83,7 @@ fn vm(uid: &str, id: &str) -> Vm {
         id: id.to_owned(),
         provider_id: format!("virtual:///{id}"),
         leaving: false,
+        runs: true,
     }
 }
 

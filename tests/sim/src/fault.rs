@@ -223,6 +223,8 @@ pub struct Lags {
     pub has_outages: bool,
     /// Writes may be refused for what they are about.
     pub has_refusals: bool,
+    /// Whether drivers say falsely that there is no VM.
+    pub has_false_lookups: bool,
 }
 
 /// Without any fault: watches lag by milliseconds, and a plan waits for the calls before it.
@@ -270,11 +272,13 @@ impl Lags {
             has_set_clocks: false,
             has_outages: false,
             has_refusals: false,
+            has_false_lookups: false,
         };
         for fault in faults {
             lags.has_set_clocks |= fault == "F59";
             lags.has_outages |= ["F16", "F16p", "F57"].contains(&fault);
             lags.has_refusals |= ["F11", "F58"].contains(&fault);
+            lags.has_false_lookups |= fault == "F37";
             for (_, view, read) in OLDER.iter().filter(|(name, ..)| *name == fault) {
                 lags.view += Duration::from_secs(*view);
                 lags.read += Duration::from_secs(*read);

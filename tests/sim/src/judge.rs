@@ -156,6 +156,7 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         drain_timeout: DRAIN_TIMEOUT,
         target_may_be_away: lags.has_outages,
         writes_may_be_refused: lags.has_refusals,
+        lookups_may_lie: lags.has_false_lookups,
         judges_set_clocks: lags.has_set_clocks || !fault::PENDING.contains(&"F59"),
         elects,
         broken_classes: broken_in(regime),
@@ -300,6 +301,7 @@ impl oracles::Truth for Seen<'_, '_> {
                 id: vm.id.to_string(),
                 provider_id: vm.provider_id(),
                 leaving: vm.deletion.is_some(),
+                runs: vm.stopped_at.is_none(),
             })
             .collect()
     }

@@ -74,7 +74,7 @@ pub const MARKED_FOR_DELETION_TIME: &str = "machine.sapcloud.io/marked-for-delet
 pub const SCALER_CHANGE_TIME: &str = "machine.sapcloud.io/last-deployment-replica-change-by-scaler-time";
 /// Annotation of deployments, sets and Machines: a Go duration that beats `creationTimeout`. Written by: dependency-watchdog.
 pub const EFFECTIVE_CREATION_TIMEOUT: &str = "node.machine.sapcloud.io/effective-creation-timeout";
-/// Annotation of a Machine: how long its Node took to join. Written by: machine.
+/// Annotation of a Node: how long it took to join since its Machine was made. Written by: machine.
 pub const MACHINE_JOIN_DURATION: &str = "node.machine.sapcloud.io/machine-join-duration";
 /// Annotation of a Machine or its Node: keep it. Written by: users, set ([`PRESERVE_AUTO`]).
 pub const PRESERVE: &str = "node.machine.sapcloud.io/preserve";
@@ -131,6 +131,8 @@ pub const TRIGGER_DELETION_SEPARATOR: char = '~';
 
 /// Taint NoSchedule: components that a Node needs are not up yet; the Machine stays Pending. Written by whoever makes the template.
 pub const TAINT_CRITICAL_COMPONENTS: &str = "node.gardener.cloud/critical-components-not-ready";
+/// Taint NoExecute, by Kubernetes: the Node's VM does not run, so its pods end and its volumes are detached. Written by: machine.
+pub const TAINT_OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// Taint NoSchedule: the Machine is preserved. Written by: machine.
 pub const TAINT_PRESERVED: &str = "node.machine.sapcloud.io/preserved";
 /// Taint PreferNoSchedule with value [`TRUE`]: the Node belongs to an old set. Written by: deployment.

@@ -40,6 +40,7 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             | machine::Step::WriteCapacity(_)
             | machine::Step::Cordon(_)
             | machine::Step::CloseNode(_)
+            | machine::Step::TellNode(..)
             | machine::Step::WatchPods(_)
             | machine::Step::WatchVolumes
             | machine::Step::Detach(_)
@@ -67,6 +68,7 @@ fn may_be_refused(step: &machine::Step) -> bool {
         | Step::WriteCapacity(_)
         | Step::Cordon(_)
         | Step::CloseNode(_)
+        | Step::TellNode(..)
         | Step::WatchPods(_)
         | Step::WatchVolumes
         | Step::Detach(_)
@@ -145,6 +147,7 @@ fn machine_step(
         Step::CloseNode(_) if has_pods(seen) => Some(Broken::VmBeforePods),
         Step::Cordon(_)
         | Step::CloseNode(_)
+        | Step::TellNode(..)
         | Step::WatchPods(_)
         | Step::WatchVolumes
         | Step::Detach(_)
@@ -165,6 +168,7 @@ fn claims_too_much(seen: &machine::Observed<'_>, patch: &NodePatch) -> bool {
         keys::LAST_APPLIED_VIRTUAL_CAPACITY,
         keys::SCALE_DOWN_DISABLED,
         keys::SCALE_DOWN_DISABLED_BY_US,
+        keys::MACHINE_JOIN_DURATION,
     ];
     let is_label = |key: &String| templates.iter().any(|template| template.labels().contains_key(key));
     let is_annotation = |key: &String| {

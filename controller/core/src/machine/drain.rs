@@ -11,16 +11,15 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
-use super::node;
 use super::observed::Observed;
+use super::outcome::Lost;
 use super::status::StatusChange;
-use super::step::{Plan, Step, Why};
+use super::step::{Leaving, Plan, Step, Why};
+use super::{dead, node};
 use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
 use crate::drain::{Blocker, Drain, Removal, reference};
 use crate::sight::later;
 
-/// How long a Node is not ready before nobody ends its pods any more: as long as pods tolerate such a Node by default.
-const DEAD_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// The original's pause between two evictions: what its number of retries is worth in time.
 const RETRY: SignedDuration = SignedDuration::from_secs(20);
 /// How long the list of the pods may take where nothing else is waited for any more.
@@ -48,6 +47,8 @@ pub enum Force {
     Late,
     /// The Node has not been ready for too long.
     Dead,
+    /// The Node is not ready, and its VM does not run.
+    Lost(Lost),
 }
 
 impl fmt::Display for Force {
@@ -56,6 +57,7 @@ impl fmt::Display for Force {
             Self::Asked => "the label force-deletion asks for it",
             Self::Late => "the drain timeout is over",
             Self::Dead => "the node has not been ready for 5m0s",
+            Self::Lost(lost) => return write!(f, "the node is not ready and {lost}"),
         })
     }
 }
@@ -109,13 +111,21 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         return Some(Plan::act(vec![Step::WatchPods(node::name(found))], Why::Draining));
     };
     let force = force(seen, found, deadline, now);
+    let ask_at = match force {
+        None => match dead::ask(seen, found, now) {
+            Ok(at) => at,
+            Err(first) => return Some(first),
+        },
+        Some(Force::Asked | Force::Late | Force::Dead | Force::Lost(_)) => None,
+    };
     let plan = match (force, drain.is_listed()) {
         (Some(force), true) => by_force(seen, found, drain, force, now),
         (None, true) => gently(seen, found, drain, now),
         (Some(Force::Asked | Force::Late), false) => unlisted(seen, drain, now),
-        (None | Some(Force::Dead), false) => Plan::rest(Why::PodsUnknown),
+        (None | Some(Force::Dead | Force::Lost(_)), false) => Plan::rest(Why::PodsUnknown),
     };
-    Some(plan.or_at(Some(deadline), now).or_at(dead_at(found), now))
+    let plan = plan.or_at(ask_at, now).or_at(dead::at(found), now);
+    Some(plan.or_at(Some(deadline), now))
 }
 
 /// Whether the deletion is past its drain: the driver was asked to remove the VM, or the description says so and nothing speaks against it.
@@ -177,22 +187,30 @@ fn force(seen: &Observed<'_>, found: &Node, deadline: Timestamp, now: Timestamp)
     if now >= deadline {
         return Some(Force::Late);
     }
-    dead_at(found).filter(|at| *at <= now).map(|_| Force::Dead)
+    if let Some(lost) = dead::lost(seen, found) {
+        return Some(Force::Lost(lost));
+    }
+    dead::at(found).filter(|at| *at <= now).map(|_| Force::Dead)
 }
 
-/// When the Node counts as dead, if it stays as it is.
-fn dead_at(found: &Node) -> Option<Timestamp> {
-    let ready = node::conditions(found).iter().find(|told| told.type_ == "Ready")?;
-    let since = ready.last_transition_time.as_ref().filter(|_| ready.status != "True")?;
-    Some(later(since.0, DEAD_AFTER))
-}
-
-/// What has to be so before pods are evicted: no new ones come, and it is known where their volumes are.
-fn prepared(seen: &Observed<'_>, found: &Node, drain: &Drain) -> Vec<Step> {
+/// What has to be so before pods are evicted: no new ones come, who looks at the Node sees why, and it is known where volumes are. The
+/// Node is told of no more often than the Machine, because the target cluster may refuse it.
+fn prepared(seen: &Observed<'_>, found: &Node, drain: &Drain, is_telling: bool) -> Vec<Step> {
     let cordon = (!is_cordoned(found)).then(|| Step::Cordon(node::reference(found)));
+    let is_due = is_telling || cordon.is_some();
+    let told =
+        (is_due && !node::is_terminating(found)).then(|| Step::TellNode(node::reference(found), leaving(seen, found)));
     let has_volumes = drain.has_volumes() || !node::attached(found).is_empty();
     let look = (has_volumes && !seen.volumes.is_watched()).then_some(Step::WatchVolumes);
-    cordon.into_iter().chain(look).collect()
+    cordon.into_iter().chain(told).chain(look).collect()
+}
+
+/// W26.
+fn leaving(seen: &Observed<'_>, found: &Node) -> Leaving {
+    match node::is_healthy(found, &super::node_conditions(seen)) {
+        true => Leaving::Unwanted,
+        false => Leaving::Unhealthy,
+    }
 }
 
 fn is_cordoned(found: &Node) -> bool {
@@ -239,7 +257,8 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> P
         None => Why::Draining,
     };
     let mut plan = paced(seen, &progress(seen, found, drain, blocker.as_ref()), why, now);
-    plan.steps.extend(prepared(seen, found, drain));
+    let is_telling = !plan.steps.is_empty();
+    plan.steps.extend(prepared(seen, found, drain, is_telling));
     let due = drain.due(seen.volumes, seen.settings, now);
     if !due.is_empty() {
         plan.steps.push(Step::Evict(due));
@@ -268,12 +287,14 @@ fn detached(seen: &Observed<'_>, found: &Node, drain: &Drain, since: Timestamp, 
         many => format!("no pod is left; {many} volumes are attached, {first} first"),
     };
     let mut plan = paced(seen, &text(found, until, &what), Why::Detaching, now).or_at(Some(until), now);
-    plan.steps.extend(prepared(seen, found, drain));
+    let is_telling = !plan.steps.is_empty();
+    plan.steps.extend(prepared(seen, found, drain, is_telling));
     plan
 }
 
 fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now: Timestamp) -> Plan {
     let left: Vec<_> = drain.left().map(|pod| reference(pod)).collect();
+    let mark = dead::out_of_service(seen, found);
     if left.is_empty() || drain.is_forced() {
         let text = format!("The node is drained by force, because {force}; removing the VM");
         let mut plan = over(seen, &text, now);
@@ -281,6 +302,7 @@ fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now:
         if !attached.is_empty() {
             plan.steps.insert(0, Step::Detach(attached));
         }
+        plan.steps.splice(0..0, mark);
         return plan;
     }
     let what = match left.len() {
@@ -289,7 +311,8 @@ fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now:
     };
     let said = told(seen, text(found, now, &what), now);
     let mut steps = vec![Step::Record(Box::new(said))];
-    steps.extend(prepared(seen, found, drain));
+    steps.extend(prepared(seen, found, drain, true));
+    steps.extend(mark);
     steps.push(Step::DeletePods(left));
     Plan::act(steps, Why::DrainForced).or_at(Some(later(now, LOOK)), now)
 }

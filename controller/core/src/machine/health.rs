@@ -15,7 +15,7 @@ use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationState, OperationType, Phase, meta};
-use crate::sight::{Judging, later};
+use crate::sight::Judging;
 
 /// How often the driver is asked for the VM of an unhealthy node.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
@@ -57,11 +57,7 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
     let (Some(since), DriverView::Ready(_)) = (machine.phase_since(), seen.driver) else {
         return Ok(None);
     };
-    // Where another clock wrote a time that is still to come, the pause counts all the same.
-    let due = match seen.calls.asked_at.filter(|at| *at >= since || since > now) {
-        Some(at) => later(at, ASK_AGAIN),
-        None => now,
-    };
+    let due = seen.calls.doubt_again(since, ASK_AGAIN, now);
     if machine.provider_id().is_none() || machine.spec.disable_health_timeout == Some(true) {
         return Ok(None);
     }
@@ -126,7 +122,7 @@ pub fn vm_lost(machine: &Machine, lost: Lost, now: Timestamp) -> StatusChange {
 }
 
 /// What becomes of a Machine that is given up.
-fn end(machine: &Machine) -> &'static str {
+pub fn end(machine: &Machine) -> &'static str {
     match meta::controller_of(&machine.metadata) {
         Some(_) => "the machine is replaced",
         None => "the machine is Failed",

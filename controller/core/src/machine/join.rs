@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::node_sync::{Sync, sync};
 use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
+use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use super::{create, node};
@@ -19,6 +20,9 @@ use crate::sight::{Judging, later};
 
 /// Pause before a VM that its driver did not find is asked for again (`driver-api.md` §6e).
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+
+/// How long a VM may take to boot before it is doubted that it runs, and the pause between two questions then.
+const DOUBT: SignedDuration = SignedDuration::from_mins(2);
 
 /// Decides what a Machine in phase `Pending` with a recorded VM needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
@@ -53,12 +57,41 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         (None, Some(_)) => Why::NodeForeign,
         (None, None) => Why::Joining,
     };
-    match seen.calls.poll_at {
-        Some(at) if now >= at && matches!(seen.driver, DriverView::Ready(_)) => {
-            Plan::act(vec![Step::Call(Call::Status)], Why::VmBooting).or_at(deadline, now)
-        }
+    if let Some(lost) = lost(seen, now) {
+        return never_joined(seen, lost, now);
+    }
+    let poll_at = seen.calls.poll_at.or_else(|| doubt_at(seen, now));
+    match poll_at.filter(|_| matches!(seen.driver, DriverView::Ready(_))) {
+        Some(at) if now >= at => Plan::act(vec![Step::Call(Call::Status)], Why::VmBooting).or_at(deadline, now),
         poll_at => Plan::rest(why).or_at(deadline, now).or_at(poll_at, now),
     }
+}
+
+/// When the driver is asked whether a VM still runs whose node has not joined (W15).
+fn doubt_at(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
+    let since = later(seen.machine.phase_since().filter(|since| *since <= now)?, DOUBT);
+    Some(seen.calls.doubt_again(since, DOUBT, now).max(since))
+}
+
+/// Why the VM does not run any more, as its driver said long after it was made: the first answers may come from a list that does not
+/// show it yet.
+fn lost(seen: &Observed<'_>, now: Timestamp) -> Option<Lost> {
+    let since = seen.machine.phase_since().filter(|since| *since <= now)?;
+    let DriverView::Ready(info) = seen.driver else {
+        return None;
+    };
+    seen.calls.lost(later(since, DOUBT.max(info.propagation_delay)))
+}
+
+fn never_joined(seen: &Observed<'_>, lost: Lost, now: Timestamp) -> Plan {
+    let text = format!(
+        "The node has not joined, and {lost}, so {}",
+        super::health::end(seen.machine)
+    );
+    let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
+        .entering(seen.machine, Phase::Failed)
+        .with_crumb(seen.calls.crumb.as_ref());
+    Plan::act(vec![Step::Record(Box::new(change))], Why::VmLost(lost))
 }
 
 /// When the Machine is given up. `None`: its time does not run, because its driver or the target cluster is away.

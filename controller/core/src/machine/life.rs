@@ -65,6 +65,7 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::Identify { .. }
         | Step::Cordon(_)
         | Step::CloseNode(_)
+        | Step::TellNode(..)
         | Step::WatchPods(_)
         | Step::WatchVolumes
         | Step::Detach(_)

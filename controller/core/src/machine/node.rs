@@ -67,8 +67,7 @@ pub fn attached(node: &Node) -> Vec<&str> {
 
 /// Healthy: `Ready` is `True`, and none of the watched conditions is anything but `False` (W12: no `Ready`, no health).
 pub fn is_healthy(node: &Node, watched: &[String]) -> bool {
-    conditions(node).iter().any(|condition| condition.type_ == "Ready")
-        && unhealthy_conditions(node, watched).is_empty()
+    unhealthy_conditions(node, watched).is_empty()
 }
 
 /// Every condition that makes the Node unhealthy, as `Type=Status (Reason)`.
@@ -82,7 +81,9 @@ pub fn unhealthy_conditions(node: &Node, watched: &[String]) -> Vec<String> {
         let reason = condition.reason.as_deref().unwrap_or("no reason given");
         format!("{}={} ({reason})", condition.type_, condition.status)
     };
-    bad.map(told).collect()
+    let is_silent = !conditions(node).iter().any(|told| told.type_ == keys::NODE_READY);
+    let silent = is_silent.then(|| "no condition Ready".to_owned());
+    silent.into_iter().chain(bad.map(told)).collect()
 }
 
 /// Whether the conditions tell another story: types or statuses, not heartbeats or words (`spec/machine.md` §4.2).
@@ -117,6 +118,12 @@ pub fn taints(node: &Node) -> &[Taint] {
 /// Whether somebody wants the Node left alone: it gets nothing from us, and its end is not its Machine's (`spec/machine.md` §2.4).
 pub fn is_unmanaged(node: &Node) -> bool {
     meta::annotation(&node.metadata, keys::NOT_MANAGED).is_some()
+}
+
+/// Whether it is told on the Node that its Machine goes (W26).
+pub fn is_terminating(node: &Node) -> bool {
+    let told = |condition: &NodeCondition| condition.type_ == keys::NODE_TERMINATING && condition.status == "True";
+    conditions(node).iter().any(told)
 }
 
 /// Cut to whole seconds, for texts.

@@ -90,11 +90,17 @@ impl NodePatch {
         Value::Object(body)
     }
 
-    /// Whether only our label and finalizer are put on.
+    /// Whether only our label and finalizer are put on, and how long the Node took to join.
     pub fn only_guards(&self) -> bool {
         let own = |key: &String| key == keys::MACHINE_NAME;
-        let rest = self.annotations.is_empty() && self.taints.is_none() && self.capacity.is_empty();
+        let took = |key: &String| key == keys::MACHINE_JOIN_DURATION;
+        let rest = self.annotations.keys().all(took) && self.taints.is_none() && self.capacity.is_empty();
         rest && self.finalizer != Some(false) && self.labels.keys().all(own)
+    }
+
+    /// How long the Node took to join, where the patch says so.
+    pub fn join_duration(&self) -> Option<&str> {
+        self.annotations.get(keys::MACHINE_JOIN_DURATION)?.as_deref()
     }
 
     /// What changes, in words.

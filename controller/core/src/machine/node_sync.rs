@@ -14,7 +14,8 @@ use super::node_patch::Sketch;
 use super::observed::Observed;
 use super::step::Step;
 use super::{node_template, steer, virtual_capacity};
-use crate::api::{Phase, meta};
+use crate::api::lenient::GoDuration;
+use crate::api::{Phase, keys, meta};
 use crate::sight::later;
 
 /// Pause between a write of a Node and the next correction of what others made of the template.
@@ -45,7 +46,14 @@ pub fn sync(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Sync {
         return sync;
     }
     let mut sketch = Sketch::of(joined);
+    let is_new = !sketch.is_guarded && *seen.machine.phase() == Phase::Pending;
     sketch.guard(&meta::identity(&seen.machine.metadata).0);
+    // With the first write, so that it costs no request, and not anew at every look (W20).
+    if is_new && let Some(created) = meta::created(&seen.machine.metadata) {
+        let took = GoDuration::from(node::whole_seconds(now.duration_since(created)));
+        let annotation = (keys::MACHINE_JOIN_DURATION.to_owned(), took.to_string());
+        sketch.annotations.insert(annotation.0, annotation.1);
+    }
     steer::steer(&mut sketch, seen.standing, seen.settings.annotates_old_nodes);
     let (sketch, faults) = merged(seen, sketch, now, &mut sync);
     sync.is_gated |= sketch.taints.iter().any(node::gates);

@@ -155,6 +155,8 @@ pub struct Calls {
     pub vm: Option<Vm>,
     /// When the driver last said that there is no such VM, if that was its last word.
     pub not_found_at: Option<Timestamp>,
+    /// Since when it has said nothing else.
+    pub not_found_since: Option<Timestamp>,
     /// When the driver was last asked for the VM's state, whatever it answered.
     pub asked_at: Option<Timestamp>,
     /// When to ask for the VM's state again.

@@ -11,6 +11,9 @@ use crate::sight::later;
 /// Pause before a VM that is still changing is asked for again, where the driver advises none (driver.proto).
 const POLL: SignedDuration = SignedDuration::from_secs(5);
 
+/// How far two answers are apart that say both that a VM is not found, before it is believed.
+const SECOND_LOOK: SignedDuration = SignedDuration::from_secs(10);
+
 /// What the shell adds to the pauses between tries.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacing {
@@ -69,6 +72,7 @@ impl Calls {
                 self.poll_at = self.is_unsettled(call, &vm).then(|| now + poll(vm.poll_after));
                 self.delete_at = self.gone_since.map(|_| now + POLL);
                 self.not_found_at = None;
+                self.not_found_since = None;
                 self.trouble = None;
                 // What was believed gone was only not visible.
                 self.gone_since = None;
@@ -78,6 +82,7 @@ impl Calls {
             // A bare NOT_FOUND may come from a proxy or another service: it proves nothing.
             Answer::Vm(Call::Status, Err(failure)) if failure.is_not_found() && failure.reason.is_some() => {
                 self.not_found_at = Some(now);
+                self.not_found_since.get_or_insert(now);
                 self.vm = None;
                 self.trouble = None;
             }
@@ -107,11 +112,15 @@ impl Calls {
         }
     }
 
-    /// Whether the VM does not run any more and will not by itself, as its driver said since that time.
+    /// Whether the VM does not run any more and will not by itself, as its driver said since that time. One that is not found was not
+    /// found twice, some time apart: one answer may be false (`user-pains.md` 49).
     pub fn lost(&self, since: Timestamp) -> Option<Lost> {
         self.asked_at.filter(|at| *at >= since)?;
-        if self.not_found_at.is_some_and(|at| at >= since) {
-            return Some(Lost::Gone);
+        if let Some(first) = self.not_found_since {
+            let is_certain = self
+                .not_found_at
+                .is_some_and(|at| at >= later(first.max(since), SECOND_LOOK));
+            return is_certain.then_some(Lost::Gone);
         }
         match self.vm.as_ref()?.state {
             VmState::Stopped => Some(Lost::Stopped),
@@ -119,6 +128,17 @@ impl Calls {
             VmState::Deleting | VmState::Deleted => Some(Lost::Gone),
             VmState::Creating | VmState::Running | VmState::Unrecognized => None,
         }
+    }
+
+    /// When to ask for the VM's state again, where that is doubted since then: at once, soon where it was not found for the first time,
+    /// else after that pause.
+    pub fn doubt_again(&self, since: Timestamp, pause: SignedDuration, now: Timestamp) -> Timestamp {
+        // Where another clock wrote a time that is still to come, the pause counts all the same.
+        let Some(asked) = self.asked_at.filter(|at| *at >= since || since > now) else {
+            return now;
+        };
+        let is_missing = self.not_found_since.is_some() && self.lost(since).is_none();
+        later(asked, if is_missing { SECOND_LOOK } else { pause })
     }
 
     /// Whether the driver will say something else soon, or has just contradicted itself: asked again at once it would be

@@ -6,6 +6,7 @@ use super::node_patch::NodePatch;
 use super::observed::Call;
 use super::outcome::Lost;
 use super::status::StatusChange;
+use crate::api::keys;
 use crate::drain::PodRef;
 use crate::ids::{Name, NodeName, NodeRef, ProviderId};
 use crate::plan::Bearing;
@@ -45,6 +46,8 @@ pub enum Step {
     Cordon(NodeRef),
     /// Let no new pods come to the Node and take our finalizer from it, in one write: nothing on it is waited for any more.
     CloseNode(NodeRef),
+    /// Say on the Node that its Machine goes: condition Terminating (W26).
+    TellNode(NodeRef, Leaving),
     /// Watch the Node's pods from now on, until the VM goes.
     WatchPods(NodeName),
     /// Watch where volumes are attached, until no Node is drained any more.
@@ -94,9 +97,29 @@ impl crate::plan::Step for Step {
             Self::WriteNode(_)
             | Self::WriteCapacity(_)
             | Self::CloseNode(_)
+            | Self::TellNode(..)
             | Self::Evict(_)
             | Self::DeletePods(_)
             | Self::Detach(_) => Bearing::Independent,
+        }
+    }
+}
+
+/// Why a Node's Machine goes, as the Node's condition says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// The Node is not healthy.
+    Unhealthy,
+    /// It is healthy and not wanted any more.
+    Unwanted,
+}
+
+impl Leaving {
+    /// The reason of the condition.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Unhealthy => keys::REASON_UNHEALTHY,
+            Self::Unwanted => keys::REASON_SCALE_DOWN,
         }
     }
 }
@@ -209,7 +232,7 @@ impl fmt::Display for Why {
             Self::NoNodeExpected => "the VM exists and no node is expected",
             Self::Deleting => "the machine is being deleted",
             Self::VmDoubted => "the node is unhealthy; the driver is asked for its VM",
-            Self::VmLost(lost) => return write!(f, "the node is unhealthy, and {lost}"),
+            Self::VmLost(lost) => return lost.fmt(f),
             Self::Draining => "the node is being drained",
             Self::PodsUnknown => "the node's pods are not known yet",
             Self::DrainBlocked => "a pod may not be evicted now",

@@ -183,6 +183,14 @@ impl Scene {
                     let node = self.node.as_mut().expect("only a Node that is seen is cordoned");
                     node.spec.get_or_insert_default().unschedulable = Some(true);
                 }
+                Step::TellNode(_, leaving) => {
+                    let node = self.node.as_mut().expect("only a Node that is seen is told of");
+                    let condition =
+                        json!({"type": keys::NODE_TERMINATING, "status": "True", "reason": leaving.reason()});
+                    let condition = serde_json::from_value(condition).expect("it is a condition");
+                    let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
+                    conditions.push(condition);
+                }
                 Step::CloseNode(_) => {
                     let node = self.node.as_mut().expect("only a Node that is seen is closed");
                     node.spec.get_or_insert_default().unschedulable = Some(true);
@@ -392,6 +400,7 @@ fn calls(dice: &mut Dice) -> Calls {
         running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
         vm: dice.maybe(Dice::vm),
         not_found_at: dice.maybe(Dice::time),
+        not_found_since: dice.maybe(Dice::time),
         poll_at: dice.maybe(Dice::time),
         delete_at: dice.maybe(Dice::time),
         trouble,

@@ -98,6 +98,7 @@ impl Stage {
                 let written = self.etcd.merge::<Node>(&Name::new(node.name.as_str()), None, &body);
                 self.took(written)
             }
+            Step::TellNode(node, leaving) => self.tell_node(&Name::new(node.name.as_str()), leaving.reason()),
             Step::CloseNode(node) => self.close_node(&Name::new(node.name.as_str())),
             Step::WatchPods(node) => self.watch_pods(&name, &uid, &node),
             Step::WatchVolumes => self.watch_volumes(),
@@ -174,6 +175,18 @@ impl Stage {
         }
         self.world.ended::<Node>(name, &uid, self.uptime);
         true
+    }
+
+    fn tell_node(&mut self, name: &Name, reason: &str) -> bool {
+        let Some(node) = self.etcd.get::<Node>(name) else {
+            return false;
+        };
+        let mut conditions = json!(node.status.and_then(|status| status.conditions).unwrap_or_default());
+        let told = json!({"type": keys::NODE_TERMINATING, "status": "True", "reason": reason});
+        conditions.as_array_mut().expect("it is a list").push(told);
+        let body = json!({"status": {"conditions": conditions}});
+        let written = self.etcd.merge_status::<Node>(name, None, &body);
+        self.took(written)
     }
 
     fn close_node(&mut self, name: &Name) -> bool {

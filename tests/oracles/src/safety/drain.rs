@@ -1,5 +1,5 @@
 //! S7: a VM is asked to go only when no pod that must go first is on its Node, or the drain's deadline has passed, a user forces it, or
-//! nobody runs the pods any more because the Node is dead. Until then the manager removes pods by evictions alone, and those leave
+//! nobody runs the pods any more because the Node is dead, or is not ready and its VM does not run. Until then the manager removes pods by evictions alone, and those leave
 //! each budget whole; pods that the kubelet itself brings stay.
 //!
 //! A pod counts that was on the Node for as long as a manager may act on an older view. One that came to a Node that was cordoned and
@@ -33,10 +33,14 @@ pub(crate) struct Drain {
     away: Option<Timestamp>,
     back: Option<Timestamp>,
     is_clock_set: bool,
+    /// Whether a driver may say falsely that a VM is gone.
+    is_lied_to: bool,
     /// Since when pods are on their Nodes, by uid.
     bound: BTreeMap<String, Timestamp>,
     /// When Nodes were last cordoned and without pods that must go, by uid.
     clear: BTreeMap<String, Timestamp>,
+    /// When Nodes were last not ready, by uid.
+    silent: BTreeMap<String, Timestamp>,
     /// When Nodes were last dead, by uid.
     dead: BTreeMap<String, Timestamp>,
     /// When one of their healthy pods was lost otherwise than by an eviction, for budgets whose status does not count that yet, by uid.
@@ -52,8 +56,10 @@ impl Drain {
             away: None,
             back: None,
             is_clock_set: false,
+            is_lied_to: settings.lookups_may_lie,
             bound: BTreeMap::new(),
             clear: BTreeMap::new(),
+            silent: BTreeMap::new(),
             dead: BTreeMap::new(),
             stale: BTreeMap::new(),
             hits: 0,
@@ -74,7 +80,7 @@ impl Drain {
             return Ok(());
         }
         self.hits += 1;
-        if self.may_be_unknown(at, &machine) || self.may_force(at, &machine, &node) {
+        if self.may_be_unknown(at, &machine) || self.may_force(at, &machine, &node, truth) {
             return Ok(());
         }
         let seen = at - self.max_lag;
@@ -103,13 +109,32 @@ impl Drain {
     }
 
     /// Whether nobody may be waited for any more, by what could be seen at that time.
-    fn may_force(&self, at: Timestamp, machine: &Value, node: &Value) -> bool {
+    fn may_force(&self, at: Timestamp, machine: &Value, node: &Value, truth: &dyn Truth) -> bool {
         let is_forced = TRUE.contains(&text(machine, "/metadata/labels/force-deletion"));
         let since = time(machine, "/metadata/deletionTimestamp");
         let has_own = !text(machine, "/spec/drainTimeout").is_empty();
         let is_late = since.is_some_and(|since| since + self.timeout <= at + APART);
         let was_dead = self.dead.get(uid(node)).is_some_and(|last| *last + self.max_lag >= at);
-        is_forced || is_late || has_own || self.is_clock_set || was_dead || is_dead(node, at + APART)
+        is_forced
+            || is_late
+            || self.is_lost(at, machine, node, truth)
+            || has_own
+            || self.is_clock_set
+            || was_dead
+            || is_dead(node, at + APART)
+    }
+
+    /// Whether the kubelet is silent and the VM does not run.
+    fn is_lost(&self, at: Timestamp, machine: &Value, node: &Value, truth: &dyn Truth) -> bool {
+        let was_silent = self
+            .silent
+            .get(uid(node))
+            .is_some_and(|last| *last + self.max_lag >= at);
+        let runs = truth
+            .vms()
+            .iter()
+            .any(|vm| vm.uid == uid(machine) && vm.runs && !vm.leaving);
+        (was_silent || is_silent(node)) && (!runs || self.is_lied_to)
     }
 
     /// A manager removed a pod, or began to. A request that the network delayed is bound by the pod's uid alone: a Node of the same name
@@ -133,7 +158,7 @@ impl Drain {
         if !is_deleting(&machine) {
             return wrong("was removed, and its machine stays");
         }
-        if write.subresource != "eviction" && !self.may_force(write.sent, &machine, &node) {
+        if write.subresource != "eviction" && !self.may_force(write.sent, &machine, &node, truth) {
             return wrong("was deleted and not evicted, before the deadline");
         }
         let broken = broken_budget(truth, pod).filter(|budget| !self.is_stale(at, budget));
@@ -164,7 +189,14 @@ impl Drain {
         if let Some(node) = of.and_then(|of| node_named(truth, of)) {
             self.note(at, &node, truth);
         }
-        // What was dead until now.
+        // What was silent or dead until now.
+        if let Some(before) = write
+            .before
+            .as_ref()
+            .filter(|node| write.resource == "nodes" && is_silent(node))
+        {
+            self.silent.insert(uid(before).to_owned(), at);
+        }
         if let Some(before) = write
             .before
             .as_ref()
@@ -283,17 +315,24 @@ fn machine_of(truth: &dyn Truth, node: &Value) -> Option<Arc<Value>> {
     machines.find(|machine| text(machine, "/spec/providerID") == id)
 }
 
-/// Whether the Node was not ready for so long that nobody ends its pods.
-fn is_dead(node: &Value, at: Timestamp) -> bool {
+/// Since when the Node is not ready.
+fn silent_since(node: &Value) -> Option<Timestamp> {
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
     let mut ready = conditions
         .into_iter()
         .flatten()
         .filter(|told| text(told, "/type") == "Ready");
-    let since = ready.next().filter(|told| text(told, "/status") != "True");
-    since
-        .and_then(|told| time(told, "/lastTransitionTime"))
-        .is_some_and(|since| since + DEAD_AFTER <= at)
+    let told = ready.next().filter(|told| text(told, "/status") != "True")?;
+    time(told, "/lastTransitionTime")
+}
+
+fn is_silent(node: &Value) -> bool {
+    silent_since(node).is_some()
+}
+
+/// Whether the Node was not ready for so long that nobody ends its pods.
+fn is_dead(node: &Value, at: Timestamp) -> bool {
+    silent_since(node).is_some_and(|since| since + DEAD_AFTER <= at)
 }
 
 /// A budget that has fewer healthy pods than it wants, now that this one goes, which was healthy.

@@ -89,6 +89,7 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled",
             "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled-by-mcm",
             "metadata/annotations/node.machine.sapcloud.io~last-applied-anno-labels-taints",
+            "metadata/annotations/node.machine.sapcloud.io~machine-join-duration",
             // Set, and never taken back: `uncordons`.
             "spec/unschedulable",
         ],
@@ -96,7 +97,11 @@ const OWN: &[(&str, &str, &[&str])] = &[
     (
         "nodes",
         "status",
-        &["metadata/annotations/node.machine.sapcloud.io~last-applied-virtual-capacity"],
+        &[
+            "metadata/annotations/node.machine.sapcloud.io~last-applied-virtual-capacity",
+            // One of them: `conditions_of_others`.
+            "status/conditions",
+        ],
     ),
     ("leases", "", &["spec", "metadata/annotations"]),
     (
@@ -151,6 +156,9 @@ impl Oracle for OwnFields {
         if uncordons(before, after) {
             foreign.push("spec.unschedulable".to_owned());
         }
+        if is_node && conditions_of_others(before) != conditions_of_others(after) {
+            foreign.push("status.conditions".to_owned());
+        }
         match foreign.is_empty() {
             true => Ok(()),
             false => Err(format!(
@@ -187,6 +195,13 @@ fn own(write: &Write) -> impl Iterator<Item = &'static str> {
 fn takes_order(write: &Write) -> bool {
     let has_order = |object: &Arc<Value>| object.pointer("/spec/rollbackTo").is_some_and(|order| !order.is_null());
     write.before.as_ref().is_some_and(has_order) && !write.after.as_ref().is_some_and(has_order)
+}
+
+/// A Node's conditions, without the one that says that its Machine goes.
+fn conditions_of_others(node: &Value) -> Vec<&Value> {
+    let all = node.pointer("/status/conditions").and_then(Value::as_array);
+    let all = all.into_iter().flatten();
+    all.filter(|condition| condition["type"] != "Terminating").collect()
 }
 
 /// Whether pods may come to a Node again that was cordoned.

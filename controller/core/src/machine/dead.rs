@@ -1,0 +1,73 @@
+//! A Node that its kubelet does not speak for any more, while its Machine is deleted: how long its pods are waited for.
+//!
+//! A kubelet that is silent says nothing of the VM: it may be cut off, and its pods may run. So it takes two witnesses before its pods
+//! are taken for ended: the Node is not ready, and the driver says that the VM does not run; or nobody heard of the kubelet for as long
+//! as pods tolerate it. Decides no deletion: `drain` does.
+//! Source: `user-pains.md` C (57, 64, 65, 68), `spec/machine.md` §5.3.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, Taint};
+
+use super::node;
+use super::node_patch::Sketch;
+use super::observed::{Call, DriverView, Observed};
+use super::outcome::Lost;
+use super::step::{Plan, Step, Why};
+use crate::api::keys;
+use crate::sight::later;
+
+/// How long a Node is not ready before nobody ends its pods any more: as long as pods tolerate such a Node by default.
+const DEAD_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// How often the driver is asked for the VM meanwhile.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
+
+/// When the Node counts as dead, if it stays as it is.
+pub fn at(found: &Node) -> Option<Timestamp> {
+    silent_since(found).map(|since| later(since, DEAD_AFTER))
+}
+
+/// Why the VM does not run any more, as its driver said since the Node was not ready.
+pub fn lost(seen: &Observed<'_>, found: &Node) -> Option<Lost> {
+    seen.calls.lost(silent_since(found)?)
+}
+
+/// Asks the driver for the VM of a silent Node, so that pods are not waited for which run no more.
+pub fn ask(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
+    let is_askable = matches!(seen.driver, DriverView::Ready(_)) && seen.machine.provider_id().is_some();
+    let Some(since) = silent_since(found).filter(|_| is_askable && lost(seen, found).is_none()) else {
+        return Ok(None);
+    };
+    let due = seen.calls.doubt_again(since, ASK_AGAIN, now);
+    match due <= now {
+        true => Err(Plan::act(vec![Step::Call(Call::Status)], Why::VmDoubted)),
+        false => Ok(Some(due)),
+    }
+}
+
+/// Marks a Node whose VM does not run, so that its pods end and its volumes are detached at once, by whoever else waits for them.
+pub fn out_of_service(seen: &Observed<'_>, found: &Node) -> Option<Step> {
+    lost(seen, found)?;
+    let mut sketch = Sketch::of(found);
+    let is_marked = sketch
+        .taints
+        .iter()
+        .any(|taint| taint.key == keys::TAINT_OUT_OF_SERVICE);
+    if is_marked {
+        return None;
+    }
+    sketch.taints.push(Taint {
+        key: keys::TAINT_OUT_OF_SERVICE.to_owned(),
+        value: Some("nodeshutdown".to_owned()),
+        effect: "NoExecute".to_owned(),
+        time_added: None,
+    });
+    sketch.patch().map(|patch| Step::WriteNode(Box::new(patch)))
+}
+
+fn silent_since(found: &Node) -> Option<Timestamp> {
+    let ready = node::conditions(found)
+        .iter()
+        .find(|told| told.type_ == keys::NODE_READY)?;
+    let since = ready.last_transition_time.as_ref().filter(|_| ready.status != "True")?;
+    Some(since.0)
+}
