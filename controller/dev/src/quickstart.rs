@@ -1,5 +1,5 @@
 //! The quick start: decides what is shown, in which order, and when it counts as failed. It may not do anything that a
-//! user could not do: it applies manifests, patches replicas, template and `rollbackTo`, switches a VM off, and watches like anybody else.
+//! user could not do: it applies manifests, patches replicas, template and `rollbackTo`, switches a VM off, deletes a machine, and watches like anybody else.
 //!
 //! | module | decides |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | `tree` | how that looks: rows of cells, and what changed between two looks |
 //! | `screen` | where rows go: a block redrawn in place, or plain lines |
 //! | `port` | what the manager says over HTTP |
+//! | `pods` | pods on a node that is drained, and their budget |
 //! | `demo` | the steps, each with its deadline |
 //! | `rest` | after the steps: stay, show, start again what died |
 
@@ -27,6 +28,7 @@ mod demo;
 mod driver;
 mod manifests;
 mod plane;
+mod pods;
 mod port;
 mod programs;
 mod rest;

@@ -97,17 +97,27 @@ fn counts<'a>(output: &'a str, phase: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn once_shows_growth_a_lost_vm_a_rollout_its_undoing_and_a_scale_down_and_ends_well() {
+async fn once_shows_growth_a_lost_vm_a_drain_a_rollout_its_undoing_and_a_scale_down_and_ends_well() {
     let mut run = Run::start(&["--once"]);
     let output = run.ends_with(0).await;
-    // Three, five, with the lost one replaced, all of the changed template, all of the one before, three.
-    assert_eq!(counts(&output, "Running"), ["3", "5", "5", "5", "5", "3"], "{output}");
+    // Three, five, with the lost one replaced, with the drained one replaced, all of the changed template, all of the one before, three.
+    assert_eq!(
+        counts(&output, "Running"),
+        ["3", "5", "5", "5", "5", "5", "3"],
+        "{output}"
+    );
     let after = |text: &str| -> usize { output.find(text).unwrap_or_else(|| panic!("no {text:?}:\n{output}")) };
     let order = [
         "scaling machinedeployment workers up: 3 -> 5",
         "switched the VM of",
         "is not well: ",
         "was replaced by",
+        "wants both to stay",
+        "deleted machine",
+        "$ millwright why machine/",
+        "may not be evicted now",
+        "one may go",
+        "its node was drained as the budget allowed",
         "changed the class of machinedeployment workers to",
         "undoing that",
         "scaling down: 5 -> 3",

@@ -9,7 +9,8 @@ use millwright_core::api::lenient::GoDuration;
 
 /// Millwright's quick start: a Kubernetes API in memory, the manager and a simulated cloud.
 ///
-/// Applies the manifests of deploy/examples, shows machines come up, scales up, switches a VM off and shows it replaced,
+/// Applies the manifests of deploy/examples, shows machines come up, scales up, switches a VM off and shows it replaced, drains a node
+/// whose pods have a budget,
 /// rolls a changed template out, undoes that, scales down, and then stays, so that kubectl works beside it. Ctrl-C ends
 /// every process.
 ///

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
-use kube::Client;
-use millwright_core::api::{Phase, meta};
+use kube::api::DeleteParams;
+use kube::{Api, Client};
+use millwright_core::api::{Machine, Phase, meta};
 use millwright_provider_virtual::console::Console;
 
 use super::args::{Args, MORE};
-use super::manifests::Manifests;
+use super::manifests::{Manifests, NAMESPACE};
+use super::pods;
 use super::port::Port;
 use super::programs::Programs;
 use super::screen::Screen;
@@ -82,6 +84,7 @@ impl<'a> Demo<'a> {
         self.all_well(more).await?;
 
         self.lose_a_vm(more).await?;
+        self.drain(more).await?;
         self.roll(manifests, more).await?;
         self.undo(manifests, more).await?;
 
@@ -194,6 +197,90 @@ impl<'a> Demo<'a> {
         self.screen
             .say(&format!("machine {victim} is not well: {}", self.seen.reason(&victim)))?;
         Ok(Some(victim))
+    }
+
+    /// A machine that is deleted goes when its pods may go. Left out where nodes are a user's own, or are not there.
+    async fn drain(&mut self, count: u16) -> anyhow::Result<()> {
+        if self.args.no_nodes || self.programs.console().is_none() {
+            return Ok(());
+        }
+        let victim = self
+            .names()
+            .pop()
+            .context("there is no machine that could be drained")?;
+        let node = self
+            .seen
+            .node(&victim)
+            .with_context(|| format!("{victim} has no node"))?;
+        pods::place(&self.client, &node)
+            .await
+            .context("no pods came to the node that is to be drained")?;
+        let app = pods::APP;
+        self.screen.say(&format!(
+            "2 pods of {app} run on {victim}, and its PodDisruptionBudget wants both to stay until a third is ready"
+        ))?;
+        self.delete(&victim).await?;
+        self.screen
+            .say(&format!("deleted machine {victim}, as `kubectl delete machine` does"))?;
+        let name = victim.clone();
+        self.until(&format!("machine {victim} waits for the budget"), move |seen| {
+            let reason = seen.reason(&name);
+            match reason.contains("may not be evicted now") {
+                true => Ok(()),
+                false => Err(reason),
+            }
+        })
+        .await?;
+        self.why(&victim).await?;
+        self.let_go(&victim).await?;
+        self.all_well(count).await
+    }
+
+    async fn delete(&self, machine: &str) -> anyhow::Result<()> {
+        let machines: Api<Machine> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let deleted = machines.delete(machine, &DeleteParams::default()).await;
+        deleted.with_context(|| format!("machine {machine} was not deleted"))?;
+        Ok(())
+    }
+
+    /// What `millwright why` says.
+    async fn why(&mut self, machine: &str) -> anyhow::Result<()> {
+        let subject = format!("machine/{machine}");
+        let said = self.programs.ask(&["why", &subject]).await?;
+        self.screen.say(&format!("$ millwright why {subject}"))?;
+        for line in said.lines().filter(|line| !line.is_empty()) {
+            self.screen.say(&format!("  {line}"))?;
+        }
+        Ok(())
+    }
+
+    /// The budget lets one pod go at a time.
+    async fn let_go(&mut self, victim: &str) -> anyhow::Result<()> {
+        let until = Instant::now() + self.patience();
+        let mut before = pods::left(&self.client).await? + 1;
+        loop {
+            let left = pods::left(&self.client).await?;
+            if left < before && left > 0 {
+                self.screen
+                    .say(&format!("one more pod of {} is ready elsewhere: one may go", pods::APP))?;
+                pods::allow(&self.client, 1).await?;
+            }
+            if left == 0 {
+                break;
+            }
+            if Instant::now() > until {
+                bail!("expected: no pod left on the node of {victim}; seen: {left}");
+            }
+            before = left;
+            self.draw()?;
+            self.change().await;
+        }
+        self.is_gone(victim).await?;
+        pods::clear(&self.client).await?;
+        self.screen.say(&format!(
+            "machine {victim} is gone: its node was drained as the budget allowed"
+        ))?;
+        Ok(())
     }
 
     /// The machines, the oldest first.

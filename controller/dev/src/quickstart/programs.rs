@@ -7,7 +7,7 @@ use std::fs::{DirEntry, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -194,6 +194,22 @@ impl Programs {
         let log = self.logs.path.join("manager.log");
         self.manager = Some(Program::start("manager", self.bin().join(MANAGER), flags, log)?);
         Ok(())
+    }
+
+    /// What a command of the manager's program prints.
+    pub async fn ask(&self, command: &[&str]) -> anyhow::Result<String> {
+        let asked = tokio::process::Command::new(self.bin().join(MANAGER))
+            .args(command)
+            .arg(format!("--kubeconfig={}", self.plane.kubeconfig().display()))
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .with_context(|| format!("{MANAGER} {} cannot be started", command.join(" ")))?;
+        if !asked.status.success() {
+            let told = String::from_utf8_lossy(&asked.stderr);
+            bail!("{MANAGER} {} failed: {}", command.join(" "), told.trim());
+        }
+        Ok(String::from_utf8_lossy(&asked.stdout).into_owned())
     }
 
     /// An error, with the end of its log, if the manager or the provider has ended, or the API server has stopped.

@@ -73,6 +73,12 @@ impl Seen {
         self.machines.get(&ObjectRef::new(name).within(NAMESPACE))
     }
 
+    /// The name of a Machine's Node.
+    pub fn node(&self, machine: &str) -> Option<String> {
+        let node = self.machine(machine)?.node_label()?;
+        Some(node.to_string())
+    }
+
     /// What was last done to a Machine, in words.
     pub fn reason(&self, machine: &str) -> String {
         let operation = self
