@@ -1353,6 +1353,17 @@ fn s20_a_leader_that_believes_a_driver_and_gives_its_own_lease_back_is_flagged()
     };
     assert_eq!(broken_by(&elects, "S20", &emptied_and_claimed(5), &world), Some("S20"));
     assert_eq!(broken_by(&elects, "S20", &emptied_and_claimed(12), &world), None);
+    // It renewed the lease too late, so its term had ended, and renewed it again while its work ended.
+    let late = |seconds: i64| {
+        written(
+            seconds,
+            write(Verb::Patch, "leases", Some(lease("one")), Some(lease("one"))),
+        )
+    };
+    let renewed_late = [vec![claimed(), late(12), late(14)], given_back(16).to_vec()].concat();
+    assert_eq!(broken_by(&elects, "S20", &renewed_late, &world), None);
+    let renewed = [vec![claimed(), late(8), late(14)], given_back(16).to_vec()].concat();
+    assert_eq!(broken_by(&elects, "S20", &renewed, &world), Some("S20"));
     // It took its emptied lease again after the driver had spoken. Under a new epoch that is no longer what the driver spoke of: the
     // answer to its last renewal may not have reached it. Under the old epoch it has only renewed it while its work ends.
     let claimed_after = |epoch: u32| {

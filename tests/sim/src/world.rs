@@ -27,6 +27,10 @@ use crate::witness::Witness;
 
 /// Seconds that a manager stands still: less than a lease's time, about it, and far beyond it.
 const FREEZES: [u64; 6] = [20, 3, 9, 14, 40, 90];
+/// Outages of the API server that follow each other within `BREATH` are no longer together.
+const LONGEST_OUTAGE: Duration = Duration::from_secs(150);
+/// As long as a manager may take to see that the API server is back.
+const BREATH: Duration = Duration::from_secs(30);
 /// Seconds that a manager is cut off.
 const CUTS: [u64; 5] = [20, 4, 12, 60, 130];
 
@@ -46,6 +50,8 @@ pub struct State {
     pub is_quiet: bool,
     /// The API server answers nobody until then.
     pub away_until: Duration,
+    /// Since when it was not to be had for longer than `BREATH`.
+    away_since: Duration,
     /// Until when outages last that are waited for before faults end.
     pub outlasts: Duration,
     /// The kind of write that the API server refuses for a while.
@@ -128,6 +134,7 @@ impl World {
                 calls: Vec::new(),
                 is_quiet: false,
                 away_until: Duration::ZERO,
+                away_since: Duration::ZERO,
                 outlasts: Duration::ZERO,
                 refusal: None,
                 past: vec![(Duration::ZERO, version)],
@@ -232,10 +239,17 @@ impl World {
         self.happened(&mut self.enter(), what);
     }
 
-    /// The API server goes away: watches end, and nobody is answered until it is back.
+    /// The API server goes away: watches end, and nobody is answered until it is back. Outages that follow each other are bounded
+    /// together, because laws allow for a view that is so old and no older.
     pub fn storm(&self, lasts: Duration) {
         let mut state = self.enter();
-        state.away_until = self.time.passed() + lasts;
+        let now = self.time.passed();
+        if state.away_until + BREATH < now || state.away_until.is_zero() {
+            state.away_since = now;
+        }
+        state.away_until = (now + lasts)
+            .min(state.away_since + LONGEST_OUTAGE)
+            .max(state.away_until);
         let about = format!("the API server is away for {} s", lasts.as_secs());
         self.happened(&mut state, What::Fault { name: "F16", about });
         drop(state);

@@ -25,9 +25,9 @@ pub(crate) struct LeadKept {
     alarm: Option<Timestamp>,
     /// Who holds the lease, when the claim was sent, and whether it was renewed before the one before it ran out.
     holder: Option<(By, Timestamp, bool)>,
-    /// Who claimed it last, and when that was sent. It outlives the Lease: who could not renew it in time for that somebody emptied or
-    /// deleted it has to end, even if it takes it again meanwhile.
-    last: Option<(By, Timestamp)>,
+    /// Who claimed it last, when that was sent, and whether it was never late before. It outlives the Lease: who could not renew it in
+    /// time has to end, even if it takes it again meanwhile.
+    last: Option<(By, Timestamp, bool)>,
     /// Who gave it back while its claim was young: not because it could not be renewed.
     gave_back: BTreeMap<By, Timestamp>,
     /// The epoch of the last claim.
@@ -57,8 +57,8 @@ impl LeadKept {
         if claims && matches!(write.by, By::Manager(_)) {
             let is_steady = self
                 .last
-                .is_none_or(|(claimer, claimed)| claimer != write.by || write.sent < claimed + self.holds);
-            self.last = Some((write.by, write.sent));
+                .is_none_or(|(claimer, claimed, was)| claimer != write.by || was && write.sent < claimed + self.holds);
+            self.last = Some((write.by, write.sent, is_steady));
             self.stands_anew(write);
             self.holder = Some((write.by, write.sent, is_steady));
             return;
