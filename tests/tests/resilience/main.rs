@@ -1,9 +1,10 @@
-//! What must not shake: the Lease taken away, creations refused, the target cluster away, a size taken back, the shipped
+//! What must not shake: the Lease taken away, creations refused, the target cluster away, nodes lost at once, a size taken back, the shipped
 //! roles, drivers that come and go, and what is told of it. On a real kube-apiserver, with manager and provider as processes.
 
 mod driver_dir;
 mod events;
 mod lease;
+mod lost_nodes;
 mod refused;
 mod roles;
 mod taken_back;
