@@ -13,6 +13,9 @@ use crate::truth::Truth;
 /// How the status says so; people and programs look for these words of the original's.
 const GIVEN_UP: &str = "failed to join the cluster";
 
+/// A manager follows a wall clock that was set by one part in so many of the time that passes.
+const FOLLOWED: i32 = 10;
+
 pub(crate) struct JoinPatience {
     timeout: SignedDuration,
     /// How old a view may be, and how far clocks may be apart.
@@ -65,7 +68,9 @@ impl JoinPatience {
         }
         let waited = write.sent.duration_since(since);
         let was_set = self.set.is_some_and(|set| set >= since);
-        match self.is_steady && !was_set && waited < self.timeout - self.slack {
+        // A clock that was set earlier may still be followed.
+        let followed = self.set.map_or(SignedDuration::ZERO, |_| self.timeout / FOLLOWED);
+        match self.is_steady && !was_set && waited < self.timeout - self.slack - followed {
             false => Ok(()),
             true => Err(format!(
                 "machine {} was given up for not joining after {waited:#}, and had {:#}",

@@ -17,6 +17,9 @@ const OWNER: &str = "/metadata/annotations/machine.sapcloud.io~1machine-uid";
 /// A request that took no longer was answered, if its sender lived on.
 const PROMPT: SignedDuration = SignedDuration::from_millis(200);
 
+/// One that took longer was delayed by the network, and its sender gave it up long ago. What it makes expires with its token.
+const HELD: SignedDuration = SignedDuration::from_secs(60);
+
 pub(crate) struct Tokens {
     max_lag: SignedDuration,
     may_be_away: bool,
@@ -69,8 +72,11 @@ impl Oracle for Tokens {
             return Ok(());
         }
         if let ("secrets", Verb::Create, Some(made)) = (write.resource.as_str(), write.verb, &write.after) {
-            let is_prompt = event.at.duration_since(write.sent) < PROMPT;
-            let known = event.at + if is_prompt { PROMPT } else { self.max_lag };
+            let known = match event.at.duration_since(write.sent) {
+                took if took < PROMPT => event.at + PROMPT,
+                took if took < HELD => event.at + self.max_lag,
+                _ => Timestamp::MAX,
+            };
             self.made.insert(uid(made).to_owned(), known);
         }
         let held = |object: &Option<Arc<Value>>| object.as_ref().is_some_and(|it| has_finalizer(it, FINALIZER));
