@@ -33,6 +33,7 @@ use crate::kube::leadership::Leadership;
 use crate::kube::lease::{Candidate, LeaseReader, LeaseSettings};
 use crate::kube::write::Writer;
 use crate::telemetry::Metrics;
+use crate::telemetry::original::Snapshot;
 use crate::work::dispatch;
 use crate::work::shared::{Parts, Shared};
 
@@ -308,6 +309,9 @@ fn build(config: &Config, process: &Process, views: &Views, tasks: &mut JoinSet<
         stop,
     });
     known.get_or_init(|| Arc::downgrade(&shared));
+    let objects = Arc::downgrade(&shared);
+    let look = move || Some(objects.upgrade()?.look(Snapshot::of));
+    metrics.original.look_at(Box::new(look));
     shared
 }
 

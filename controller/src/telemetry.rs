@@ -1,6 +1,9 @@
 //! Logs and metrics. The only file that names a metric or shapes a log line; decides nothing else.
 //!
-//! Labels take few values by construction: verbs, kinds, codes, phases, never names of objects.
+//! Labels take few values by construction: verbs, kinds, codes, phases, never names of objects. Where the original names objects,
+//! [`original`] does.
+
+pub mod original;
 
 use std::fmt;
 use std::io::IsTerminal as _;
@@ -13,6 +16,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tracing_subscriber::EnvFilter;
+
+use self::original::Original;
 
 /// What is logged when nothing is said: our own words at info, others' only when they matter. The HTTP client tells of
 /// every failed request at error level; we say the same once, with the consequence.
@@ -137,6 +142,9 @@ impl MetricConstructor<Histogram> for Buckets {
 #[derive(Clone)]
 pub struct Metrics {
     registry: std::sync::Arc<Registry>,
+    originals: std::sync::Arc<Registry>,
+    /// What the original measures.
+    pub original: Original,
     api: Family<ApiLabels, Histogram, Buckets>,
     driver: Family<DriverLabels, Histogram, Buckets>,
     reconcile: Family<ReconcileLabels, Histogram, Buckets>,
@@ -155,8 +163,11 @@ impl fmt::Debug for Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
+        let original = Original::default();
         let mut metrics = Self {
             registry: std::sync::Arc::default(),
+            originals: std::sync::Arc::new(original.registry()),
+            original,
             api: Family::new_with_constructor(Buckets(&API_BUCKETS)),
             driver: Family::new_with_constructor(Buckets(&DRIVER_BUCKETS)),
             reconcile: Family::new_with_constructor(Buckets(&RECONCILE_BUCKETS)),
@@ -229,6 +240,7 @@ impl Metrics {
             reason: reason.to_owned(),
         };
         self.driver.get_or_create(&labels).observe(took.as_secs_f64());
+        self.original.happened.driver_call(driver, method, code, took);
     }
 
     /// A pass over a key ended.
@@ -280,6 +292,7 @@ impl Metrics {
     /// The text of `/metrics`.
     pub fn render(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
+        prometheus_client::encoding::text::encode_registry(&mut text, &self.originals)?;
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
         Ok(text)
     }

@@ -25,6 +25,7 @@ use super::{leftover, pods, token, vm};
 use crate::driver::DriverState;
 use crate::kube::error::{ReadError, WriteError};
 use crate::kube::events::Severity;
+use crate::telemetry::original::Moment;
 
 /// Machines.
 pub(super) struct Machines;
@@ -85,7 +86,11 @@ impl Reconciler for Machines {
     async fn step(shared: &Arc<Shared>, run: &mut Run<Self>, step: Step, why: &Why) -> Result<(), StepError> {
         let before = Arc::clone(&run.object);
         let event = life::event(&before, &step, why, shared.env.wall());
+        let moment = Moment::of(&before, &step, why, shared.env.now());
         carry_out(shared, run, step).await?;
+        if let Some(moment) = moment {
+            shared.metrics.original.happened.note(&before, moment);
+        }
         if let Some(event) = event {
             let severity = match event.kind {
                 EventKind::Ordinary | EventKind::Better => Severity::Normal,

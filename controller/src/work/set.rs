@@ -24,6 +24,7 @@ use super::step::StepError;
 use crate::driver::DriverState;
 use crate::kube::error::WriteError;
 use crate::kube::events::Severity;
+use crate::telemetry::original::Moment;
 
 /// MachineSets.
 pub(super) struct Sets;
@@ -119,6 +120,7 @@ async fn give_up(shared: &Shared, given: GivenUp) -> Result<(), StepError> {
         see_node(shared, &machine, &node).await?;
     }
     children::merge_status(shared, &*machine, change.patch()).await?;
+    shared.metrics.original.happened.note(&machine, Moment::Stale);
     shared
         .events
         .publish(&*machine, Severity::Warning, "HealthTimedOut", &change.description);

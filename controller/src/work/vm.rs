@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
+use jiff::Timestamp;
 use millwright_core::api::machine_class::SecretRef;
 use millwright_core::api::{Machine, meta};
 use millwright_core::class::{self, Readiness};
@@ -28,6 +29,7 @@ use crate::crash;
 use crate::driver::{
     ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, SecretData, SecretError, Target,
 };
+use crate::telemetry::original::Moment;
 
 /// Starts a call; its answer wakes the Machine.
 pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Option<Zeroizing<String>>) {
@@ -48,8 +50,9 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
             tracing::error!(machine = %name, %call, "the call panicked");
             failed(call, Failure::transport(Code::Internal, "the manager's call panicked"))
         });
+        let now = task.env.now();
+        measure(&task, &machine, &answer, now);
         task.change(|world, uptime| {
-            let now = task.env.now();
             let pacing = Pacing {
                 resource_exhausted: task.settings.resource_exhausted_retry,
                 jitter: task.env.jitter(),
@@ -92,6 +95,20 @@ fn not_sent(code: Code, message: impl Into<String>) -> Failure {
     Failure {
         effect: Effect::None,
         ..Failure::transport(code, message)
+    }
+}
+
+/// How long the Machine waited for what the driver answers.
+fn measure(shared: &Shared, machine: &Machine, answer: &Answer, now: Timestamp) {
+    let happened = &shared.metrics.original.happened;
+    let created = meta::created(&machine.metadata).map(|at| now.duration_since(at));
+    match (answer, created, meta::deleting_since(&machine.metadata)) {
+        (Answer::Vm(Call::Create, Ok(_)), Some(took), _) => happened.note(machine, Moment::Created(took)),
+        (Answer::Vm(Call::Initialize, Ok(_)), Some(took), _) => happened.note(machine, Moment::Initialized(took)),
+        (Answer::Deletion(Ok(deletion)), _, Some(since)) if deletion.gone => {
+            happened.note(machine, Moment::Deleted(now.duration_since(since)));
+        }
+        (Answer::Vm(..) | Answer::Deletion(_) | Answer::NotAsked(_), _, _) => {}
     }
 }
 

@@ -1,0 +1,147 @@
+//! Metrics under the names that dashboards and alerts of the original know, with their labels and values.
+//!
+//! What stands in objects is read from the world at each scrape, so a series ends with its object (W30); what happened is counted when
+//! it does. There are as many series as objects: a few for each Machine, set and deployment. Decides nothing.
+//! Source: `spec/machine.md` §9.1, `spec/machineset.md` §11, `spec/machinedeployment.md` §15. Left out: what the original registers and
+//! never feeds (`mcm_reflector_*`), what only its provider processes measure (`mcm_cloud_api_requests_total` and its like), and its work
+//! queues, for which there are `millwright_queue_depth` and `millwright_reconcile_seconds`.
+
+mod deployments;
+mod happened;
+mod machines;
+mod sets;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millwright_core::api::{Machine, MachineDeployment, MachineSet};
+use millwright_core::world::World;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+pub use self::happened::{Happened, Moment};
+
+/// A label and its value.
+type Label = (&'static str, String);
+
+/// One metric with all its series.
+struct Table {
+    name: &'static str,
+    help: &'static str,
+    rows: Vec<(Vec<Label>, f64)>,
+}
+
+impl Table {
+    /// One row for each object, or none.
+    fn of<K>(
+        name: &'static str,
+        help: &'static str,
+        objects: &[Arc<K>],
+        row: impl Fn(&K) -> Option<(Vec<Label>, f64)>,
+    ) -> Self {
+        let rows = objects.iter().filter_map(|object| row(object)).collect();
+        Self { name, help, rows }
+    }
+
+    /// How many objects there are.
+    fn count<K>(name: &'static str, help: &'static str, objects: &[Arc<K>]) -> Self {
+        let rows = vec![(Vec::new(), number(objects.len()))];
+        Self { name, help, rows }
+    }
+}
+
+fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// A condition's status, as the original numbers it.
+fn status(text: &str) -> f64 {
+    match text {
+        "True" => 1.0,
+        "False" => 0.0,
+        _ => 2.0,
+    }
+}
+
+/// The objects at one instant.
+#[derive(Default)]
+pub struct Snapshot {
+    machines: Vec<Arc<Machine>>,
+    sets: Vec<Arc<MachineSet>>,
+    deployments: Vec<Arc<MachineDeployment>>,
+}
+
+impl Snapshot {
+    /// Of the world: it costs a pointer for each object, and what is made of it is made outside of its lock.
+    pub fn of(world: &World) -> Self {
+        Self {
+            machines: world.machines.iter().cloned().collect(),
+            sets: world.sets.iter().cloned().collect(),
+            deployments: world.deployments.iter().cloned().collect(),
+        }
+    }
+
+    fn tables(&self) -> impl Iterator<Item = Table> {
+        let machines = machines::tables(&self.machines);
+        let sets = sets::tables(&self.sets);
+        machines
+            .into_iter()
+            .chain(sets)
+            .chain(deployments::tables(&self.deployments))
+    }
+}
+
+/// Gives the objects as they are now; none in a process that does not lead.
+pub type Look = Box<dyn Fn() -> Option<Snapshot> + Send + Sync>;
+
+/// The metrics.
+#[derive(Clone, Default)]
+pub struct Original {
+    look: Arc<Mutex<Option<Look>>>,
+    /// What happened.
+    pub happened: Happened,
+}
+
+impl fmt::Debug for Original {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Original")
+    }
+}
+
+impl Original {
+    /// From where the objects are taken from now on.
+    pub fn look_at(&self, look: Look) {
+        *self.look.lock().unwrap_or_else(PoisonError::into_inner) = Some(look);
+    }
+
+    /// What is to be rendered.
+    pub fn registry(&self) -> Registry {
+        let mut registry = Registry::with_prefix("mcm");
+        self.happened.register(&mut registry);
+        registry.register_collector(Box::new(self.clone()));
+        registry
+    }
+}
+
+impl Collector for Original {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = look.as_ref().and_then(|look| look()).unwrap_or_default();
+        drop(look);
+        for table in snapshot.tables() {
+            let mut metric = encoder.encode_descriptor(table.name, table.help, None, MetricType::Gauge)?;
+            for (labels, value) in &table.rows {
+                match labels.is_empty() {
+                    true => metric.encode_gauge(value)?,
+                    false => metric.encode_family(labels)?.encode_gauge(value)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
