@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::command;
-use crate::config::{Cli, Command, ManagerFlags};
+use crate::config::{Cli, Command, ManagerFlags, original};
 use crate::run::{End, run};
 use crate::telemetry;
 
@@ -20,7 +20,8 @@ const CALLED_AS_PLUGIN: &str = "kubectl machine";
 /// The whole of the binary `millwright`.
 pub fn main() -> ExitCode {
     let program = program(std::env::args_os().next().as_deref().map(Path::new));
-    let matches = Cli::command().name(program).bin_name(program).get_matches();
+    let matches = Cli::command().name(program).bin_name(program).try_get_matches();
+    let matches = matches.unwrap_or_else(|error| original::advise(error).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Manager(flags) => manager(*flags),

@@ -16,6 +16,7 @@ use crate::kube::budget::Budget;
 use crate::kube::client::Access;
 
 mod flags;
+pub mod original;
 
 pub(crate) use flags::duration;
 pub use flags::{Cli, Command, ManagerFlags};
