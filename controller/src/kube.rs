@@ -9,6 +9,7 @@ pub mod events;
 pub mod leadership;
 pub mod lease;
 pub mod pods;
+pub mod predecessor;
 pub mod readable;
 pub mod trouble;
 pub mod watch;

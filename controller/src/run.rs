@@ -31,6 +31,7 @@ use crate::kube::client::{Cluster, Policy, Role};
 use crate::kube::events;
 use crate::kube::leadership::Leadership;
 use crate::kube::lease::{Candidate, LeaseReader, LeaseSettings};
+use crate::kube::predecessor::Predecessor;
 use crate::kube::write::Writer;
 use crate::telemetry::Metrics;
 use crate::telemetry::original::Snapshot;
@@ -67,8 +68,11 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
     let stop = CancellationToken::new();
     let mut signals = JoinSet::new();
     signals.spawn(catch(stop.clone())?);
+    let env = Env::begin();
+    let predecessor = Predecessor::new(&control.client, &config.namespace, &env);
     let given = Given {
-        env: Env::begin(),
+        env,
+        predecessor: Some(predecessor),
         control,
         target,
         leads,
@@ -85,6 +89,8 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
 pub struct Given {
     /// Time, chance, planners.
     pub env: Env,
+    /// The original, which must not lead beside us.
+    pub predecessor: Option<Predecessor>,
     /// The cluster of our kinds.
     pub control: Cluster,
     /// The cluster of the nodes, if there is one.
@@ -120,6 +126,7 @@ pub fn manage(config: &Config, given: Given) -> BoxFuture<'_, anyhow::Result<End
 async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
     let Given {
         env,
+        predecessor,
         control,
         target,
         leads,
@@ -147,7 +154,13 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
         standing.spawn(serve(serving));
     }
     if let Some(candidate) = candidate {
-        standing.spawn(candidate.run(held.clone()));
+        let held = held.clone();
+        standing.spawn(async move {
+            if let Some(predecessor) = predecessor {
+                predecessor.ended(&held).await;
+            }
+            candidate.run(held).await;
+        });
     }
     tracing::info!(
         namespace = config.namespace,

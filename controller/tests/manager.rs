@@ -90,6 +90,7 @@ impl Running {
         );
         let driver = driver.clone();
         let given = Given {
+            predecessor: None,
             env: Env::within(Arc::new(Clock(begun)), Planners::default()),
             control,
             target,

@@ -158,7 +158,7 @@ fn metrics(page: &mut String) {
     for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let (name, type_) = line.split_once(' ').unwrap();
         let end = if type_ == "counter" { "_total" } else { "" };
-        writeln!(page, "| `{name}{end}` | {type_} | {} |", cell(helps[name])).unwrap();
+        writeln!(page, "| `{name}{end}` | {type_} | {} |", cell(helps.get(name).unwrap())).unwrap();
     }
 }
 

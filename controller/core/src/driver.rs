@@ -164,6 +164,11 @@ impl Failure {
         }
     }
 
+    /// No capacity or no quota is left, so no try with other words would fare better.
+    pub fn is_exhausted(&self) -> bool {
+        self.code == Code::ResourceExhausted && self.reason != Some(Reason::RateLimited)
+    }
+
     /// The word for `lastOperation.errorCode`.
     pub fn word(&self) -> &'static str {
         match self.reason {

@@ -207,6 +207,7 @@ impl Running {
             false => nobody(policy_of(Role::Target)),
         };
         let given = Given {
+            predecessor: None,
             env: Env::begin(),
             control,
             target: Some(target),

@@ -300,6 +300,7 @@ impl Lives {
             false => control.clone(),
         };
         let given = Given {
+            predecessor: None,
             env: Env::within(Arc::clone(sky) as Arc<dyn Outside>, self.world.hooks.planners),
             target: Some(target),
             control,

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use millwright_tests::laws;
 use millwright_tests::scene::{Scene, shared_plane};
 use millwright_tests::script::Script;
@@ -52,6 +52,34 @@ async fn leader(what: &str) -> Option<Scene> {
     scene.settled_at(2, LIMIT).await;
     assert_eq!(scene.revived, 0, "nothing was wrong so far");
     Some(scene)
+}
+
+/// Rows: pains 34.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_done_while_the_original_leads_and_all_once_it_has_gone() {
+    let what = "the original leads";
+    let Some(plane) = shared_plane(what).await else { return };
+    let script = Script::new("original").env("MILLWRIGHT_LEADER_ELECT", "true");
+    let mut scene = script.begin(&plane).await;
+    held(&mut scene, Instant::now()).await;
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    let lease = json!({
+        "metadata": {"name": "machine-controller-manager"},
+        "spec": {"holderIdentity": "mcm-0", "leaseDurationSeconds": 15, "renewTime": now},
+    });
+    let lease: Lease = serde_json::from_value(lease).unwrap();
+    leases(&scene).create(&PostParams::default(), &lease).await.unwrap();
+    scene.manager.service.kill();
+    scene.manager.service.restart();
+    scene.deploy(1).await;
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert!(scene.vms().await.unwrap().is_empty());
+    let log = scene.manager.service.log_tail();
+    assert!(
+        log.contains("mcm-0 holds the Lease machine-controller-manager"),
+        "{log}"
+    );
+    scene.settled_at(1, LIMIT).await;
 }
 
 /// Within a minute of `began` machines are made, and then deleted.

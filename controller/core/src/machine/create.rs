@@ -12,7 +12,7 @@ use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::{Machine, OperationState, OperationType, Phase, meta, validity};
 use crate::class::{Readiness, Recipe};
-use crate::driver::{Initialization, Reaction, Vm, VmState};
+use crate::driver::{Code, Initialization, Reaction, Vm, VmState};
 use crate::sight::Judging;
 
 /// Prefix of the original's description of a failed creation (`spec/machine.md` T3).
@@ -145,8 +145,11 @@ fn troubled(seen: &Observed<'_>, trouble: &Trouble, recipe: &Recipe, now: Timest
     if let Some(plan) = out_of_time(seen, now) {
         return Some(plan);
     }
-    // The clock of the creation timeout goes on from the first try.
-    let change = told.carrying(Phase::CrashLoopBackOff);
+    // The clock of the creation timeout goes on from the first try, but for the time in which there was nothing to be had (W50).
+    let mut change = told.carrying(Phase::CrashLoopBackOff);
+    if was_exhausted(seen.machine) && !failure.is_exhausted() {
+        change.since = now;
+    }
     let retry_due = now >= trouble.retry_at;
     match (change.is_told(seen.machine), retry_due) {
         (true, true) => None,
@@ -161,6 +164,12 @@ fn troubled(seen: &Observed<'_>, trouble: &Trouble, recipe: &Recipe, now: Timest
 /// Creation has been tried for as long as it may.
 fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if *seen.machine.phase() != Phase::CrashLoopBackOff {
+        return None;
+    }
+    // Who finds no capacity, or no quota, would find none with another name either: it waits, and another zone is its owner's choice.
+    let trouble = seen.calls.trouble.as_ref();
+    if trouble.is_some_and(|trouble| trouble.failure.is_exhausted()) || trouble.is_none() && was_exhausted(seen.machine)
+    {
         return None;
     }
     let timeout = super::creation_timeout(seen);
@@ -188,6 +197,12 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         None => told,
     };
     Some(failed(seen, told, Why::CreationTimedOut))
+}
+
+/// Whether the last try that is stored found no capacity or quota.
+fn was_exhausted(machine: &Machine) -> bool {
+    let code = machine.last_operation().and_then(|last| last.error_code.as_deref());
+    code == Some(Code::ResourceExhausted.word())
 }
 
 fn failed(seen: &Observed<'_>, change: StatusChange, why: Why) -> Plan {
