@@ -166,10 +166,9 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if *seen.machine.phase() != Phase::CrashLoopBackOff {
         return None;
     }
-    // Who finds no capacity, or no quota, would find none with another name either: it waits, and another zone is its owner's choice.
-    let trouble = seen.calls.trouble.as_ref();
-    if trouble.is_some_and(|trouble| trouble.failure.is_exhausted()) || trouble.is_none() && was_exhausted(seen.machine)
-    {
+    // Who finds no capacity, or no quota, would find none by another name either: it waits, and another zone is its owner's choice.
+    let is_exhausted = |trouble: &Trouble| trouble.failure.is_exhausted();
+    if was_exhausted(seen.machine) || seen.calls.trouble.as_ref().is_some_and(is_exhausted) {
         return None;
     }
     let timeout = super::creation_timeout(seen);

@@ -28,7 +28,6 @@ fn objects() -> Snapshot {
     }
 }
 
-/// Rows: pains 130.
 #[test]
 fn what_dashboards_of_the_original_ask_for_is_there_under_its_name() {
     let metrics = Metrics::default();
