@@ -115,7 +115,11 @@ fn tell(shared: &Shared, set: &MachineSet, turn: Option<(&'static str, String)>)
 }
 
 async fn give_up(shared: &Shared, given: GivenUp) -> Result<(), StepError> {
-    let GivenUp { machine, change } = given;
+    let GivenUp {
+        machine,
+        change,
+        reason,
+    } = given;
     if let Some(node) = node::likely_name(&machine) {
         see_node(shared, &machine, &node).await?;
     }
@@ -123,7 +127,7 @@ async fn give_up(shared: &Shared, given: GivenUp) -> Result<(), StepError> {
     shared.metrics.original.happened.note(&machine, Moment::Stale);
     shared
         .events
-        .publish(&*machine, Severity::Warning, "HealthTimedOut", &change.description);
+        .publish(&*machine, Severity::Warning, reason, &change.description);
     Ok(())
 }
 

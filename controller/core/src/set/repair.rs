@@ -54,6 +54,8 @@ pub struct GivenUp {
     pub machine: Arc<Machine>,
     /// What its status says from now on.
     pub change: Box<StatusChange>,
+    /// The reason of the event that tells it.
+    pub reason: &'static str,
 }
 
 /// How it stands with one unhealthy Machine.
@@ -156,13 +158,14 @@ pub fn is_given_up(machine: &Machine) -> bool {
 fn given_up(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<GivenUp> {
     let uid = machine.uid()?;
     let object = seen.machines.iter().find(|other| other.uid().as_ref() == Some(&uid))?;
-    let change = match lost(seen, machine) {
-        Some(lost) => vm_lost(machine, lost, now),
-        None => timed_out(machine, timeout(seen, machine), now),
+    let (change, reason) = match lost(seen, machine) {
+        Some(lost) => (vm_lost(machine, lost, now), "VmLost"),
+        None => (timed_out(machine, timeout(seen, machine), now), "HealthTimedOut"),
     };
     Some(GivenUp {
         machine: Arc::clone(object),
         change: Box::new(change),
+        reason,
     })
 }
 
