@@ -22,7 +22,7 @@ const LOOKUPS: u32 = 3;
 
 /// How long the return of the target cluster is waited for before a Machine that never joined ends without it: longer than a watch
 /// takes to list again, shorter than the minute within which such a Machine is to end.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+pub const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Decides what a Machine with a deletionTimestamp needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {

@@ -11,6 +11,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
+use super::delete::PATIENCE;
 use super::observed::Observed;
 use super::outcome::Lost;
 use super::status::StatusChange;
@@ -78,8 +79,8 @@ pub fn look(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 
 /// What the first word on a deletion is: the stage that it begins with.
 pub fn begin(seen: &Observed<'_>, now: Timestamp) -> String {
-    if is_awaited(seen, now) {
-        return waiting(deadline(seen));
+    if let Some(until) = awaited(seen, now) {
+        return waiting(until);
     }
     let Some(found) = node_to_drain(seen) else {
         return match super::delete::is_unlocated(seen) {
@@ -101,7 +102,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     }
     let deadline = deadline(seen);
     if super::is_blind(seen) {
-        return blind(seen, deadline, now);
+        return blind(seen, now);
     }
     let found = node_to_drain(seen)?;
     let Some(drain) = seen
@@ -146,7 +147,7 @@ fn is_said_to_be_over(machine: &Machine) -> bool {
 /// Whether pods may have come to the Node since it was seen without any: it is out of sight, or it is not cordoned, and that was a while
 /// ago, by this process or by another one. Where they would not be waited for anyway, it does not matter.
 fn is_doubtful(seen: &Observed<'_>, now: Timestamp) -> bool {
-    if is_awaited(seen, now) {
+    if awaited(seen, now).is_some() {
         return true;
     }
     let is_empty = |drain: &Drain| drain.emptied().is_some() && !is_outdated(drain, now);
@@ -317,24 +318,31 @@ fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now:
     Plan::act(steps, Why::DrainForced).or_at(Some(later(now, LOOK)), now)
 }
 
-/// Whether the pods are in a cluster that is out of sight. They are waited for until the deadline, if the Machine has joined or its Node
-/// was seen.
-fn is_awaited(seen: &Observed<'_>, now: Timestamp) -> bool {
-    let may_have_pods = seen.machine.has_joined() || node_to_drain(seen).is_some();
-    super::is_blind(seen) && may_have_pods && now < deadline(seen) && !seen.machine.is_deletion_forced()
+/// Until when the pods are waited for that are in a cluster out of sight: until the deadline, if the Machine has joined or its Node was
+/// seen; for as long as views may take to be complete at a process's beginning, if nothing but its Node's name is known.
+fn awaited(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
+    if !super::is_blind(seen) || seen.machine.is_deletion_forced() {
+        return None;
+    }
+    let has_pods = seen.machine.has_joined() || node_to_drain(seen).is_some();
+    let deadline = deadline(seen);
+    let until = match (has_pods, seen.sight.control_since) {
+        (true, _) => deadline,
+        (false, Some(since)) if seen.machine.node_label().is_some() => later(since, PATIENCE).min(deadline),
+        (false, _) => return None,
+    };
+    (now < until).then_some(until)
 }
 
 /// The Node is out of sight.
-fn blind(seen: &Observed<'_>, deadline: Timestamp, now: Timestamp) -> Option<Plan> {
-    if !is_awaited(seen, now) {
-        return None;
-    }
-    let change = told(seen, waiting(deadline), now);
+fn blind(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let until = awaited(seen, now)?;
+    let change = told(seen, waiting(until), now);
     let plan = match change.is_told(seen.machine) {
         true => Plan::rest(Why::TargetAway),
         false => Plan::act(vec![Step::Record(Box::new(change))], Why::TargetAway),
     };
-    Some(plan.or_at(Some(deadline), now))
+    Some(plan.or_at(Some(until), now))
 }
 
 fn waiting(deadline: Timestamp) -> String {
