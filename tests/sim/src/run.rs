@@ -249,8 +249,13 @@ impl Cast {
         let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
         Self {
             regime: workload::regime(&workload),
+            lives: Lives::new(
+                Arc::clone(&world),
+                Arc::clone(&port),
+                plan.is_pair,
+                workload::has_orphans(&workload),
+            ),
             workload,
-            lives: Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair),
             world,
             port,
             delays,
