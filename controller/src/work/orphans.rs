@@ -21,6 +21,7 @@ use millwright_core::sight::later;
 use millwright_core::{class, plan::label};
 
 use super::shared::Shared;
+use super::token;
 use super::vm::secrets_of;
 use crate::crash;
 use crate::driver::{Driver, DriverClass, DriverState, MachineKey, Scope, Target};
@@ -263,10 +264,22 @@ async fn delete(shared: &Shared, via: &Via, evidence: Evidence) {
     let permit = DeletePermit::for_orphan(proof);
     let sent = via.driver.delete_machine(&target, permit);
     let answer = crash::around("DeleteMachine of an orphan", sent).await;
-    if answer.is_ok() {
-        shared.quietly(|world| world.ledger.inventories.deleted(&sighting));
-    }
+    let is_accepted = answer.is_ok();
     tell_deletion(shared, via, &vm, &seen, answer);
+    if is_accepted {
+        shared.quietly(|world| world.ledger.inventories.deleted(&sighting));
+        drop_token(shared, &sighting).await;
+    }
+}
+
+/// The bootstrap token of the Machine that the VM had may be left, too: its name follows from the uid.
+async fn drop_token(shared: &Shared, vm: &Sighting) {
+    let Some(uid) = vm.uid.as_ref().filter(|_| shared.settings.has_target) else {
+        return;
+    };
+    if let Err(error) = token::remove_of(shared, uid).await {
+        tracing::warn!(%uid, %error, "the bootstrap token of a Machine that is gone stays; it runs out by itself");
+    }
 }
 
 fn tell_deletion(shared: &Shared, via: &Via, vm: &str, seen: &str, answer: Result<Deletion, Failure>) {

@@ -59,7 +59,7 @@ impl Desk {
         let (method, uid) = about(&parts, &body);
         let listing = (method == "ListMachines").then(|| ListsFrom::decode(message(&body)).unwrap_or_default());
         let request = http::Request::from_parts(parts, Body::new(Full::new(body)));
-        let answer = match self.served.oneshot(request).await {
+        let answer = match self.served.clone().oneshot(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
         };

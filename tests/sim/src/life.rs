@@ -135,9 +135,8 @@ pub struct Lives {
 
 impl Lives {
     /// Managers that were never started: one, or two of which the lease makes one the leader.
-    /// They look for VMs of no Machine by choice, or because the run is about these.
-    pub fn new(world: Arc<World>, port: Arc<Port>, is_pair: bool, has_orphans: bool) -> Arc<Self> {
-        let looks = has_orphans || world.choose("orphans", 3) > 0;
+    /// Where they look, it is for VMs of no Machine.
+    pub fn new(world: Arc<World>, port: Arc<Port>, is_pair: bool, looks: bool) -> Arc<Self> {
         let is_elected = world.choose("election", 4) == 1;
         let needs_lease = world.enter().enabled.has("F54") || world.enter().enabled.has("F55");
         let is_elected = world.hooks.elects.unwrap_or(is_elected || needs_lease);

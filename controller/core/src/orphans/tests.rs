@@ -97,7 +97,7 @@ fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
 }
 
-/// Rows: W6, pain 33.
+/// Rows: W6, pains 33.
 #[test]
 fn a_vm_of_no_machine_goes_after_two_complete_listings_that_are_apart() {
     let mut story = Story::new();
@@ -172,7 +172,7 @@ fn vms_of_other_clusters_and_namespaces_and_of_lost_tags_stay() {
     assert_eq!((second.steps.len(), second.why), (0, Why::Accounted), "and told once");
 }
 
-/// Rows: pain 33.
+/// Rows: pains 33.
 #[test]
 fn an_incomplete_listing_proves_nothing_and_disproves_nothing() {
     let mut story = Story::new();
@@ -190,7 +190,6 @@ fn an_incomplete_listing_proves_nothing_and_disproves_nothing() {
     }
 }
 
-/// Rows: pain 19, pain 20.
 #[test]
 fn a_young_vm_waits_for_its_age_and_one_without_an_age_is_told() {
     let mut story = Story::new();
@@ -220,7 +219,7 @@ fn a_young_vm_waits_for_its_age_and_one_without_an_age_is_told() {
     );
 }
 
-/// Rows: pain 32, pain 34.
+/// Rows: pains 32, 34.
 #[test]
 fn a_gap_in_the_lead_or_the_watches_voids_what_was_seen_before() {
     let blind = [
@@ -248,7 +247,7 @@ fn a_gap_in_the_lead_or_the_watches_voids_what_was_seen_before() {
     }
 }
 
-/// Rows: pain 32, pain 48.
+/// Rows: pains 32, 48.
 #[test]
 fn where_most_vms_have_no_machine_none_is_deleted() {
     let mut story = Story::new();
@@ -299,7 +298,7 @@ fn a_look_deletes_a_tenth_and_the_oldest_first() {
     );
 }
 
-/// Rows: pain 36.
+/// Rows: pains 36.
 #[test]
 fn no_orphan_is_deleted_while_a_breaker_is_open() {
     let mut story = Story::new();
@@ -346,7 +345,7 @@ fn a_vm_that_was_tagged_anew_between_two_listings_is_a_new_suspect() {
     assert_eq!(deleted(&story.look(15, &[retagged], None)), [""; 0]);
 }
 
-/// Rows: W6, pain 21.
+/// Rows: W6.
 #[test]
 fn the_live_read_spares_a_vm_whose_machine_is_there_or_claims_it() {
     let evidence = |sighting: &Sighting| Evidence::of(sighting, &Name::new("lost"), at(0), at(15));
@@ -435,7 +434,6 @@ fn node(name: &str, ready: &str, id: &str) -> k8s_openapi::api::core::v1::Node {
     serde_json::from_value(body).expect("a Node")
 }
 
-/// Rows: pain 22.
 #[test]
 fn a_node_without_machine_and_vm_goes_after_two_looks() {
     let mut story = Story::new();
