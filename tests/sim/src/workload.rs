@@ -392,6 +392,15 @@ fn short(name: &str) -> Option<Vec<Deed>> {
         // Nobody goes on with it.
         "pause-for-good" => vec![begin(3), Deed::Settle, paused(true), of_class("large"), Deed::Moment],
         "orphans-few" => vec![begin(1), Deed::Settle, Deed::Orphans],
+        // They are old when they are seen first.
+        "orphans-late" => vec![
+            begin(1),
+            Deed::Settle,
+            Deed::DriverAway(Duration::from_secs(220)),
+            Deed::Orphans,
+            Deed::Settle,
+            Deed::Settle,
+        ],
         _ => return None,
     })
 }
