@@ -21,7 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::lenient::{IntOrPercent, Rounding};
 use crate::breaker::{self, Tripped};
 use crate::ids::{Name, ProviderId, Uid};
-use crate::kinds::OwnedBy;
+use crate::kinds::{NodeBy, OwnedBy};
 use crate::settings::Settings;
 use crate::sight::{Judging, Sight, later};
 use crate::world::World;
@@ -417,18 +417,39 @@ fn limit(settings: &Settings, ours: usize) -> usize {
     usize::try_from(limit).unwrap_or(0).max(least)
 }
 
-/// Keeps what a look brought.
-pub fn note(world: &mut World, inventory: &Inventory, listing: &Listing, noted: Noted, report: Report) {
-    if listing.gap.is_none() {
-        let ids = listing.vms.iter().filter_map(|vm| vm.provider_id.clone());
-        let is_unnamed = |id: &ProviderId| world.machines.count(OwnedBy::ProviderId, id.as_str()) == 0;
-        let present = ids.filter(is_unnamed).collect();
-        world
-            .ledger
-            .inventories
-            .shown(inventory, listing.begun, present, report);
+/// What a look showed, and to whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// What the provider showed.
+    pub listing: &'a Listing,
+    /// The namespace of our kinds.
+    pub namespace: &'a str,
+    /// The operator's wishes.
+    pub settings: &'a Settings,
+}
+
+/// Keeps what a look came to, and what was seen in it.
+pub fn note(world: &mut World, inventory: &Inventory, seen: Seen<'_>, noted: Noted, report: Report) {
+    let inventories = &mut world.ledger.inventories;
+    inventories.note(inventory, noted);
+    if seen.listing.gap.is_some() {
+        return;
     }
-    world.ledger.inventories.note(inventory, noted);
+    let vms = seen.listing.vms.iter();
+    let is_ours = |vm: &&Sighting| vm.cluster_id == seen.settings.cluster_id && vm.namespace == seen.namespace;
+    let ours = vms.clone().filter(is_ours);
+    let ours = ours.filter_map(|vm| vm.provider_id.clone().zip(vm.name.clone()));
+    let nodes = &world.nodes;
+    inventories.saw(ours.collect(), |id| nodes.count(NodeBy::ProviderId, id.as_str()) > 0);
+    let machines = &world.machines;
+    let ids = vms.filter_map(|vm| vm.provider_id.clone());
+    let is_unclaimed = |id: &ProviderId| machines.count(OwnedBy::ProviderId, id.as_str()) == 0;
+    inventories.shown(
+        inventory,
+        seen.listing.begun,
+        ids.filter(is_unclaimed).collect(),
+        report,
+    );
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Chooses nothing: the Machine's plan has decided that it ends without them (`machine::delete`). They are removed when the cluster
 //! is back; until then they are looked at again and again. What a process does not live to remove is a bootstrap token, which runs
-//! out by itself, or the Node of a VM that is gone, which `orphans` finds.
+//! out by itself, or the Node of a VM that is gone.
 
 use std::sync::Arc;
 use std::time::Duration;

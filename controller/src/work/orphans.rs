@@ -90,7 +90,12 @@ async fn look_at(shared: &Arc<Shared>, inventory: &Inventory, classes: &[Name]) 
             namespace: shared.write.namespace(),
             settings: &shared.settings,
         });
-        orphans::note(world, inventory, &listing, plan.noted.clone(), plan.report);
+        let seen = orphans::Seen {
+            listing: &listing,
+            namespace: shared.write.namespace(),
+            settings: &shared.settings,
+        };
+        orphans::note(world, inventory, seen, plan.noted.clone(), plan.report);
         plan
     });
     let vms = listing.vms.len();
@@ -267,7 +272,6 @@ async fn delete(shared: &Shared, via: &Via, evidence: Evidence) {
     let is_accepted = answer.is_ok();
     tell_deletion(shared, via, &vm, &seen, answer);
     if is_accepted {
-        shared.quietly(|world| world.ledger.inventories.deleted(&sighting));
         drop_token(shared, &sighting).await;
     }
 }

@@ -257,6 +257,15 @@ mod tests {
         two.check().expect_err("two effects");
     }
 
+    #[test]
+    fn a_zone_that_cannot_be_asked_goes_with_listings_only() {
+        let zones = |call: &str| json!({ "call": call, "unreachable": ["moon-b"] });
+        let listing = fault(zones("ListMachines"));
+        assert_eq!(Due(vec![listing]).unreachable(), ["moon-b"]);
+        let create: Fault = serde_json::from_value(zones("CreateMachine")).expect("it parses");
+        create.check().expect_err("no listing");
+    }
+
     #[tokio::test]
     async fn partial_fails_after_the_work_and_names_what_is_left() {
         let due = Due(vec![fault(

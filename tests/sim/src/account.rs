@@ -212,7 +212,8 @@ impl Account {
                 continue;
             }
             // Only a listing shows it where lookups do not lag.
-            let afterglow = match self.world.enter().enabled.has("F36") {
+            let lags = self.world.enter().enabled.has("F36");
+            let afterglow = match lags {
                 true => self.world.pick("afterglow", &AFTERGLOWS),
                 false => 0,
             };

@@ -252,12 +252,7 @@ impl Cast {
         let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
         Self {
             regime: workload::regime(&workload),
-            lives: Lives::new(
-                Arc::clone(&world),
-                Arc::clone(&port),
-                plan.is_pair,
-                looks,
-            ),
+            lives: Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair, looks),
             workload,
             world,
             port,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use millwright_proto::v1;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
 use millwright_tests::manifests;
@@ -100,30 +100,15 @@ async fn told(scene: &mut Scene, reason: &str, vm: &str) {
     scene.until(&what, LIMIT, probe).await;
 }
 
-/// A Node with our marks whose Machine and VM are gone, as a manager leaves it that dies in the wrong moment.
-async fn left_node(scene: &Scene) -> String {
-    let (nodes, name) = (Api::<Node>::all(scene.client.clone()), format!("{}-left", scene.namespace));
-    let node = json!({
-        "metadata": {
-            "name": name,
-            "labels": { "node.gardener.cloud/machine-name": name },
-            "finalizers": ["node.machine.sapcloud.io/machine-controller"],
-        },
-        "spec": { "providerID": "virtual:///local/local-a/i-gone" },
-    });
-    nodes
-        .create(&PostParams::default(), &serde_json::from_value(node).unwrap())
-        .await
-        .unwrap();
+/// What the node lifecycle controller does with a Node whose VM is gone.
+async fn misses(scene: &Scene, node: &str) {
     let status = json!({ "status": { "conditions": [{
         "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "",
         "lastHeartbeatTime": null, "lastTransitionTime": null,
     }]}});
-    nodes
-        .patch_status(&name, &PatchParams::default(), &Patch::Strategic(&status))
-        .await
-        .unwrap();
-    name
+    let nodes = Api::<Node>::all(scene.client.clone());
+    let (params, patch) = (PatchParams::default(), Patch::Strategic(&status));
+    nodes.patch_status(node, &params, &patch).await.unwrap();
 }
 
 /// Rows: W6, pains 33.
@@ -145,7 +130,17 @@ async fn vms_made_by_hand_go_and_those_of_machines_and_of_other_clusters_stay() 
         by_hand(&scene, "another", &namespace, &name("foreign-1")).await,
         by_hand(&scene, CLUSTER, "elsewhere", &name("foreign-2")).await,
     ];
-    let left = left_node(&scene).await;
+    let names = ["lost-1", "lost-2", "foreign-1", "foreign-2"].map(name);
+    let probe = async |scene: &Scene| {
+        let nodes = scene.look().await?.nodes;
+        let has = |name: &String| nodes.iter().any(|node| node["metadata"]["name"] == *name.as_str());
+        if names.iter().all(has) {
+            Ok(())
+        } else {
+            Err(format!("{} nodes", nodes.len()))
+        }
+    };
+    scene.until("their nodes join", LIMIT, probe).await;
     let wanted: Vec<String> = {
         let stay = ids(&before).into_iter().map(str::to_owned);
         let mut all: Vec<String> = stay.chain(foreign.clone()).collect();
@@ -154,16 +149,26 @@ async fn vms_made_by_hand_go_and_those_of_machines_and_of_other_clusters_stay() 
     };
     let probe = async |scene: &Scene| {
         let sight = scene.look().await?;
-        if ids(&sight) == wanted { Ok(()) } else { Err(format!("{:?}", ids(&sight))) }
+        if ids(&sight) == wanted {
+            Ok(())
+        } else {
+            Err(format!("{:?}", ids(&sight)))
+        }
     };
     scene.until("only VMs of no Machine are gone", LIMIT, probe).await;
     for vm in &lost {
         told(&mut scene, "OrphanDeleted", vm).await;
     }
-    let gone = [name("lost-1"), name("lost-2"), left];
+    let gone = [name("lost-1"), name("lost-2")];
+    for node in &gone {
+        misses(&scene, node).await;
+    }
     let probe = async |scene: &Scene| {
         let sight = scene.look().await?;
-        let mut nodes = sight.nodes.iter().map(|node| node["metadata"]["name"].as_str().unwrap_or_default());
+        let mut nodes = sight
+            .nodes
+            .iter()
+            .map(|node| node["metadata"]["name"].as_str().unwrap_or_default());
         match nodes.find(|node| gone.iter().any(|gone| gone == node)) {
             None => Ok(()),
             Some(node) => Err(format!("Node {node} is left")),
@@ -173,7 +178,11 @@ async fn vms_made_by_hand_go_and_those_of_machines_and_of_other_clusters_stay() 
     listed_again(&mut scene, "complete", 3).await;
     let after = scene.look().await.unwrap();
     assert_eq!(ids(&after), wanted);
-    assert_eq!((after.machines.len(), after.nodes.len()), (3, 5), "three, and two of VMs of others");
+    assert_eq!(
+        (after.machines.len(), after.nodes.len()),
+        (3, 5),
+        "three, and two of VMs of others"
+    );
     for vm in &foreign {
         let events = scene.events_about(manifests::CLASS).await.unwrap();
         assert!(!events.iter().any(|(_, text)| text.contains(vm)), "{events:?}");
@@ -189,6 +198,7 @@ async fn a_listing_with_a_zone_that_cannot_be_asked_deletes_nothing() {
     let faults = |faults: serde_json::Value| json!({ "providerSpec": { "faults": faults } });
     let gap = faults(json!([{ "call": "ListMachines", "unreachable": ["local-b"] }]));
     scene.class_from_the_start(gap).await;
+    scene.manager.wait_until_ready().await;
     let namespace = scene.namespace.clone();
     let vm = by_hand(&scene, CLUSTER, &namespace, &format!("{namespace}-lost")).await;
     listed_again(&mut scene, "unreachable", 4).await;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Noted, Report, Sighting};
+use super::{Noted, Report};
 use crate::ids::{DriverName, Name, ProviderId, Uid};
 use crate::settings::Settings;
 use crate::sight::later;
@@ -62,8 +62,8 @@ pub struct Inventories {
     known: BTreeMap<Inventory, Known>,
     /// Nodes that no Machine owns and whose VM no listing shows, and since when.
     pub(super) nodes: BTreeMap<Uid, Timestamp>,
-    /// VMs that were deleted as orphans, with the Machines that they were tagged with: their Nodes bear no mark of ours.
-    pub(super) deleted: BTreeMap<ProviderId, Name>,
+    /// VMs that a complete listing showed to be ours, with the Machines that they are tagged with, as long as they are listed or have a Node.
+    pub(super) seen: BTreeMap<ProviderId, Name>,
 }
 
 impl Inventories {
@@ -122,9 +122,10 @@ impl Inventories {
         }
     }
 
-    /// A VM was deleted as an orphan.
-    pub fn deleted(&mut self, vm: &Sighting) {
-        self.deleted.extend(vm.provider_id.clone().zip(vm.name.clone()));
+    /// A complete listing showed these VMs of ours; others are remembered where they have a Node.
+    pub(super) fn saw(&mut self, vms: BTreeMap<ProviderId, Name>, has_node: impl Fn(&ProviderId) -> bool) {
+        self.seen.retain(|id, _| has_node(id));
+        self.seen.extend(vms);
     }
 
     /// How many VMs there are at each driver, by whose they are.

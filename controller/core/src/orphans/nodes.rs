@@ -2,14 +2,14 @@
 //!
 //! The same protocol as for VMs. A Node is removed only if
 //!
-//! - it bears our label and our finalizer, or its VM was deleted as an orphan; and nobody has asked to leave it alone;
+//! - a complete listing of this term showed its VM, by the id, with the tags of this cluster and namespace; nobody has asked to leave it alone;
 //! - it is not ready, and as old as an orphan must be: no kubelet is a witness of its VM;
-//! - no Machine of the label's name is known, none claims the Node or its VM, and the API server itself has none of that name;
+//! - no Machine of the name in these tags is known, none claims the Node or its VM, and the API server itself has none of that name;
 //! - of every inventory the last complete listing lacks its VM, at two looks that are apart; while one inventory cannot be listed, no Node goes;
 //! - from before the first look on, without a gap, this process has led and the watches have shown all Machines and Nodes;
 //! - no breaker is open.
 //!
-//! That a manager has a cluster of Nodes for itself is assumed by the original, too: another manager's Nodes bear the same marks.
+//! The marks of Nodes do not count: other managers of the same cluster write them, too. So a Node whose VM went before this term began is left.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use super::APART;
-use crate::api::{Machine, keys, meta};
+use crate::api::{Machine, meta};
 use crate::breaker;
 use crate::ids::{Name, NodeRef, ProviderId, Uid};
 use crate::kinds::OwnedBy;
@@ -48,8 +48,8 @@ impl Evidence {
     /// What the API servers themselves have just said. Gives the Node that may be removed.
     pub fn confirm(self, machine: Option<&Machine>, live: &Node) -> Option<NodeRef> {
         let is_same = node::reference(live) == self.node;
-        let deleted = BTreeMap::from([(self.id, self.machine)]);
-        let is_left = left(live, &deleted).is_some();
+        let seen = BTreeMap::from([(self.id, self.machine)]);
+        let is_left = left(live, &seen).is_some();
         (machine.is_none() && is_same && is_left).then_some(self.node)
     }
 }
@@ -69,20 +69,18 @@ struct Left {
     id: ProviderId,
 }
 
-/// `deleted` are VMs that were deleted as orphans.
-fn left(node: &Node, deleted: &BTreeMap<ProviderId, Name>) -> Option<Left> {
-    if node::is_unmanaged(node) {
-        return None;
-    }
-    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+/// `seen` are VMs that were ours by their tags: what the Node itself bears, another manager's may bear, too.
+fn left(node: &Node, seen: &BTreeMap<ProviderId, Name>) -> Option<Left> {
     let is_ready = |node: &Node| {
         let mut conditions = node::conditions(node).iter();
         conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
     };
-    let id = ProviderId::non_empty(id).filter(|_| !is_ready(node))?;
-    let is_ours = meta::has_finalizer(&node.metadata, keys::NODE_FINALIZER);
-    let marked = Name::non_empty(meta::label(&node.metadata, keys::MACHINE_NAME)).filter(|_| is_ours);
-    let machine = marked.or_else(|| deleted.get(&id).cloned())?;
+    if node::is_unmanaged(node) || is_ready(node) {
+        return None;
+    }
+    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+    let id = ProviderId::non_empty(id)?;
+    let machine = seen.get(&id).cloned()?;
     Some(Left { machine, id })
 }
 
@@ -95,7 +93,7 @@ pub fn plan(world: &World, sight: &Sight, settings: &Settings, now: Timestamp) -
     let mut plan = Plan::default();
     for node in world.nodes.iter() {
         let is_lost = |left: &Left| !is_owned(world, node, left) && !inventories.shows(&left.id);
-        let Some(left) = left(node, &inventories.deleted).filter(is_lost) else {
+        let Some(left) = left(node, &inventories.seen).filter(is_lost) else {
             continue;
         };
         let reference = node::reference(node);

@@ -442,6 +442,7 @@ fn a_node_without_machine_and_vm_goes_after_two_looks() {
         ("ready", "True"),
         ("m-1", "Unknown"),
         ("has-vm", "Unknown"),
+        ("strange", "Unknown"),
     ] {
         story.world.observe(
             Change::Applied(node(name, ready, &format!("virtual:///{name}"))),
@@ -452,6 +453,9 @@ fn a_node_without_machine_and_vm_goes_after_two_looks() {
     judge(&mut story.world, "a", Some("account"));
     let due = Inventories::due(&mut story.world, at(-10), &story.settings, |_| true, at(0));
     let inventory = &due.first().expect("one").0;
+    let ours =
+        ["left", "ready", "m-1", "has-vm"].map(|name| (ProviderId::new(format!("virtual:///{name}")), Name::new(name)));
+    story.world.ledger.inventories.saw(ours.into(), |_| true);
     let mut look = |listed: Option<i64>, now: i64| {
         if let Some(minute) = listed {
             let shown = BTreeSet::from([ProviderId::new("virtual:///has-vm")]);
