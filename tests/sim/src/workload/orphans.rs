@@ -53,4 +53,6 @@ pub async fn make(world: &Arc<World>) {
             world.broken("workload", format!("the cloud makes no VM: {error}"));
         }
     }
+    // What the cloud did is seen with the next thing that happens, and is to be seen now.
+    world.tell(What::Note("the VMs are there".to_owned()));
 }
