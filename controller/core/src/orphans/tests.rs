@@ -197,8 +197,8 @@ fn a_young_vm_waits_for_its_age_and_one_without_an_age_is_told() {
         created: Some(at(0)),
         ..vm("young")
     };
-    story.look(0, &[young.clone()], None);
-    let plan = story.look(15, &[young.clone()], None);
+    story.look(0, std::slice::from_ref(&young), None);
+    let plan = story.look(15, std::slice::from_ref(&young), None);
     assert_eq!((deleted(&plan), plan.wake), (vec![], Some(at(20))));
     assert_eq!(deleted(&story.look(20, &[young], None)), ["young"]);
 
@@ -214,7 +214,7 @@ fn a_young_vm_waits_for_its_age_and_one_without_an_age_is_told() {
             .count()
     };
     assert_eq!(
-        [0, 15, 30].map(|minute| told(story.look(minute, &[ageless.clone()], None))),
+        [0, 15, 30].map(|minute| told(story.look(minute, std::slice::from_ref(&ageless), None))),
         [1, 0, 0]
     );
 }
