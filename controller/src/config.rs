@@ -156,6 +156,11 @@ impl ManagerFlags {
             SignedDuration::try_from(self.machine_creation_timeout).unwrap_or(SignedDuration::MAX);
         settings.health_timeout = SignedDuration::try_from(self.machine_health_timeout).unwrap_or(SignedDuration::MAX);
         settings.max_replacements = self.max_replacements;
+        settings.orphan_period =
+            SignedDuration::try_from(self.machine_safety_orphan_vms_period).unwrap_or(SignedDuration::MAX);
+        settings.orphan_min_age = SignedDuration::try_from(self.orphan_min_age).unwrap_or(SignedDuration::MAX);
+        settings.orphan_dry_run = self.orphan_dry_run;
+        settings.max_orphans = self.max_orphans;
         settings.drain_timeout = SignedDuration::try_from(self.machine_drain_timeout).unwrap_or(SignedDuration::MAX);
         settings.max_evict_retries = self.machine_max_evict_retries;
         settings.detach_timeout =

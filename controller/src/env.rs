@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::check::Broken;
-use millwright_core::{class, deployment, machine, set};
+use millwright_core::{class, deployment, machine, orphans, set};
 use rand::RngExt as _;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
@@ -50,6 +50,8 @@ pub struct Planners {
     pub class: fn(&class::Observed<'_>) -> class::Plan,
     /// For the Secrets that classes name.
     pub secret: fn(&class::SecretObserved<'_>) -> class::SecretPlan,
+    /// For VMs that no Machine owns.
+    pub orphans: fn(&orphans::Observed<'_>) -> orphans::Plan,
     /// Whether every plan is held against core's laws before it is carried out; a plan that breaks one is not. On in debug builds.
     pub are_checked: bool,
 }
@@ -69,6 +71,7 @@ impl Default for Planners {
             deployment: deployment::plan,
             class: class::plan,
             secret: class::plan_secret,
+            orphans: orphans::plan,
             are_checked: cfg!(debug_assertions),
         }
     }

@@ -128,6 +128,18 @@ struct EventLabels {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VmLabels {
+    driver: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LookLabels {
+    driver: String,
+    result: &'static str,
+}
+
 /// Makes histograms of one set of buckets.
 #[derive(Clone)]
 struct Buckets(&'static [f64]);
@@ -152,6 +164,9 @@ pub struct Metrics {
     watch_errors: Family<KindLabels, Counter>,
     machines: Family<PhaseLabels, Gauge>,
     events: Family<EventLabels, Counter>,
+    vms: Family<VmLabels, Gauge>,
+    listings: Family<LookLabels, Counter>,
+    orphans: Family<LookLabels, Counter>,
     leader: Gauge,
 }
 
@@ -175,6 +190,9 @@ impl Default for Metrics {
             watch_errors: Family::default(),
             machines: Family::default(),
             events: Family::default(),
+            vms: Family::default(),
+            listings: Family::default(),
+            orphans: Family::default(),
             leader: Gauge::default(),
         };
         metrics.registry = std::sync::Arc::new(metrics.registered());
@@ -215,6 +233,21 @@ impl Metrics {
             "events",
             "Kubernetes events by what became of them; lane life is of what every machine goes through",
             self.events.clone(),
+        );
+        r.register(
+            "vms",
+            "VMs of the last complete listings, by whose they are; state orphan: of no Machine, by all evidence",
+            self.vms.clone(),
+        );
+        r.register(
+            "vm_listings",
+            "Listings of the VMs at a driver's provider, by whether they were complete",
+            self.listings.clone(),
+        );
+        r.register(
+            "orphans",
+            "VMs that no Machine owns, and Nodes that are left of VMs, by what became of them",
+            self.orphans.clone(),
         );
         r.register("leader", "1 while this process is the leader", self.leader.clone());
         r
@@ -282,6 +315,27 @@ impl Metrics {
     /// What became of a Kubernetes event. What the words mean is said in `kube/events.rs`.
     pub fn event(&self, lane: &'static str, result: &'static str) {
         self.events.get_or_create(&EventLabels { lane, result }).inc();
+    }
+
+    /// How many VMs there are at each driver, by whose they are. Others than are named there are none.
+    pub fn vms(&self, states: impl IntoIterator<Item = ((String, &'static str), usize)>) {
+        self.vms.clear();
+        for ((driver, state), vms) in states {
+            let vms = i64::try_from(vms).unwrap_or(i64::MAX);
+            self.vms.get_or_create(&VmLabels { driver, state }).set(vms);
+        }
+    }
+
+    /// A listing of VMs ended, complete or not.
+    pub fn listed(&self, driver: &str, result: &'static str) {
+        let driver = driver.to_owned();
+        self.listings.get_or_create(&LookLabels { driver, result }).inc();
+    }
+
+    /// What became of a VM of no Machine, or of a Node that was left.
+    pub fn orphan(&self, driver: &str, result: &'static str) {
+        let driver = driver.to_owned();
+        self.orphans.get_or_create(&LookLabels { driver, result }).inc();
     }
 
     /// Whether this process leads.

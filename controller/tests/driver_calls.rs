@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use millwright::driver::{Creation, Driver, DriverClass, Scope, SecretData};
 use millwright_core::driver::{Code, Deletion, Effect, Failure, Initialization, Pace, Reason, VmState};
-use millwright_core::ids::{DriverName, NodeName, ProviderId, Uid};
+use millwright_core::ids::{DriverName, NodeName, ProviderId};
 use millwright_core::permit::DeletePermit;
 use millwright_proto::v1;
 use prost::Message;
@@ -57,8 +57,14 @@ fn creation() -> Creation {
     }
 }
 
+fn permit_of(uid: &str) -> DeletePermit {
+    let machine = serde_json::json!({ "metadata": { "name": "m", "uid": uid, "deletionTimestamp": Timestamp::UNIX_EPOCH.to_string() } });
+    let machine = serde_json::from_value(machine).expect("a Machine");
+    DeletePermit::for_deleting(&machine).expect("it is being deleted")
+}
+
 fn permit() -> DeletePermit {
-    DeletePermit::for_deleting(target().key.uid, Timestamp::UNIX_EPOCH)
+    permit_of(target().key.uid.as_str())
 }
 
 /// Advice for one call.
@@ -412,7 +418,7 @@ async fn only_as_many_calls_as_advised_are_under_way_and_no_other_kind_waits_for
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permit_for_another_machine_deletes_nothing() {
     let line = line(|_| {}).await;
-    let foreign = DeletePermit::for_deleting(Uid::new("another"), Timestamp::UNIX_EPOCH);
+    let foreign = permit_of("another");
     let failure = line
         .driver
         .delete_machine(&target(), foreign)

@@ -162,7 +162,11 @@ async fn a_vm_lives_and_dies_once() {
         Ok(VmState::Running)
     );
 
-    let permit = || DeletePermit::for_deleting(target.key.uid.clone(), Timestamp::UNIX_EPOCH);
+    let deletion = Timestamp::UNIX_EPOCH.to_string();
+    let machine =
+        serde_json::json!({ "metadata": { "name": "m", "uid": target.key.uid, "deletionTimestamp": deletion } });
+    let machine = serde_json::from_value(machine).expect("a Machine");
+    let permit = || DeletePermit::for_deleting(&machine).expect("it is being deleted");
     assert!(
         driver
             .delete_machine(&target, permit())

@@ -47,12 +47,17 @@ impl fmt::Display for Tripped {
 
 /// Whether a Machine may not be given up for being unhealthy, because too many others are.
 pub fn tripped(world: &World, machine: &Machine) -> Option<Tripped> {
+    of_zone(world, kin::node_of(world, machine).node.and_then(crate::kinds::zone))
+}
+
+/// Whether too many machines of the cluster, or nodes of a zone, are unhealthy.
+pub fn of_zone(world: &World, zone: Option<&str>) -> Option<Tripped> {
     let machines = |health| world.machines.count(OwnedBy::Health, Health::text(health));
     let (ill, well) = (machines(Health::Ill), machines(Health::Well));
     if is_common(ill, ill + well) {
         return Some(Tripped::Cluster { ill, all: ill + well });
     }
-    let zone = kin::node_of(world, machine).node.and_then(crate::kinds::zone)?;
+    let zone = zone?;
     let nodes = |health| world.nodes.count(NodeBy::Zone, &crate::kinds::in_zone(zone, health));
     let (ill, well) = (nodes(Health::Ill), nodes(Health::Well));
     is_common(ill, ill + well).then(|| Tripped::Zone {

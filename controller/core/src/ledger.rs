@@ -2,11 +2,12 @@
 //!
 //! It dies with the process, and nothing in it is needed for safety that cannot be asked for again. What is known of an object is
 //! kept by its uid and goes with it by [`Ledger::forget`]; it is noted only while the object is known (`World::note`), so that an
-//! answer which arrives after the end of its object leaves nothing behind. Three things are kept otherwise:
+//! answer which arrives after the end of its object leaves nothing behind. Four things are kept otherwise:
 //!
 //! - `unanswered` by the Machine's name, because what may still arrive has no uid yet; each entry ends by time.
 //! - `classes` by the class's name, because that is how Machines, sets and Secrets mean a class, whichever object bears it; an entry
 //!   is there exactly while a class of that name is ([`Ledger::doubt`], [`Ledger::forget_class`]).
+//! - `inventories` by what a driver calls them; an entry is there while a class reaches it.
 //! - `leftovers` by the uid of a Machine that is gone already; the pass over what it left ends them.
 //!
 //! Decides nothing.
@@ -21,6 +22,7 @@ use crate::class::{InUse, Readiness};
 use crate::drain::Drain;
 use crate::ids::{Name, Uid};
 use crate::machine::Calls;
+use crate::orphans::Inventories;
 use crate::sight::later;
 
 /// A creation that was sent so long ago and not answered is taken for lost. `reliability.md` F10 lets a request land minutes
@@ -48,6 +50,8 @@ pub struct Ledger {
     pub drains: BTreeMap<Uid, Drain>,
     /// Machines that ended while the target cluster was away, and may have left a Node or a token there.
     pub leftovers: BTreeMap<Uid, Arc<Machine>>,
+    /// Looks at providers for VMs that no Machine owns, and what they brought. By inventory, and gone with its last class.
+    pub inventories: Inventories,
     /// Counts doubts about classes, so that no two are taken for the same.
     doubts: u64,
 }
@@ -139,6 +143,10 @@ impl OwnerNotes {
 #[derive(Debug, Default)]
 struct ClassNotes {
     readiness: Readiness,
+    /// It was checked once at least.
+    was_judged: bool,
+    /// By which its driver tells the classes that reach the same VMs, by its last word.
+    inventory_key: Option<String>,
     /// Which doubt the readiness answers.
     doubt: u64,
     is_being_checked: bool,
@@ -173,6 +181,7 @@ impl Ledger {
             unanswered: _,
             classes: _,
             leftovers: _,
+            inventories: _,
             doubts: _,
         } = self;
         calls.remove(uid);
@@ -204,6 +213,23 @@ impl Ledger {
         self.classes.get(class).map_or(UNCHECKED, |notes| &notes.readiness)
     }
 
+    /// Whether the class was ever checked: what its driver tells of it is known then.
+    pub fn was_judged(&self, class: &Name) -> bool {
+        self.classes.get(class).is_some_and(|notes| notes.was_judged)
+    }
+
+    /// Classes with the same key reach the same VMs. `None`: nothing is known of that.
+    pub fn inventory_key(&self, class: &Name) -> Option<&str> {
+        self.classes.get(class)?.inventory_key.as_deref()
+    }
+
+    /// What the class's driver tells of the VMs that it reaches.
+    pub fn note_inventory(&mut self, class: &Name, key: Option<String>) {
+        if let Some(notes) = self.classes.get_mut(class) {
+            notes.inventory_key = key;
+        }
+    }
+
     /// Whether a check of the class is under way.
     pub fn is_being_checked(&self, class: &Name) -> bool {
         self.classes.get(class).is_some_and(|notes| notes.is_being_checked)
@@ -225,6 +251,7 @@ impl Ledger {
             return Finding::Outdated;
         };
         notes.is_being_checked = false;
+        notes.was_judged = true;
         if stamp != Stamp(notes.doubt) {
             return Finding::Outdated;
         }

@@ -20,6 +20,7 @@ pub mod ledger;
 pub mod machine;
 pub mod merge;
 pub mod narrate;
+pub mod orphans;
 pub mod owner;
 pub mod permit;
 pub mod plan;

@@ -27,6 +27,15 @@ pub struct Settings {
     /// How many unhealthy Machines of a deployment, or of a set without one, are replaced at once: a number, or a part of its size, of
     /// which one is the least. 1: who replaces many at once makes one fault of all into an outage. 0: none.
     pub max_replacements: IntOrPercent,
+    /// How often VMs that no Machine owns are looked for. 15 min, as in the original. Zero: never.
+    pub orphan_period: SignedDuration,
+    /// How old a VM must be that is taken for one of no Machine: no creation is under way for so long. 20 min, the creation timeout's.
+    pub orphan_min_age: SignedDuration,
+    /// Whether they are only told.
+    pub orphan_dry_run: bool,
+    /// How many of the VMs of a listing may have no Machine, as number or percent, of which two are the least. More have a common cause,
+    /// as Machines that were not restored yet, and none of them is deleted.
+    pub max_orphans: IntOrPercent,
     /// Pause after a driver said that a resource is exhausted, unless the driver names one.
     pub resource_exhausted_retry: SignedDuration,
     /// Whether Nodes of old templates are annotated, so that the autoscaler leaves them to the rollout.
@@ -42,6 +51,12 @@ impl Settings {
         usize::try_from(count).unwrap_or(0)
     }
 
+    /// The original's default of `--machine-safety-orphan-vms-period`.
+    pub const ORPHAN_PERIOD: SignedDuration = SignedDuration::from_mins(15);
+    /// The default of `--orphan-min-age`.
+    pub const ORPHAN_MIN_AGE: SignedDuration = SignedDuration::from_mins(20);
+    /// The default of `--max-orphans`.
+    pub const MAX_ORPHANS: &'static str = "50%";
     /// The original's default of `--machine-creation-timeout`.
     pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
     /// The original's default of `--machine-health-timeout`.
@@ -71,6 +86,10 @@ impl Settings {
             detach_timeout: Self::DETACH_TIMEOUT,
             reattach_timeout: Self::REATTACH_TIMEOUT,
             max_replacements: IntOrPercent::Int(1),
+            orphan_period: Self::ORPHAN_PERIOD,
+            orphan_min_age: Self::ORPHAN_MIN_AGE,
+            orphan_dry_run: false,
+            max_orphans: IntOrPercent::Text(Self::MAX_ORPHANS.to_owned()),
             resource_exhausted_retry: Self::RESOURCE_EXHAUSTED_RETRY,
             annotates_old_nodes: true,
             node_conditions: Self::NODE_CONDITIONS.split(',').map(str::to_owned).collect(),

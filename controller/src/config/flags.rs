@@ -99,6 +99,25 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_MACHINE_HEALTH_TIMEOUT", default_value = "10m", value_parser = duration, value_name = "DURATION")]
     pub machine_health_timeout: Duration,
 
+    /// How often the provider's VMs are listed, to find those that no Machine owns; 0: never
+    #[arg(long, env = "MILLWRIGHT_MACHINE_SAFETY_ORPHAN_VMS_PERIOD", default_value = "15m", value_parser = duration, value_name = "DURATION")]
+    pub machine_safety_orphan_vms_period: Duration,
+
+    /// Least age of a VM that is deleted because no Machine owns it, and of a Node that is left of one
+    #[arg(long, env = "MILLWRIGHT_ORPHAN_MIN_AGE", default_value = "20m", value_parser = duration, value_name = "DURATION")]
+    pub orphan_min_age: Duration,
+
+    /// Name VMs that no Machine owns in the log, in events and in metrics, and delete none
+    #[arg(
+        long, env = "MILLWRIGHT_ORPHAN_DRY_RUN", default_value_t = false, default_missing_value = "true",
+        num_args = 0..=1, require_equals = true, action = ArgAction::Set, value_name = "true|false"
+    )]
+    pub orphan_dry_run: bool,
+
+    /// How many of the VMs of this cluster may have no Machine, as number or percent, of which two are the least; where there are more, none is deleted
+    #[arg(long, env = "MILLWRIGHT_MAX_ORPHANS", default_value = Settings::MAX_ORPHANS, value_parser = bound, value_name = "N|PERCENT")]
+    pub max_orphans: IntOrPercent,
+
     /// How many unhealthy Machines of a MachineDeployment are replaced at once, as number or percent of its size; 0: none
     #[arg(long, env = "MILLWRIGHT_MAX_REPLACEMENTS", default_value = "1", value_parser = bound, value_name = "N|PERCENT")]
     pub max_replacements: IntOrPercent,

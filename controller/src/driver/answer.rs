@@ -11,6 +11,7 @@ use millwright_core::driver::{
     Address, Capability, Deletion, DriverInfo, Failure, Initialization, Violation, Vm, VmState,
 };
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
+use millwright_core::orphans::Sighting;
 use millwright_proto::v1;
 
 use super::status::{MAX_MESSAGE, broken_answer, cut, duration, last_known_state};
@@ -39,6 +40,8 @@ pub struct Page {
 /// A VM of a list, with what its tags say of its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
+    /// The cluster that it is tagged with: this one, or empty if the tag is lost.
+    pub cluster_id: String,
     /// Namespace of its Machine, empty if the tag is lost.
     pub namespace: String,
     /// Name of its Machine. `None`: the tags are lost, the VM is reported and left.
@@ -53,6 +56,24 @@ pub struct Listed {
     pub spec_digest: Option<String>,
     /// When the provider accepted it. `None` breaks the contract: such a VM is never old enough to be an orphan.
     pub created: Option<Timestamp>,
+    /// Where it stands; empty if the driver does not say.
+    pub zone: String,
+}
+
+impl Listed {
+    /// What the search for orphans looks at.
+    pub fn sighting(self) -> Sighting {
+        Sighting {
+            cluster_id: self.cluster_id,
+            namespace: self.namespace,
+            name: self.name,
+            uid: self.uid,
+            provider_id: self.vm.provider_id,
+            node_name: self.vm.node_name,
+            zone: self.zone,
+            created: self.created,
+        }
+    }
 }
 
 /// The VM of an answer about `key`'s machine.
@@ -213,6 +234,8 @@ pub(super) fn page(cluster_id: &str, response: v1::ListMachinesResponse) -> Page
             class: Some(machine.machine_class.clone()).filter(|class| !class.is_empty()),
             spec_digest: Some(machine.spec_digest.clone()).filter(|digest| !digest.is_empty()),
             created: machine.create_time.and_then(timestamp),
+            cluster_id: key.cluster_id,
+            zone: machine.zone.clone(),
             vm: vm(machine, None),
         });
     }

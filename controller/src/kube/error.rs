@@ -9,6 +9,9 @@ use crate::kube::client::NotCarried;
 /// Enough of a reason to act on it; a validation error can list every field of an object.
 const LONGEST_REASON: usize = 1000;
 
+/// The API server's own word for what does not exist.
+const NOT_FOUND: &str = "NotFound";
+
 /// Why a write did not take effect. The variant alone decides what happens next.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -123,8 +126,10 @@ impl From<kube::Error> for ReadError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => match status.code {
-                404 | 410 => Self::Gone,
-                429 | 500..=599 => Self::Unreachable { reason: said(&status) },
+                404 if status.reason == NOT_FOUND => Self::Gone,
+                410 => Self::Gone,
+                // A bare 404 may come from a proxy, or from a server that does not serve the kind: it proves nothing of the object.
+                404 | 429 | 500..=599 => Self::Unreachable { reason: said(&status) },
                 _ => Self::Refused { reason: said(&status) },
             },
             kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Self::Unreadable,

@@ -229,6 +229,8 @@ async fn validate(
     };
     match driver.validate_machine_class(&scope, false).await {
         Ok(report) => {
+            let (name, key) = (Name::new(name), report.inventory_key);
+            shared.quietly(|world| world.ledger.note_inventory(&name, key));
             for warning in report.violations.iter().filter(|violation| !violation.fatal) {
                 shared.events.publish(
                     class,

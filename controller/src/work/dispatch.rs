@@ -18,6 +18,7 @@ use super::class::{Classes, Secrets};
 use super::deployment::Deployments;
 use super::leftover;
 use super::machine::Machines;
+use super::orphans;
 use super::pass::{Pass, pass};
 use super::set::Sets;
 use super::shared::Shared;
@@ -46,6 +47,7 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
             () = shared.bell.notified() => {}
             _ = tick.tick() => {
                 measure(&shared);
+                orphans::look(&shared);
                 target.look(&shared);
             }
             _ = round.tick() => shared.change(|world, uptime| world.look_at_all(uptime, ROUND / 2)),
@@ -83,12 +85,13 @@ impl TargetSeen {
 fn measure(shared: &Shared) {
     let now = shared.env.uptime();
     let mut phases: BTreeMap<String, usize> = BTreeMap::new();
-    let depth = shared.look(|world| {
+    let (depth, vms) = shared.look(|world| {
         for machine in world.machines.iter() {
             *phases.entry(machine.phase().as_str().to_owned()).or_default() += 1;
         }
-        world.queue.depth(now)
+        (world.queue.depth(now), world.ledger.inventories.totals())
     });
+    shared.metrics.vms(vms);
     shared.metrics.machines(phases);
     shared.metrics.queue_depth("all", depth);
 }

@@ -78,15 +78,19 @@ fn expiration(secret: &Secret) -> Option<Timestamp> {
 
 /// Deletes the Machine's token, if it is there.
 pub async fn remove(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
-    let uid = meta::identity(&machine.metadata).1;
+    remove_of(shared, &meta::identity(&machine.metadata).1).await
+}
+
+/// Deletes the token of the Machine that had this uid, if it is there.
+pub(super) async fn remove_of(shared: &Shared, uid: &Uid) -> Result<(), StepError> {
     for attempt in 0..NAMES {
-        let name = name(&bootstrap_token_id(&uid, attempt));
+        let name = name(&bootstrap_token_id(uid, attempt));
         let found = match shared.write.read_token(&name).await {
             Ok(found) => found,
             Err(ReadError::Gone) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        if is_of(&found, &uid) {
+        if is_of(&found, uid) {
             let token = Uid::new(found.metadata.uid.unwrap_or_default());
             return Ok(shared.write.delete_token(&name, &token).await?);
         }

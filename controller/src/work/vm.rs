@@ -280,12 +280,10 @@ async fn create(
 }
 
 async fn delete(driver: &Driver, target: &Target, machine: &Machine) -> Result<Deletion, Failure> {
-    let Some(since) = meta::deleting_since(&machine.metadata) else {
+    let Some(permit) = DeletePermit::for_deleting(machine) else {
         return Err(not_sent(Code::FailedPrecondition, "the Machine is not being deleted"));
     };
-    driver
-        .delete_machine(target, DeletePermit::for_deleting(target.key.uid.clone(), since))
-        .await
+    driver.delete_machine(target, permit).await
 }
 
 /// Nobody knows which driver made the VM: the deletion holds when every driver that this manager was given says so, and not while one

@@ -267,12 +267,14 @@ impl Driver for VirtualDriver {
         let is_last = vms.len() <= request.page_size;
         vms.truncate(request.page_size);
         let cursor = vms.last().filter(|_| !is_last).map(|vm| vm.id.to_string());
+        let unreachable = due.unreachable();
+        vms.retain(|vm| !unreachable.contains(&vm.zone));
         due.after(None).await?;
         let now = self.cloud.now();
         Ok(MachinePage {
             machines: vms.iter().map(|vm| answer::machine(vm, now)).collect(),
             next_cursor: cursor.unwrap_or_default(),
-            unreachable: Vec::new(),
+            unreachable,
         })
     }
 

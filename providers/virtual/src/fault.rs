@@ -26,8 +26,8 @@ pub(crate) enum Call {
     GetNodeTemplate,
 }
 
-/// One scripted fault. Names exactly one of `error`, `partial`, `hang`, `lateAnswer`, `panic`, `exit`; `partial` may
-/// stand beside `error`.
+/// One scripted fault. Names exactly one of `error`, `partial`, `hang`, `lateAnswer`, `unreachable`, `panic`, `exit`; `partial`
+/// may stand beside `error`.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Fault {
@@ -51,6 +51,9 @@ pub(crate) struct Fault {
     /// Do the work, then fail with the outcome PARTIAL.
     #[serde(default)]
     partial: bool,
+    /// Zones that `ListMachines` cannot ask: it names them and shows no VM of them.
+    #[serde(default)]
+    unreachable: Vec<String>,
     /// Panic before the work.
     #[serde(default)]
     panic: bool,
@@ -93,17 +96,23 @@ impl Fault {
             fails,
             self.hang.is_some(),
             self.late_answer.is_some(),
+            !self.unreachable.is_empty(),
             self.panic,
             self.exit,
         ];
         if effects.iter().filter(|is_set| **is_set).count() != 1 {
-            return Err("must name exactly one of error, partial, hang, lateAnswer, panic, exit".to_owned());
+            return Err(
+                "must name exactly one of error, partial, hang, lateAnswer, unreachable, panic, exit".to_owned(),
+            );
         }
         if self.nth.is_some() && self.every.is_some() {
             return Err("nth and every exclude each other".to_owned());
         }
         if self.nth == Some(0) || self.every == Some(0) {
             return Err("nth and every count from 1".to_owned());
+        }
+        if !self.unreachable.is_empty() && self.call != Call::ListMachines {
+            return Err("unreachable goes with ListMachines only".to_owned());
         }
         if self.after && !(self.panic || self.exit) {
             return Err("after goes with panic or exit only".to_owned());
@@ -166,6 +175,11 @@ impl Script {
 pub(crate) struct Due(Vec<Fault>);
 
 impl Due {
+    /// Zones that cannot be asked.
+    pub(crate) fn unreachable(&self) -> Vec<String> {
+        self.0.iter().flat_map(|fault| fault.unreachable.clone()).collect()
+    }
+
     /// Plays what comes before the work.
     pub(crate) async fn before(&self) -> Result<(), DriverError> {
         for fault in &self.0 {
@@ -241,6 +255,15 @@ mod tests {
         let two = json!({ "call": "ListMachines", "exit": true, "hang": "1s" });
         let two: Fault = serde_json::from_value(two).expect("it parses");
         two.check().expect_err("two effects");
+    }
+
+    #[test]
+    fn a_zone_that_cannot_be_asked_goes_with_listings_only() {
+        let zones = |call: &str| json!({ "call": call, "unreachable": ["moon-b"] });
+        let listing = fault(zones("ListMachines"));
+        assert_eq!(Due(vec![listing]).unreachable(), ["moon-b"]);
+        let create: Fault = serde_json::from_value(zones("CreateMachine")).expect("it parses");
+        create.check().expect_err("no listing");
     }
 
     #[tokio::test]

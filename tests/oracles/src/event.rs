@@ -1,5 +1,6 @@
 //! The record of a run: who did what, and when it took effect. Decides nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -38,6 +39,10 @@ pub enum Act {
     List { by: By, resource: String },
     /// A driver call left the manager.
     Call(Call),
+    /// A driver has shown a manager all VMs, by its own word: the ids of those.
+    Listed { by: By, ids: BTreeSet<String> },
+    /// The VM of that id, which has just come to be, is another cluster's or another manager's by its tags.
+    Foreign { id: String },
     /// The cloud changed.
     Vm { by: By, change: VmChange },
     /// Text or bytes went where people or programs read them: a log, a metric, an event, a status, a driver call of a class.

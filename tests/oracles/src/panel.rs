@@ -18,6 +18,10 @@ pub struct Settings {
     pub read_lag: SignedDuration,
     /// How long a machine may take to join.
     pub creation_timeout: SignedDuration,
+    /// How old a VM must be that is removed because no Machine owns it.
+    pub orphan_min_age: SignedDuration,
+    /// How far apart two listings of VMs must lie that are to prove that.
+    pub orphan_apart: SignedDuration,
     /// How long pods of a Machine that is deleted may take to go.
     pub drain_timeout: SignedDuration,
     /// Whether a Machine may not be given up too early for a wall clock that was set while it was not waiting.
@@ -56,6 +60,8 @@ impl Default for Settings {
             max_lag: SignedDuration::from_mins(5),
             read_lag: SignedDuration::from_mins(5),
             creation_timeout: SignedDuration::from_mins(20),
+            orphan_min_age: SignedDuration::from_mins(20),
+            orphan_apart: SignedDuration::from_mins(1),
             drain_timeout: SignedDuration::from_hours(2),
             judges_set_clocks: true,
             target_may_be_away: false,

@@ -12,6 +12,7 @@ mod live_read;
 mod one_at_a_time;
 mod one_life;
 mod one_vm;
+mod orphan;
 mod own_fields;
 mod restart;
 mod rollout_budget;
@@ -29,6 +30,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
         Box::new(one_vm::OneVm::default()),
         Box::new(finalizer::Proof::default()),
         Box::new(wrong_kill::WrongKill::new(settings.max_lag)),
+        Box::new(orphan::Orphan::new(settings)),
         Box::new(set_budget::SetBudget::new(settings)),
         Box::new(rollout_budget::RolloutBudget::new(settings.max_lag)),
         Box::new(join_patience::JoinPatience::new(

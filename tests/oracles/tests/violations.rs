@@ -228,6 +228,55 @@ fn s3_the_vm_of_a_wanted_machine_that_is_removed_is_flagged() {
 }
 
 #[test]
+fn s3_a_vm_of_no_machine_that_is_removed_without_the_orphan_protocols_waits_is_flagged() {
+    let world = Hand::default();
+    let of_vm = |seconds, change| event(seconds, Act::Vm { by: MANAGER, change });
+    let (uid, id) = ("m".to_owned(), "a".to_owned());
+    let made = |seconds| {
+        let (uid, id) = (uid.clone(), id.clone());
+        of_vm(seconds, VmChange::Accepted { uid, id })
+    };
+    let removed = |seconds| {
+        let (uid, id) = (uid.clone(), id.clone());
+        of_vm(seconds, VmChange::Leaving { uid, id })
+    };
+    let listed = |seconds, by| {
+        event(
+            seconds,
+            Act::Listed {
+                by,
+                ids: [id.clone()].into(),
+            },
+        )
+    };
+    let good = [made(0), listed(1300, MANAGER), listed(1400, MANAGER), removed(1401)];
+    let once = [made(0), listed(1400, MANAGER), removed(1401)];
+    let close = [made(0), listed(1399, MANAGER), listed(1400, MANAGER), removed(1401)];
+    let of_two = [
+        made(0),
+        listed(1300, By::Manager(2)),
+        listed(1400, MANAGER),
+        removed(1401),
+    ];
+    let young = [made(900), listed(1300, MANAGER), listed(1400, MANAGER), removed(1401)];
+    let foreign = event(0, Act::Foreign { id: id.clone() });
+    let foreign = [vec![foreign], good.to_vec()].concat();
+    for bad in [&once[..], &close, &of_two, &young, &foreign] {
+        tells_apart("S3", (bad, &world), (&good, &world));
+    }
+    let held = deleting(machine("m", "Terminating"));
+    let late = [
+        event(1, Act::Write(write(Verb::Patch, "machines", Some(held), None))),
+        removed(2),
+    ];
+    assert_eq!(
+        broken_by(&settings(), "S3", &late, &world),
+        None,
+        "its Machine was deleted"
+    );
+}
+
+#[test]
 fn s4_a_machine_more_than_its_set_ever_was_to_have_is_flagged() {
     let sized = |seconds, size| {
         event(

@@ -189,11 +189,19 @@ impl Account {
         status
     }
 
+    /// The VMs of a cluster that are gone, as a listing from before shows them.
+    pub fn ghosts(&self, cluster: &str) -> Vec<Machine> {
+        self.mourn();
+        let state = self.enter();
+        let of_it = state.ghosts.values().filter(|(vm, _)| vm.owner.cluster == cluster);
+        of_it.map(|(vm, _)| shown(vm)).collect()
+    }
+
     /// Notes the VMs that went meanwhile, for lookups that lag behind.
     fn mourn(&self) {
         let is_quiet = {
             let world = self.world.enter();
-            if !world.enabled.has("F36") {
+            if !world.enabled.has("F36") && !world.enabled.has("F32") {
                 return;
             }
             world.is_quiet
@@ -203,7 +211,13 @@ impl Account {
             if happening.event != CloudEvent::Removed || is_quiet {
                 continue;
             }
-            let lasts = Duration::from_secs(self.world.pick("afterglow", &AFTERGLOWS));
+            // Only a listing shows it where lookups do not lag.
+            let lags = self.world.enter().enabled.has("F36");
+            let afterglow = match lags {
+                true => self.world.pick("afterglow", &AFTERGLOWS),
+                false => 0,
+            };
+            let lasts = Duration::from_secs(afterglow);
             let until = self.world.time.passed() + lasts;
             let vm = happening.vm;
             self.enter().ghosts.insert(vm.owner.uid.clone(), (vm, until));
@@ -224,11 +238,21 @@ impl Account {
         let left = (until - now).as_secs();
         let about = format!("lookup of {} shows the VM that is gone, for {left} s more", key.name);
         self.world.tell(What::Fault { name: "F36", about });
-        let machine = Machine {
-            node_name: vm.node_name().to_owned(),
-            ..Machine::new(key.clone(), vm.provider_id(), MachineState::Running)
-        };
-        Some(machine.into())
+        Some(shown(&vm).into())
+    }
+}
+
+/// A VM that is gone, as who has not noticed shows it.
+fn shown(vm: &Vm) -> Machine {
+    let key = MachineKey {
+        cluster_id: vm.owner.cluster.clone(),
+        namespace: vm.owner.namespace.clone(),
+        name: vm.owner.name.clone(),
+        uid: vm.owner.uid.clone(),
+    };
+    Machine {
+        node_name: vm.node_name().to_owned(),
+        ..Machine::new(key, vm.provider_id(), MachineState::Running)
     }
 }
 

@@ -40,6 +40,16 @@ pub enum CallFault {
     Bare,
     /// It says falsely that there is no VM.
     Blind,
+    /// It names a zone that could not be asked, and shows nothing of it or, falsely, all.
+    Unreachable,
+    /// It ends before its end.
+    Truncated,
+    /// It shows nothing.
+    Empty,
+    /// It shows what is gone.
+    Stale,
+    /// It comes in pages of one.
+    SmallPages,
     /// It is accepted, and the VM never boots.
     NeverBoots,
     /// It is accepted, and told as failed some time later.
@@ -185,13 +195,24 @@ const OF_LOOKUPS: [Kind; 3] = [
 /// What may become of a deletion besides.
 const OF_DELETIONS: [Kind; 2] = [("F32", CallFault::Bare), ("F43", CallFault::Throttle)];
 
+/// What may become of a listing of VMs besides.
+const OF_LISTINGS: [Kind; 6] = [
+    ("F61", CallFault::Unreachable),
+    ("F32", CallFault::Truncated),
+    ("F32", CallFault::Empty),
+    ("F32", CallFault::SmallPages),
+    ("F32", CallFault::Stale),
+    ("F43", CallFault::Throttle),
+];
+
 /// What may become of a call of each method that has blows of its own.
-static BY_METHOD: LazyLock<[(&str, Vec<Kind>); 3]> = LazyLock::new(|| {
+static BY_METHOD: LazyLock<[(&str, Vec<Kind>); 4]> = LazyLock::new(|| {
     let all = |besides: &[Kind]| OF_CALLS.iter().chain(besides).copied().collect();
     [
         ("CreateMachine", all(&OF_CREATIONS)),
         ("GetMachineStatus", all(&OF_LOOKUPS)),
         ("DeleteMachine", all(&OF_DELETIONS)),
+        ("ListMachines", all(&OF_LISTINGS)),
     ]
 });
 

@@ -1,7 +1,8 @@
 //! What every call meets at the driver's end of the wire, whatever carries it: it is counted, and its answer is told.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -31,12 +32,19 @@ pub type Served = BoxCloneSyncService<http::Request<Body>, http::Response<Body>,
 pub struct Desk {
     served: Served,
     world: Arc<World>,
+    /// Listings under way, by the manager's life.
+    listings: Arc<Mutex<BTreeMap<u32, Shown>>>,
 }
 
 impl Desk {
     /// A desk in front of this service.
     pub fn new(served: Served, world: Arc<World>) -> Self {
-        Self { served, world }
+        let listings = Arc::default();
+        Self {
+            served,
+            world,
+            listings,
+        }
     }
 
     async fn take(self, request: http::Request<Body>) -> http::Response<Body> {
@@ -49,23 +57,63 @@ impl Desk {
         let caller = parts.headers.remove(CALLER);
         let caller = caller.and_then(|caller| caller.to_str().ok().and_then(|caller| caller.parse().ok()));
         let (method, uid) = about(&parts, &body);
+        let listing = (method == "ListMachines").then(|| ListsFrom::decode(message(&body)).unwrap_or_default());
         let request = http::Request::from_parts(parts, Body::new(Full::new(body)));
-        let answer = match self.served.oneshot(request).await {
+        let answer = match self.served.clone().oneshot(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
         };
-        let (answer, code) = match read(answer).await {
+        let (answer, code, answered) = match read(answer).await {
             Ok(read) => read,
-            Err(status) => (status.clone().into_http(), status.code()),
+            Err(status) => (status.clone().into_http(), status.code(), Bytes::new()),
         };
+        let caller = caller.unwrap_or_default();
+        if let Some(listing) = listing.filter(|_| code == Code::Ok) {
+            self.shows(caller, &listing, &answered);
+        }
         self.world.tell(What::Driver(DriverCall {
-            incarnation: caller.unwrap_or_default(),
+            incarnation: caller,
             method,
             uid,
             code: code.into(),
         }));
         answer
     }
+
+    /// Tells of a listing that has come to its end.
+    fn shows(&self, caller: u32, asked: &ListsFrom, answered: &Bytes) {
+        let page = v1::ListMachinesResponse::decode(message(answered)).unwrap_or_default();
+        let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = match asked.page_token.is_empty() {
+            true => Shown::default(),
+            false => listings.remove(&caller).unwrap_or_default(),
+        };
+        let ids = page.machines.iter().filter_map(|vm| vm.provider_id.rsplit('/').next());
+        shown.ids.extend(ids.map(str::to_owned));
+        shown.has_gap |= !page.unreachable.is_empty();
+        match page.next_page_token.is_empty() {
+            false => drop(listings.insert(caller, shown)),
+            true if shown.has_gap => {}
+            true => self.world.tell(What::Listed {
+                incarnation: caller,
+                ids: shown.ids,
+            }),
+        }
+    }
+}
+
+/// A listing under way.
+#[derive(Default)]
+struct Shown {
+    ids: BTreeSet<String>,
+    has_gap: bool,
+}
+
+/// The place from which a page is asked for.
+#[derive(Clone, PartialEq, prost::Message)]
+struct ListsFrom {
+    #[prost(string, tag = "5")]
+    page_token: String,
 }
 
 impl NamedService for Desk {
@@ -88,23 +136,30 @@ impl Service<http::Request<Body>> for Desk {
 }
 
 /// Reads an answer to its end, for its code.
-pub async fn read(answer: http::Response<Body>) -> Result<(http::Response<Body>, Code), Status> {
+pub async fn read(answer: http::Response<Body>) -> Result<(http::Response<Body>, Code, Bytes), Status> {
     let (head, body) = answer.into_parts();
     let collected = body.collect().await?;
     let told = collected.trailers().unwrap_or(&head.headers).get("grpc-status");
     let code = told.map_or(Code::Unknown, |code| Code::from_bytes(code.as_bytes()));
-    Ok((http::Response::from_parts(head, Body::new(collected)), code))
+    let trailers = collected.trailers().cloned();
+    let bytes = collected.to_bytes();
+    let body = Full::new(bytes.clone()).with_trailers(std::future::ready(trailers.map(Ok)));
+    Ok((http::Response::from_parts(head, Body::new(body)), code, bytes))
+}
+
+/// The message in a call's body.
+fn message(body: &Bytes) -> &[u8] {
+    body.get(PREFIX..).unwrap_or_default()
 }
 
 /// The method of a call, and the Machine that it is about.
 pub fn about(parts: &http::request::Parts, body: &Bytes) -> (String, String) {
     let method = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
-    let message = body.get(PREFIX..).unwrap_or_default();
     let has_key = matches!(
         method.as_str(),
         "CreateMachine" | "InitializeMachine" | "DeleteMachine" | "GetMachineStatus"
     );
-    let keyed = has_key.then(|| Keyed::decode(message).ok()).flatten();
+    let keyed = has_key.then(|| Keyed::decode(message(body)).ok()).flatten();
     let uid = keyed.and_then(|keyed| keyed.key).map(|key| key.uid);
     (method, uid.unwrap_or_default())
 }

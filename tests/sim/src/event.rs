@@ -1,6 +1,6 @@
 //! What happens in a run, as values: the trace, the oracles and the story are made of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,6 +121,13 @@ pub enum What {
     Leaves(Departure),
     /// A call reached the driver and was answered.
     Driver(DriverCall),
+    /// A driver has shown a manager the last page of its VMs, and by its word these are all.
+    Listed {
+        /// The manager.
+        incarnation: u32,
+        /// The ids of the VMs.
+        ids: BTreeSet<String>,
+    },
     /// A VM changed.
     Cloud {
         /// How.
@@ -296,6 +303,9 @@ impl fmt::Display for Event {
                 call.uid,
                 tonic::Code::from_i32(call.code)
             ),
+            What::Listed { incarnation, ids } => {
+                write!(f, "manager {incarnation} has been shown all VMs: {}", ids.len())
+            }
             What::Cloud { event, vm } => write!(f, "cloud: {} {} of {}", vm.id, event.word(), vm.owner.name),
             What::Start { incarnation } => write!(f, "manager {incarnation} starts"),
             What::End { incarnation, how } => write!(f, "manager {incarnation} ends: {how}"),

@@ -3,7 +3,7 @@
 //! F15 (reads of an older state) is left out: every GET and every list of the manager asks for the newest state, which no
 //! server of this age answers from an older one. Watches may lag, and do: F17 to F19.
 //!
-//! F32 (data that is wrong and legal) has no empty or truncated lists: this version lists no VMs. F39 (a creation that fails
+//! F39 (a creation that fails
 //! half-way) leaves the VM itself behind: the virtual cloud has nothing else.
 //!
 //! A run enables a few of them by choice (swarm), so that rare pairs meet; a fault that is not enabled asks for no choice.
@@ -29,7 +29,7 @@ const fn fault(name: &'static str, per_mille: u32, what: &'static str) -> Fault 
 }
 
 /// All of them.
-pub const ALL: [Fault; 54] = [
+pub const ALL: [Fault; 55] = [
     fault("F1", 12, "the manager dies before or after a call"),
     fault("F1r", 0, "the manager dies at any moment"),
     fault(
@@ -132,6 +132,7 @@ pub const ALL: [Fault; 54] = [
         0,
         "the driver's socket goes from the directory of drivers and comes back",
     ),
+    fault("F61", 150, "a zone cannot be asked for its VMs, and the driver says so"),
 ];
 
 /// Faults that the manager does not stand yet: runs have them only where they are named. Whoever mends the manager takes them out of here.

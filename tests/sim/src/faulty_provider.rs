@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::account::{Account, bare, no_stock, throttled};
 use crate::call_fault::CallFault;
 use crate::process::Process;
+use crate::workload::ZONE;
 use crate::world::World;
 
 /// A boot that nobody lives to see.
@@ -117,6 +118,32 @@ impl Provider {
         }
     }
 
+    /// A listing, perhaps one that is wrong in a way that the contract lets pass, or that nobody can tell.
+    async fn list(&self, mut request: ListMachines, context: Context) -> Result<MachinePage, DriverError> {
+        let blow = self.begin("ListMachines", "")?;
+        if blow == Some(CallFault::SmallPages) {
+            request.page_size = 1;
+        }
+        let cluster = request.cluster_id.clone();
+        let mut page = self.driver.list_machines(request, context).await?;
+        match blow {
+            Some(CallFault::Unreachable) => {
+                if self.world.choose("unreachable", 2) == 1 {
+                    page.machines.clear();
+                }
+                page.unreachable.push(ZONE.to_owned());
+            }
+            Some(CallFault::Truncated) => {
+                page.machines.truncate(page.machines.len() / 2);
+                page.next_cursor = String::new();
+            }
+            Some(CallFault::Empty) => page = MachinePage::default(),
+            Some(CallFault::Stale) => page.machines.extend(self.account.ghosts(&cluster)),
+            _ => {}
+        }
+        Ok(page)
+    }
+
     async fn look(&self, request: GetMachineStatus, context: Context) -> Result<MachineStatus, DriverError> {
         let blow = self.begin("GetMachineStatus", &request.key.uid)?;
         if blow == Some(CallFault::Blind) {
@@ -192,7 +219,7 @@ impl Driver for Provider {
     }
 
     async fn list_machines(&self, request: ListMachines, context: Context) -> Result<MachinePage, DriverError> {
-        self.live(self.driver.list_machines(request, context)).await
+        self.live(self.list(request, context)).await
     }
 
     async fn watch_machines(&self, request: WatchMachines, context: Context) -> Result<WatchStream, DriverError> {

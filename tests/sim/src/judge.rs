@@ -22,7 +22,7 @@ use crate::clock::{DAWN, after};
 use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, Violation, What};
 use crate::fault::{self, Lags};
 use crate::kinds;
-use crate::life::{CREATION_TIMEOUT, DRAIN_TIMEOUT};
+use crate::life::{CLUSTER, CREATION_TIMEOUT, DRAIN_TIMEOUT, NAMESPACE, ORPHAN_MIN_AGE, ORPHAN_PERIOD};
 use crate::workload::{CANARY, FORSAKEN, NEVER};
 
 /// A panel of all oracles, as one oracle of the simulator's.
@@ -47,6 +47,10 @@ impl Judge {
         match what {
             What::Api(request) => of_request(request, truth).into_iter().collect(),
             What::Leaves(call) => vec![Act::Call(self.call(call))],
+            What::Listed { incarnation, ids } => {
+                let (by, ids) = (By::Manager(*incarnation), ids.clone());
+                vec![Act::Listed { by, ids }]
+            }
             What::Cloud { event, vm } => self.changes(*event, vm),
             What::Start { incarnation } => vec![Act::Started(By::Manager(*incarnation))],
             What::End { incarnation, how } => match how.as_str() {
@@ -95,7 +99,11 @@ impl Judge {
         let (maker, remover) = (by(&self.creator), by(&self.remover));
         let change = |by, change| Act::Vm { by, change };
         match event {
-            CloudEvent::Accepted => vec![change(maker, VmChange::Accepted { uid, id })],
+            CloudEvent::Accepted => {
+                let foreign = (!is_ours(vm)).then(|| Act::Foreign { id: id.clone() });
+                let accepted = change(maker, VmChange::Accepted { uid, id });
+                std::iter::once(accepted).chain(foreign).collect()
+            }
             CloudEvent::Deleting | CloudEvent::Removed => {
                 let mut acts = Vec::new();
                 // What goes at once leaves and is gone in one step.
@@ -154,6 +162,8 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         read_lag: signed(lags.read),
         creation_timeout: CREATION_TIMEOUT,
         drain_timeout: DRAIN_TIMEOUT,
+        orphan_min_age: ORPHAN_MIN_AGE,
+        orphan_apart: ORPHAN_PERIOD * 3 / 4,
         target_may_be_away: lags.has_outages,
         writes_may_be_refused: lags.has_refusals,
         lookups_may_lie: lags.has_false_lookups,
@@ -166,6 +176,12 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         canaries: vec![CANARY.to_owned()],
         ..Settings::default()
     }
+}
+
+/// Whether a VM is this cluster's and this namespace's, and tells of which Machine.
+fn is_ours(vm: &Vm) -> bool {
+    let owner = &vm.owner;
+    owner.cluster == CLUSTER && owner.namespace == NAMESPACE && !owner.name.is_empty()
 }
 
 fn broken(violation: oracles::Violation) -> Violation {
@@ -296,6 +312,7 @@ impl oracles::Truth for Seen<'_, '_> {
     fn vms(&self) -> Vec<oracles::Vm> {
         let vms = self.truth.vms();
         vms.iter()
+            .filter(|vm| is_ours(vm))
             .map(|vm| oracles::Vm {
                 uid: vm.owner.uid.clone(),
                 id: vm.id.to_string(),

@@ -35,6 +35,10 @@ pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(4);
 const HEALTH_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 /// How long pods of a run may take to go.
 pub const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_mins(3);
+/// How often VMs of no Machine are looked for, in a run that has that.
+pub const ORPHAN_PERIOD: SignedDuration = SignedDuration::from_secs(40);
+/// How old they must be.
+pub const ORPHAN_MIN_AGE: SignedDuration = SignedDuration::from_mins(3);
 /// How long the pause after an exhausted resource is.
 const EXHAUSTED: SignedDuration = SignedDuration::from_mins(2);
 /// Seconds until a manager that died is started again.
@@ -123,13 +127,16 @@ pub struct Lives {
     seats: Vec<Seat>,
     started: AtomicU32,
     is_elected: bool,
+    /// How often managers look for VMs of no Machine; zero: never.
+    orphan_period: SignedDuration,
     /// The farthest that a wall clock was set back in this run.
     set_back: Mutex<SignedDuration>,
 }
 
 impl Lives {
     /// Managers that were never started: one, or two of which the lease makes one the leader.
-    pub fn new(world: Arc<World>, port: Arc<Port>, is_pair: bool) -> Arc<Self> {
+    /// Where they look, it is for VMs of no Machine.
+    pub fn new(world: Arc<World>, port: Arc<Port>, is_pair: bool, looks: bool) -> Arc<Self> {
         let is_elected = world.choose("election", 4) == 1;
         let needs_lease = world.enter().enabled.has("F54") || world.enter().enabled.has("F55");
         let is_elected = world.hooks.elects.unwrap_or(is_elected || needs_lease);
@@ -142,6 +149,7 @@ impl Lives {
             seats,
             started: AtomicU32::new(0),
             is_elected: is_elected || is_pair,
+            orphan_period: if looks { ORPHAN_PERIOD } else { SignedDuration::ZERO },
             set_back: Mutex::new(SignedDuration::ZERO),
         })
     }
@@ -260,7 +268,10 @@ impl Lives {
             control: Access::InCluster,
             target: TargetCluster::SameAsControl,
             namespace: NAMESPACE.to_owned(),
-            settings: settings(),
+            settings: Settings {
+                orphan_period: self.orphan_period,
+                ..settings()
+            },
             drivers: match &self.world.sockets {
                 Some(sockets) => Endpoints::Directory(sockets.directory().to_owned()),
                 None => Endpoints::Listed(vec![Endpoint::Unix("/sim/virtual.sock".to_owned())]),
@@ -330,5 +341,6 @@ fn settings() -> Settings {
     settings.resource_exhausted_retry = EXHAUSTED;
     settings.health_timeout = HEALTH_TIMEOUT;
     settings.drain_timeout = DRAIN_TIMEOUT;
+    settings.orphan_min_age = ORPHAN_MIN_AGE;
     settings
 }

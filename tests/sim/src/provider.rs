@@ -338,7 +338,7 @@ fn send(
                 tokio::time::sleep(there).await;
                 let answer = channel.oneshot(request).await;
                 let answer = answer.map_err(|error| Status::from_error(error.into()))?;
-                let (answer, _) = read(answer).await?;
+                let (answer, ..) = read(answer).await?;
                 tokio::time::sleep(back).await;
                 Ok(answer)
             }

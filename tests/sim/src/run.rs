@@ -230,6 +230,9 @@ impl Cast {
             Faults::Swarm => (Enabled::swarm(&mut choices), None),
             Faults::These(names) => (Enabled::these(names).unwrap_or_default(), None),
         };
+        // Where one call is struck, or none, all calls are those of the workload.
+        let is_drawn = matches!(plan.faults, Faults::Swarm | Faults::These(_));
+        let looks = workload::has_orphans(&workload) || (is_drawn && choices.choose("orphans", 3) > 0);
         let lags = match strike {
             Some(InjectedFault { fault, .. }) => Lags::of([fault].into_iter()),
             None => enabled.lags(),
@@ -249,8 +252,8 @@ impl Cast {
         let port = Port::new(Arc::clone(&world), plan.transport, delays, lag);
         Self {
             regime: workload::regime(&workload),
+            lives: Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair, looks),
             workload,
-            lives: Lives::new(Arc::clone(&world), Arc::clone(&port), plan.is_pair),
             world,
             port,
             delays,

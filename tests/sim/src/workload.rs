@@ -22,6 +22,7 @@ use crate::provider::Port;
 use crate::world::World;
 
 pub mod body;
+mod orphans;
 
 /// Paths of our kinds.
 pub const OURS: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default";
@@ -58,6 +59,8 @@ pub enum Deed {
     DriverAway(Duration),
     /// Takes the finalizer of somebody else from a machine that is on its way out.
     Unhold(&'static str),
+    /// Makes VMs at the cloud that no Machine owns, and such that are no business of the manager's.
+    Orphans,
     /// Waits until all is as wanted, but not for ever.
     Settle,
     /// Waits until all pods serve, but not for ever.
@@ -81,7 +84,7 @@ pub const FORSAKEN: &str = "forsaken";
 pub const NEVER: &str = "never";
 
 /// The names of all workloads.
-pub const ALL: [&str; 26] = [
+pub const ALL: [&str; 27] = [
     "scale",
     "create",
     "machine",
@@ -108,6 +111,7 @@ pub const ALL: [&str; 26] = [
     "drain-roll",
     "drain",
     "drain-stuck",
+    "orphans",
 ];
 
 /// How many pods there are where there are any.
@@ -129,6 +133,11 @@ pub fn regime(name: &str) -> Regime {
 /// How many pods a workload has, where it has any.
 pub fn pods(name: &str) -> Option<usize> {
     name.starts_with("drain").then_some(PODS as usize)
+}
+
+/// Whether a workload is about VMs of no Machine.
+pub fn has_orphans(name: &str) -> bool {
+    name.starts_with("orphans")
 }
 
 /// The workload of this name; by choice where none is named.
@@ -218,6 +227,17 @@ fn troubled(name: &str) -> Option<Vec<Deed>> {
             Deed::Leave("left"),
             moment(),
             delete("machines/left"),
+        ],
+        "orphans" => vec![
+            begin(2),
+            moment(),
+            Deed::Orphans,
+            moment(),
+            scale(4),
+            moment(),
+            of_class("large"),
+            moment(),
+            scale(1),
         ],
         // An orphan that the set selects and that is on its way out, held by somebody else.
         "held" => vec![
@@ -371,6 +391,16 @@ fn short(name: &str) -> Option<Vec<Deed>> {
         "roll-once" => vec![begin(2), moment(), of_class("large")],
         // Nobody goes on with it.
         "pause-for-good" => vec![begin(3), Deed::Settle, paused(true), of_class("large"), Deed::Moment],
+        "orphans-few" => vec![begin(1), Deed::Settle, Deed::Orphans],
+        // They are old when they are seen first.
+        "orphans-late" => vec![
+            begin(1),
+            Deed::Settle,
+            Deed::DriverAway(Duration::from_secs(220)),
+            Deed::Orphans,
+            Deed::Settle,
+            Deed::Settle,
+        ],
         _ => return None,
     })
 }
@@ -480,6 +510,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
             Deed::Prefer => prefer(world),
             Deed::Name => name_victim(world),
             Deed::Leave(name) => any::leave(world, name).await,
+            Deed::Orphans => orphans::make(world).await,
             Deed::Moment => {
                 let pause = world.pick("moment", &[0, 20, 100, 400, 1000, 1500, 2500, 5000, 12_000, 40_000]);
                 if pause == 0 {

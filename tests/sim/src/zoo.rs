@@ -17,6 +17,7 @@ mod deployments;
 mod drains;
 mod health;
 mod machines;
+mod orphans;
 mod sets;
 pub mod table;
 mod wires;
@@ -49,6 +50,7 @@ pub fn all() -> Vec<Mutant> {
     all.extend(deployments::ALL);
     all.extend(wires::ALL);
     all.extend(clouds::ALL);
+    all.extend(orphans::ALL);
     all.extend(drains::ALL);
     all.extend(health::ALL);
     all.sort_by_key(|mutant| (order(mutant.property), mutant.name));

@@ -69,6 +69,8 @@ impl Oracle for Calm {
             Act::Write(_)
             | Act::List { .. }
             | Act::Call(_)
+            | Act::Listed { .. }
+            | Act::Foreign { .. }
             | Act::Vm { .. }
             | Act::Said { .. }
             | Act::LostLead(_)

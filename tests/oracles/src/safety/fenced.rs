@@ -118,6 +118,8 @@ impl Oracle for Fenced {
                 }
             }
             Act::List { .. }
+            | Act::Listed { .. }
+            | Act::Foreign { .. }
             | Act::Call(_)
             | Act::Vm { .. }
             | Act::Said { .. }
