@@ -6,7 +6,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flag and what to do instead.
-const REPLACED: [(&str, &str); 21] = [
+const REPLACED: &[(&str, &str)] = &[
     ("port", "give address and port as --metrics-addr ADDRESS:PORT"),
     ("address", "give address and port as --metrics-addr ADDRESS:PORT"),
     ("v", "say --log-level debug for more, --log-level warn for less"),
@@ -57,10 +57,6 @@ const REPLACED: [(&str, &str); 21] = [
     (
         "machine-preserve-timeout",
         "leave it out: preservation is not built yet",
-    ),
-    (
-        "machine-safety-orphan-vms-period",
-        "leave it out: orphaned VMs are not looked for yet",
     ),
     ("leader-elect-resource-lock", "leave it out: the lock is always a Lease"),
     (
