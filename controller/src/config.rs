@@ -154,6 +154,8 @@ impl ManagerFlags {
         settings.creation_timeout =
             SignedDuration::try_from(self.machine_creation_timeout).unwrap_or(SignedDuration::MAX);
         settings.health_timeout = SignedDuration::try_from(self.machine_health_timeout).unwrap_or(SignedDuration::MAX);
+        settings.preserve_timeout =
+            SignedDuration::try_from(self.machine_preserve_timeout).unwrap_or(SignedDuration::MAX);
         settings.max_replacements = self.max_replacements;
         settings.drain_timeout = SignedDuration::try_from(self.machine_drain_timeout).unwrap_or(SignedDuration::MAX);
         settings.max_evict_retries = self.machine_max_evict_retries;

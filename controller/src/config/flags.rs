@@ -99,6 +99,10 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_MACHINE_HEALTH_TIMEOUT", default_value = "10m", value_parser = duration, value_name = "DURATION")]
     pub machine_health_timeout: Duration,
 
+    /// Time for which a preserved Machine is kept. A Machine's machinePreserveTimeout wins
+    #[arg(long, env = "MILLWRIGHT_MACHINE_PRESERVE_TIMEOUT", default_value = "96h", value_parser = duration, value_name = "DURATION")]
+    pub machine_preserve_timeout: Duration,
+
     /// How many unhealthy Machines of a MachineDeployment are replaced at once, as number or percent of its size; 0: none
     #[arg(long, env = "MILLWRIGHT_MAX_REPLACEMENTS", default_value = "1", value_parser = bound, value_name = "N|PERCENT")]
     pub max_replacements: IntOrPercent,

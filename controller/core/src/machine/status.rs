@@ -185,6 +185,11 @@ impl StatusChange {
                 "type": self.operation.to_string(),
             }),
         );
+        if self.phase == Phase::Terminating {
+            // Who is being deleted is not preserved (T17).
+            status["currentStatus"]["preserveExpiryTime"] = Value::Null;
+            status["currentStatus"]["preserveDrainedTime"] = Value::Null;
+        }
         if let Some(conditions) = &self.conditions {
             status.insert("conditions".to_owned(), json!(conditions));
         }
@@ -202,6 +207,6 @@ impl StatusChange {
 }
 
 /// RFC 3339 in whole seconds, as `metav1.Time` is written.
-fn seconds(at: Timestamp) -> String {
+pub(super) fn seconds(at: Timestamp) -> String {
     format!("{at:.0}")
 }

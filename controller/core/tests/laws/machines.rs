@@ -179,6 +179,25 @@ impl Scene {
                     self.node = Some(after);
                     self.calls.node_written = Some(now());
                 }
+                Step::WriteCondition(patch) => {
+                    let node = self.node.as_ref().expect("only a Node that is seen is written");
+                    let after = patch.applied(node);
+                    assert_ne!(&after, node, "a write changes something");
+                    self.node = Some(after);
+                }
+                Step::Keep(keeping) => {
+                    let after = merged(&self.machine, &keeping.patch());
+                    assert_ne!(json!(after), json!(self.machine), "a write changes something");
+                    self.machine = after;
+                }
+                Step::Annotate(changes) => {
+                    let body = machine::preserve::annotations(changes);
+                    let after = merged(&self.machine, &body);
+                    assert_ne!(json!(after), json!(self.machine), "a write changes something");
+                    self.machine = after;
+                }
+                Step::Complain(fault) => self.calls.complaint = Some(fault.clone()),
+                Step::LeavePods => self.drain = None,
                 Step::Cordon(_) => {
                     let node = self.node.as_mut().expect("only a Node that is seen is cordoned");
                     node.spec.get_or_insert_default().unschedulable = Some(true);
@@ -243,6 +262,9 @@ const PHASES: [&str; 13] = [
     "Pending",
 ];
 
+/// What the annotation of a Machine or a Node may say.
+const WISHES: [&str; 6] = ["now", "when-failed", "auto-preserved", "false", "", "yes"];
+
 /// A Machine as anybody may have left it.
 fn machine(dice: &mut Dice) -> Machine {
     let mut metadata = json!({"name": "m", "namespace": "test", "uid": "uid-m", "creationTimestamp": dice.stamp()});
@@ -264,6 +286,15 @@ fn machine(dice: &mut Dice) -> Machine {
     if dice.rarely() {
         metadata["annotations"] =
             json!({keys::EFFECTIVE_CREATION_TIMEOUT: dice.pick(&["1m", "soon", "-1h", "10000h"])});
+    }
+    for key in [keys::PRESERVE, keys::LAST_APPLIED_PRESERVE] {
+        if dice.rarely() {
+            metadata["annotations"][key] = json!(dice.pick(&WISHES));
+        }
+    }
+    if dice.rarely() {
+        metadata["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "MachineSet", "name": "s", "uid": "s", "controller": true}]);
     }
     let mut spec = json!({"class": {"kind": "MachineClass", "name": "small"}});
     if dice.flag() {
@@ -288,7 +319,10 @@ fn machine(dice: &mut Dice) -> Machine {
         });
         let current = dice.maybe(|dice| {
             let since = if dice.rarely() { Value::Null } else { dice.stamp() };
-            json!({"phase": dice.pick(&PHASES), "lastUpdateTime": since})
+            let until = if dice.rarely() { dice.stamp() } else { Value::Null };
+            let drained = if dice.rarely() { dice.stamp() } else { Value::Null };
+            json!({"phase": dice.pick(&PHASES), "lastUpdateTime": since, "preserveExpiryTime": until,
+                "preserveDrainedTime": drained})
         });
         let crumb = dice.maybe(|_| "crumb");
         let conditions = dice.conditions();
@@ -359,7 +393,12 @@ fn node(dice: &mut Dice) -> Node {
         }
         metadata["annotations"] = annotations;
     }
-    let taints = dice.maybe(|_| json!([{"key": keys::TAINT_CRITICAL_COMPONENTS, "effect": "NoSchedule"}]));
+    if dice.rarely() {
+        metadata["annotations"][keys::PRESERVE] = json!(dice.pick(&WISHES));
+        metadata["annotations"][keys::SCALE_DOWN_DISABLED_BY_US] = json!("true");
+    }
+    let key = dice.pick(&[keys::TAINT_CRITICAL_COMPONENTS, keys::TAINT_PRESERVED]);
+    let taints = dice.maybe(|_| json!([{"key": key, "effect": "NoSchedule"}]));
     let id = dice.pick(&[json!("id-1"), json!("id-2"), Value::Null]);
     let conditions = dice.conditions();
     let body = json!({"metadata": metadata, "spec": {"providerID": id, "taints": taints}, "status": {
@@ -399,6 +438,7 @@ fn calls(dice: &mut Dice) -> Calls {
         crumb: dice.maybe(|dice| dice.pick(&["crumb", "other"]).to_owned()),
         node_written: dice.maybe(Dice::time),
         token_until: dice.maybe(Dice::time),
+        complaint: None,
     }
 }
 
@@ -418,7 +458,7 @@ proptest! {
     fn a_machine_comes_to_rest_when_nothing_else_moves(tape in tapes()) {
         let mut scene = Scene::throw(&mut Dice::new(tape));
         let mut told = Vec::new();
-        for _ in 0..8 {
+        for _ in 0..16 {
             let plan = scene.plan(now());
             told.push(narrate::plan(&plan, now()));
             if plan.steps.is_empty() || !scene.apply(&plan.steps) {

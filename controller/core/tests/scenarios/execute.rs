@@ -93,6 +93,29 @@ impl Stage {
                 self.world.ledger.calls.entry(uid).or_default().node_written = Some(now);
                 node_uid.is_some_and(|uid| self.left(&node, &uid, left))
             }
+            Step::WriteCondition(patch) => {
+                let node = Name::new(patch.node.as_str());
+                let node_uid = self.world.nodes.get(&node).map(|node| meta::identity(&node.metadata).1);
+                let left = self.etcd.patch_node(&patch);
+                node_uid.is_some_and(|uid| self.left(&node, &uid, left))
+            }
+            Step::Keep(keeping) => {
+                let written = self.etcd.merge_status::<Machine>(&name, Some(&uid), &keeping.patch());
+                self.took(written)
+            }
+            Step::Annotate(changes) => {
+                let body = machine::preserve::annotations(&changes);
+                let written = self.etcd.merge::<Machine>(&name, Some(&uid), &body);
+                self.took(written)
+            }
+            Step::Complain(fault) => {
+                self.world.ledger.calls.entry(uid).or_default().complaint = Some(fault);
+                true
+            }
+            Step::LeavePods => {
+                self.world.ends_drain(&uid);
+                true
+            }
             Step::Cordon(node) => {
                 let body = json!({"spec": {"unschedulable": true}});
                 let written = self.etcd.merge::<Node>(&Name::new(node.name.as_str()), None, &body);
@@ -237,6 +260,19 @@ impl Stage {
                 for given in all {
                     let child = meta::identity(&given.machine.metadata).0;
                     let written = self.etcd.merge_status::<Machine>(&child, None, &given.change.patch());
+                    took &= self.took(written);
+                }
+                took
+            }
+            Step::Keep(marks) => {
+                let mut took = true;
+                for mark in marks {
+                    let (child, child_uid) = meta::identity(&mark.machine.metadata);
+                    if self.refuses(&child_uid) {
+                        took = false;
+                        continue;
+                    }
+                    let written = self.etcd.merge::<Machine>(&child, Some(&child_uid), &mark.patch());
                     took &= self.took(written);
                 }
                 took
