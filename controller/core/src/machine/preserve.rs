@@ -214,20 +214,22 @@ pub fn join(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
     joined(plan, own, now)
 }
 
-/// Both plans: a driver call stays the last step, and the reason is the phase's where it does something.
-fn joined(mut plan: Plan, own: Plan, now: Timestamp) -> Plan {
-    if plan.steps.is_empty() && (!own.steps.is_empty() || is_told(&own.why)) {
+/// Both plans: a driver call stays the last step, and one status is written at a time. The reason is the phase's, but where that has none
+/// to do anything, or where a preservation begins or ends.
+fn joined(mut plan: Plan, mut own: Plan, now: Timestamp) -> Plan {
+    if plan.steps.iter().any(|step| matches!(step, Step::Record(_))) {
+        own.steps.retain(|step| !matches!(step, Step::Keep(_)));
+    }
+    let turns = own.steps.iter().any(|step| matches!(step, Step::Keep(_)));
+    let is_idle = plan.steps.is_empty() && matches!(plan.why, Why::Running | Why::Failed | Why::NoNodeExpected);
+    let is_told = matches!(own.why, Why::Preserved(..)) || !own.steps.is_empty();
+    if turns || (is_idle && is_told) {
         plan.why = own.why;
     }
     let is_call = |step: &Step| matches!(step, Step::Call(_));
     let place = plan.steps.iter().position(is_call).unwrap_or(plan.steps.len());
     plan.steps.splice(place..place, own.steps);
     plan.or_at(own.wake, now)
-}
-
-/// Whether a person who asks about the Machine is to hear of it, though nothing is to be done.
-fn is_told(why: &Why) -> bool {
-    !matches!(why, Why::PreservationOver(_))
 }
 
 fn keep(scene: &Scene<'_>, asked: Asked) -> Plan {
@@ -278,8 +280,10 @@ fn emptied(scene: &Scene<'_>, found: &Node, until: Timestamp, mut plan: Plan) ->
     let (seen, now) = (scene.seen, scene.now);
     match drain::drain(seen, found, now) {
         Progress::Empty => {
+            // Where another clock told when it failed, that may be still to come.
+            let since = seen.machine.phase_since().unwrap_or(now);
             let keeping = Keeping {
-                drained: Some(now),
+                drained: Some(now.max(since)),
                 ..Keeping::of(seen.machine)
             };
             plan.steps.push(Step::Keep(keeping));
@@ -307,7 +311,16 @@ fn end_of_drain(scene: &Scene<'_>) -> Option<Step> {
 fn stop(scene: &Scene<'_>, why: End, forgets: bool) -> Plan {
     let (seen, now) = (scene.seen, scene.now);
     let machine = seen.machine;
-    let mut plan = Plan::rest(Why::PreservationOver(why));
+    // Its annotations go before its time does.
+    let why = match scene.until {
+        Some(until) if until <= now => End::Expired,
+        Some(_) | None => why,
+    };
+    let why = match scene.until {
+        Some(_) => Why::PreservationOver(why),
+        None => Why::WishNoted,
+    };
+    let mut plan = Plan::rest(why);
     plan.steps.extend(end_of_drain(scene));
     if super::is_blind(seen) {
         // What its Node says, and bears, is not known.

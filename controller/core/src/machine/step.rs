@@ -163,6 +163,7 @@ pub enum Why {
     Failed,
     Preserved(Timestamp, Asked),
     PreservationOver(End),
+    WishNoted,
     NotBuilt,
     NoNodeExpected,
     Deleting,
@@ -229,6 +230,7 @@ impl fmt::Display for Why {
                 return write!(f, "the machine is preserved until {until:.0}, because {asked}");
             }
             Self::PreservationOver(end) => return write!(f, "the machine is preserved no longer, because {end}"),
+            Self::WishNoted => "what is wished about its preservation is noted",
             Self::NotBuilt => "the machine is in a phase that this version leaves alone",
             Self::NoNodeExpected => "the VM exists and no node is expected",
             Self::Deleting => "the machine is being deleted",
