@@ -41,6 +41,16 @@ pub enum Broken {
     DeleteOfWanted,
     #[error("it cordons the node, or removes pods, of a Machine that nobody deletes")]
     DrainOfWanted,
+    #[error("it keeps, or tells to be kept, a Machine that is being deleted")]
+    KeepsLeaving,
+    #[error("it ends the preservation of a Machine that somebody wants kept, before its time")]
+    PreservedTooShort,
+    #[error("it changes annotations of a Machine that are not about its preservation")]
+    WishChanged,
+    #[error("it replaces {0}, which is preserved")]
+    PreservedReplaced(String),
+    #[error("it preserves more failed machines without being asked than it may")]
+    TooManyPreserved,
     #[error("it removes the VM while pods are left on its node")]
     VmBeforePods,
     #[error("it removes the finalizer while something may be left at the provider")]

@@ -53,6 +53,8 @@ impl Health {
         match machine.phase() {
             Phase::Running => Some(Self::Well),
             Phase::Unknown => Some(Self::Ill),
+            // One that is preserved is set aside: it would hold up the others for as long.
+            Phase::Failed if machine.preserved_until().is_some() => None,
             Phase::Failed if crate::set::repair::is_given_up(machine) => Some(Self::Ill),
             _ => None,
         }

@@ -15,6 +15,7 @@ pub mod node_sync;
 pub mod node_template;
 pub mod observed;
 pub mod outcome;
+pub mod preserve;
 pub mod status;
 pub mod steer;
 pub mod step;
@@ -27,6 +28,7 @@ use crate::settings::Settings;
 use crate::sight::later;
 pub use observed::{Answer, Call, Calls, ClassView, DriverView, Observed, Trouble};
 pub use outcome::{Lost, Pacing};
+pub use preserve::Keeping;
 pub use status::StatusChange;
 pub use step::{Plan, Step, Why};
 
@@ -46,6 +48,12 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = from_the_future(seen, now) {
         return plan;
     }
+    preserve::join(seen, by_phase(seen, now), now)
+}
+
+/// What the phase of a Machine that stays asks for.
+fn by_phase(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let machine = seen.machine;
     match machine.phase() {
         // Whoever cannot see the Nodes judges none: an absent Node may be there.
         Phase::Running | Phase::Unknown if is_blind(seen) => Plan::rest(Why::TargetAway),

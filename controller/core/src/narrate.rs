@@ -72,13 +72,23 @@ fn machine_step(step: &machine::Step) -> String {
             Some(took) => format!("guard Node {}, which joined after {took}", patch.node),
             None => format!("guard Node {}", patch.node),
         },
-        Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
+        Step::WriteNode(patch) | Step::WriteCapacity(patch) | Step::WriteCondition(patch) => {
             format!("write Node {}: {}", patch.node, patch.told().join(", "))
         }
+        Step::Keep(keeping) => kept(keeping),
+        Step::Annotate(changes) => {
+            let told = changes.iter().map(|(key, value)| match value {
+                Some(value) => format!("{key}={value}"),
+                None => format!("no {key}"),
+            });
+            format!("annotate the Machine: {}", told.collect::<Vec<_>>().join(", "))
+        }
+        Step::Complain(fault) => format!("say: {fault}"),
         Step::Cordon(node) => format!("cordon Node {node}"),
         Step::CloseNode(node) => format!("cordon Node {node} and remove our finalizer from it"),
         Step::TellNode(node, leaving) => format!("record Terminating={} on Node {node}", leaving.reason()),
         Step::WatchPods(node) => format!("watch the pods of Node {node}"),
+        Step::LeavePods => "watch the node's pods no longer".to_owned(),
         Step::WatchVolumes => "watch where volumes are attached".to_owned(),
         Step::Detach(attachments) => {
             let names: Vec<&str> = attachments.iter().map(Name::as_str).collect();
@@ -92,6 +102,17 @@ fn machine_step(step: &machine::Step) -> String {
         Step::LeaveBehind => "remove what is left in the target cluster, or remember it".to_owned(),
         Step::RemoveFinalizer => "remove the finalizer".to_owned(),
         Step::StepDown => "read the lease live, to see who leads".to_owned(),
+    }
+}
+
+fn kept(keeping: &machine::Keeping) -> String {
+    let until = keeping.until.map_or_else(
+        || "record that it is not preserved".to_owned(),
+        |until| format!("record that it is preserved until {until:.0}"),
+    );
+    match keeping.drained {
+        Some(at) => format!("{until}, drained at {at:.0}"),
+        None => until,
     }
 }
 
@@ -142,6 +163,16 @@ impl Narrate for set::Step {
                 let told = all.iter().map(|one| {
                     let name = meta::name(&one.machine.metadata);
                     format!("give up {name}: {}", self::status(&one.change))
+                });
+                told.collect::<Vec<_>>().join("; ")
+            }
+            Step::Keep(marks) => {
+                let told = marks.iter().map(|mark| {
+                    let name = meta::name(&mark.machine.metadata);
+                    match mark.is_kept {
+                        true => format!("preserve {name}"),
+                        false => format!("preserve {name} no longer"),
+                    }
                 });
                 told.collect::<Vec<_>>().join("; ")
             }

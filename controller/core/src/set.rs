@@ -4,6 +4,7 @@ pub mod bring;
 pub mod claim;
 pub mod freeze;
 pub mod growth;
+pub mod keep;
 pub mod made;
 pub mod names;
 pub mod observed;

@@ -24,6 +24,8 @@ pub struct Settings {
     /// How long the volumes of an evicted pod may take to be attached elsewhere before the next pods with volumes go. 90 s, as in the
     /// original.
     pub reattach_timeout: SignedDuration,
+    /// How long a preserved Machine is kept. 96 h, as in the original: somebody has to find the time to look at it.
+    pub preserve_timeout: SignedDuration,
     /// How many unhealthy Machines of a deployment, or of a set without one, are replaced at once: a number, or a part of its size, of
     /// which one is the least. 1: who replaces many at once makes one fault of all into an outage. 0: none.
     pub max_replacements: IntOrPercent,
@@ -65,6 +67,8 @@ impl Settings {
     pub const REATTACH_TIMEOUT: SignedDuration = SignedDuration::from_secs(90);
     /// The original's default of `--machine-drain-timeout`.
     pub const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_hours(2);
+    /// The original's default of `--machine-preserve-timeout`.
+    pub const PRESERVE_TIMEOUT: SignedDuration = SignedDuration::from_hours(96);
     /// The original's default of `--machine-max-evict-retries`.
     pub const MAX_EVICT_RETRIES: i32 = 360;
     /// The original's default of `--machine-pv-detach-timeout`.
@@ -85,6 +89,7 @@ impl Settings {
             max_evict_retries: Self::MAX_EVICT_RETRIES,
             detach_timeout: Self::DETACH_TIMEOUT,
             reattach_timeout: Self::REATTACH_TIMEOUT,
+            preserve_timeout: Self::PRESERVE_TIMEOUT,
             max_replacements: IntOrPercent::Int(1),
             orphan_period: Self::ORPHAN_PERIOD,
             orphan_min_age: Self::ORPHAN_MIN_AGE,

@@ -156,6 +156,7 @@ fn counts_differently(touched: &Touched<Machine>) -> bool {
             machine.metadata.annotations.clone(),
             meta::controller_uid(&machine.metadata),
             machine.last_operation().cloned(),
+            machine.preserved_until(),
         )
     };
     counted(old) != counted(new)

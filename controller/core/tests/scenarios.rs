@@ -21,6 +21,8 @@ mod permuted;
 mod planted;
 #[path = "scenarios/pods.rs"]
 mod pods;
+#[path = "scenarios/preserved.rs"]
+mod preserved;
 #[path = "scenarios/reasons.rs"]
 mod reasons;
 #[path = "scenarios/rollouts.rs"]

@@ -118,6 +118,10 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_MAX_ORPHANS", default_value = Settings::MAX_ORPHANS, value_parser = bound, value_name = "N|PERCENT")]
     pub max_orphans: IntOrPercent,
 
+    /// Time for which a preserved Machine is kept. A Machine's machinePreserveTimeout wins
+    #[arg(long, env = "MILLWRIGHT_MACHINE_PRESERVE_TIMEOUT", default_value = "96h", value_parser = duration, value_name = "DURATION")]
+    pub machine_preserve_timeout: Duration,
+
     /// How many unhealthy Machines of a MachineDeployment are replaced at once, as number or percent of its size; 0: none
     #[arg(long, env = "MILLWRIGHT_MAX_REPLACEMENTS", default_value = "1", value_parser = bound, value_name = "N|PERCENT")]
     pub max_replacements: IntOrPercent,

@@ -54,10 +54,6 @@ const REPLACED: &[(&str, &str)] = &[
         "machine-inplace-update-timeout",
         "leave it out: in-place updates are not built yet",
     ),
-    (
-        "machine-preserve-timeout",
-        "leave it out: preservation is not built yet",
-    ),
     ("leader-elect-resource-lock", "leave it out: the lock is always a Lease"),
     (
         "profiling",

@@ -13,7 +13,7 @@ use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
 use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
-use millwright_core::machine::{node, watched_conditions};
+use millwright_core::machine::{node, preserve, watched_conditions};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -138,6 +138,7 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
             shared.wrote(sent.map_err(StepError::of_another)?);
         }
         Step::WatchPods(node) => pods::watch(shared, machine, &node),
+        Step::LeavePods => pods::end(shared, &meta::identity(&machine.metadata).1),
         Step::WatchVolumes => pods::watch_volumes(shared),
         Step::Detach(all) => pods::detach(shared, all).await?,
         Step::Evict(all) => pods::evict(shared, machine, all).await?,
@@ -164,6 +165,19 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
             let left = accepted(shared, machine, &patch, sent).map_err(StepError::of_another)?;
             shared.wrote(left);
         }
+        Step::WriteCondition(patch) => {
+            let sent = shared.write.node_status(&patch.node, patch.body()).await;
+            let left = accepted(shared, machine, &patch, sent).map_err(StepError::of_another)?;
+            shared.wrote(left);
+        }
+        Step::Keep(keeping) => {
+            *machine = shared.wrote(shared.write.merge_status(&**machine, keeping.patch()).await?);
+        }
+        Step::Annotate(changes) => {
+            let body = preserve::annotations(&changes);
+            *machine = shared.wrote(shared.write.merge(&**machine, body).await?);
+        }
+        Step::Complain(fault) => note_complaint(shared, machine, fault),
         Step::DropToken => token::remove(shared, machine).await?,
         Step::DeleteMachine => delete(shared, machine).await?,
         Step::RemoveNode(node) => remove_node(shared, machine, &node).await?,
@@ -291,6 +305,17 @@ fn note_write(shared: &Shared, machine: &Machine) {
     shared.quietly(|world| {
         world.note::<Machine>(&name, &uid, |ledger| {
             ledger.calls.entry(uid.clone()).or_default().node_written = Some(now);
+        });
+    });
+}
+
+/// Remembers what was said of the Machine's annotations, so that it is not said at each look.
+fn note_complaint(shared: &Shared, machine: &Machine, fault: String) {
+    let (name, uid) = meta::identity(&machine.metadata);
+    tracing::warn!(machine = %name, "{fault}");
+    shared.quietly(|world| {
+        world.note::<Machine>(&name, &uid, |ledger| {
+            ledger.calls.entry(uid.clone()).or_default().complaint = Some(fault);
         });
     });
 }

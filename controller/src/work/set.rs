@@ -96,6 +96,12 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
                 give_up(shared, given).await.map_err(StepError::of_another)?;
             }
         }
+        Step::Keep(marks) => {
+            let one = |mark: millwright_core::set::keep::Mark| async move {
+                children::merge(shared, &*mark.machine, mark.patch()).await
+            };
+            children::each(marks, one).await?;
+        }
         Step::Record(change) => {
             let turn = freeze::turn(set, &change);
             *set = shared.wrote(shared.write.merge_status(&**set, change.patch()).await?);

@@ -62,7 +62,7 @@ pub struct MachineSpec {
     /// duration such as 20m.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub in_place_update_timeout: Option<GoDuration>,
-    /// Not built yet: stored, and without effect, as no machine is preserved. How long a preserved Machine is kept. A Go duration
+    /// How long the Machine is kept from when it is preserved on. Without it the manager's --machine-preserve-timeout. A Go duration
     /// such as 96h.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub machine_preserve_timeout: Option<GoDuration>,
@@ -189,9 +189,12 @@ pub struct CurrentStatus {
     /// When the present phase began.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
-    /// Until when the Machine is preserved; in the past: it was. Written by the original only: no machine is preserved yet.
+    /// Until when the Machine is preserved; in the past: it was.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub preserve_expiry_time: Option<Time>,
+    /// When the pods of the preserved Machine's Node were gone. Counts for the failure before it: one that fails again is drained again.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub preserve_drained_time: Option<Time>,
 }
 
 /// Phase of a Machine's life.
@@ -319,6 +322,11 @@ impl Machine {
         self.current()?.preserve_expiry_time.as_ref().map(|time| time.0)
     }
 
+    /// When the pods of its Node had gone, because it was preserved.
+    pub fn preserve_drained(&self) -> Option<Timestamp> {
+        self.current()?.preserve_drained_time.as_ref().map(|time| time.0)
+    }
+
     /// What was last done to the Machine.
     pub fn last_operation(&self) -> Option<&LastOperation> {
         self.status.as_ref()?.last_operation.as_ref()
@@ -412,6 +420,19 @@ impl Machine {
             .drain_timeout
             .as_ref()
             .and_then(|duration| duration.get().ok())
+    }
+
+    /// How long the Machine itself is to be preserved, if that can be read.
+    pub fn preserve_timeout(&self) -> Option<SignedDuration> {
+        self.spec
+            .machine_preserve_timeout
+            .as_ref()
+            .and_then(|duration| duration.get().ok())
+    }
+
+    /// Whether a user asks that a node which stays is drained by force: exactly the text `True`.
+    pub fn is_drain_forced(&self) -> bool {
+        meta::label(&self.metadata, keys::FORCE_DRAIN) == Some(keys::TRUE)
     }
 
     /// Whether a user asks for a deletion that waits for no pod: a label whose value Go reads as true.

@@ -90,8 +90,8 @@ pub struct MachineDeploymentSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub progress_deadline_seconds: Option<i32>,
-    /// Not built yet: stored and passed on to the MachineSet, and without effect, as no machine is preserved. How many Failed
-    /// Machines may be preserved without being asked.
+    /// How many Failed Machines are preserved without being asked, the newest ones. While machines of several templates are there,
+    /// none is added.
     #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]
     pub auto_preserve_failed_machine_max: i32,
 }

@@ -60,8 +60,8 @@ pub struct MachineSetSpec {
     /// Seconds that a Machine must have been ready to count as available.
     #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]
     pub min_ready_seconds: i32,
-    /// Not built yet: stored, and without effect, as no machine is preserved. How many Failed Machines may be preserved without
-    /// being asked.
+    /// How many Failed Machines are preserved without being asked, the newest ones; of a deployment's sets together, as the
+    /// deployment says.
     #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]
     pub auto_preserve_failed_machine_max: i32,
     /// Random, Newest or Oldest: which Machine goes first where nothing else decides. Without it the oldest. A MachineDeployment
@@ -91,7 +91,7 @@ pub struct MachineSetStatus {
     /// Number of Failed Machines that are preserved.
     #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]
     pub preserved_failed_replicas: i32,
-    /// Number of Machines that are preserved without being asked: none yet.
+    /// Number of Machines that are preserved without being asked.
     #[serde(deserialize_with = "lenient::int32", skip_serializing_if = "is_zero")]
     pub auto_preserve_failed_machine_count: i32,
     /// The generation of the spec that this status was computed from.

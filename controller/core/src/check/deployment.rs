@@ -21,6 +21,8 @@ use crate::deployment::plan::lost;
 use crate::ids::Uid;
 use crate::merge;
 use crate::set;
+use crate::set::keep::is_auto;
+use crate::set::plan::owned;
 use crate::set::repair::{Repair, given_up_before};
 
 /// Laws of a deployment's plan.
@@ -28,6 +30,7 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
     let mut broken: Vec<Broken> = wakes_later(plan.wake, now).into_iter().collect();
     broken.extend(deployment_report(seen, plan));
     let members = Members::of(seen);
+    broken.extend(kept_unasked(seen, &members, plan));
     let is_leaving = meta::is_deleting(&seen.deployment.metadata);
     for (index, step) in plan.steps.iter().enumerate() {
         let is_last = index + 1 == plan.steps.len();
@@ -72,7 +75,7 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
         broken.extend(bounds(seen, &members, plan, now));
     }
     broken.extend(parts(seen, &members, plan, now));
-    broken.extend(given_up(seen, &members, plan));
+    broken.extend(given_up(seen, &members, plan, now));
     broken
 }
 
@@ -229,15 +232,30 @@ fn part(set: &Arc<MachineSet>, plan: &Plan) -> set::Plan {
 }
 
 /// S6: what all its sets give up for being unhealthy, and have given up before, is no more than may be on the way.
-fn given_up(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan) -> Option<Broken> {
-    let now = plan.steps.iter().filter_map(|step| match step {
+fn given_up(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestamp) -> Option<Broken> {
+    let given = plan.steps.iter().filter_map(|step| match step {
         Step::Of(_, set::Step::GiveUp(given)) => Some(given.len()),
         _ => None,
     });
-    let now: usize = now.sum();
-    let before: usize = members.sets.iter().map(|member| given_up_before(member)).sum();
-    let is_over = before + now > seen.replacements || meta::is_deleting(&seen.deployment.metadata);
-    (now > 0 && is_over).then_some(Broken::TooManyGivenUp)
+    let given: usize = given.sum();
+    let before: usize = members.sets.iter().map(|member| given_up_before(member, now)).sum();
+    let is_over = before + given > seen.replacements || meta::is_deleting(&seen.deployment.metadata);
+    (given > 0 && is_over).then_some(Broken::TooManyGivenUp)
+}
+
+/// No more Failed Machines of all sets are kept without being asked than may be, whatever the sets' statuses say.
+fn kept_unasked(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan) -> Option<Broken> {
+    let most = usize::try_from(seen.deployment.spec.auto_preserve_failed_machine_max).unwrap_or(0);
+    let machines = members.sets.iter().flat_map(|member| owned(member));
+    let before = machines
+        .filter(|machine| !set::plan::is_leaving(machine) && is_auto(machine))
+        .count();
+    let marks = plan.steps.iter().filter_map(|step| match step {
+        Step::Of(_, set::Step::Keep(marks)) => Some(marks.iter()),
+        _ => None,
+    });
+    let taken = marks.flatten().filter(|mark| mark.is_kept).count();
+    (taken > 0 && before + taken > most).then_some(Broken::TooManyPreserved)
 }
 
 /// What a set's part of the plan does keeps the laws of sets. How many available Machines all of them take, and how many they give up,

@@ -8,6 +8,7 @@ use crate::api::{NodeTemplateSpec, Phase, keys, meta};
 use crate::driver::{Capability, Initialization};
 use crate::machine;
 use crate::machine::node_patch::NodePatch;
+use crate::machine::preserve::wish::Value;
 use crate::machine::{Call, DriverView, node};
 
 /// Laws of a Machine's plan.
@@ -22,7 +23,7 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
     for (index, step) in plan.steps.iter().enumerate() {
         let last = index + 1 == plan.steps.len();
         let may_create = read_live && is_asked_for;
-        broken.extend(machine_step(seen, step, &phase, may_create, last));
+        broken.extend(machine_step((seen, now), step, &phase, may_create, last));
         match step {
             machine::Step::Record(change) => {
                 phase = change.phase.clone();
@@ -41,7 +42,12 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             | machine::Step::Cordon(_)
             | machine::Step::CloseNode(_)
             | machine::Step::TellNode(..)
+            | machine::Step::WriteCondition(_)
+            | machine::Step::Keep(_)
+            | machine::Step::Annotate(_)
+            | machine::Step::Complain(_)
             | machine::Step::WatchPods(_)
+            | machine::Step::LeavePods
             | machine::Step::WatchVolumes
             | machine::Step::Detach(_)
             | machine::Step::Evict(_)
@@ -69,7 +75,11 @@ fn may_be_refused(step: &machine::Step) -> bool {
         | Step::Cordon(_)
         | Step::CloseNode(_)
         | Step::TellNode(..)
+        | Step::WriteCondition(_)
+        | Step::Keep(_)
+        | Step::Annotate(_)
         | Step::WatchPods(_)
+        | Step::LeavePods
         | Step::WatchVolumes
         | Step::Detach(_)
         | Step::Evict(_)
@@ -80,7 +90,12 @@ fn may_be_refused(step: &machine::Step) -> bool {
         | Step::LeaveBehind
         | Step::RemoveFinalizer
         | Step::StepDown => true,
-        Step::AddFinalizer | Step::Confirm | Step::SeeNode(_) | Step::Identify { .. } | Step::Record(_) => false,
+        Step::AddFinalizer
+        | Step::Confirm
+        | Step::SeeNode(_)
+        | Step::Identify { .. }
+        | Step::Record(_)
+        | Step::Complain(_) => false,
     }
 }
 
@@ -96,7 +111,7 @@ fn calls_alone(seen: &machine::Observed<'_>, plan: &machine::Plan) -> Option<Bro
 }
 
 fn machine_step(
-    seen: &machine::Observed<'_>,
+    (seen, now): (&machine::Observed<'_>, Timestamp),
     step: &machine::Step,
     phase: &Phase,
     may_create: bool,
@@ -139,21 +154,59 @@ fn machine_step(
         | Step::RemoveNode(_)
         | Step::LeaveBehind
         | Step::DropToken
+        | Step::Complain(_)
+        | Step::LeavePods
         | Step::StepDown => None,
+        Step::Keep(_) | Step::Annotate(_) | Step::WriteCondition(_) if deleting => Some(Broken::KeepsLeaving),
+        Step::Keep(keeping) => ends_early(seen, *keeping, now).then_some(Broken::PreservedTooShort),
+        Step::Annotate(changes) => {
+            let own = [keys::PRESERVE, keys::LAST_APPLIED_PRESERVE];
+            let is_foreign = changes.keys().any(|key| !own.contains(key));
+            is_foreign.then_some(Broken::WishChanged)
+        }
+        Step::WriteCondition(patch) => {
+            let type_ = patch.condition.as_ref().map(|condition| condition.type_.as_str());
+            (type_ != Some(keys::NODE_PRESERVED)).then_some(Broken::ForeignOfNode)
+        }
         Step::WriteNode(patch) if patch.finalizer == Some(true) && deleting => Some(Broken::GuardOfLeaving),
         Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
             claims_too_much(seen, patch).then_some(Broken::ForeignOfNode)
         }
         Step::CloseNode(_) if has_pods(seen) => Some(Broken::VmBeforePods),
-        Step::Cordon(_)
-        | Step::CloseNode(_)
-        | Step::TellNode(..)
-        | Step::WatchPods(_)
-        | Step::WatchVolumes
-        | Step::Detach(_)
-        | Step::Evict(_)
-        | Step::DeletePods(_) => (!deleting).then_some(Broken::DrainOfWanted),
+        Step::Cordon(_) | Step::CloseNode(_) | Step::TellNode(..) | Step::Detach(_) => {
+            (!deleting).then_some(Broken::DrainOfWanted)
+        }
+        Step::WatchPods(_) | Step::WatchVolumes | Step::Evict(_) | Step::DeletePods(_) => {
+            (!deleting && !is_emptied(seen, now)).then_some(Broken::DrainOfWanted)
+        }
     }
+}
+
+/// The pods of a node that stays go only where its Machine failed, is preserved, and lets no new ones come.
+fn is_emptied(seen: &machine::Observed<'_>, now: Timestamp) -> bool {
+    let machine = seen.machine;
+    let is_tainted = seen
+        .node
+        .is_some_and(|node| node::taints(node).iter().any(machine::preserve::marks::is_ours));
+    let runs = machine.preserved_until().is_some_and(|until| until > now);
+    *machine.phase() == Phase::Failed && runs && is_tainted
+}
+
+/// A Machine that is wished to be kept loses time.
+fn ends_early(seen: &machine::Observed<'_>, keeping: machine::Keeping, now: Timestamp) -> bool {
+    let machine = seen.machine;
+    let Some(until) = machine.preserved_until().filter(|until| *until > now) else {
+        return false;
+    };
+    let sees = seen.settings.has_target && seen.sight.target_since.is_some();
+    let node = seen.node.filter(|node| sees && node::belongs(node, machine));
+    let wished = machine::preserve::wish::wish(machine, node).value;
+    let is_wished = match wished {
+        Some(Value::Now) => true,
+        Some(Value::WhenFailed | Value::Auto) => *machine.phase() == Phase::Failed,
+        Some(Value::Never) | None => false,
+    };
+    is_wished && keeping.until != Some(until)
 }
 
 /// S8. Keys of a Node are its Machine's to change only where the template gives them, or gave them when it was last applied.
@@ -169,6 +222,7 @@ fn claims_too_much(seen: &machine::Observed<'_>, patch: &NodePatch) -> bool {
         keys::SCALE_DOWN_DISABLED,
         keys::SCALE_DOWN_DISABLED_BY_US,
         keys::MACHINE_JOIN_DURATION,
+        keys::PRESERVE,
     ];
     let is_label = |key: &String| templates.iter().any(|template| template.labels().contains_key(key));
     let is_annotation = |key: &String| {

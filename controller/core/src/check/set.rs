@@ -25,6 +25,7 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
     broken.extend(set_report(seen, plan));
     broken.extend(set_budget(seen, plan, now));
     broken.extend(set_victims(seen, plan, now));
+    broken.extend(kept_victims(seen, plan, now));
     let leaving = meta::is_deleting(&seen.set.metadata);
     let mut next = seen.set.status.as_ref().map_or(0, |status| status.next_machine_number);
     for (index, step) in plan.steps.iter().enumerate() {
@@ -55,7 +56,8 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
                 broken.extend(wrong_claims(machines, fits));
             }
             set::Step::AddFinalizer => broken.extend(leaving.then_some(Broken::GrowthOfLeaving)),
-            set::Step::GiveUp(all) => broken.extend(given_up(seen, all)),
+            set::Step::GiveUp(all) => broken.extend(given_up(seen, all, now)),
+            set::Step::Keep(marks) => broken.extend(kept(seen, marks)),
             set::Step::Delete(_) | set::Step::Bring(_) | set::Step::Thaw | set::Step::Record(_) => {}
         }
     }
@@ -138,6 +140,7 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec
             | set::Step::Reserve { .. }
             | set::Step::Bring(_)
             | set::Step::GiveUp(_)
+            | set::Step::Keep(_)
             | set::Step::Thaw
             | set::Step::Record(_) => {}
         }
@@ -149,16 +152,56 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec
 }
 
 /// S6: only unhealthy ones that stay are given up, none that the breaker keeps, and no more than may be on the way.
-fn given_up(seen: &set::Observed<'_>, all: &[set::repair::GivenUp]) -> Vec<Broken> {
+fn given_up(seen: &set::Observed<'_>, all: &[set::repair::GivenUp], now: Timestamp) -> Vec<Broken> {
     let wrong = all.iter().filter(|given| {
         let machine = &given.machine;
         let is_kept = machine.uid().is_some_and(|uid| seen.repair.kept.contains_key(&uid));
         *machine.phase() != Phase::Unknown || is_leaving(machine) || is_kept
     });
     let wrong = wrong.map(|given| Broken::WrongVictim(meta::name(&given.machine.metadata).to_owned()));
-    let before = set::repair::given_up_before(seen);
+    let before = set::repair::given_up_before(seen, now);
     let is_over = before + all.len() > seen.repair.at_most;
     wrong.chain(is_over.then_some(Broken::TooManyGivenUp)).collect()
+}
+
+/// Nobody is kept without being asked who did not fail, or of whom somebody has said something.
+fn kept(seen: &set::Observed<'_>, marks: &[set::keep::Mark]) -> Vec<Broken> {
+    let wrong = marks.iter().filter(|mark| {
+        let machine = &mark.machine;
+        let is_wished = machine.uid().is_some_and(|uid| seen.wishes.contains_key(&uid));
+        let is_fresh = *machine.phase() == Phase::Failed && !is_wished && machine.preserved_until().is_none();
+        (mark.is_kept && !is_fresh) || set::keep::is_auto(machine) == mark.is_kept || is_leaving(machine)
+    });
+    let wrong = wrong.map(|mark| Broken::WrongVictim(meta::name(&mark.machine.metadata).to_owned()));
+    wrong.collect()
+}
+
+/// A Failed Machine that is preserved goes only where there are too many, or the autoscaler named it, or the set goes.
+fn kept_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
+    let goes = |machine: &&Machine| {
+        let is_victim = |victim: &&set::Victim| machine.uid().as_ref() == Some(&victim.uid);
+        plan.steps.iter().any(|step| match step {
+            set::Step::Delete(victims) => victims.iter().find(is_victim).is_some(),
+            _ => false,
+        })
+    };
+    if meta::is_deleting(&seen.set.metadata) {
+        return Vec::new();
+    }
+    let present = || own_machines(seen).filter(|own| selects(seen.set, own) && !is_leaving(own));
+    let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
+    let mut allowed = present().count().saturating_sub(wanted);
+    let kept = present().filter(goes).filter(|own| set::plan::is_kept(seen, own, now));
+    let kept = kept.filter(|own| !set::plan::is_named(seen, own) && !own.is_triggered_for_deletion());
+    let replaced = kept.filter(|_| match allowed {
+        0 => true,
+        _ => {
+            allowed -= 1;
+            false
+        }
+    });
+    let replaced = replaced.map(|own| Broken::PreservedReplaced(meta::name(&own.metadata).to_owned()));
+    replaced.collect()
 }
 
 /// Names were reserved and are free; each child can be found and guarded from its first moment.

@@ -63,6 +63,8 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         condemned: &BTreeMap::new(),
         unanswered: &BTreeMap::new(),
         named: &BTreeSet::new(),
+        wishes: &BTreeMap::new(),
+        choice: None,
         may_lose: None,
         most: None,
         unfreeze: false,

@@ -13,7 +13,7 @@ use super::group::{Group, Members};
 use super::plan::Stand;
 use crate::api::{Machine, Phase, keys, meta};
 use crate::set::growth::unanswered;
-use crate::set::plan::{counts_as_available, is_leaving, owned};
+use crate::set::plan::{counts_as_available, is_kept, is_leaving, owned};
 use crate::set::{Observed, freeze, repair};
 
 /// Why nothing moves.
@@ -68,6 +68,12 @@ fn unavailable(new: &Observed<'_>, now: Timestamp) -> Option<String> {
     let operation = operation.and_then(|operation| operation.description.clone());
     let said = match (first.phase(), first.provider_id()) {
         (Phase::Pending, Some(_)) => "its VM is made, and its node has not joined".to_owned(),
+        (Phase::Failed, _) if is_kept(new, first, now) => match first.preserved_until() {
+            Some(until) => {
+                format!("it is preserved until {until:.0}, as somebody asks, and keeps its place until then")
+            }
+            None => "it is about to be preserved".to_owned(),
+        },
         (Phase::Running, _) => format!("it has not been ready for {} s yet", new.set.spec.min_ready_seconds),
         _ => operation.unwrap_or_default(),
     };

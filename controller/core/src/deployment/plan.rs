@@ -24,7 +24,7 @@ use crate::ledger::LINGERS;
 use crate::owner::Owner as _;
 use crate::selector::Matcher;
 use crate::set::repair::{Repair, given_up_before};
-use crate::set::{self, Victim};
+use crate::set::{self, Victim, keep};
 use crate::sight::{Judging, later};
 use crate::status::{STATUS_PACE, paced};
 use crate::{owner, plan};
@@ -398,11 +398,13 @@ fn clean(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, plan: &mut P
 /// available Machines that may go, the others do not have.
 fn follow(seen: &Observed<'_>, members: &Members<'_>, may_lose: Option<usize>, mut plan: Plan, now: Timestamp) -> Plan {
     let mut left = may_lose;
-    let mut given_up = given_up(seen, members);
+    let mut given_up = given_up(seen, members, now);
+    let choice = kept(seen, members, now);
     for member in &members.sets {
-        let others = given_up.saturating_sub(given_up_before(member));
+        let others = given_up.saturating_sub(given_up_before(member, now));
         let part = set::Observed {
             may_lose: left,
+            choice: Some(&choice),
             repair: Repair {
                 at_most: seen.replacements.saturating_sub(others),
                 ..member.repair
@@ -418,11 +420,27 @@ fn follow(seen: &Observed<'_>, members: &Members<'_>, may_lose: Option<usize>, m
 }
 
 /// How many Machines of all sets are given up and not replaced yet. Those of a deployment that goes are not given up at all.
-fn given_up(seen: &Observed<'_>, members: &Members<'_>) -> usize {
+fn given_up(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> usize {
     match meta::is_deleting(&seen.deployment.metadata) {
         true => usize::MAX,
-        false => members.sets.iter().map(|member| given_up_before(member)).sum(),
+        false => members.sets.iter().map(|member| given_up_before(member, now)).sum(),
     }
+}
+
+/// Which Failed Machines of all sets are kept without being asked. Those of a deployment that goes, or cannot work, are left as they are.
+fn kept(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> keep::Choice {
+    let deployment = seen.deployment;
+    if meta::is_deleting(&deployment.metadata) || validity::deployment_fault(deployment).is_some() {
+        return keep::Choice::default();
+    }
+    let rows = members.rows(now);
+    let current = members.new_set().and_then(|set| meta::uid(&set.metadata));
+    let terms = keep::Terms {
+        at_most: deployment.spec.auto_preserve_failed_machine_max,
+        is_rolling: rows.iter().any(|row| !row.is_new && row.is_in_use()),
+        current: current.as_ref(),
+    };
+    keep::choose(members.sets.iter().copied(), terms)
 }
 
 /// How many Machines the plan of a set gives up.
@@ -446,6 +464,7 @@ pub(crate) fn lost(member: &set::Observed<'_>, decided: &set::Plan, now: Timesta
         | set::Step::Create(_)
         | set::Step::Bring(_)
         | set::Step::GiveUp(_)
+        | set::Step::Keep(_)
         | set::Step::Thaw
         | set::Step::Record(_) => None,
     });

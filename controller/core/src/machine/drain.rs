@@ -174,11 +174,16 @@ fn node_to_drain<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
 /// Until when pods may take their time: an instant that follows from stored facts. As many retries as the Machine allows count as the
 /// time that they take.
 fn deadline(seen: &Observed<'_>) -> Timestamp {
+    let since = meta::deleting_since(&seen.machine.metadata).unwrap_or(Timestamp::MIN);
+    later(since, patience(seen))
+}
+
+/// For how long pods may take their time.
+pub(super) fn patience(seen: &Observed<'_>) -> SignedDuration {
     let spec = &seen.machine.spec;
     let timeout = seen.machine.drain_timeout().unwrap_or(seen.settings.drain_timeout);
     let retries = spec.max_evict_retries.unwrap_or(seen.settings.max_evict_retries).max(0);
-    let since = meta::deleting_since(&seen.machine.metadata).unwrap_or(Timestamp::MIN);
-    later(since, timeout.min(RETRY.saturating_mul(retries)))
+    timeout.min(RETRY.saturating_mul(retries))
 }
 
 fn force(seen: &Observed<'_>, found: &Node, deadline: Timestamp, now: Timestamp) -> Option<Force> {

@@ -7,10 +7,11 @@ use jiff::Timestamp;
 
 use super::drain;
 use super::node_patch::NodePatch;
+use super::preserve::Keeping;
 use super::status::StatusChange;
 use super::step::{Step, Why};
 use crate::api::lenient::GoDuration;
-use crate::api::{Machine, OperationState, Phase, meta};
+use crate::api::{Machine, OperationState, Phase, keys, meta};
 use crate::machine::node::whole_seconds;
 use crate::plan::label;
 
@@ -52,6 +53,13 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         }
         Step::WriteNode(patch) => left_out("InvalidNodeTemplate", patch),
         Step::WriteCapacity(patch) => left_out("InvalidVirtualCapacity", patch),
+        Step::WriteCondition(patch) => not_drained(patch),
+        Step::Keep(keeping) => kept(machine, *keeping, why, now),
+        Step::Complain(fault) => Some(LifeEvent {
+            kind: EventKind::Worse,
+            reason: "InvalidPreserveValue".to_owned(),
+            note: fault.clone(),
+        }),
         Step::DeleteMachine => Some(LifeEvent {
             kind: EventKind::Worse,
             reason: label(why),
@@ -66,7 +74,9 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::Cordon(_)
         | Step::CloseNode(_)
         | Step::TellNode(..)
+        | Step::Annotate(_)
         | Step::WatchPods(_)
+        | Step::LeavePods
         | Step::WatchVolumes
         | Step::Detach(_)
         | Step::Evict(_)
@@ -85,6 +95,37 @@ fn left_out(reason: &str, patch: &NodePatch) -> Option<LifeEvent> {
         kind: EventKind::Worse,
         reason: reason.to_owned(),
         note: format!("Not brought to Node {}: {}", patch.node, patch.faults.join("; ")),
+    })
+}
+
+/// A pod of the Node of a Machine that is preserved does not go.
+fn not_drained(patch: &NodePatch) -> Option<LifeEvent> {
+    let message = patch.condition.as_ref()?.message.as_deref()?;
+    message.starts_with(keys::PRESERVED_NOT_DRAINED).then(|| LifeEvent {
+        kind: EventKind::Worse,
+        reason: "PreservedNodeNotDrained".to_owned(),
+        note: format!("A pod does not go from Node {}, whose machine is preserved", patch.node),
+    })
+}
+
+/// That a preservation begins or ends.
+fn kept(machine: &Machine, keeping: Keeping, why: &Why, now: Timestamp) -> Option<LifeEvent> {
+    let runs = |until: Option<Timestamp>| until.is_some_and(|until| until > now);
+    let told = match (machine.preserved_until().is_some(), keeping.until, why) {
+        (false, Some(until), Why::Preserved(_, asked)) => (
+            "MachinePreserved",
+            format!("The machine is preserved until {until:.0}, because {asked}"),
+        ),
+        (true, until, Why::PreservationOver(end)) if !runs(until) => (
+            "PreservationEnded",
+            format!("The machine is preserved no longer, because {end}"),
+        ),
+        (_, _, _) => return None,
+    };
+    Some(LifeEvent {
+        kind: EventKind::Better,
+        reason: told.0.to_owned(),
+        note: told.1,
     })
 }
 

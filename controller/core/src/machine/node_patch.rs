@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Map, Value, json};
 
@@ -36,6 +36,8 @@ pub struct NodePatch {
     pub taints: Option<Vec<Taint>>,
     /// Resources in `status.capacity`.
     pub capacity: Changes,
+    /// A condition in `status.conditions`.
+    pub condition: Option<NodeCondition>,
     /// What was left out of it because the API server would refuse it, in words; told once, when it is first left out.
     pub faults: Vec<String>,
 }
@@ -52,6 +54,7 @@ impl NodePatch {
             annotations: Changes::new(),
             taints: None,
             capacity: Changes::new(),
+            condition: None,
             faults: Vec::new(),
         }
     }
@@ -84,8 +87,16 @@ impl NodePatch {
         if let Some(taints) = &self.taints {
             body.insert("spec".to_owned(), json!({ "taints": taints }));
         }
+        let mut status = Map::new();
         if !self.capacity.is_empty() {
-            body.insert("status".to_owned(), json!({ "capacity": self.capacity }));
+            status.insert("capacity".to_owned(), json!(self.capacity));
+        }
+        // Conditions are merged by their type.
+        if let Some(condition) = &self.condition {
+            status.insert("conditions".to_owned(), json!([condition]));
+        }
+        if !status.is_empty() {
+            body.insert("status".to_owned(), Value::Object(status));
         }
         Value::Object(body)
     }
@@ -95,6 +106,7 @@ impl NodePatch {
         let own = |key: &String| key == keys::MACHINE_NAME;
         let took = |key: &String| key == keys::MACHINE_JOIN_DURATION;
         let rest = self.annotations.keys().all(took) && self.taints.is_none() && self.capacity.is_empty();
+        let rest = rest && self.condition.is_none();
         rest && self.finalizer != Some(false) && self.labels.keys().all(own)
     }
 
@@ -127,6 +139,13 @@ impl NodePatch {
             let each: Vec<String> = taints.iter().map(taint_text).collect();
             format!("taints [{}]", each.join(" "))
         }));
+        told.extend(self.condition.as_ref().map(|told| {
+            let word = |text: &Option<String>| text.clone().unwrap_or_default();
+            let (reason, message) = (word(&told.reason), word(&told.message));
+            format!("condition {}={} {reason} {message}", told.type_, told.status)
+                .trim_end()
+                .to_owned()
+        }));
         told
     }
 
@@ -151,6 +170,11 @@ impl NodePatch {
                     None => drop(capacity.remove(key)),
                 }
             }
+        }
+        if let Some(condition) = &self.condition {
+            let conditions = after.status.get_or_insert_default().conditions.get_or_insert_default();
+            conditions.retain(|held| held.type_ != condition.type_);
+            conditions.push(condition.clone());
         }
         after
     }

@@ -13,7 +13,7 @@ use super::node;
 use super::node_patch::Sketch;
 use super::observed::Observed;
 use super::step::Step;
-use super::{node_template, steer, virtual_capacity};
+use super::{node_template, preserve, steer, virtual_capacity};
 use crate::api::lenient::GoDuration;
 use crate::api::{Phase, keys, meta};
 use crate::sight::later;
@@ -54,7 +54,9 @@ pub fn sync(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Sync {
         let annotation = (keys::MACHINE_JOIN_DURATION.to_owned(), took.to_string());
         sketch.annotations.insert(annotation.0, annotation.1);
     }
-    steer::steer(&mut sketch, seen.standing, seen.settings.annotates_old_nodes);
+    let annotates = seen.settings.annotates_old_nodes;
+    steer::steer(&mut sketch, seen.standing, annotates, preserve::is_kept(seen, now));
+    preserve::sketch(&mut sketch, seen, now);
     let (sketch, faults) = merged(seen, sketch, now, &mut sync);
     sync.is_gated |= sketch.taints.iter().any(node::gates);
     let whole = sketch.patch().map(|patch| patch.leaving_out(faults));

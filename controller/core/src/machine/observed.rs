@@ -174,4 +174,6 @@ pub struct Calls {
     pub node_written: Option<Timestamp>,
     /// Until when the bootstrap token is good, if this process made sure of it.
     pub token_until: Option<Timestamp>,
+    /// What was last said of annotations that nobody can read.
+    pub complaint: Option<String>,
 }

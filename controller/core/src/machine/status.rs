@@ -167,14 +167,15 @@ impl StatusChange {
     /// The body of a JSON merge patch of `/status`.
     pub fn patch(&self) -> Value {
         let mut status = Map::new();
-        status.insert(
-            "currentStatus".to_owned(),
-            json!({
-                "phase": self.phase.as_str(),
-                "timeoutActive": self.phase == Phase::Pending,
-                "lastUpdateTime": seconds(self.since),
-            }),
-        );
+        let mut current = Map::new();
+        current.insert("phase".to_owned(), json!(self.phase.as_str()));
+        current.insert("timeoutActive".to_owned(), json!(self.phase == Phase::Pending));
+        current.insert("lastUpdateTime".to_owned(), json!(seconds(self.since)));
+        if self.phase == Phase::Terminating {
+            // Who is being deleted is not preserved (T17).
+            current.extend(["preserveExpiryTime", "preserveDrainedTime"].map(|key| (key.to_owned(), Value::Null)));
+        }
+        status.insert("currentStatus".to_owned(), Value::Object(current));
         status.insert(
             "lastOperation".to_owned(),
             json!({
@@ -202,6 +203,6 @@ impl StatusChange {
 }
 
 /// RFC 3339 in whole seconds, as `metav1.Time` is written.
-fn seconds(at: Timestamp) -> String {
+pub(super) fn seconds(at: Timestamp) -> String {
     format!("{at:.0}")
 }

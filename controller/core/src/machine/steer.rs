@@ -24,12 +24,13 @@ pub enum Standing {
     Free,
 }
 
-/// Brings the marks of an old Node in line. `annotates`: the autoscaler is told.
-pub fn steer(node: &mut Sketch<'_>, standing: Standing, annotates: bool) {
+/// Brings the marks of an old Node in line. `annotates`: the autoscaler is told. `is_kept`: its Machine is preserved, so that the
+/// autoscaler's annotations stay.
+pub fn steer(node: &mut Sketch<'_>, standing: Standing, annotates: bool, is_kept: bool) {
     match standing {
         Standing::Aside => {}
         Standing::Old => mark(node, annotates),
-        Standing::Current | Standing::Free => unmark(node),
+        Standing::Current | Standing::Free => unmark(node, is_kept),
     }
 }
 
@@ -56,9 +57,9 @@ fn mark(node: &mut Sketch<'_>, annotates: bool) {
 }
 
 /// The taint goes, and both annotations where ours says that the first is ours too.
-fn unmark(node: &mut Sketch<'_>) {
+fn unmark(node: &mut Sketch<'_>, is_kept: bool) {
     node.taints.retain(|taint| !is_ours(taint));
-    if node.annotations.remove(keys::SCALE_DOWN_DISABLED_BY_US).is_some() {
+    if !is_kept && node.annotations.remove(keys::SCALE_DOWN_DISABLED_BY_US).is_some() {
         node.annotations.remove(keys::SCALE_DOWN_DISABLED);
     }
 }
@@ -84,7 +85,7 @@ mod tests {
 
     fn patch(node: &Node, standing: Standing, annotates: bool) -> Option<Value> {
         let mut sketch = Sketch::of(node);
-        steer(&mut sketch, standing, annotates);
+        steer(&mut sketch, standing, annotates, false);
         sketch.patch().map(|patch| patch.body())
     }
 

@@ -1,15 +1,18 @@
 //! The vocabulary of a Machine's plan: what can be done, and the reasons a person would be given.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::node_patch::NodePatch;
 use super::observed::Call;
 use super::outcome::Lost;
+use super::preserve::{Asked, End, Keeping};
 use super::status::StatusChange;
 use crate::api::keys;
 use crate::drain::PodRef;
 use crate::ids::{Name, NodeName, NodeRef, ProviderId};
 use crate::plan::Bearing;
+use jiff::Timestamp;
 
 /// The plan of a Machine.
 pub type Plan = crate::plan::Plan<Step, Why>;
@@ -42,6 +45,14 @@ pub enum Step {
     WriteNode(Box<NodePatch>),
     /// Bring the virtual capacity of the Machine's class to the status of its Node.
     WriteCapacity(Box<NodePatch>),
+    /// Write a condition into the status of the Machine's Node.
+    WriteCondition(Box<NodePatch>),
+    /// Write until when the Machine is preserved, and when its pods were gone.
+    Keep(Keeping),
+    /// Change annotations of the Machine that say what is wished for it.
+    Annotate(BTreeMap<&'static str, Option<String>>),
+    /// Say that a value of such an annotation cannot be read, and note that this was said.
+    Complain(String),
     /// Let no new pods come to the Node.
     Cordon(NodeRef),
     /// Let no new pods come to the Node and take our finalizer from it, in one write: nothing on it is waited for any more.
@@ -50,6 +61,8 @@ pub enum Step {
     TellNode(NodeRef, Leaving),
     /// Watch the Node's pods from now on, until the VM goes.
     WatchPods(NodeName),
+    /// Watch the Node's pods no longer.
+    LeavePods,
     /// Watch where volumes are attached, until no Node is drained any more.
     WatchVolumes,
     /// Delete these VolumeAttachments: whoever detaches does it for a Node that nobody waits for any more.
@@ -86,6 +99,7 @@ impl crate::plan::Step for Step {
             | Self::Identify { .. }
             | Self::Cordon(_)
             | Self::WatchPods(_)
+            | Self::LeavePods
             | Self::WatchVolumes
             | Self::DropToken
             | Self::DeleteMachine
@@ -96,6 +110,10 @@ impl crate::plan::Step for Step {
             // A target cluster that refuses what is written to Nodes keeps nobody from being told how the Machine is.
             Self::WriteNode(_)
             | Self::WriteCapacity(_)
+            | Self::WriteCondition(_)
+            | Self::Keep(_)
+            | Self::Annotate(_)
+            | Self::Complain(_)
             | Self::CloseNode(_)
             | Self::TellNode(..)
             | Self::Evict(_)
@@ -166,6 +184,9 @@ pub enum Why {
     Running,
     HealthTimedOut,
     Failed,
+    Preserved(Timestamp, Asked),
+    PreservationOver(End),
+    WishNoted,
     NotBuilt,
     NoNodeExpected,
     Deleting,
@@ -228,6 +249,11 @@ impl fmt::Display for Why {
             Self::Running => "the machine is running",
             Self::HealthTimedOut => "the node was unhealthy for too long",
             Self::Failed => "the machine has failed and awaits its replacement",
+            Self::Preserved(until, asked) => {
+                return write!(f, "the machine is preserved until {until:.0}, because {asked}");
+            }
+            Self::PreservationOver(end) => return write!(f, "the machine is preserved no longer, because {end}"),
+            Self::WishNoted => "what is wished about its preservation is noted",
             Self::NotBuilt => "the machine is in a phase that this version leaves alone",
             Self::NoNodeExpected => "the VM exists and no node is expected",
             Self::Deleting => "the machine is being deleted",

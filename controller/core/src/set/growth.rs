@@ -77,6 +77,7 @@ fn batch_size(steps: &[Step]) -> usize {
         | Step::Delete(_)
         | Step::Bring(_)
         | Step::GiveUp(_)
+        | Step::Keep(_)
         | Step::Thaw
         | Step::Record(_) => 0,
     });

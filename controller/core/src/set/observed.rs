@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::bring::Brought;
+use super::keep::{Choice, Mark};
 use super::made::NewMachine;
 use super::repair::{GivenUp, Repair};
 use super::status::StatusChange;
@@ -14,6 +15,7 @@ use crate::api::{Machine, MachineSet};
 use crate::breaker::Tripped;
 use crate::ids::{Name, Uid};
 use crate::ledger::{OwnerNotes, Refusal};
+use crate::machine::preserve::wish::Value;
 use crate::plan::Bearing;
 
 /// All that a decision about one MachineSet may read.
@@ -39,6 +41,10 @@ pub struct Observed<'a> {
     pub unanswered: &'a BTreeMap<Name, Timestamp>,
     /// Machines that the autoscaler named as the victims of its scale-down: they go, whatever the count is.
     pub named: &'a BTreeSet<Uid>,
+    /// What is wished for its Failed Machines, by those that want them kept or not.
+    pub wishes: &'a BTreeMap<Uid, Value>,
+    /// Which of its Failed Machines are kept without being asked. `None`: it chooses itself, as its spec says.
+    pub choice: Option<&'a Choice>,
     /// How many available Machines above its number the set may delete now. `None`: as many as there are.
     pub may_lose: Option<usize>,
     /// How many Machines its deployment may have, the surge of a rollout among them. `None`: no deployment controls it.
@@ -76,6 +82,8 @@ pub enum Step {
     Bring(Vec<Brought>),
     /// Move unhealthy Machines to phase `Failed`, by which they are replaced.
     GiveUp(Vec<GivenUp>),
+    /// Annotate Failed Machines that are kept without being asked, or are so no longer.
+    Keep(Vec<Mark>),
     /// Take off the label by which nothing is created, and the annotation that asks for that.
     Thaw,
     /// Write the status.
@@ -99,9 +107,13 @@ impl crate::plan::Step for Step {
             Self::AddFinalizer | Self::RemoveFinalizer | Self::Reserve { .. } | Self::Create(_) | Self::Delete(_) => {
                 Bearing::Stops
             }
-            Self::Adopt(_) | Self::Release(_) | Self::Bring(_) | Self::GiveUp(_) | Self::Thaw | Self::Record(_) => {
-                Bearing::Independent
-            }
+            Self::Adopt(_)
+            | Self::Release(_)
+            | Self::Bring(_)
+            | Self::GiveUp(_)
+            | Self::Keep(_)
+            | Self::Thaw
+            | Self::Record(_) => Bearing::Independent,
         }
     }
 }
@@ -127,7 +139,7 @@ pub enum Why {
     NextBatch,
     Refused(String),
     ReplacedAt(Timestamp),
-    Preserved,
+    Preserved(Option<Timestamp>),
     Spared,
     Held,
     GivingUp,
@@ -159,7 +171,8 @@ impl fmt::Display for Why {
             Self::NextBatch => f.write_str("the next batch of machines is about to be created"),
             Self::Refused(message) => write!(f, "the API server refused a write: {message}"),
             Self::ReplacedAt(at) => write!(f, "the machine failed and is replaced at {at:.0}"),
-            Self::Preserved => f.write_str("the machine failed and is preserved"),
+            Self::Preserved(None) => f.write_str("the machine failed and is about to be preserved"),
+            Self::Preserved(Some(until)) => write!(f, "the machine failed and is preserved until {until:.0}"),
             Self::Spared => f.write_str("the machine is in the hands of an in-place update"),
             Self::Held => {
                 f.write_str("the machine is too many, but available, and the deployment has none to spare now")

@@ -15,10 +15,11 @@ use super::claim::{Claimed, claim};
 use super::freeze;
 use super::growth::{grow, may_still_arrive};
 use super::observed::{Observed, Plan, Step, Victim, Why};
-use super::{rank, repair, status};
+use super::{keep, rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::Name;
 use crate::ledger::{LINGERS, OwnerNotes};
+use crate::machine::preserve::wish;
 use crate::owner;
 use crate::selector::Matcher;
 use crate::sight::later;
@@ -123,7 +124,8 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .filter(|machine| !is_leaving(machine))
         .collect();
     let given_up = repair::give_up(seen, &present, now, &mut plan);
-    let (failed, replace_at) = replaceable(seen, &present, now, &mut plan);
+    let choice = chosen(seen);
+    let (failed, replace_at) = replaceable(seen, &present, &choice, now, &mut plan);
     let is_replacing = !failed.is_empty();
     let (failed, retry_failed) = writable(seen, failed.into_iter(), now, &mut plan);
     let kept: Vec<&Machine> = present
@@ -170,6 +172,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let thaw = freeze::thaw(seen, &claimed.machines).into_iter();
     let tended = thaw
         .chain(tend(seen, &claimed, &adopts, &releases, now, &mut plan))
+        .chain(keep::marks(seen, &claimed.machines, &choice))
         .chain(given_up);
     place(
         &mut plan.steps,
@@ -199,6 +202,19 @@ pub fn claimed(seen: &Observed<'_>) -> Claimed {
         Some(selector) => claim(seen.set, &selector, seen.machines),
         None => Claimed::default(),
     }
+}
+
+/// Which Failed Machines are kept without being asked: as the deployment says, else as the set's own spec does.
+fn chosen(seen: &Observed<'_>) -> keep::Choice {
+    let alone = || {
+        let terms = keep::Terms {
+            at_most: seen.set.spec.auto_preserve_failed_machine_max,
+            is_rolling: false,
+            current: None,
+        };
+        keep::choose(std::iter::once(seen), terms)
+    };
+    seen.choice.cloned().unwrap_or_else(alone)
 }
 
 /// What is done to single Machines and holds up nothing else.
@@ -246,7 +262,7 @@ fn is_among(machine: &Machine, others: &[&Machine]) -> bool {
 }
 
 /// In the hands of the deployment's in-place transfer: never deleted (`spec/machineset.md` §7).
-fn is_exempt(machine: &Machine) -> bool {
+pub(super) fn is_exempt(machine: &Machine) -> bool {
     meta::label(&machine.metadata, keys::UPDATE_RESULT) == Some(keys::UPDATE_SUCCESSFUL)
 }
 
@@ -266,7 +282,14 @@ fn excess<'a>(
     let movable = kept.iter().copied().filter(|machine| !is_exempt(machine));
     let mut leaving = rank::rank(movable, seen.condemned, policy, now);
     leaving.truncate(by);
-    let leaving = spare(seen, leaving, now, plan);
+    let chosen = leaving.len();
+    let mut leaving = spare(seen, leaving, now, plan);
+    let rest = kept
+        .iter()
+        .copied()
+        .filter(|machine| !is_exempt(machine) && !is_among(machine, &leaving));
+    let instead: Vec<&Machine> = instead(seen, rest, chosen - leaving.len(), now).collect();
+    leaving.extend(instead);
     // Who cannot be deleted stays chosen: another one would go in its place for good.
     writable(seen, leaving.into_iter(), now, plan)
 }
@@ -292,6 +315,19 @@ fn spare<'a>(seen: &Observed<'_>, leaving: Vec<&'a Machine>, now: Timestamp, pla
     free
 }
 
+/// Preserved Machines that go before the available ones of which none can be spared: a rollout does not wait for the end of a preservation.
+fn instead<'a>(
+    seen: &Observed<'_>,
+    kept: impl Iterator<Item = &'a Machine>,
+    count: usize,
+    now: Timestamp,
+) -> impl Iterator<Item = &'a Machine> {
+    let is_free = |machine: &&Machine| machine.preserved_until().is_some_and(|until| until > now);
+    let free = kept.filter(move |machine| is_free(machine) && !counts_as_available(seen, machine, now));
+    let ranked = rank::rank(free, seen.condemned, None, now);
+    ranked.into_iter().take(count)
+}
+
 /// Whether deleting the Machine makes the set's available ones fewer. One whose deletion was sent and not answered may be going, as
 /// long as such a request may take to arrive.
 pub fn counts_as_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
@@ -315,6 +351,7 @@ pub fn is_named(seen: &Observed<'_>, machine: &Machine) -> bool {
 fn replaceable<'a>(
     seen: &Observed<'_>,
     present: &[&'a Machine],
+    choice: &keep::Choice,
     now: Timestamp,
     plan: &mut Plan,
 ) -> (Vec<&'a Machine>, Option<Timestamp>) {
@@ -333,10 +370,17 @@ fn replaceable<'a>(
             .phase_since()
             .map(|since| later(since, pause))
             .filter(|due| *due > now);
+        let is_chosen = machine.uid().is_some_and(|uid| choice.take.contains(&uid));
         let why = match due {
             _ if !is_marked && !has_failed => continue,
             _ if is_exempt(machine) => Why::Spared,
-            _ if has_failed && !is_marked && is_preserved(machine, now) => Why::Preserved,
+            _ if has_failed && !is_marked && (is_chosen || is_kept(seen, machine, now)) => {
+                let until = machine.preserved_until();
+                // One whose time is not stored yet may be taken back unseen.
+                let again = until.unwrap_or(later(now, REPLACE_AFTER));
+                retry = Some(retry.map_or(again, |sooner| sooner.min(again)));
+                Why::Preserved(until)
+            }
             Some(due) if !is_marked => {
                 retry = Some(retry.map_or(due, |sooner| sooner.min(due)));
                 Why::ReplacedAt(due)
@@ -369,13 +413,10 @@ pub fn replacements<'a>(notes: &OwnerNotes, machines: impl IntoIterator<Item = &
     }
 }
 
-/// Kept for inspection: its time runs, or it is about to be set (§7.5 there).
-fn is_preserved(machine: &Machine, now: Timestamp) -> bool {
-    if let Some(until) = machine.preserved_until() {
-        return until > now;
-    }
-    let asked = meta::annotation(&machine.metadata, keys::PRESERVE).unwrap_or_default();
-    [keys::PRESERVE_NOW, keys::PRESERVE_WHEN_FAILED, keys::PRESERVE_AUTO].contains(&asked)
+/// Whether a Failed Machine is kept for somebody who wants to look at it, or is about to be.
+pub fn is_kept(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
+    let wished = machine.uid().and_then(|uid| seen.wishes.get(&uid).copied());
+    *machine.phase() == Phase::Failed && wish::keeps_failed(machine, wished, now)
 }
 
 fn victim(machine: &Machine, is_replaced: bool) -> Victim {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::observed::{Observed, Plan, Step, Why};
-use super::plan::{is_leaving, owned};
+use super::plan::{is_kept, is_leaving, owned};
 use crate::api::{Machine, OperationType, Phase, meta};
 use crate::breaker::Tripped;
 use crate::ids::{Name, Uid};
@@ -93,7 +93,7 @@ pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: 
         plan.withheld.push((Name::new(meta::name(&machine.metadata)), why));
     }
     over.sort_by_cached_key(|machine| (machine.phase_since(), meta::name(&machine.metadata).to_owned()));
-    let free = seen.repair.at_most.saturating_sub(under_way(seen, present));
+    let free = seen.repair.at_most.saturating_sub(under_way(seen, present, now));
     let waiting = over.split_off(free.min(over.len()));
     plan.withheld.extend(
         waiting
@@ -134,19 +134,19 @@ fn timeout(seen: &Observed<'_>, machine: &Machine) -> SignedDuration {
 
 /// How many Machines of the set are given up and not replaced yet, or are on their way: as long as a Machine that was asked for does
 /// not run, another one is not given up for it.
-fn under_way(seen: &Observed<'_>, present: &[&Machine]) -> usize {
-    let settled = present
-        .iter()
-        .filter(|machine| matches!(machine.phase(), Phase::Running | Phase::Available | Phase::Unknown));
+fn under_way(seen: &Observed<'_>, present: &[&Machine], now: Timestamp) -> usize {
+    let settled = present.iter().filter(|machine| {
+        matches!(machine.phase(), Phase::Running | Phase::Available | Phase::Unknown) || is_kept(seen, machine, now)
+    });
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
-    wanted.saturating_sub(settled.count()).max(given_up_before(seen))
+    wanted.saturating_sub(settled.count()).max(given_up_before(seen, now))
 }
 
-/// How many Machines of a set were given up and are still there.
-pub fn given_up_before(seen: &Observed<'_>) -> usize {
+/// How many Machines of a set were given up and are still there. Those that are preserved are not being replaced.
+pub fn given_up_before(seen: &Observed<'_>, now: Timestamp) -> usize {
     let own = owned(seen);
     own.iter()
-        .filter(|machine| is_given_up(machine) && !is_leaving(machine))
+        .filter(|machine| is_given_up(machine) && !is_leaving(machine) && !is_kept(seen, machine, now))
         .count()
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::names::machine_name;
 use super::observed::Observed;
-use super::{freeze, repair};
+use super::{freeze, keep, repair};
 use crate::api::machine_set::{MachineSetCondition, MachineSetStatus};
 use crate::api::operation::MachineSummary;
 use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
@@ -65,7 +65,6 @@ pub fn compute(
             .iter()
             .all(|(key, value)| meta::label(&machine.metadata, key) == Some(value.as_str()))
     };
-    let auto = |machine: &Machine| meta::annotation(&machine.metadata, keys::PRESERVE) == Some(keys::PRESERVE_AUTO);
     let conditions = conditions(seen, machines, problem.as_ref(), now);
     let (error_reason, error_message) = problem
         .filter(|problem| problem.terminal)
@@ -77,7 +76,7 @@ pub fn compute(
         ready_replicas: count(&|machine| *machine.phase() == Phase::Running),
         available_replicas: count(&|machine| is_available(set, machine, now)),
         preserved_failed_replicas: count(&is_preserved),
-        auto_preserve_failed_machine_count: count(&auto),
+        auto_preserve_failed_machine_count: count(&keep::is_auto),
         observed_generation: meta::generation(&set.metadata),
         conditions,
         failed_machines: failed_machines(set, machines),

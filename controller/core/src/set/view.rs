@@ -11,8 +11,10 @@ use crate::api::{Machine, MachineSet, Phase, meta};
 use crate::breaker::{self, Tripped};
 use crate::class::Readiness;
 use crate::ids::{Name, Uid};
+use crate::kin;
 use crate::kinds::OwnedBy;
 use crate::ledger::{Ledger, OwnerNotes};
+use crate::machine::preserve::wish::{self, Value};
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;
@@ -30,6 +32,7 @@ pub struct View {
     most: Option<usize>,
     unfreeze: bool,
     kept: BTreeMap<Uid, Tripped>,
+    wishes: BTreeMap<Uid, Value>,
 }
 
 impl View {
@@ -50,6 +53,10 @@ impl View {
         let ill = machines.iter().filter(|machine| *machine.phase() == Phase::Unknown);
         let kept = ill.filter_map(|machine| Some((machine.uid()?, breaker::tripped(world, machine)?)));
         let kept = kept.collect();
+        let failed = machines.iter().filter(|machine| *machine.phase() == Phase::Failed);
+        let wished = |machine: &Arc<Machine>| wish::wish(machine, kin::node_of(world, machine).node).value;
+        let wishes = failed.filter_map(|machine| Some((machine.uid()?, wished(machine)?)));
+        let wishes = wishes.collect();
         Self {
             set: Arc::clone(set),
             machines,
@@ -59,6 +66,7 @@ impl View {
             most: None,
             unfreeze: false,
             kept,
+            wishes,
         }
     }
 
@@ -73,6 +81,7 @@ impl View {
             most: None,
             unfreeze: false,
             kept: BTreeMap::new(),
+            wishes: BTreeMap::new(),
         }
     }
 
@@ -109,6 +118,8 @@ impl View {
             condemned: &ledger.condemned,
             unanswered: &ledger.unanswered,
             named: &self.named,
+            wishes: &self.wishes,
+            choice: None,
             may_lose: None,
             most: self.most,
             unfreeze: self.unfreeze,

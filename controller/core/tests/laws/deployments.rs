@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::dice::{Dice, now, tapes};
 use crate::machines::merged;
-use crate::sets::refusal;
+use crate::sets::{refusal, wishes};
 
 #[derive(Debug)]
 struct Scene {
@@ -93,6 +93,7 @@ impl Scene {
                 .iter()
                 .any(|machine| meta::name(&machine.metadata) == name)
         };
+        let wished = wishes(&self.machines);
         let sets: Vec<set::Observed<'_>> = self
             .sets
             .iter()
@@ -108,6 +109,8 @@ impl Scene {
                 condemned: &self.condemned,
                 unanswered: &self.unanswered,
                 named,
+                wishes: &wished,
+                choice: None,
                 may_lose: None,
                 most: None,
                 unfreeze: false,
@@ -277,6 +280,11 @@ impl Scene {
                     });
                 }
             }
+            set::Step::Keep(marks) => {
+                for mark in marks {
+                    self.edit(&mark.machine, |machine| *machine = merged(machine, &mark.patch()));
+                }
+            }
             set::Step::Record(status) => {
                 let set = self.set(&name);
                 *set = merged(set, &status.patch());
@@ -348,6 +356,7 @@ fn deployment(dice: &mut Dice) -> MachineDeployment {
         "progressDeadlineSeconds": dice.pick(&[Value::Null, json!(600), json!(1)]),
         "rollbackTo": if dice.rarely() { json!({"revision": dice.number(4)}) } else { Value::Null },
         "minReadySeconds": dice.pick(&[0, 10]),
+        "autoPreserveFailedMachineMax": dice.pick(&[0, 1, 2, -1]),
         "strategy": dice.pick(&[
             Value::Null,
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "50%", "maxUnavailable": 1}}),

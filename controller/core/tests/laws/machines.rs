@@ -14,6 +14,7 @@ use millwright_core::drain::{Drain, Volumes};
 use millwright_core::driver::{Capability, DriverInfo};
 use millwright_core::ids::{DriverName, Name, NodeName};
 use millwright_core::machine::steer::Standing;
+use millwright_core::machine::step::Leaving;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Trouble};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
@@ -144,6 +145,14 @@ impl Scene {
         machine::plan(&self.seen(), now)
     }
 
+    fn tell_node(&mut self, leaving: Leaving) {
+        let node = self.node.as_mut().expect("only a Node that is seen is told of");
+        let condition = json!({"type": keys::NODE_TERMINATING, "status": "True", "reason": leaving.reason()});
+        let condition = serde_json::from_value(condition).expect("it is a condition");
+        let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
+        conditions.push(condition);
+    }
+
     /// What the steps change, as far as it is observed. `false`: the Machine's story ends here.
     pub fn apply(&mut self, steps: &[Step]) -> bool {
         for step in steps {
@@ -179,18 +188,30 @@ impl Scene {
                     self.node = Some(after);
                     self.calls.node_written = Some(now());
                 }
+                Step::WriteCondition(patch) => {
+                    let node = self.node.as_ref().expect("only a Node that is seen is written");
+                    let after = patch.applied(node);
+                    assert_ne!(&after, node, "a write changes something");
+                    self.node = Some(after);
+                }
+                Step::Keep(keeping) => {
+                    let after = merged(&self.machine, &keeping.patch());
+                    assert_ne!(json!(after), json!(self.machine), "a write changes something");
+                    self.machine = after;
+                }
+                Step::Annotate(changes) => {
+                    let body = machine::preserve::annotations(changes);
+                    let after = merged(&self.machine, &body);
+                    assert_ne!(json!(after), json!(self.machine), "a write changes something");
+                    self.machine = after;
+                }
+                Step::Complain(fault) => self.calls.complaint = Some(fault.clone()),
+                Step::LeavePods => self.drain = None,
                 Step::Cordon(_) => {
                     let node = self.node.as_mut().expect("only a Node that is seen is cordoned");
                     node.spec.get_or_insert_default().unschedulable = Some(true);
                 }
-                Step::TellNode(_, leaving) => {
-                    let node = self.node.as_mut().expect("only a Node that is seen is told of");
-                    let condition =
-                        json!({"type": keys::NODE_TERMINATING, "status": "True", "reason": leaving.reason()});
-                    let condition = serde_json::from_value(condition).expect("it is a condition");
-                    let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
-                    conditions.push(condition);
-                }
+                Step::TellNode(_, leaving) => self.tell_node(*leaving),
                 Step::CloseNode(_) => {
                     let node = self.node.as_mut().expect("only a Node that is seen is closed");
                     node.spec.get_or_insert_default().unschedulable = Some(true);
@@ -251,6 +272,9 @@ const PHASES: [&str; 13] = [
     "Pending",
 ];
 
+/// What the annotation of a Machine or a Node may say.
+const WISHES: [&str; 6] = ["now", "when-failed", "auto-preserved", "false", "", "yes"];
+
 /// A Machine as anybody may have left it.
 fn machine(dice: &mut Dice) -> Machine {
     let mut metadata = json!({"name": "m", "namespace": "test", "uid": "uid-m", "creationTimestamp": dice.stamp()});
@@ -272,6 +296,15 @@ fn machine(dice: &mut Dice) -> Machine {
     if dice.rarely() {
         metadata["annotations"] =
             json!({keys::EFFECTIVE_CREATION_TIMEOUT: dice.pick(&["1m", "soon", "-1h", "10000h"])});
+    }
+    for key in [keys::PRESERVE, keys::LAST_APPLIED_PRESERVE] {
+        if dice.rarely() {
+            metadata["annotations"][key] = json!(dice.pick(&WISHES));
+        }
+    }
+    if dice.rarely() {
+        metadata["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "MachineSet", "name": "s", "uid": "s", "controller": true}]);
     }
     let mut spec = json!({"class": {"kind": "MachineClass", "name": "small"}});
     if dice.flag() {
@@ -296,7 +329,10 @@ fn machine(dice: &mut Dice) -> Machine {
         });
         let current = dice.maybe(|dice| {
             let since = if dice.rarely() { Value::Null } else { dice.stamp() };
-            json!({"phase": dice.pick(&PHASES), "lastUpdateTime": since})
+            let until = if dice.rarely() { dice.stamp() } else { Value::Null };
+            let drained = if dice.rarely() { dice.stamp() } else { Value::Null };
+            json!({"phase": dice.pick(&PHASES), "lastUpdateTime": since, "preserveExpiryTime": until,
+                "preserveDrainedTime": drained})
         });
         let crumb = dice.maybe(|_| "crumb");
         let conditions = dice.conditions();
@@ -367,7 +403,12 @@ fn node(dice: &mut Dice) -> Node {
         }
         metadata["annotations"] = annotations;
     }
-    let taints = dice.maybe(|_| json!([{"key": keys::TAINT_CRITICAL_COMPONENTS, "effect": "NoSchedule"}]));
+    if dice.rarely() {
+        metadata["annotations"][keys::PRESERVE] = json!(dice.pick(&WISHES));
+        metadata["annotations"][keys::SCALE_DOWN_DISABLED_BY_US] = json!("true");
+    }
+    let key = dice.pick(&[keys::TAINT_CRITICAL_COMPONENTS, keys::TAINT_PRESERVED]);
+    let taints = dice.maybe(|_| json!([{"key": key, "effect": "NoSchedule"}]));
     let id = dice.pick(&[json!("id-1"), json!("id-2"), Value::Null]);
     let conditions = dice.conditions();
     let body = json!({"metadata": metadata, "spec": {"providerID": id, "taints": taints}, "status": {
@@ -408,6 +449,7 @@ fn calls(dice: &mut Dice) -> Calls {
         crumb: dice.maybe(|dice| dice.pick(&["crumb", "other"]).to_owned()),
         node_written: dice.maybe(Dice::time),
         token_until: dice.maybe(Dice::time),
+        complaint: None,
     }
 }
 
@@ -427,7 +469,7 @@ proptest! {
     fn a_machine_comes_to_rest_when_nothing_else_moves(tape in tapes()) {
         let mut scene = Scene::throw(&mut Dice::new(tape));
         let mut told = Vec::new();
-        for _ in 0..8 {
+        for _ in 0..16 {
             let plan = scene.plan(now());
             told.push(narrate::plan(&plan, now()));
             if plan.steps.is_empty() || !scene.apply(&plan.steps) {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::machine_set::DeletePolicy;
-use millwright_core::api::{Machine, MachineSet, keys, meta};
+use millwright_core::api::{Machine, MachineSet, Phase, keys, meta};
 use millwright_core::breaker::Tripped;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::machine::preserve::wish::{self, Value as Wished};
 use millwright_core::set::repair::Repair;
 use millwright_core::set::{self, Observed, Plan, Step, rank};
 use millwright_core::sight::Sight;
@@ -107,6 +108,8 @@ impl Scene {
             condemned: &self.condemned,
             unanswered: &self.unanswered,
             named: &self.named,
+            wishes: &wishes(&self.machines),
+            choice: None,
             may_lose: self.may_lose,
             most: None,
             unfreeze: false,
@@ -196,6 +199,12 @@ impl Scene {
                         self.edit(&uid, |machine| *machine = merged(machine, &given.change.patch()));
                     }
                 }
+                Step::Keep(marks) => {
+                    for mark in marks {
+                        let uid = mark.machine.uid().expect("it is stored");
+                        self.edit(&uid, |machine| *machine = merged(machine, &mark.patch()));
+                    }
+                }
                 Step::Record(status) => {
                     self.set = Arc::new(merged(&self.set, &status.patch()));
                     self.notes.status_written = Some(at);
@@ -204,6 +213,13 @@ impl Scene {
         }
         true
     }
+}
+
+/// What is wished for Failed Machines whose Nodes say nothing.
+pub fn wishes(machines: &[Arc<Machine>]) -> BTreeMap<Uid, Wished> {
+    let failed = machines.iter().filter(|machine| *machine.phase() == Phase::Failed);
+    let wished = failed.filter_map(|machine| Some((machine.uid()?, wish::wish(machine, None).value?)));
+    wished.collect()
 }
 
 pub fn refusal(dice: &mut Dice) -> Refusal {
@@ -316,7 +332,7 @@ pub fn machine(dice: &mut Dice, number: u16) -> Machine {
         annotations[keys::MARKED_FOR_DELETION_TIME] = dice.pick(&[dice_stamp(), json!("x")]);
     }
     if dice.rarely() {
-        annotations[keys::PRESERVE] = json!(dice.pick(&["now", "auto-preserved", "false"]));
+        annotations[keys::PRESERVE] = json!(dice.pick(&["now", "auto-preserved", "false", "yes"]));
     }
     metadata["annotations"] = annotations;
     let phases = [

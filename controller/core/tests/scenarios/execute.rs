@@ -11,6 +11,7 @@ use millwright_core::class::{self, Readiness, Recipe};
 use millwright_core::ids::{Name, Uid};
 use millwright_core::kin;
 use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::wake::{Key, Wake};
 use millwright_core::{deployment, machine, owner, set};
 use serde_json::{Value, json};
@@ -64,40 +65,44 @@ impl Stage {
                 self.took(written)
             }
             Step::SeeNode(_) => self.sight.target_since.is_some(),
-            Step::EnsureToken => {
-                let lifetime = seen.creation_timeout().unwrap_or(self.settings.creation_timeout);
-                self.world.ledger.calls.entry(uid.clone()).or_default().token_until = Some(now + lifetime);
-                self.tokens.insert(uid, now + lifetime);
-                true
-            }
+            Step::EnsureToken => self.ensure_token(seen, uid),
             Step::DropToken => {
                 self.tokens.remove(&uid);
                 true
             }
             Step::Call(call) => self.call(seen, name, uid, call),
             Step::Identify { provider_id, node } => {
+                let node = node.map(|node| json!({ "labels": { keys::NODE: node } }));
+                let id = provider_id.map(|id| json!({ "providerID": id }));
                 let mut patch = json!({});
-                if let Some(node) = node {
-                    patch["metadata"]["labels"][keys::NODE] = json!(node);
-                }
-                if let Some(id) = provider_id {
-                    patch["spec"]["providerID"] = json!(id);
-                }
+                patch["metadata"] = node.unwrap_or(json!({}));
+                patch["spec"] = id.unwrap_or(json!({}));
                 let written = self.etcd.merge::<Machine>(&name, Some(&uid), &patch);
                 self.took(written)
             }
             Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
-                let node = Name::new(patch.node.as_str());
-                let node_uid = self.world.nodes.get(&node).map(|node| meta::identity(&node.metadata).1);
-                let left = self.etcd.patch_node(&patch);
                 self.world.ledger.calls.entry(uid).or_default().node_written = Some(now);
-                node_uid.is_some_and(|uid| self.left(&node, &uid, left))
+                self.write_node(&patch)
             }
-            Step::Cordon(node) => {
-                let body = json!({"spec": {"unschedulable": true}});
-                let written = self.etcd.merge::<Node>(&Name::new(node.name.as_str()), None, &body);
+            Step::WriteCondition(patch) => self.write_node(&patch),
+            Step::Keep(keeping) => {
+                let written = self.etcd.merge_status::<Machine>(&name, Some(&uid), &keeping.patch());
                 self.took(written)
             }
+            Step::Annotate(changes) => {
+                let body = machine::preserve::annotations(&changes);
+                let written = self.etcd.merge::<Machine>(&name, Some(&uid), &body);
+                self.took(written)
+            }
+            Step::Complain(fault) => {
+                self.world.ledger.calls.entry(uid).or_default().complaint = Some(fault);
+                true
+            }
+            Step::LeavePods => {
+                self.world.ends_drain(&uid);
+                true
+            }
+            Step::Cordon(node) => self.cordon_node(&Name::new(node.name.as_str())),
             Step::TellNode(node, leaving) => self.tell_node(&Name::new(node.name.as_str()), leaving.reason()),
             Step::CloseNode(node) => self.close_node(&Name::new(node.name.as_str())),
             Step::WatchPods(node) => self.watch_pods(&name, &uid, &node),
@@ -177,6 +182,21 @@ impl Stage {
         true
     }
 
+    fn ensure_token(&mut self, seen: &Machine, uid: Uid) -> bool {
+        let lifetime = seen.creation_timeout().unwrap_or(self.settings.creation_timeout);
+        let until = self.now() + lifetime;
+        self.world.ledger.calls.entry(uid.clone()).or_default().token_until = Some(until);
+        self.tokens.insert(uid, until);
+        true
+    }
+
+    fn write_node(&mut self, patch: &NodePatch) -> bool {
+        let node = Name::new(patch.node.as_str());
+        let node_uid = self.world.nodes.get(&node).map(|node| meta::identity(&node.metadata).1);
+        let left = self.etcd.patch_node(patch);
+        node_uid.is_some_and(|uid| self.left(&node, &uid, left))
+    }
+
     fn tell_node(&mut self, name: &Name, reason: &str) -> bool {
         let Some(node) = self.etcd.get::<Node>(name) else {
             return false;
@@ -189,10 +209,14 @@ impl Stage {
         self.took(written)
     }
 
-    fn close_node(&mut self, name: &Name) -> bool {
+    fn cordon_node(&mut self, name: &Name) -> bool {
         let body = json!({"spec": {"unschedulable": true}});
         let written = self.etcd.merge::<Node>(name, None, &body);
-        if !self.took(written) {
+        self.took(written)
+    }
+
+    fn close_node(&mut self, name: &Name) -> bool {
+        if !self.cordon_node(name) {
             return false;
         }
         let Some(node) = self.etcd.get::<Node>(name) else {
@@ -250,6 +274,19 @@ impl Stage {
                 for given in all {
                     let child = meta::identity(&given.machine.metadata).0;
                     let written = self.etcd.merge_status::<Machine>(&child, None, &given.change.patch());
+                    took &= self.took(written);
+                }
+                took
+            }
+            Step::Keep(marks) => {
+                let mut took = true;
+                for mark in marks {
+                    let (child, child_uid) = meta::identity(&mark.machine.metadata);
+                    if self.refuses(&child_uid) {
+                        took = false;
+                        continue;
+                    }
+                    let written = self.etcd.merge::<Machine>(&child, Some(&child_uid), &mark.patch());
                     took &= self.took(written);
                 }
                 took

@@ -13,7 +13,7 @@
 //! creations of sets are refused | allowed
 //! class NAME is removed by force                     all nodes join (but those of Machines annotated version=broken)
 //! machine NAME cannot be written | can be written    target is away | back              lease is lost
-//! after SECONDS        restart        no target cluster        show        show conditions
+//! after SECONDS        restart        no target cluster        show        show conditions        show preserved
 //! ```
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet,
 use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::driver::Capability;
 use millwright_core::ids::Name;
-use millwright_core::machine::Call;
+use millwright_core::machine::{Call, node, preserve};
 use millwright_core::merge;
 use serde_json::{Value, json};
 
@@ -160,6 +160,7 @@ impl Stage {
             ["restart"] => self.restart(),
             ["no", "target", "cluster"] => self.settings.has_target = false,
             ["show"] => return Some(self.show()),
+            ["show", "preserved"] => return Some(self.show_preserved()),
             ["show", "conditions"] => return Some(self.show_conditions()),
             _ => return None,
         }
@@ -332,10 +333,15 @@ impl Stage {
         let id = after("as").map_or(own, |id| (*id).to_owned());
         let name = after("named").map_or_else(|| format!("node-of-{machine}"), |name| (*name).to_owned());
         let ready = if how.contains(&"unready") { "False" } else { "True" };
-        let taint = json!([{"key": keys::TAINT_CRITICAL_COMPONENTS, "effect": "NoSchedule"}]);
-        let spec =
-            json!({"spec": {"providerID": id, "taints": if how.contains(&"gated") { taint } else { Value::Null }}});
-        let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        let gate = json!({"key": keys::TAINT_CRITICAL_COMPONENTS, "effect": "NoSchedule"});
+        let known = self.etcd.nodes.get(&Name::new(&name)).map_or(&[][..], node::taints);
+        let ours = known.iter().filter(|taint| preserve::marks::is_ours(taint));
+        let taints: Vec<Value> = ours
+            .map(|taint| json!(taint))
+            .chain(how.contains(&"gated").then_some(gate))
+            .collect();
+        let taints = Some(taints).filter(|taints| !taints.is_empty());
+        let spec = json!({"spec": {"providerID": id, "taints": taints}});
         if !self.etcd.nodes.contains_key(&Name::new(&name)) {
             let now = self.now();
             self.saw_created::<Node>(
@@ -344,7 +350,17 @@ impl Stage {
             );
         }
         self.patch::<Node>(&name, &spec, false);
-        self.patch::<Node>(&name, &status, true);
+        // The kubelet leaves our condition alone.
+        let stored = self.etcd.nodes.get(&Name::new(&name));
+        let others = stored.map_or(&[][..], node::conditions).iter();
+        let others = others
+            .filter(|told| told.type_ == keys::NODE_PRESERVED)
+            .map(|told| json!(told));
+        let all: Vec<Value> = [json!({"type": "Ready", "status": ready})]
+            .into_iter()
+            .chain(others)
+            .collect();
+        self.patch::<Node>(&name, &json!({"status": {"conditions": all}}), true);
     }
 
     /// The conditions of deployments and sets, in their words.

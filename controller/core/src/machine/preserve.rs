@@ -1,0 +1,373 @@
+//! A Machine that is kept for somebody who wants to look at it: until when, what its Node bears meanwhile, and how that ends.
+//!
+//! Source: `spec/machine.md` §6. Everything follows from facts that are stored: what is wished ([`wish`]), the phase, the time that is told in
+//! `preserveExpiryTime`, when the pods were gone, and what the Node bears. So a begin or an end that was interrupted anywhere goes on; the
+//! time is stored first and taken back last. The time counts from when the preservation began, whatever is changed later, and the Machine is
+//! looked at again when it comes. Phases and their times are not touched (W23). A Failed Machine that has an owner keeps a time that is over
+//! instead of none: it is not preserved anew, its set replaces it. The deletion of the Machine, or of its Node, overrides all of this. Decides
+//! nothing about which Machines of a set are kept without being asked: `set::keep` does.
+
+pub mod drain;
+pub mod marks;
+pub mod wish;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Map, Value as Json, json};
+
+use super::node;
+use super::node_patch::Sketch;
+use super::observed::Observed;
+use super::status::seconds;
+use super::step::{Plan, Step, Why};
+use crate::api::{Machine, Phase, keys, meta};
+use crate::sight::later;
+use drain::{IsStuck, Progress};
+use marks::Pods;
+use wish::{Speaker, Value, Wish};
+
+/// What is stored of a preservation. Both times are written, whatever they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    /// Until when.
+    pub until: Option<Timestamp>,
+    /// When the pods were gone.
+    pub drained: Option<Timestamp>,
+}
+
+impl Keeping {
+    /// What is stored.
+    pub fn of(machine: &Machine) -> Self {
+        Self {
+            until: machine.preserved_until(),
+            drained: machine.preserve_drained(),
+        }
+    }
+
+    /// The body of a JSON merge patch of `/status`.
+    pub fn patch(&self) -> Json {
+        let current = json!({
+            "preserveExpiryTime": self.until.map(seconds),
+            "preserveDrainedTime": self.drained.map(seconds),
+        });
+        json!({ "status": { "currentStatus": current } })
+    }
+}
+
+/// Changes of annotations of the Machine, as the body of a JSON merge patch.
+pub fn annotations(changes: &BTreeMap<&'static str, Option<String>>) -> Json {
+    let changes: Map<String, Json> = changes
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect();
+    json!({ "metadata": { "annotations": changes } })
+}
+
+/// Who asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked(Value, Speaker);
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = match (self.0, self.1) {
+            (Value::Auto, _) => return f.write_str("its set keeps it by autoPreserveFailedMachineMax"),
+            (Value::Now | Value::WhenFailed | Value::Never, Speaker::Machine) => "the Machine",
+            (Value::Now | Value::WhenFailed | Value::Never, Speaker::Node) => "its Node",
+        };
+        write!(f, "{who} is annotated {}={}", keys::PRESERVE, self.0)
+    }
+}
+
+/// Why a preservation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its time is over.
+    Expired,
+    /// The Machine has not failed any more.
+    Recovered,
+    /// Nobody asks for it any more.
+    TakenBack,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its time is over",
+            Self::Recovered => "the machine has recovered",
+            Self::TakenBack => "nobody asks for it any more",
+        })
+    }
+}
+
+/// What follows from a wish (the table of `spec/machine.md` §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    Keep(Asked),
+    /// `forgets`: the annotations go, too.
+    Stop {
+        why: End,
+        forgets: bool,
+    },
+}
+
+fn course(wish: Wish, is_expired: bool, has_failed: bool) -> Course {
+    let stop = |why, forgets| Course::Stop { why, forgets };
+    match wish.value {
+        None | Some(Value::Never) => stop(End::TakenBack, false),
+        Some(_) if is_expired => stop(End::Expired, true),
+        Some(value @ Value::Now) => Course::Keep(Asked(value, wish.speaker)),
+        Some(value @ (Value::WhenFailed | Value::Auto)) if has_failed => Course::Keep(Asked(value, wish.speaker)),
+        Some(Value::WhenFailed) => stop(End::Recovered, false),
+        // The mark is the set's, and its cause is gone (W25).
+        Some(Value::Auto) => stop(End::Recovered, true),
+    }
+}
+
+/// A Machine with what its preservation reads.
+struct Scene<'a> {
+    seen: &'a Observed<'a>,
+    wish: Wish,
+    now: Timestamp,
+    has_failed: bool,
+    /// Until when it is kept, or was.
+    until: Option<Timestamp>,
+    /// Its Node, where that may be written.
+    node: Option<&'a Node>,
+}
+
+impl<'a> Scene<'a> {
+    /// `None`: nobody wishes anything, and nothing is left of a preservation.
+    fn of(seen: &'a Observed<'a>, now: Timestamp) -> Option<Self> {
+        let machine = seen.machine;
+        let own = own_node(seen);
+        let is_bound = machine.preserved_until().is_some()
+            || !wish::forgotten(machine).is_empty()
+            || own.is_some_and(marks::is_marked)
+            || seen.drain.is_some();
+        let stays = own.filter(|node| !meta::is_deleting(&node.metadata));
+        is_bound.then(|| Self {
+            seen,
+            wish: wish::wish(machine, own),
+            now,
+            has_failed: *machine.phase() == Phase::Failed,
+            until: machine.preserved_until(),
+            node: stays,
+        })
+    }
+
+    fn course(&self) -> Course {
+        let is_expired = self.until.is_some_and(|until| until <= self.now);
+        course(self.wish, is_expired, self.has_failed)
+    }
+
+    /// Whether the pods of its Node have yet to go.
+    fn needs_drain(&self) -> bool {
+        let since = self.seen.machine.phase_since();
+        self.has_failed && self.seen.machine.preserve_drained().is_none_or(|at| Some(at) < since)
+    }
+}
+
+/// The Machine's Node, where it is seen and nobody wants it left alone.
+fn own_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
+    let is_own = |node: &&Node| node::belongs(node, seen.machine) && !node::is_unmanaged(node);
+    let own = seen.node.filter(is_own);
+    own.filter(|_| seen.settings.has_target && !super::is_blind(seen))
+}
+
+/// Whether the Machine is preserved now: its time is stored and runs, and somebody wishes it.
+pub fn is_kept(seen: &Observed<'_>, now: Timestamp) -> bool {
+    Scene::of(seen, now).is_some_and(|scene| scene.until.is_some() && matches!(scene.course(), Course::Keep(_)))
+}
+
+/// What the Node is to bear of it, for whoever writes the Node anyway.
+pub fn sketch(node: &mut Sketch<'_>, seen: &Observed<'_>, now: Timestamp) {
+    let Some(scene) = Scene::of(seen, now) else { return };
+    match scene.course() {
+        Course::Keep(_) if scene.until.is_some() => marks::mark(node, scene.has_failed),
+        Course::Keep(_) => {}
+        Course::Stop { forgets, .. } => marks::unmark(node, seen.standing, scene.until.is_some(), forgets),
+    }
+}
+
+/// The plan of a Machine's phase with what its preservation needs. What turns the phase comes alone: the next plan sees it.
+pub fn join(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
+    let is_turning = |step: &Step| match step {
+        Step::Record(change) => change.phase != *seen.machine.phase(),
+        Step::DeleteMachine => true,
+        _ => false,
+    };
+    if *seen.machine.phase() == Phase::Terminating || plan.steps.iter().any(is_turning) {
+        return plan;
+    }
+    let Some(scene) = Scene::of(seen, now) else {
+        return plan;
+    };
+    let mut own = match scene.course() {
+        Course::Keep(asked) => keep(&scene, asked),
+        Course::Stop { why, forgets } => stop(&scene, why, forgets),
+    };
+    own.steps.extend(complaint(&scene));
+    if plan.steps.iter().any(|step| matches!(step, Step::WriteNode(_))) {
+        // It brings the marks along.
+        own.steps.retain(|step| !matches!(step, Step::WriteNode(_)));
+    }
+    joined(plan, own, now)
+}
+
+/// Both plans: a driver call stays the last step, and one status is written at a time. The reason is the phase's, but where that has none
+/// to do anything, or where a preservation begins or ends.
+fn joined(mut plan: Plan, mut own: Plan, now: Timestamp) -> Plan {
+    if plan.steps.iter().any(|step| matches!(step, Step::Record(_))) {
+        own.steps.retain(|step| !matches!(step, Step::Keep(_)));
+    }
+    let turns = own.steps.iter().any(|step| matches!(step, Step::Keep(_)));
+    let is_idle = plan.steps.is_empty() && matches!(plan.why, Why::Running | Why::Failed | Why::NoNodeExpected);
+    let is_told = matches!(own.why, Why::Preserved(..)) || !own.steps.is_empty();
+    if turns || (is_idle && is_told) {
+        plan.why = own.why;
+    }
+    let is_call = |step: &Step| matches!(step, Step::Call(_));
+    let place = plan.steps.iter().position(is_call).unwrap_or(plan.steps.len());
+    plan.steps.splice(place..place, own.steps);
+    plan.or_at(own.wake, now)
+}
+
+fn keep(scene: &Scene<'_>, asked: Asked) -> Plan {
+    let (seen, now) = (scene.seen, scene.now);
+    let Some(until) = scene.until else {
+        let timeout = seen
+            .machine
+            .preserve_timeout()
+            .unwrap_or(seen.settings.preserve_timeout);
+        let until = later(now, timeout);
+        let keeping = Keeping {
+            until: Some(until),
+            ..Keeping::of(seen.machine)
+        };
+        return Plan::act(vec![Step::Keep(keeping)], Why::Preserved(until, asked));
+    };
+    let own = own_node(seen).filter(|_| scene.has_failed);
+    if own.is_some_and(|node| meta::is_deleting(&node.metadata)) {
+        return Plan::act(vec![Step::DeleteMachine], Why::NodeDeleted);
+    }
+    let mut plan = Plan::rest(Why::Preserved(until, asked)).or_at(Some(until), now);
+    let Some(found) = scene.node else {
+        plan.steps.extend(end_of_drain(scene));
+        return plan;
+    };
+    let remembered = wish::remembered(seen.machine, found);
+    plan.steps
+        .extend((!remembered.is_empty()).then_some(Step::Annotate(remembered)));
+    let mut node = Sketch::of(found);
+    marks::mark(&mut node, scene.has_failed);
+    if let Some(patch) = node.patch() {
+        // Pods that are evicted before the taint is there would come back.
+        plan.steps.push(Step::WriteNode(Box::new(patch)));
+        return plan;
+    }
+    match scene.needs_drain() {
+        true => emptied(scene, found, until, plan),
+        false => {
+            let pods = if scene.has_failed { Pods::Gone } else { Pods::Stay };
+            let told = marks::told(found, scene.wish, until, pods, now);
+            plan.steps
+                .extend(told.map(|patch| Step::WriteCondition(Box::new(patch))));
+            plan.steps.extend(end_of_drain(scene));
+            plan
+        }
+    }
+}
+
+/// The same, with what the pods of the Node of a Failed Machine need.
+fn emptied(scene: &Scene<'_>, found: &Node, until: Timestamp, mut plan: Plan) -> Plan {
+    let (seen, now) = (scene.seen, scene.now);
+    match drain::drain(seen, found, now) {
+        Progress::Empty => {
+            // Where another clock told when it failed, that may be still to come.
+            let since = seen.machine.phase_since().unwrap_or(now);
+            let keeping = Keeping {
+                drained: Some(now.max(since)),
+                ..Keeping::of(seen.machine)
+            };
+            plan.steps.push(Step::Keep(keeping));
+            plan
+        }
+        Progress::Going(own, stuck) => {
+            let told = match stuck {
+                IsStuck::Yes => marks::told(found, scene.wish, until, Pods::Stuck, now),
+                IsStuck::No => None,
+            };
+            plan.steps
+                .extend(told.map(|patch| Step::WriteCondition(Box::new(patch))));
+            plan.steps.extend(own.steps);
+            plan.or_at(own.wake, now)
+        }
+    }
+}
+
+/// Nobody wants to know the Node's pods any more.
+fn end_of_drain(scene: &Scene<'_>) -> Option<Step> {
+    scene.seen.drain.map(|_| Step::LeavePods)
+}
+
+/// One thing after the other, each once the one before is seen: the Node, the annotations, the time.
+fn stop(scene: &Scene<'_>, why: End, forgets: bool) -> Plan {
+    let (seen, now) = (scene.seen, scene.now);
+    let machine = seen.machine;
+    // Its annotations go before its time does.
+    let why = match scene.until {
+        Some(until) if until <= now => End::Expired,
+        Some(_) | None => why,
+    };
+    let why = match scene.until {
+        Some(_) => Why::PreservationOver(why),
+        None => Why::WishNoted,
+    };
+    let mut plan = Plan::rest(why);
+    plan.steps.extend(end_of_drain(scene));
+    if super::is_blind(seen) {
+        // What its Node says, and bears, is not known.
+        return plan;
+    }
+    if let Some(found) = scene.node {
+        let mut node = Sketch::of(found);
+        marks::unmark(&mut node, seen.standing, scene.until.is_some(), forgets);
+        if let Some(patch) = node.patch() {
+            plan.steps.push(Step::WriteNode(Box::new(patch)));
+            return plan;
+        }
+        let told = marks::told_over(found, now);
+        plan.steps
+            .extend(told.map(|patch| Step::WriteCondition(Box::new(patch))));
+    }
+    let changes = match (forgets, scene.node) {
+        (true, _) => wish::forgotten(machine),
+        (false, Some(found)) => wish::remembered(machine, found),
+        (false, None) => BTreeMap::new(),
+    };
+    if !changes.is_empty() {
+        plan.steps.push(Step::Annotate(changes));
+        return plan;
+    }
+    let is_owned = meta::controller_of(&machine.metadata).is_some();
+    let until = scene
+        .until
+        .filter(|_| scene.has_failed && is_owned)
+        .map(|at| at.min(now));
+    let keeping = Keeping {
+        until,
+        drained: machine.preserve_drained().filter(|_| until.is_some()),
+    };
+    plan.steps
+        .extend((keeping != Keeping::of(machine)).then_some(Step::Keep(keeping)));
+    plan
+}
+
+/// What cannot be read, unless that was told already.
+fn complaint(scene: &Scene<'_>) -> Option<Step> {
+    let fault = wish::fault(scene.seen.machine, own_node(scene.seen))?;
+    (scene.seen.calls.complaint.as_ref() != Some(&fault)).then_some(Step::Complain(fault))
+}

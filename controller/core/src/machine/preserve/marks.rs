@@ -1,0 +1,128 @@
+//! What a preserved Machine's Node bears: a taint while it is Failed, the autoscaler's annotations, and the condition `Preserved`.
+//!
+//! The taint keeps pods away as a cordon does, and leaves a user's own cordon alone (#1111 of the peer). The condition is written for people
+//! and other tools, and never read to decide anything but whether it says so already (W24). Its words are the original's.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::wish::{Value, Wish};
+use crate::api::{keys, meta};
+use crate::machine::node;
+use crate::machine::node_patch::{NodePatch, Sketch};
+use crate::machine::steer::Standing;
+
+/// What the Node of a Machine that is kept bears. `is_failed`: no new pods are to come.
+pub fn mark(node: &mut Sketch<'_>, is_failed: bool) {
+    match is_failed {
+        true if !node.taints.iter().any(is_ours) => node.taints.push(taint()),
+        true => {}
+        false => node.taints.retain(|taint| !is_ours(taint)),
+    }
+    // Where a user has put the first already, it stays the user's.
+    if !node.annotations.contains_key(keys::SCALE_DOWN_DISABLED) {
+        for key in [keys::SCALE_DOWN_DISABLED, keys::SCALE_DOWN_DISABLED_BY_US] {
+            node.annotations.insert(key.to_owned(), keys::PRESENT.to_owned());
+        }
+    }
+}
+
+/// What the Node of a Machine that is not kept any more loses. What a rollout wants of the autoscaler stays. `forgets`: the user's
+/// annotation goes, because its time is over.
+pub fn unmark(node: &mut Sketch<'_>, standing: Standing, was_kept: bool, forgets: bool) {
+    node.taints.retain(|taint| !is_ours(taint));
+    let is_rollouts = standing == Standing::Old;
+    if was_kept && !is_rollouts && node.annotations.remove(keys::SCALE_DOWN_DISABLED_BY_US).is_some() {
+        node.annotations.remove(keys::SCALE_DOWN_DISABLED);
+    }
+    if forgets {
+        node.annotations.remove(keys::PRESERVE);
+    }
+}
+
+/// Whether it is the taint that keeps pods from the Node of a Machine that failed and is preserved.
+pub fn is_ours(taint: &Taint) -> bool {
+    taint.key == keys::TAINT_PRESERVED && taint.effect == "NoSchedule"
+}
+
+fn taint() -> Taint {
+    Taint {
+        key: keys::TAINT_PRESERVED.to_owned(),
+        value: None,
+        effect: "NoSchedule".to_owned(),
+        time_added: None,
+    }
+}
+
+/// How it stands with the pods of the Node of a Machine that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pods {
+    /// The Machine has not failed, so they stay.
+    Stay,
+    /// They are gone.
+    Gone,
+    /// One of them does not go.
+    Stuck,
+}
+
+/// The condition of a Node whose Machine is kept, if it does not say so already.
+pub fn told(seen: &Node, wish: Wish, until: Timestamp, pods: Pods, now: Timestamp) -> Option<NodePatch> {
+    let reason = match wish.value {
+        Some(Value::Auto) => keys::REASON_PRESERVED_BY_US,
+        Some(Value::Now | Value::WhenFailed | Value::Never) | None => keys::REASON_PRESERVED_BY_USER,
+    };
+    let until = format!("Machine preserved until {until:.0}.");
+    let (is_kept, message) = match pods {
+        Pods::Stay => (true, until),
+        Pods::Gone => (true, format!("{} {until}", keys::PRESERVED_DRAINED)),
+        Pods::Stuck => (false, format!("{} {until}", keys::PRESERVED_NOT_DRAINED)),
+    };
+    differs(seen, is_kept, reason, message, now)
+}
+
+/// The condition of a Node whose Machine is not kept any more, if it has one that says otherwise.
+pub fn told_over(seen: &Node, now: Timestamp) -> Option<NodePatch> {
+    condition(seen)?;
+    differs(seen, false, keys::REASON_PRESERVATION_STOPPED, String::new(), now)
+}
+
+/// The Node's condition.
+pub fn condition(seen: &Node) -> Option<&NodeCondition> {
+    let mut all = node::conditions(seen).iter();
+    all.find(|condition| condition.type_ == keys::NODE_PRESERVED)
+}
+
+/// Whether the Node bears anything of a preservation.
+pub fn is_marked(seen: &Node) -> bool {
+    let is_told = condition(seen).is_some_and(|told| told.reason.as_deref() != Some(keys::REASON_PRESERVATION_STOPPED));
+    is_told || node::taints(seen).iter().any(is_ours) || meta::annotation(&seen.metadata, keys::PRESERVE).is_some()
+}
+
+fn differs(seen: &Node, is_kept: bool, reason: &str, message: String, now: Timestamp) -> Option<NodePatch> {
+    let status = match is_kept {
+        true => keys::STATUS_TRUE,
+        false => "False",
+    };
+    let known = condition(seen);
+    let says = |told: &NodeCondition| {
+        let words = told.message.as_deref().unwrap_or_default();
+        told.status == status && told.reason.as_deref() == Some(reason) && words == message
+    };
+    if known.is_some_and(says) {
+        return None;
+    }
+    let since = known.filter(|told| told.status == status);
+    let since = since.and_then(|told| told.last_transition_time.clone());
+    let condition = NodeCondition {
+        type_: keys::NODE_PRESERVED.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        last_heartbeat_time: Some(Time(now)),
+        last_transition_time: Some(since.unwrap_or(Time(now))),
+    };
+    let mut patch = NodePatch::of(seen);
+    patch.condition = Some(condition);
+    Some(patch)
+}
