@@ -16,6 +16,7 @@ mod clouds;
 mod deployments;
 mod drains;
 mod health;
+mod keeping;
 mod machines;
 mod sets;
 pub mod table;
@@ -51,6 +52,7 @@ pub fn all() -> Vec<Mutant> {
     all.extend(clouds::ALL);
     all.extend(drains::ALL);
     all.extend(health::ALL);
+    all.extend(keeping::ALL);
     all.sort_by_key(|mutant| (order(mutant.property), mutant.name));
     all
 }

@@ -13,6 +13,7 @@ mod e2e_leader;
 mod e2e_scaling;
 mod input_manifests;
 mod input_processes;
+mod preservation;
 mod real_cluster;
 mod rollout_commands;
 mod rollouts;

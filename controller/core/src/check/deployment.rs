@@ -247,7 +247,9 @@ fn given_up(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timest
 fn kept_unasked(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan) -> Option<Broken> {
     let most = usize::try_from(seen.deployment.spec.auto_preserve_failed_machine_max).unwrap_or(0);
     let machines = members.sets.iter().flat_map(|member| owned(member));
-    let before = machines.filter(|machine| !set::plan::is_leaving(machine) && is_auto(machine)).count();
+    let before = machines
+        .filter(|machine| !set::plan::is_leaving(machine) && is_auto(machine))
+        .count();
     let marks = plan.steps.iter().filter_map(|step| match step {
         Step::Of(_, set::Step::Keep(marks)) => Some(marks.iter()),
         _ => None,

@@ -69,7 +69,9 @@ fn unavailable(new: &Observed<'_>, now: Timestamp) -> Option<String> {
     let said = match (first.phase(), first.provider_id()) {
         (Phase::Pending, Some(_)) => "its VM is made, and its node has not joined".to_owned(),
         (Phase::Failed, _) if is_kept(new, first, now) => match first.preserved_until() {
-            Some(until) => format!("it is preserved until {until:.0}, as somebody asks, and keeps its place until then"),
+            Some(until) => {
+                format!("it is preserved until {until:.0}, as somebody asks, and keeps its place until then")
+            }
             None => "it is about to be preserved".to_owned(),
         },
         (Phase::Running, _) => format!("it has not been ready for {} s yet", new.set.spec.min_ready_seconds),

@@ -111,12 +111,14 @@ fn not_drained(patch: &NodePatch) -> Option<LifeEvent> {
 fn kept(machine: &Machine, keeping: Keeping, why: &Why, now: Timestamp) -> Option<LifeEvent> {
     let runs = |until: Option<Timestamp>| until.is_some_and(|until| until > now);
     let told = match (machine.preserved_until().is_some(), keeping.until, why) {
-        (false, Some(until), Why::Preserved(_, asked)) => {
-            ("MachinePreserved", format!("The machine is preserved until {until:.0}, because {asked}"))
-        }
-        (true, until, Why::PreservationOver(end)) if !runs(until) => {
-            ("PreservationEnded", format!("The machine is preserved no longer, because {end}"))
-        }
+        (false, Some(until), Why::Preserved(_, asked)) => (
+            "MachinePreserved",
+            format!("The machine is preserved until {until:.0}, because {asked}"),
+        ),
+        (true, until, Why::PreservationOver(end)) if !runs(until) => (
+            "PreservationEnded",
+            format!("The machine is preserved no longer, because {end}"),
+        ),
         (_, _, _) => return None,
     };
     Some(LifeEvent {

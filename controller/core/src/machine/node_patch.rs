@@ -104,7 +104,10 @@ impl NodePatch {
     /// Whether only our label and finalizer are put on.
     pub fn only_guards(&self) -> bool {
         let own = |key: &String| key == keys::MACHINE_NAME;
-        let rest = self.annotations.is_empty() && self.taints.is_none() && self.capacity.is_empty() && self.condition.is_none();
+        let rest = self.annotations.is_empty()
+            && self.taints.is_none()
+            && self.capacity.is_empty()
+            && self.condition.is_none();
         rest && self.finalizer != Some(false) && self.labels.keys().all(own)
     }
 

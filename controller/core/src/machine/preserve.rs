@@ -59,7 +59,10 @@ impl Keeping {
 
 /// Changes of annotations of the Machine, as the body of a JSON merge patch.
 pub fn annotations(changes: &BTreeMap<&'static str, Option<String>>) -> Json {
-    let changes: Map<String, Json> = changes.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    let changes: Map<String, Json> = changes
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect();
     json!({ "metadata": { "annotations": changes } })
 }
 
@@ -235,7 +238,10 @@ fn joined(mut plan: Plan, mut own: Plan, now: Timestamp) -> Plan {
 fn keep(scene: &Scene<'_>, asked: Asked) -> Plan {
     let (seen, now) = (scene.seen, scene.now);
     let Some(until) = scene.until else {
-        let timeout = seen.machine.preserve_timeout().unwrap_or(seen.settings.preserve_timeout);
+        let timeout = seen
+            .machine
+            .preserve_timeout()
+            .unwrap_or(seen.settings.preserve_timeout);
         let until = later(now, timeout);
         let keeping = Keeping {
             until: Some(until),
@@ -347,7 +353,10 @@ fn stop(scene: &Scene<'_>, why: End, forgets: bool) -> Plan {
         return plan;
     }
     let is_owned = meta::controller_of(&machine.metadata).is_some();
-    let until = scene.until.filter(|_| scene.has_failed && is_owned).map(|at| at.min(now));
+    let until = scene
+        .until
+        .filter(|_| scene.has_failed && is_owned)
+        .map(|at| at.min(now));
     let keeping = Keeping {
         until,
         drained: machine.preserve_drained().filter(|_| until.is_some()),

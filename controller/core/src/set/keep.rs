@@ -73,13 +73,17 @@ pub fn choose<'a>(sets: impl Iterator<Item = &'a Observed<'a>>, terms: Terms<'_>
     };
     let at_most = usize::try_from(terms.at_most).unwrap_or(0);
     kept.sort_by_cached_key(newest_first);
-    choice.release.extend(kept.iter().skip(at_most).filter_map(|machine| machine.uid()));
+    choice
+        .release
+        .extend(kept.iter().skip(at_most).filter_map(|machine| machine.uid()));
     let capacity = match terms.is_rolling {
         true => 0,
         false => at_most.saturating_sub(kept.len()),
     };
     free.sort_by_cached_key(newest_first);
-    choice.take.extend(free.iter().filter_map(|machine| machine.uid()).take(capacity));
+    choice
+        .take
+        .extend(free.iter().filter_map(|machine| machine.uid()).take(capacity));
     choice
 }
 

@@ -284,7 +284,10 @@ fn excess<'a>(
     leaving.truncate(by);
     let chosen = leaving.len();
     let mut leaving = spare(seen, leaving, now, plan);
-    let rest = kept.iter().copied().filter(|machine| !is_exempt(machine) && !is_among(machine, &leaving));
+    let rest = kept
+        .iter()
+        .copied()
+        .filter(|machine| !is_exempt(machine) && !is_among(machine, &leaving));
     let instead: Vec<&Machine> = instead(seen, rest, chosen - leaving.len(), now).collect();
     leaving.extend(instead);
     // Who cannot be deleted stays chosen: another one would go in its place for good.

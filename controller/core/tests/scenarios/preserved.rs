@@ -8,7 +8,11 @@ use millwright_core::machine::node_patch::taint_text;
 use crate::stage::Stage;
 
 const WISHES: [&str; 2] = [keys::PRESERVE, keys::LAST_APPLIED_PRESERVE];
-const OF_NODE: [&str; 3] = [keys::PRESERVE, keys::SCALE_DOWN_DISABLED, keys::SCALE_DOWN_DISABLED_BY_US];
+const OF_NODE: [&str; 3] = [
+    keys::PRESERVE,
+    keys::SCALE_DOWN_DISABLED,
+    keys::SCALE_DOWN_DISABLED_BY_US,
+];
 
 impl Stage {
     /// A line for each Machine and each Node.
@@ -41,10 +45,17 @@ fn node_line(found: &Node) -> String {
         let value = meta::annotation(&found.metadata, key)?;
         Some(format!("{}={value}", short(key)))
     }));
-    let told = node::conditions(found).iter().filter(|told| told.type_ == keys::NODE_PRESERVED);
+    let told = node::conditions(found)
+        .iter()
+        .filter(|told| told.type_ == keys::NODE_PRESERVED);
     said.extend(told.map(|told| {
         let (reason, message) = (told.reason.as_deref(), told.message.as_deref());
-        format!("Preserved={} {} {}", told.status, reason.unwrap_or_default(), message.unwrap_or_default())
+        format!(
+            "Preserved={} {} {}",
+            told.status,
+            reason.unwrap_or_default(),
+            message.unwrap_or_default()
+        )
     }));
     format!("= Node {}: {}", meta::name(&found.metadata), said.join(", "))
 }

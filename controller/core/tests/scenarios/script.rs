@@ -336,7 +336,10 @@ impl Stage {
         let gate = json!({"key": keys::TAINT_CRITICAL_COMPONENTS, "effect": "NoSchedule"});
         let known = self.etcd.nodes.get(&Name::new(&name)).map_or(&[][..], node::taints);
         let ours = known.iter().filter(|taint| preserve::marks::is_ours(taint));
-        let taints: Vec<Value> = ours.map(|taint| json!(taint)).chain(how.contains(&"gated").then_some(gate)).collect();
+        let taints: Vec<Value> = ours
+            .map(|taint| json!(taint))
+            .chain(how.contains(&"gated").then_some(gate))
+            .collect();
         let taints = Some(taints).filter(|taints| !taints.is_empty());
         let spec = json!({"spec": {"providerID": id, "taints": taints}});
         if !self.etcd.nodes.contains_key(&Name::new(&name)) {
@@ -350,8 +353,13 @@ impl Stage {
         // The kubelet leaves our condition alone.
         let stored = self.etcd.nodes.get(&Name::new(&name));
         let others = stored.map_or(&[][..], node::conditions).iter();
-        let others = others.filter(|told| told.type_ == keys::NODE_PRESERVED).map(|told| json!(told));
-        let all: Vec<Value> = [json!({"type": "Ready", "status": ready})].into_iter().chain(others).collect();
+        let others = others
+            .filter(|told| told.type_ == keys::NODE_PRESERVED)
+            .map(|told| json!(told));
+        let all: Vec<Value> = [json!({"type": "Ready", "status": ready})]
+            .into_iter()
+            .chain(others)
+            .collect();
         self.patch::<Node>(&name, &json!({"status": {"conditions": all}}), true);
     }
 

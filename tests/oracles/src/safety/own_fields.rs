@@ -2,13 +2,14 @@
 
 mod gifts;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::diff;
 use crate::event::{Act, By, Event, Verb, Write};
-use crate::object::{controller, name};
+use crate::object::{controller, name, text};
 use crate::panel::Oracle;
 use crate::truth::Truth;
 use gifts::Gifts;
@@ -62,6 +63,8 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "metadata/labels/machine-template-hash",
             "metadata/annotations/machinepriority.machine.sapcloud.io",
             "metadata/annotations/machine.sapcloud.io~marked-for-deletion-time",
+            "metadata/annotations/node.machine.sapcloud.io~preserve",
+            "metadata/annotations/node.machine.sapcloud.io~last-applied-node-preserve-value",
             "spec/providerID",
             "spec/class/kind",
             "spec/nodeTemplate",
@@ -89,6 +92,8 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled",
             "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled-by-mcm",
             "metadata/annotations/node.machine.sapcloud.io~last-applied-anno-labels-taints",
+            // Taken off, and never put on: `wishes`.
+            "metadata/annotations/node.machine.sapcloud.io~preserve",
             // Set, and never taken back: `uncordons`.
             "spec/unschedulable",
         ],
@@ -96,7 +101,11 @@ const OWN: &[(&str, &str, &[&str])] = &[
     (
         "nodes",
         "status",
-        &["metadata/annotations/node.machine.sapcloud.io~last-applied-virtual-capacity"],
+        &[
+            "metadata/annotations/node.machine.sapcloud.io~last-applied-virtual-capacity",
+            // One of them: `others_conditions`.
+            "status/conditions",
+        ],
     ),
     ("leases", "", &["spec", "metadata/annotations"]),
     (
@@ -151,6 +160,12 @@ impl Oracle for OwnFields {
         if uncordons(before, after) {
             foreign.push("spec.unschedulable".to_owned());
         }
+        if is_node && wishes(before, after) {
+            foreign.push(WISH.to_owned());
+        }
+        if is_node && others_conditions(before) != others_conditions(after) {
+            foreign.push("status.conditions".to_owned());
+        }
         match foreign.is_empty() {
             true => Ok(()),
             false => Err(format!(
@@ -193,6 +208,25 @@ fn takes_order(write: &Write) -> bool {
 fn uncordons(before: &Value, after: &Value) -> bool {
     let is_cordoned = |node: &Value| node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
     is_cordoned(before) && !is_cordoned(after)
+}
+
+/// What a user wishes for the machine of a Node.
+const WISH: &str = "/metadata/annotations/node.machine.sapcloud.io~1preserve";
+
+/// Whether the Node wishes something that it did not before.
+fn wishes(before: &Value, after: &Value) -> bool {
+    let wish = |node: &Value| text(node, WISH).to_owned();
+    !wish(after).is_empty() && wish(before) != wish(after)
+}
+
+/// The conditions of a Node that are not the manager's, by their types.
+fn others_conditions(node: &Value) -> BTreeMap<&str, &Value> {
+    let all = node.pointer("/status/conditions").and_then(Value::as_array);
+    let others = all
+        .into_iter()
+        .flatten()
+        .filter(|told| text(told, "/type") != "Preserved");
+    others.map(|told| (text(told, "/type"), told)).collect()
 }
 
 /// `~` in a step stands for `/`, as in names of annotations.

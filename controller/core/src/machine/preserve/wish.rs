@@ -220,7 +220,10 @@ mod tests {
         let (machine, node) = (machine(None, Some("now")), node(Some("yes")));
         assert!(remembered(&machine, &node).is_empty());
         let fault = fault(&machine, Some(&node)).expect("it cannot be read");
-        assert!(fault.contains("\"yes\" on Node n") && !fault.contains("Machine."), "{fault}");
+        assert!(
+            fault.contains("\"yes\" on Node n") && !fault.contains("Machine."),
+            "{fault}"
+        );
     }
 
     #[test]
