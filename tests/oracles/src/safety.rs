@@ -7,6 +7,7 @@ mod fenced;
 mod finalizer;
 mod guarded;
 mod join_patience;
+mod kept;
 mod lead_kept;
 mod live_read;
 mod one_at_a_time;
@@ -55,5 +56,6 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
             settings.elects,
             settings.lease - settings.margin,
         )),
+        Box::new(kept::Kept::new(settings.max_lag)),
     ]
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::bounds::bounds;
-use crate::object::{controller, is_deleting, is_token, name, number, phase, selects, text, uid};
+use crate::object::{controller, is_deleting, is_token, name, number, phase, selects, text, time, uid};
 use crate::truth::{Truth, Vm};
 
 /// Judges whether everything is as the specs say and nothing is going any more. Machines of `broken` classes need only be there.
@@ -21,6 +21,17 @@ pub fn settled(truth: &dyn Truth, broken: &BTreeSet<String>) -> Result<(), Strin
         if let Some(going) = truth.objects(kind).iter().find(|object| is_deleting(object)) {
             return Err(format!("{kind} {} is still going", name(going)));
         }
+    }
+    if let Some(kept) = truth
+        .objects("machines")
+        .iter()
+        .find(|machine| time(machine, UNTIL).is_some())
+    {
+        return Err(format!(
+            "machine {} is preserved until {}",
+            name(kept),
+            text(kept, UNTIL)
+        ));
     }
     reached(truth, broken)
 }
@@ -42,6 +53,7 @@ pub fn reached(truth: &dyn Truth, broken: &BTreeSet<String>) -> Result<(), Strin
     let (vms, nodes) = (truth.vms(), truth.objects("nodes"));
     for machine in machines.iter().filter(|it| !is_deleting(it)) {
         not_forsaken(machine, &sets)?;
+        let_go(truth, machine, &nodes)?;
         if !is_broken(machine, broken) {
             machine_reached(machine, &vms, &nodes)?;
         }
@@ -49,6 +61,32 @@ pub fn reached(truth: &dyn Truth, broken: &BTreeSet<String>) -> Result<(), Strin
     cloud_matches(&machines, &vms)?;
     nodes_match(&nodes, &machines, &vms)?;
     no_token_left(truth, &machines, broken)
+}
+
+/// Until when a Machine is preserved, and what is wished for it.
+const UNTIL: &str = "/status/currentStatus/preserveExpiryTime";
+const WISH: &str = "/metadata/annotations/node.machine.sapcloud.io~1preserve";
+
+/// Nothing is left of a preservation that is over, and no mark of the set's on a Machine that has not failed.
+fn let_go(truth: &dyn Truth, machine: &Value, nodes: &[Arc<Value>]) -> Result<(), String> {
+    let wrong = |what: &str| Err(format!("machine {} {what}", name(machine)));
+    let until = time(machine, UNTIL);
+    if until.is_some_and(|until| until <= truth.now()) {
+        return wrong("is still told to be preserved, and its time is over");
+    }
+    if phase(machine) != "Failed" && text(machine, WISH) == "auto-preserved" {
+        return wrong("has not failed, and bears the mark of one that is preserved unasked");
+    }
+    let id = text(machine, "/spec/providerID");
+    let own = nodes
+        .iter()
+        .find(|node| !id.is_empty() && text(node, "/spec/providerID") == id);
+    let taints = own.and_then(|node| node.pointer("/spec/taints")?.as_array());
+    let mut taints = taints.into_iter().flatten();
+    match until.is_none() && taints.any(|taint| text(taint, "/key") == "node.machine.sapcloud.io/preserved") {
+        true => wrong("is not preserved, and its node is tainted as if it were"),
+        false => Ok(()),
+    }
 }
 
 /// Judges whether sets are served as far as their objects go: each has the Machines that it wants, and its status has seen its spec. What

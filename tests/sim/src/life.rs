@@ -39,6 +39,8 @@ pub const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_mins(3);
 pub const ORPHAN_PERIOD: SignedDuration = SignedDuration::from_secs(40);
 /// How old they must be.
 pub const ORPHAN_MIN_AGE: SignedDuration = SignedDuration::from_mins(3);
+/// How long a machine of a run is preserved.
+const PRESERVE_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
 /// How long the pause after an exhausted resource is.
 const EXHAUSTED: SignedDuration = SignedDuration::from_mins(2);
 /// Seconds until a manager that died is started again.
@@ -252,14 +254,18 @@ impl Lives {
         }
     }
 
-    /// How long a machine of this run may take to be given up: it is not created in time, then ill for as long as it may, then made up
+    /// How long a machine of this run may take to be given up: it is not created in time, then ill for as long as it may, then preserved, then made up
     /// for only after the pause that an exhausted resource costs. A run on other settings has another bound. A drain ends by the
     /// manager's clock, which follows one that was set back and is right again slowly.
     pub fn patience(&self) -> Duration {
         let settings = settings();
         let set_back = *self.set_back.lock().unwrap_or_else(PoisonError::into_inner);
-        let waits =
-            settings.creation_timeout + HEALTH_TIMEOUT + DRAIN_TIMEOUT + settings.resource_exhausted_retry + set_back;
+        let waits = settings.creation_timeout
+            + HEALTH_TIMEOUT
+            + PRESERVE_TIMEOUT
+            + DRAIN_TIMEOUT
+            + settings.resource_exhausted_retry
+            + set_back;
         Duration::try_from(waits).unwrap_or_default()
     }
 
@@ -342,5 +348,6 @@ fn settings() -> Settings {
     settings.health_timeout = HEALTH_TIMEOUT;
     settings.drain_timeout = DRAIN_TIMEOUT;
     settings.orphan_min_age = ORPHAN_MIN_AGE;
+    settings.preserve_timeout = PRESERVE_TIMEOUT;
     settings
 }

@@ -16,6 +16,7 @@ mod clouds;
 mod deployments;
 mod drains;
 mod health;
+mod keeping;
 mod machines;
 mod orphans;
 mod sets;
@@ -53,6 +54,7 @@ pub fn all() -> Vec<Mutant> {
     all.extend(orphans::ALL);
     all.extend(drains::ALL);
     all.extend(health::ALL);
+    all.extend(keeping::ALL);
     all.sort_by_key(|mutant| (order(mutant.property), mutant.name));
     all
 }

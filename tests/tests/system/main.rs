@@ -14,6 +14,7 @@ mod e2e_scaling;
 mod input_manifests;
 mod input_processes;
 mod orphans;
+mod preservation;
 mod real_cluster;
 mod rollout_commands;
 mod rollouts;

@@ -1,6 +1,7 @@
 //! S7: a VM is asked to go only when no pod that must go first is on its Node, or the drain's deadline has passed, a user forces it, or
-//! nobody runs the pods any more because the Node is dead, or is not ready and its VM does not run. Until then the manager removes pods by evictions alone, and those leave
-//! each budget whole; pods that the kubelet itself brings stay.
+//! nobody runs the pods any more because the Node is dead, or is not ready and its VM does not run. Until then the manager removes pods
+//! by evictions alone, and those leave each budget whole; pods that the kubelet itself brings stay. Of a Node that stays, pods are removed
+//! only where its Machine failed, is preserved, and lets no new ones come; the deadline counts from its failure.
 //!
 //! A pod counts that was on the Node for as long as a manager may act on an older view. One that came to a Node that was cordoned and
 //! empty before does not: a scheduler that is behind may send it at any time. Budgets are judged by a number of `minAvailable`; Machines
@@ -12,13 +13,16 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::kept;
 use crate::event::{Act, By, Call, Event, Method, Verb, Write};
-use crate::object::{controller_kind, is_deleting, is_true, name, selects, text, time, uid};
+use crate::object::{controller_kind, is_deleting, is_true, name, phase, selects, text, time, uid};
 use crate::panel::{Oracle, Settings};
 use crate::truth::{Truth, by_uid};
 
 /// How long a Node is not ready until it counts as dead.
 const DEAD_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// The taint of a Node whose Machine failed and is preserved.
+const PRESERVED: &str = "node.machine.sapcloud.io/preserved";
 /// How far a manager's clock may be from the API server's without having been set.
 const APART: SignedDuration = SignedDuration::from_secs(30);
 /// A request that arrives so long after it was sent was delayed by the network.
@@ -41,6 +45,8 @@ pub(crate) struct Drain {
     clear: BTreeMap<String, Timestamp>,
     /// When Nodes were last not ready, by uid.
     silent: BTreeMap<String, Timestamp>,
+    /// When Machines were last Failed and preserved, by uid.
+    kept: BTreeMap<String, Timestamp>,
     /// When Nodes were last dead, by uid.
     dead: BTreeMap<String, Timestamp>,
     /// When one of their healthy pods was lost otherwise than by an eviction, for budgets whose status does not count that yet, by uid.
@@ -60,6 +66,7 @@ impl Drain {
             bound: BTreeMap::new(),
             clear: BTreeMap::new(),
             silent: BTreeMap::new(),
+            kept: BTreeMap::new(),
             dead: BTreeMap::new(),
             stale: BTreeMap::new(),
             hits: 0,
@@ -110,8 +117,13 @@ impl Drain {
 
     /// Whether nobody may be waited for any more, by what could be seen at that time.
     fn may_force(&self, at: Timestamp, machine: &Value, node: &Value, truth: &dyn Truth) -> bool {
-        let is_forced = TRUE.contains(&text(machine, "/metadata/labels/force-deletion"));
+        let is_forced = match is_deleting(machine) {
+            true => TRUE.contains(&text(machine, "/metadata/labels/force-deletion")),
+            // One that recovered just now may still be seen as it was.
+            false => text(machine, "/metadata/labels/force-drain") == "True" || !is_kept(machine),
+        };
         let since = time(machine, "/metadata/deletionTimestamp");
+        let since = since.or_else(|| time(machine, "/status/currentStatus/lastUpdateTime"));
         let has_own = !text(machine, "/spec/drainTimeout").is_empty();
         let is_late = since.is_some_and(|since| since + self.timeout <= at + APART);
         let was_dead = self.dead.get(uid(node)).is_some_and(|last| *last + self.max_lag >= at);
@@ -155,8 +167,13 @@ impl Drain {
             // Somebody took the Machine away while its pods were being removed.
             return Ok(());
         };
-        if !is_deleting(&machine) {
+        let last = self.kept.get(uid(&machine));
+        let was_kept = is_kept(&machine) || last.is_some_and(|last| *last + self.max_lag >= at);
+        if !is_deleting(&machine) && !was_kept {
             return wrong("was removed, and its machine stays");
+        }
+        if is_kept(&machine) && !lets_none_come(&node) {
+            return wrong("was removed, and new ones may come");
         }
         if write.subresource != "eviction" && !self.may_force(write.sent, &machine, &node, truth) {
             return wrong("was deleted and not evicted, before the deadline");
@@ -236,6 +253,20 @@ impl Drain {
     }
 }
 
+/// Whether the Machine failed, is preserved and stays.
+fn is_kept(machine: &Value) -> bool {
+    phase(machine) == "Failed" && time(machine, kept::UNTIL).is_some() && !is_deleting(machine)
+}
+
+/// Whether the Node bears the taint of a preserved Machine.
+fn lets_none_come(node: &Value) -> bool {
+    let taints = node.pointer("/spec/taints").and_then(Value::as_array);
+    taints
+        .into_iter()
+        .flatten()
+        .any(|taint| text(taint, "/key") == PRESERVED)
+}
+
 impl Oracle for Drain {
     fn id(&self) -> &'static str {
         "S7"
@@ -252,6 +283,13 @@ impl Oracle for Drain {
                 if let Some(budget) = write.object() {
                     self.stale.remove(uid(budget));
                 }
+            }
+            Act::Write(write) if write.accepted && write.resource == "machines" => {
+                // Until now it was, or from now on it is.
+                let all = write.before.iter().chain(&write.after);
+                let kept = all.filter(|machine| is_kept(machine));
+                self.kept
+                    .extend(kept.map(|machine| (uid(machine).to_owned(), event.at)));
             }
             Act::Call(call) if call.method == Method::DeleteMachine => return self.called(event.at, call, truth),
             Act::TargetAway => self.away = Some(event.at),

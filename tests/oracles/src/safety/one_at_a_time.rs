@@ -1,15 +1,17 @@
 //! S6: unhealthy Machines of a set are given up one at a time, none while nobody can see the Nodes, and none whose Node is well.
 //!
 //! One counts from when it was given up until it is deleted or runs again. What another process gave up counts for this one when it
-//! could have seen it, and so does a Node's recovery.
+//! could have seen it, and so does a Node's recovery. One that is preserved is not on its way to be replaced, and does not count until its
+//! time is over.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::kept;
 use crate::event::{Act, By, Event, Write};
-use crate::object::{controller, is_deleting, is_true, name, phase, text, uid};
+use crate::object::{controller, is_deleting, is_true, name, phase, text, time, uid};
 use crate::panel::Oracle;
 use crate::truth::Truth;
 
@@ -17,6 +19,8 @@ pub(crate) struct OneAtATime {
     max_lag: SignedDuration,
     /// Machines that are given up, by uid: of which set, by whom, since when.
     given_up: BTreeMap<String, (String, By, Timestamp)>,
+    /// Until when Machines that are given up are preserved, by uid.
+    kept: BTreeMap<String, Timestamp>,
     /// Since when Nodes are well, by the id of their VM.
     well: BTreeMap<String, Timestamp>,
     /// Since when the target cluster is away.
@@ -29,6 +33,7 @@ impl OneAtATime {
         Self {
             max_lag,
             given_up: BTreeMap::new(),
+            kept: BTreeMap::new(),
             well: BTreeMap::new(),
             away: None,
             hits: 0,
@@ -40,6 +45,10 @@ impl OneAtATime {
         let Some(after) = write.after.as_ref().filter(|after| !is_deleting(after)) else {
             self.given_up.remove(uid(before));
             return Ok(());
+        };
+        match kept_until(after) {
+            Some(until) => self.kept.insert(uid(after).to_owned(), until),
+            None => self.kept.remove(uid(after)),
         };
         match (phase(before), phase(after)) {
             ("Unknown", "Failed") if matches!(write.by, By::Manager(_)) => {
@@ -90,10 +99,14 @@ impl OneAtATime {
             return Ok(());
         }
         let is_known = |by: &By, since: &Timestamp| *by == write.by || *since + self.max_lag < write.sent;
-        let others = self
-            .given_up
-            .iter()
-            .filter(|(other, (of, by, since))| other.as_str() != uid(machine) && of == set && is_known(by, since));
+        let is_kept = |other: &String| {
+            self.kept
+                .get(other)
+                .is_some_and(|until| *until > write.sent - self.max_lag)
+        };
+        let others = self.given_up.iter().filter(|(other, (of, by, since))| {
+            other.as_str() != uid(machine) && of == set && is_known(by, since) && !is_kept(other)
+        });
         match others.count() {
             0 => Ok(()),
             others => Err(format!(
@@ -133,9 +146,23 @@ impl Oracle for OneAtATime {
     }
 }
 
+/// Until when a Machine that failed is preserved; where somebody wants that and no time is told yet, without end.
+fn kept_until(machine: &Value) -> Option<Timestamp> {
+    let until = time(machine, kept::UNTIL);
+    let is_wished = [kept::WISH, kept::LAST]
+        .iter()
+        .any(|key| kept::KEEPS.contains(&text(machine, key)));
+    match (phase(machine), until) {
+        ("Failed", Some(until)) => Some(until),
+        ("Failed", None) if is_wished => Some(Timestamp::MAX),
+        _ => None,
+    }
+}
+
 /// Whether a Node is ready and stays, and has no other condition, which might be one that its Machine watches.
 fn is_well(node: &Value) -> bool {
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
-    let is_alone = conditions.is_some_and(|conditions| conditions.len() == 1);
+    let others = |told: &&Value| text(told, "/type") != "Preserved";
+    let is_alone = conditions.is_some_and(|conditions| conditions.iter().filter(others).count() == 1);
     is_alone && is_true(node, "Ready") && !is_deleting(node)
 }

@@ -2,13 +2,14 @@
 
 mod gifts;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::diff;
 use crate::event::{Act, By, Event, Verb, Write};
-use crate::object::{controller, name};
+use crate::object::{controller, name, text};
 use crate::panel::Oracle;
 use crate::truth::Truth;
 use gifts::Gifts;
@@ -62,6 +63,8 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "metadata/labels/machine-template-hash",
             "metadata/annotations/machinepriority.machine.sapcloud.io",
             "metadata/annotations/machine.sapcloud.io~marked-for-deletion-time",
+            "metadata/annotations/node.machine.sapcloud.io~preserve",
+            "metadata/annotations/node.machine.sapcloud.io~last-applied-node-preserve-value",
             "spec/providerID",
             "spec/class/kind",
             "spec/nodeTemplate",
@@ -90,6 +93,8 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled-by-mcm",
             "metadata/annotations/node.machine.sapcloud.io~last-applied-anno-labels-taints",
             "metadata/annotations/node.machine.sapcloud.io~machine-join-duration",
+            // Taken off, and never put on: `wishes`.
+            "metadata/annotations/node.machine.sapcloud.io~preserve",
             // Set, and never taken back: `uncordons`.
             "spec/unschedulable",
         ],
@@ -156,6 +161,9 @@ impl Oracle for OwnFields {
         if uncordons(before, after) {
             foreign.push("spec.unschedulable".to_owned());
         }
+        if is_node && wishes(before, after) {
+            foreign.push(WISH.to_owned());
+        }
         if is_node && conditions_of_others(before) != conditions_of_others(after) {
             foreign.push("status.conditions".to_owned());
         }
@@ -197,17 +205,27 @@ fn takes_order(write: &Write) -> bool {
     write.before.as_ref().is_some_and(has_order) && !write.after.as_ref().is_some_and(has_order)
 }
 
-/// A Node's conditions, without the one that says that its Machine goes.
-fn conditions_of_others(node: &Value) -> Vec<&Value> {
-    let all = node.pointer("/status/conditions").and_then(Value::as_array);
-    let all = all.into_iter().flatten();
-    all.filter(|condition| condition["type"] != "Terminating").collect()
-}
-
 /// Whether pods may come to a Node again that was cordoned.
 fn uncordons(before: &Value, after: &Value) -> bool {
     let is_cordoned = |node: &Value| node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
     is_cordoned(before) && !is_cordoned(after)
+}
+
+/// What a user wishes for the machine of a Node.
+const WISH: &str = "/metadata/annotations/node.machine.sapcloud.io~1preserve";
+
+/// Whether the Node wishes something that it did not before.
+fn wishes(before: &Value, after: &Value) -> bool {
+    let wish = |node: &Value| text(node, WISH).to_owned();
+    !wish(after).is_empty() && wish(before) != wish(after)
+}
+
+/// A Node's conditions by type, without those that say that its Machine goes or is preserved.
+fn conditions_of_others(node: &Value) -> BTreeMap<&str, &Value> {
+    let all = node.pointer("/status/conditions").and_then(Value::as_array);
+    let all = all.into_iter().flatten();
+    let others = all.filter(|told| !["Terminating", "Preserved"].contains(&text(told, "/type")));
+    others.map(|told| (text(told, "/type"), told)).collect()
 }
 
 /// `~` in a step stands for `/`, as in names of annotations.

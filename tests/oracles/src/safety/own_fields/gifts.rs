@@ -21,6 +21,8 @@ pub(super) const PLACES: [&str; 4] = [
 const OLD_NODE: &str = "spec/taints/deployment.machine.sapcloud.io/prefer-no-schedule:PreferNoSchedule";
 /// The taint of Nodes whose VM does not run.
 const OUT_OF_SERVICE: &str = "spec/taints/node.kubernetes.io/out-of-service:NoExecute";
+/// The taint of Nodes whose machines failed and are preserved.
+const PRESERVED: &str = "spec/taints/node.machine.sapcloud.io/preserved:NoSchedule";
 const APPLIED: &str = "/metadata/annotations/node.machine.sapcloud.io~1last-applied-anno-labels-taints";
 const APPLIED_CAPACITY: &str = "/metadata/annotations/node.machine.sapcloud.io~1last-applied-virtual-capacity";
 
@@ -62,7 +64,7 @@ impl Gifts {
         let all: BTreeSet<&String> = had.keys().chain(has.keys()).collect();
         let changed = all.into_iter().filter(|place| had.get(*place) != has.get(*place));
         let foreign = changed.filter(|place| {
-            let is_own = [OLD_NODE, OUT_OF_SERVICE].contains(&place.as_str())
+            let is_own = [OLD_NODE, OUT_OF_SERVICE, PRESERVED].contains(&place.as_str())
                 || own.iter().any(|own| is_under(&steps(place), own));
             let is_theirs = match has.get(*place) {
                 Some(value) => self.gives(place, value),

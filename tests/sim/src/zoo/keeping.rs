@@ -1,0 +1,139 @@
+//! Mistakes about machines that failed and are kept for somebody to look at.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use millwright_core::api::{Machine, Phase, keys};
+use millwright_core::machine::{self, Observed, Plan, Step};
+use millwright_core::set;
+use millwright_core::set::keep::Choice;
+use serde_json::json;
+
+use super::Mutant;
+use super::machines::{deciding, is_deleting};
+use super::sets;
+
+pub(super) const ALL: [Mutant; 4] = [
+    Mutant {
+        name: "kept-is-replaced",
+        rows: "139",
+        what: "a machine that failed is replaced, whoever wants it kept",
+        property: "S21",
+        workload: "keep-to-the-end",
+        faults: &[],
+        rests: false,
+        hooks: || sets::deciding(kept_is_replaced),
+    },
+    Mutant {
+        name: "keeps-all",
+        rows: "139",
+        what: "failed machines are preserved unasked by the count of the last status, two where one may be",
+        property: "S21",
+        workload: "keep-to-the-end",
+        faults: &[],
+        rests: false,
+        hooks: || sets::deciding(keeps_all),
+    },
+    Mutant {
+        name: "kept-by-force",
+        rows: "54, 64",
+        what: "pods of a machine that is preserved are deleted where they should be evicted",
+        property: "S7",
+        workload: "drain-keep",
+        faults: &[],
+        rests: false,
+        hooks: || deciding(kept_by_force),
+    },
+    Mutant {
+        name: "kept-anew",
+        rows: "139",
+        what: "the time of a preservation begins anew whenever its machine is looked at",
+        property: "L1",
+        workload: "keep-to-the-end",
+        faults: &[],
+        rests: false,
+        hooks: || deciding(kept_anew),
+    },
+];
+
+/// Nobody wishes anything, and no time is told.
+fn kept_is_replaced(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
+    let machines: Vec<Arc<Machine>> = seen.machines.iter().map(bare).collect();
+    let (wishes, choice) = (BTreeMap::new(), Choice::default());
+    set::plan(
+        &set::Observed {
+            machines: &machines,
+            wishes: &wishes,
+            choice: Some(&choice),
+            ..*seen
+        },
+        now,
+    )
+}
+
+/// A Machine without the time of its preservation.
+fn bare(machine: &Arc<Machine>) -> Arc<Machine> {
+    let mut body = json!(**machine);
+    let current = body.pointer_mut("/status/currentStatus");
+    if let Some(current) = current.and_then(|current| current.as_object_mut()) {
+        current.remove("preserveExpiryTime");
+    }
+    Arc::new(serde_json::from_value(body).expect("it is a Machine"))
+}
+
+/// Whoever failed is taken, while the last status tells of fewer than may be.
+fn keeps_all(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
+    let told = seen
+        .set
+        .status
+        .as_ref()
+        .map_or(0, |status| status.auto_preserve_failed_machine_count);
+    let is_free = |machine: &&Arc<Machine>| {
+        let is_told = machine.uid().is_some_and(|uid| seen.wishes.contains_key(&uid));
+        *machine.phase() == Phase::Failed && !is_told && machine.preserved_until().is_none()
+    };
+    let mut choice = Choice::default();
+    if told <= seen.set.spec.auto_preserve_failed_machine_max && seen.set.spec.auto_preserve_failed_machine_max > 0 {
+        choice
+            .take
+            .extend(seen.machines.iter().filter(is_free).filter_map(|machine| machine.uid()));
+    }
+    set::plan(
+        &set::Observed {
+            choice: Some(&choice),
+            ..*seen
+        },
+        now,
+    )
+}
+
+fn kept_by_force(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = machine::plan(seen, now);
+    if is_deleting(seen.machine) {
+        return plan;
+    }
+    for step in &mut plan.steps {
+        if let Step::Evict(pods) = step {
+            *step = Step::DeletePods(std::mem::take(pods));
+        }
+    }
+    plan
+}
+
+/// The time that is stored is not looked at, while anybody wishes the Machine kept.
+fn kept_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let is_wished = millwright_core::api::meta::annotation(&seen.machine.metadata, keys::PRESERVE).is_some();
+    let is_old = seen.machine.preserved_until().is_some_and(|until| until <= now);
+    if !is_wished || !is_old || is_deleting(seen.machine) {
+        return machine::plan(seen, now);
+    }
+    let machine = bare(&Arc::new(seen.machine.clone()));
+    machine::plan(
+        &Observed {
+            machine: &machine,
+            ..*seen
+        },
+        now,
+    )
+}
