@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use millwright_core::api::{Machine, Phase, keys};
+use jiff::{SignedDuration, Timestamp};
+use millwright_core::api::{Machine, Phase, keys, meta};
 use millwright_core::machine::{self, Observed, Plan, Step};
 use millwright_core::set;
 use millwright_core::set::keep::Choice;
@@ -121,12 +121,21 @@ fn kept_by_force(seen: &Observed<'_>, now: Timestamp) -> Plan {
     plan
 }
 
-/// The time that is stored is not looked at, while anybody wishes the Machine kept.
+/// How long before a preservation ends it begins anew.
+const EARLY: SignedDuration = SignedDuration::from_mins(5);
+
+/// The time that is stored is not looked at when it is about to end, while anybody wishes the Machine kept.
 fn kept_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let is_wished = millwright_core::api::meta::annotation(&seen.machine.metadata, keys::PRESERVE).is_some();
-    let is_old = seen.machine.preserved_until().is_some_and(|until| until <= now);
-    if !is_wished || !is_old || is_deleting(seen.machine) {
+    let is_wished = meta::annotation(&seen.machine.metadata, keys::PRESERVE).is_some();
+    let until = seen
+        .machine
+        .preserved_until()
+        .filter(|_| is_wished && !is_deleting(seen.machine));
+    let Some(early) = until.map(|until| until - EARLY) else {
         return machine::plan(seen, now);
+    };
+    if now < early {
+        return machine::plan(seen, now).or_at(Some(early), now);
     }
     let machine = bare(&Arc::new(seen.machine.clone()));
     machine::plan(
