@@ -1,4 +1,4 @@
-//! `docs/reference.md`: every flag, metric and event reason, made of what the program itself says. `UPDATE_EXPECT=1` writes it anew.
+//! `deploy/reference.md`: every flag, metric and event reason, made of what the program itself says. `UPDATE_EXPECT=1` writes it anew.
 #![allow(clippy::unwrap_used, reason = "a test says by its panic what went wrong")]
 
 use std::collections::BTreeMap;
@@ -205,7 +205,7 @@ fn the_reference_says_what_the_program_says() {
     flags(&mut page);
     metrics(&mut page);
     events(&mut page);
-    expect_file![root().join("docs/reference.md")].assert_eq(&page);
+    expect_file![root().join("deploy/reference.md")].assert_eq(&page);
 }
 
 fn sources(dir: &Path, all: &mut String) {

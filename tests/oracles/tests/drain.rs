@@ -268,7 +268,23 @@ fn a_silent_node_holds_no_pod_once_its_vm_does_not_run() {
         is_off: true,
         ..world(machine(&json!({})), node, vec![pod(&json!({}))])
     };
-    keeps(&[deleted(10)], &off(silent(-20)));
+    let ask = |seconds| {
+        let Act::Call(call) = asked(seconds).act else {
+            unreachable!()
+        };
+        let call = Call {
+            method: Method::Other,
+            ..call
+        };
+        event(seconds, Act::Call(call))
+    };
+    keeps(&[ask(5), deleted(10)], &off(silent(-20)));
+    breaks(&[deleted(10)], &off(silent(-20)), "was deleted and not evicted");
+    breaks(
+        &[ask(-30), deleted(10)],
+        &off(silent(-20)),
+        "was deleted and not evicted",
+    );
     breaks(&[deleted(10)], &off(node(&json!({}))), "was deleted and not evicted");
     let runs = world(machine(&json!({})), silent(-20), vec![pod(&json!({}))]);
     breaks(&[deleted(10)], &runs, "was deleted and not evicted");

@@ -114,6 +114,7 @@ async fn manifests_of_the_original_are_carried_out_and_keep_fields_nobody_here_k
                 ".metadata.labels.pool",
                 ".metadata.annotations.note",
                 ".metadata.annotations.node.machine.sapcloud.io/last-applied-anno-labels-taints",
+                ".metadata.annotations.node.machine.sapcloud.io/machine-join-duration",
                 ".spec.taints",
             ],
         )

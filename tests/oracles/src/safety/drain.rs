@@ -43,6 +43,8 @@ pub(crate) struct Drain {
     bound: BTreeMap<String, Timestamp>,
     /// When Nodes were last cordoned and without pods that must go, by uid.
     clear: BTreeMap<String, Timestamp>,
+    /// When a driver was last asked about Machines' VMs, by uid.
+    asked: BTreeMap<String, Timestamp>,
     /// When Nodes were last not ready, by uid.
     silent: BTreeMap<String, Timestamp>,
     /// When Machines were last Failed and preserved, by uid.
@@ -65,6 +67,7 @@ impl Drain {
             is_lied_to: settings.lookups_may_lie,
             bound: BTreeMap::new(),
             clear: BTreeMap::new(),
+            asked: BTreeMap::new(),
             silent: BTreeMap::new(),
             kept: BTreeMap::new(),
             dead: BTreeMap::new(),
@@ -136,7 +139,7 @@ impl Drain {
             || is_dead(node, at + APART)
     }
 
-    /// Whether the kubelet is silent and the VM does not run.
+    /// Whether the kubelet is silent and the VM does not run, and a driver was asked whether it does.
     fn is_lost(&self, at: Timestamp, machine: &Value, node: &Value, truth: &dyn Truth) -> bool {
         let was_silent = self
             .silent
@@ -146,7 +149,9 @@ impl Drain {
             .vms()
             .iter()
             .any(|vm| vm.uid == uid(machine) && vm.runs && !vm.leaving);
-        (was_silent || is_silent(node)) && (!runs || self.is_lied_to)
+        let asked = self.asked.get(uid(machine));
+        let is_asked = asked.is_some_and(|at| silent_since(node).is_none_or(|since| *at >= since));
+        (was_silent || is_silent(node)) && is_asked && (!runs || self.is_lied_to)
     }
 
     /// A manager removed a pod, or began to. A request that the network delayed is bound by the pod's uid alone: a Node of the same name
@@ -292,6 +297,9 @@ impl Oracle for Drain {
                     .extend(kept.map(|machine| (uid(machine).to_owned(), event.at)));
             }
             Act::Call(call) if call.method == Method::DeleteMachine => return self.called(event.at, call, truth),
+            Act::Call(call) if call.method == Method::Other => {
+                self.asked.insert(call.uid.clone(), event.at);
+            }
             Act::TargetAway => self.away = Some(event.at),
             Act::TargetBack => {
                 self.away = None;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{Machine, Phase, keys, meta};
-use millwright_core::machine::{self, Observed, Plan, Step};
+use millwright_core::machine::{self, Observed, Plan};
 use millwright_core::set;
 use millwright_core::set::keep::Choice;
 use serde_json::json;
@@ -14,7 +14,7 @@ use super::Mutant;
 use super::machines::{deciding, is_deleting};
 use super::sets;
 
-pub(super) const ALL: [Mutant; 4] = [
+pub(super) const ALL: [Mutant; 3] = [
     Mutant {
         name: "kept-is-replaced",
         rows: "139",
@@ -34,16 +34,6 @@ pub(super) const ALL: [Mutant; 4] = [
         faults: &[],
         rests: false,
         hooks: || sets::deciding(keeps_all),
-    },
-    Mutant {
-        name: "kept-by-force",
-        rows: "54, 64",
-        what: "pods of a machine that is preserved are deleted where they should be evicted",
-        property: "S7",
-        workload: "drain-keep",
-        faults: &[],
-        rests: false,
-        hooks: || deciding(kept_by_force),
     },
     Mutant {
         name: "kept-anew",
@@ -106,19 +96,6 @@ fn keeps_all(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
         },
         now,
     )
-}
-
-fn kept_by_force(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let mut plan = machine::plan(seen, now);
-    if is_deleting(seen.machine) {
-        return plan;
-    }
-    for step in &mut plan.steps {
-        if let Step::Evict(pods) = step {
-            *step = Step::DeletePods(std::mem::take(pods));
-        }
-    }
-    plan
 }
 
 /// How long before a preservation ends it begins anew.
