@@ -238,11 +238,12 @@ async fn a_word_that_is_taken_from_the_node_while_no_manager_runs_is_taken_back_
         })
         .await;
     scene
-        .until("the node bears no taint", LIMIT, async |_: &Scene| {
+        .until("the node bears no taint of ours", LIMIT, async |_: &Scene| {
             let node = json!(nodes.get(&machine.node).await.map_err(|error| error.to_string())?);
-            match node["spec"]["taints"].as_array().map_or(0, Vec::len) {
-                0 => Ok(()),
-                _ => Err(node["spec"]["taints"].to_string()),
+            let taints = node["spec"]["taints"].to_string();
+            match taints.contains("node.machine.sapcloud.io/preserved") {
+                false => Ok(()),
+                true => Err(taints),
             }
         })
         .await;
