@@ -46,7 +46,7 @@ pub enum Broken {
     #[error("it ends the preservation of a Machine that somebody wants kept, before its time")]
     PreservedTooShort,
     #[error("it changes annotations of a Machine that are not about its preservation")]
-    WishChanged,
+    RequestChanged,
     #[error("it replaces {0}, which is preserved")]
     PreservedReplaced(String),
     #[error("it preserves more failed machines without being asked than it may")]

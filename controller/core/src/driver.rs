@@ -164,9 +164,9 @@ impl Failure {
         }
     }
 
-    /// No capacity or no quota is left, so no try with other words would fare better.
+    /// No capacity or no quota is left.
     pub fn is_exhausted(&self) -> bool {
-        self.code == Code::ResourceExhausted && self.reason != Some(Reason::RateLimited)
+        self.code == Code::ResourceExhausted
     }
 
     /// The word for `lastOperation.errorCode`.

@@ -222,7 +222,7 @@ impl Stored for Node {
             .as_ref()
             .and_then(|spec| spec.provider_id.clone())
             .filter(|id| !id.is_empty());
-        let ready = node::conditions(self).iter().find(|told| told.type_ == "Ready");
+        let ready = node::ready(self);
         let health = ready.map(|ready| match ready.status.as_str() {
             "True" => Health::Well,
             _ => Health::Ill,

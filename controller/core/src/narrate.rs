@@ -86,7 +86,6 @@ fn machine_step(step: &machine::Step) -> String {
         Step::Complain(fault) => format!("say: {fault}"),
         Step::Cordon(node) => format!("cordon Node {node}"),
         Step::CloseNode(node) => format!("cordon Node {node} and remove our finalizer from it"),
-        Step::TellNode(node, leaving) => format!("record Terminating={} on Node {node}", leaving.reason()),
         Step::WatchPods(node) => format!("watch the pods of Node {node}"),
         Step::LeavePods => "watch the node's pods no longer".to_owned(),
         Step::WatchVolumes => "watch where volumes are attached".to_owned(),

@@ -8,16 +8,13 @@
 
 use std::fmt::Debug;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::{ByteString, NamespaceResourceScope};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
 use millwright_core::api::{keys, meta};
 use millwright_core::ids::{Name, NodeName, NodeRef, Uid};
 use millwright_core::kinds::SecretMeta;
-use millwright_core::machine::step::Leaving;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -234,20 +231,6 @@ impl Writer {
         });
         let body = json!({ "metadata": metadata, "spec": { "unschedulable": true } });
         self.node(&node.name, body).await
-    }
-
-    /// Says on a Node that its Machine goes.
-    pub async fn tell_node(&self, node: &NodeRef, leaving: Leaving, now: Timestamp) -> Result<Node, WriteError> {
-        let condition = json!({
-            "type": keys::NODE_TERMINATING,
-            "status": "True",
-            "reason": leaving.reason(),
-            "message": "The machine of this node is being deleted",
-            "lastHeartbeatTime": Time(now),
-            "lastTransitionTime": Time(now),
-        });
-        let body = json!({ "metadata": { "uid": node.uid.as_str() }, "status": { "conditions": [condition] } });
-        self.node_status(&node.name, body).await
     }
 
     /// Takes our finalizer from a Node.

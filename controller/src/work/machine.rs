@@ -129,10 +129,6 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
         Step::Cordon(node) => {
             shared.wrote(shared.write.cordon_node(&node).await?);
         }
-        Step::TellNode(node, leaving) => {
-            let sent = shared.write.tell_node(&node, leaving, shared.env.now()).await;
-            shared.wrote(sent.map_err(StepError::of_another)?);
-        }
         Step::CloseNode(node) => {
             let sent = shared.write.close_node(&node).await;
             shared.wrote(sent.map_err(StepError::of_another)?);
@@ -193,27 +189,18 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
     Ok(())
 }
 
-/// A driver says that a newer leader has spoken to it. The Lease decides: if it is ours, the driver remembers an epoch that is none
-/// any more; it alone is told a higher one, and only its own machines wait for that (P5). If it is not, the election has seen so or sees it at its next look, and ends the term.
+/// A driver says that a newer leader has spoken to it about a Machine. If it is wrong, the Machine goes on.
 async fn step_down(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
-    if !shared.lead.still_leads().await? {
-        let name = meta::name(&machine.metadata);
-        tracing::warn!(
-            machine = name,
-            "a driver has heard a newer leader, and the lease is not this term's any more"
-        );
-        return Err(StepError::Void);
-    }
     let (name, uid) = meta::identity(&machine.metadata);
     let class = machine.class_name().map(Name::new);
     let class = class.and_then(|class| shared.look(|world| world.classes.get(&class).cloned()));
-    if let Some(DriverState::Ready(driver)) = driver_of(machine, class.as_deref()).map(|name| shared.drivers.get(&name))
-    {
-        driver.raise_epoch();
-    }
-    let text = "The driver claims that a newer leader has spoken to it, but the lease is held by this manager; \
-                it is told a higher epoch from now on";
-    tracing::warn!(machine = %name, "{text}");
+    let driver = match driver_of(machine, class.as_deref()).map(|name| shared.drivers.get(&name)) {
+        Some(DriverState::Ready(driver)) => Some(driver),
+        _ => None,
+    };
+    let Some(text) = shared.leads_against(driver.as_deref()).await? else {
+        return Err(StepError::Void);
+    };
     shared
         .events
         .publish(machine, Severity::Warning, "FalseStaleLeader", text);

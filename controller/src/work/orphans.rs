@@ -11,7 +11,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{Machine, MachineClass, meta};
-use millwright_core::driver::{Deletion, Failure, Reason};
+use millwright_core::driver::{Deletion, Failure, Reaction, Reason};
 use millwright_core::ids::{DriverName, Name, Uid};
 use millwright_core::orphans::{
     self, Evidence, Finding, Gap, Inventories, Inventory, Listing, Observed, Plan, Sighting, Step, nodes,
@@ -269,10 +269,23 @@ async fn delete(shared: &Shared, via: &Via, evidence: Evidence) {
     let permit = DeletePermit::for_orphan(proof);
     let sent = via.driver.delete_machine(&target, permit);
     let answer = crash::around("DeleteMachine of an orphan", sent).await;
-    let is_accepted = answer.is_ok();
+    let reaction = answer.as_ref().map(|_| ()).map_err(Failure::reaction);
     tell_deletion(shared, via, &vm, &seen, answer);
-    if is_accepted {
-        drop_token(shared, &sighting).await;
+    match reaction {
+        Ok(()) => drop_token(shared, &sighting).await,
+        Err(Reaction::StepDown) => answer_back(shared, via).await,
+        Err(_) => {}
+    }
+}
+
+/// The driver says that a newer leader has spoken to it. If it is wrong, the next look reaches it.
+async fn answer_back(shared: &Shared, via: &Via) {
+    match shared.leads_against(Some(&via.driver)).await {
+        Ok(Some(text)) => shared
+            .events
+            .publish(&*via.class, Severity::Warning, "FalseStaleLeader", text),
+        Ok(None) => {}
+        Err(error) => tracing::warn!(%error, "whether a newer leader has spoken to the driver could not be read"),
     }
 }
 

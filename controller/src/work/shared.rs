@@ -18,10 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::pods::PodWatches;
-use crate::driver::{Lead, Pool, SecretStore};
+use crate::driver::{Driver, Lead, Pool, SecretStore};
 use crate::env::Env;
 use crate::health::Heartbeat;
 use crate::kube::client::Cluster;
+use crate::kube::error::ReadError;
 use crate::kube::events::Publisher;
 use crate::kube::watch::WatchHealth;
 use crate::kube::write::Writer;
@@ -100,6 +101,27 @@ pub struct Parts {
 }
 
 impl Shared {
+    /// A driver says that a newer leader has spoken to it. The Lease decides: if it is ours, the driver remembers an epoch that is none
+    /// any more; it alone is told a higher one, and only its own machines wait for that (P5). Gives what to tell of that. `None`: the Lease
+    /// is not ours; the election has seen so or sees it at its next look, and ends the term.
+    pub async fn leads_against(&self, driver: Option<&Driver>) -> Result<Option<&'static str>, ReadError> {
+        let name = driver.map_or("", |driver| driver.info().name.as_str());
+        if !self.lead.still_leads().await? {
+            tracing::warn!(
+                driver = name,
+                "a driver has heard a newer leader, and the lease is not this term's any more"
+            );
+            return Ok(None);
+        }
+        if let Some(driver) = driver {
+            driver.raise_epoch();
+        }
+        let text = "The driver claims that a newer leader has spoken to it, but the lease is held by this manager; \
+                    it is told a higher epoch from now on";
+        tracing::warn!(driver = name, "{text}");
+        Ok(Some(text))
+    }
+
     /// Puts the parts together around an empty world.
     pub fn new(parts: Parts) -> Arc<Self> {
         let Parts {

@@ -8,7 +8,7 @@ use crate::api::{NodeTemplateSpec, Phase, keys, meta};
 use crate::driver::{Capability, Initialization};
 use crate::machine;
 use crate::machine::node_patch::NodePatch;
-use crate::machine::preserve::wish::Value;
+use crate::machine::preserve::request::Value;
 use crate::machine::{Call, DriverView, node};
 
 /// Laws of a Machine's plan.
@@ -41,7 +41,6 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             | machine::Step::WriteCapacity(_)
             | machine::Step::Cordon(_)
             | machine::Step::CloseNode(_)
-            | machine::Step::TellNode(..)
             | machine::Step::WriteCondition(_)
             | machine::Step::Keep(_)
             | machine::Step::Annotate(_)
@@ -74,7 +73,6 @@ fn may_be_refused(step: &machine::Step) -> bool {
         | Step::WriteCapacity(_)
         | Step::Cordon(_)
         | Step::CloseNode(_)
-        | Step::TellNode(..)
         | Step::WriteCondition(_)
         | Step::Keep(_)
         | Step::Annotate(_)
@@ -157,25 +155,27 @@ fn machine_step(
         | Step::Complain(_)
         | Step::LeavePods
         | Step::StepDown => None,
-        Step::Keep(_) | Step::Annotate(_) | Step::WriteCondition(_) if deleting => Some(Broken::KeepsLeaving),
+        Step::Keep(_) | Step::Annotate(_) if deleting => Some(Broken::KeepsLeaving),
         Step::Keep(keeping) => ends_early(seen, *keeping, now).then_some(Broken::PreservedTooShort),
         Step::Annotate(changes) => {
             let own = [keys::PRESERVE, keys::LAST_APPLIED_PRESERVE];
             let is_foreign = changes.keys().any(|key| !own.contains(key));
-            is_foreign.then_some(Broken::WishChanged)
+            is_foreign.then_some(Broken::RequestChanged)
         }
         Step::WriteCondition(patch) => {
             let type_ = patch.condition.as_ref().map(|condition| condition.type_.as_str());
-            (type_ != Some(keys::NODE_PRESERVED)).then_some(Broken::ForeignOfNode)
+            match type_ {
+                Some(keys::NODE_PRESERVED) => deleting.then_some(Broken::KeepsLeaving),
+                Some(keys::NODE_TERMINATING) => (!deleting).then_some(Broken::DrainOfWanted),
+                _ => Some(Broken::ForeignOfNode),
+            }
         }
         Step::WriteNode(patch) if patch.finalizer == Some(true) && deleting => Some(Broken::GuardOfLeaving),
         Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
             claims_too_much(seen, patch).then_some(Broken::ForeignOfNode)
         }
         Step::CloseNode(_) if has_pods(seen) => Some(Broken::VmBeforePods),
-        Step::Cordon(_) | Step::CloseNode(_) | Step::TellNode(..) | Step::Detach(_) => {
-            (!deleting).then_some(Broken::DrainOfWanted)
-        }
+        Step::Cordon(_) | Step::CloseNode(_) | Step::Detach(_) => (!deleting).then_some(Broken::DrainOfWanted),
         Step::WatchPods(_) | Step::WatchVolumes | Step::Evict(_) | Step::DeletePods(_) => {
             (!deleting && !is_emptied(seen, now)).then_some(Broken::DrainOfWanted)
         }
@@ -192,7 +192,7 @@ fn is_emptied(seen: &machine::Observed<'_>, now: Timestamp) -> bool {
     *machine.phase() == Phase::Failed && runs && is_tainted
 }
 
-/// A Machine that is wished to be kept loses time.
+/// It takes time from a Machine that is to be kept.
 fn ends_early(seen: &machine::Observed<'_>, keeping: machine::Keeping, now: Timestamp) -> bool {
     let machine = seen.machine;
     let Some(until) = machine.preserved_until().filter(|until| *until > now) else {
@@ -200,13 +200,13 @@ fn ends_early(seen: &machine::Observed<'_>, keeping: machine::Keeping, now: Time
     };
     let sees = seen.settings.has_target && seen.sight.target_since.is_some();
     let node = seen.node.filter(|node| sees && node::belongs(node, machine));
-    let wished = machine::preserve::wish::wish(machine, node).value;
-    let is_wished = match wished {
+    let requested = machine::preserve::request::request(machine, node).value;
+    let is_requested = match requested {
         Some(Value::Now) => true,
         Some(Value::WhenFailed | Value::Auto) => *machine.phase() == Phase::Failed,
         Some(Value::Never) | None => false,
     };
-    is_wished && keeping.until != Some(until)
+    is_requested && keeping.until != Some(until)
 }
 
 /// S8. Keys of a Node are its Machine's to change only where the template gives them, or gave them when it was last applied.

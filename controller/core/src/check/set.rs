@@ -168,8 +168,8 @@ fn given_up(seen: &set::Observed<'_>, all: &[set::repair::GivenUp], now: Timesta
 fn kept(seen: &set::Observed<'_>, marks: &[set::keep::Mark]) -> Vec<Broken> {
     let wrong = marks.iter().filter(|mark| {
         let machine = &mark.machine;
-        let is_wished = machine.uid().is_some_and(|uid| seen.wishes.contains_key(&uid));
-        let is_fresh = *machine.phase() == Phase::Failed && !is_wished && machine.preserved_until().is_none();
+        let is_requested = machine.uid().is_some_and(|uid| seen.requests.contains_key(&uid));
+        let is_fresh = *machine.phase() == Phase::Failed && !is_requested && machine.preserved_until().is_none();
         (mark.is_kept && !is_fresh) || set::keep::is_auto(machine) == mark.is_kept || is_leaving(machine)
     });
     let wrong = wrong.map(|mark| Broken::WrongVictim(meta::name(&mark.machine.metadata).to_owned()));

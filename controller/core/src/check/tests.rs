@@ -63,7 +63,7 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         condemned: &BTreeMap::new(),
         unanswered: &BTreeMap::new(),
         named: &BTreeSet::new(),
-        wishes: &BTreeMap::new(),
+        requests: &BTreeMap::new(),
         choice: None,
         may_lose: None,
         most: None,

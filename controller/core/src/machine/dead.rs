@@ -65,9 +65,6 @@ pub fn out_of_service(seen: &Observed<'_>, found: &Node) -> Option<Step> {
 }
 
 fn silent_since(found: &Node) -> Option<Timestamp> {
-    let ready = node::conditions(found)
-        .iter()
-        .find(|told| told.type_ == keys::NODE_READY)?;
-    let since = ready.last_transition_time.as_ref().filter(|_| ready.status != "True")?;
-    Some(since.0)
+    let ready = node::ready(found).filter(|ready| ready.status != keys::STATUS_TRUE)?;
+    Some(ready.last_transition_time.as_ref()?.0)
 }

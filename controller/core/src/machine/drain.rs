@@ -12,10 +12,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
 use super::delete::PATIENCE;
+use super::node_patch::NodePatch;
 use super::observed::Observed;
 use super::outcome::Lost;
 use super::status::StatusChange;
-use super::step::{Leaving, Plan, Step, Why};
+use super::step::{Plan, Step, Why};
 use super::{dead, node};
 use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
 use crate::drain::{Blocker, Drain, Removal, reference};
@@ -201,22 +202,28 @@ fn force(seen: &Observed<'_>, found: &Node, deadline: Timestamp, now: Timestamp)
 
 /// What has to be so before pods are evicted: no new ones come, who looks at the Node sees why, and it is known where volumes are. The
 /// Node is told of no more often than the Machine, because the target cluster may refuse it.
-fn prepared(seen: &Observed<'_>, found: &Node, drain: &Drain, is_telling: bool) -> Vec<Step> {
+fn prepared(seen: &Observed<'_>, found: &Node, drain: &Drain, is_telling: bool, now: Timestamp) -> Vec<Step> {
     let cordon = (!is_cordoned(found)).then(|| Step::Cordon(node::reference(found)));
     let is_due = is_telling || cordon.is_some();
-    let told =
-        (is_due && !node::is_terminating(found)).then(|| Step::TellNode(node::reference(found), leaving(seen, found)));
+    let told = is_due.then(|| leaving(seen, found, now)).flatten();
     let has_volumes = drain.has_volumes() || !node::attached(found).is_empty();
     let look = (has_volumes && !seen.volumes.is_watched()).then_some(Step::WatchVolumes);
     cordon.into_iter().chain(told).chain(look).collect()
 }
 
-/// W26.
-fn leaving(seen: &Observed<'_>, found: &Node) -> Leaving {
-    match node::is_healthy(found, &super::node_conditions(seen)) {
-        true => Leaving::Unwanted,
-        false => Leaving::Unhealthy,
+/// Says on the Node why its Machine goes, unless it says so already: a reason that stands there stays (W26).
+fn leaving(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Option<Step> {
+    let known = node::condition(found, keys::NODE_TERMINATING);
+    if known.is_some_and(|told| told.status == keys::STATUS_TRUE) {
+        return None;
     }
+    let reason = match node::is_healthy(found, &super::node_conditions(seen)) {
+        true => keys::REASON_SCALE_DOWN,
+        false => keys::REASON_UNHEALTHY,
+    };
+    let message = "The machine of this node is being deleted".to_owned();
+    let patch = NodePatch::telling(found, keys::NODE_TERMINATING, keys::STATUS_TRUE, reason, message, now)?;
+    Some(Step::WriteCondition(Box::new(patch)))
 }
 
 fn is_cordoned(found: &Node) -> bool {
@@ -264,7 +271,7 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> P
     };
     let mut plan = paced(seen, &progress(seen, found, drain, blocker.as_ref()), why, now);
     let is_telling = !plan.steps.is_empty();
-    plan.steps.extend(prepared(seen, found, drain, is_telling));
+    plan.steps.extend(prepared(seen, found, drain, is_telling, now));
     let due = drain.due(seen.volumes, seen.settings, now);
     if !due.is_empty() {
         plan.steps.push(Step::Evict(due));
@@ -294,7 +301,7 @@ fn detached(seen: &Observed<'_>, found: &Node, drain: &Drain, since: Timestamp, 
     };
     let mut plan = paced(seen, &text(found, until, &what), Why::Detaching, now).or_at(Some(until), now);
     let is_telling = !plan.steps.is_empty();
-    plan.steps.extend(prepared(seen, found, drain, is_telling));
+    plan.steps.extend(prepared(seen, found, drain, is_telling, now));
     plan
 }
 
@@ -317,7 +324,7 @@ fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now:
     };
     let said = told(seen, text(found, now, &what), now);
     let mut steps = vec![Step::Record(Box::new(said))];
-    steps.extend(prepared(seen, found, drain, true));
+    steps.extend(prepared(seen, found, drain, true, now));
     steps.extend(mark);
     steps.push(Step::DeletePods(left));
     Plan::act(steps, Why::DrainForced).or_at(Some(later(now, LOOK)), now)

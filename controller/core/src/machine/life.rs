@@ -73,7 +73,6 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::Identify { .. }
         | Step::Cordon(_)
         | Step::CloseNode(_)
-        | Step::TellNode(..)
         | Step::Annotate(_)
         | Step::WatchPods(_)
         | Step::LeavePods

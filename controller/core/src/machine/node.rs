@@ -52,6 +52,16 @@ pub fn conditions(node: &Node) -> &[NodeCondition] {
         .unwrap_or_default()
 }
 
+/// What the kubelet says of itself: the condition `Ready`, if there is one.
+pub fn ready(node: &Node) -> Option<&NodeCondition> {
+    condition(node, keys::NODE_READY)
+}
+
+/// The condition of that type.
+pub fn condition<'a>(node: &'a Node, type_: &str) -> Option<&'a NodeCondition> {
+    conditions(node).iter().find(|condition| condition.type_ == type_)
+}
+
 /// Volumes that are attached to the Node, as the attach-detach controller says.
 pub fn attached(node: &Node) -> Vec<&str> {
     let status = node.status.as_ref();
@@ -73,7 +83,7 @@ pub fn is_healthy(node: &Node, watched: &[String]) -> bool {
 /// Every condition that makes the Node unhealthy, as `Type=Status (Reason)`.
 pub fn unhealthy_conditions(node: &Node, watched: &[String]) -> Vec<String> {
     let bad = conditions(node).iter().filter(|condition| {
-        let ready = condition.type_ == "Ready";
+        let ready = condition.type_ == keys::NODE_READY;
         (ready && condition.status != "True")
             || (!ready && watched.contains(&condition.type_) && condition.status != "False")
     });
@@ -81,8 +91,7 @@ pub fn unhealthy_conditions(node: &Node, watched: &[String]) -> Vec<String> {
         let reason = condition.reason.as_deref().unwrap_or("no reason given");
         format!("{}={} ({reason})", condition.type_, condition.status)
     };
-    let is_silent = !conditions(node).iter().any(|told| told.type_ == keys::NODE_READY);
-    let silent = is_silent.then(|| "no condition Ready".to_owned());
+    let silent = ready(node).is_none().then(|| "no condition Ready".to_owned());
     silent.into_iter().chain(bad.map(told)).collect()
 }
 
@@ -118,12 +127,6 @@ pub fn taints(node: &Node) -> &[Taint] {
 /// Whether somebody wants the Node left alone: it gets nothing from us, and its end is not its Machine's (`spec/machine.md` §2.4).
 pub fn is_unmanaged(node: &Node) -> bool {
     meta::annotation(&node.metadata, keys::NOT_MANAGED).is_some()
-}
-
-/// Whether it is told on the Node that its Machine goes (W26).
-pub fn is_terminating(node: &Node) -> bool {
-    let told = |condition: &NodeCondition| condition.type_ == keys::NODE_TERMINATING && condition.status == "True";
-    conditions(node).iter().any(told)
 }
 
 /// Cut to whole seconds, for texts.

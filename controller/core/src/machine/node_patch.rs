@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
 use super::node;
@@ -57,6 +59,39 @@ impl NodePatch {
             condition: None,
             faults: Vec::new(),
         }
+    }
+
+    /// The patch that makes the Node say so in its status; `None`: it does. Words count, the time of the last look does not.
+    pub fn telling(
+        seen: &Node,
+        type_: &str,
+        status: &str,
+        reason: &str,
+        message: String,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let known = node::condition(seen, type_);
+        let says = |told: &NodeCondition| {
+            let words = told.message.as_deref().unwrap_or_default();
+            told.status == status && told.reason.as_deref() == Some(reason) && words == message
+        };
+        if known.is_some_and(says) {
+            return None;
+        }
+        let since = known.filter(|told| told.status == status);
+        let since = since.and_then(|told| told.last_transition_time.clone());
+        let condition = NodeCondition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            last_heartbeat_time: Some(Time(now)),
+            last_transition_time: Some(since.unwrap_or(Time(now))),
+        };
+        Some(Self {
+            condition: Some(condition),
+            ..Self::of(seen)
+        })
     }
 
     /// The same, with what was left out of it.

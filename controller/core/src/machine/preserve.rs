@@ -1,6 +1,6 @@
 //! A Machine that is kept for somebody who wants to look at it: until when, what its Node bears meanwhile, and how that ends.
 //!
-//! Source: `spec/machine.md` §6. Everything follows from facts that are stored: what is wished ([`wish`]), the phase, the time that is told in
+//! Source: `spec/machine.md` §6. Everything follows from facts that are stored: what is requested ([`request`]), the phase, the time that is told in
 //! `preserveExpiryTime`, when the pods were gone, and what the Node bears. So a begin or an end that was interrupted anywhere goes on; the
 //! time is stored first and taken back last. The time counts from when the preservation began, whatever is changed later, and the Machine is
 //! looked at again when it comes. Phases and their times are not touched (W23). A Failed Machine that has an owner keeps a time that is over
@@ -9,7 +9,7 @@
 
 pub mod drain;
 pub mod marks;
-pub mod wish;
+pub mod request;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::api::{Machine, Phase, keys, meta};
 use crate::sight::later;
 use drain::{IsStuck, Progress};
 use marks::Pods;
-use wish::{Speaker, Value, Wish};
+use request::{Request, Source, Value};
 
 /// What is stored of a preservation. Both times are written, whatever they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,14 +68,14 @@ pub fn annotations(changes: &BTreeMap<&'static str, Option<String>>) -> Json {
 
 /// Who asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked(Value, Speaker);
+pub struct Asked(Value, Source);
 
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = match (self.0, self.1) {
             (Value::Auto, _) => return f.write_str("its set keeps it by autoPreserveFailedMachineMax"),
-            (Value::Now | Value::WhenFailed | Value::Never, Speaker::Machine) => "the Machine",
-            (Value::Now | Value::WhenFailed | Value::Never, Speaker::Node) => "its Node",
+            (Value::Now | Value::WhenFailed | Value::Never, Source::Machine) => "the Machine",
+            (Value::Now | Value::WhenFailed | Value::Never, Source::Node) => "its Node",
         };
         write!(f, "{who} is annotated {}={}", keys::PRESERVE, self.0)
     }
@@ -102,7 +102,7 @@ impl fmt::Display for End {
     }
 }
 
-/// What follows from a wish (the table of `spec/machine.md` §6).
+/// What follows from a request (the table of `spec/machine.md` §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
     Keep(Asked),
@@ -113,13 +113,13 @@ enum Course {
     },
 }
 
-fn course(wish: Wish, is_expired: bool, has_failed: bool) -> Course {
+fn course(request: Request, is_expired: bool, has_failed: bool) -> Course {
     let stop = |why, forgets| Course::Stop { why, forgets };
-    match wish.value {
+    match request.value {
         None | Some(Value::Never) => stop(End::TakenBack, false),
         Some(_) if is_expired => stop(End::Expired, true),
-        Some(value @ Value::Now) => Course::Keep(Asked(value, wish.speaker)),
-        Some(value @ (Value::WhenFailed | Value::Auto)) if has_failed => Course::Keep(Asked(value, wish.speaker)),
+        Some(value @ Value::Now) => Course::Keep(Asked(value, request.source)),
+        Some(value @ (Value::WhenFailed | Value::Auto)) if has_failed => Course::Keep(Asked(value, request.source)),
         Some(Value::WhenFailed) => stop(End::Recovered, false),
         // The mark is the set's, and its cause is gone (W25).
         Some(Value::Auto) => stop(End::Recovered, true),
@@ -129,7 +129,7 @@ fn course(wish: Wish, is_expired: bool, has_failed: bool) -> Course {
 /// A Machine with what its preservation reads.
 struct Scene<'a> {
     seen: &'a Observed<'a>,
-    wish: Wish,
+    request: Request,
     now: Timestamp,
     has_failed: bool,
     /// Until when it is kept, or was.
@@ -139,18 +139,18 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// `None`: nobody wishes anything, and nothing is left of a preservation.
+    /// `None`: nobody requests anything, and nothing is left of a preservation.
     fn of(seen: &'a Observed<'a>, now: Timestamp) -> Option<Self> {
         let machine = seen.machine;
         let own = own_node(seen);
         let is_bound = machine.preserved_until().is_some()
-            || !wish::forgotten(machine).is_empty()
+            || !request::forgotten(machine).is_empty()
             || own.is_some_and(marks::is_marked)
             || seen.drain.is_some();
         let stays = own.filter(|node| !meta::is_deleting(&node.metadata));
         is_bound.then(|| Self {
             seen,
-            wish: wish::wish(machine, own),
+            request: request::request(machine, own),
             now,
             has_failed: *machine.phase() == Phase::Failed,
             until: machine.preserved_until(),
@@ -160,7 +160,7 @@ impl<'a> Scene<'a> {
 
     fn course(&self) -> Course {
         let is_expired = self.until.is_some_and(|until| until <= self.now);
-        course(self.wish, is_expired, self.has_failed)
+        course(self.request, is_expired, self.has_failed)
     }
 
     /// Whether the pods of its Node have yet to go.
@@ -177,7 +177,7 @@ fn own_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
     own.filter(|_| seen.settings.has_target && !super::is_blind(seen))
 }
 
-/// Whether the Machine is preserved now: its time is stored and runs, and somebody wishes it.
+/// Whether the Machine is preserved now: its time is stored and runs, and somebody requests it.
 pub fn is_kept(seen: &Observed<'_>, now: Timestamp) -> bool {
     Scene::of(seen, now).is_some_and(|scene| scene.until.is_some() && matches!(scene.course(), Course::Keep(_)))
 }
@@ -258,7 +258,7 @@ fn keep(scene: &Scene<'_>, asked: Asked) -> Plan {
         plan.steps.extend(end_of_drain(scene));
         return plan;
     };
-    let remembered = wish::remembered(seen.machine, found);
+    let remembered = request::remembered(seen.machine, found);
     plan.steps
         .extend((!remembered.is_empty()).then_some(Step::Annotate(remembered)));
     let mut node = Sketch::of(found);
@@ -272,7 +272,7 @@ fn keep(scene: &Scene<'_>, asked: Asked) -> Plan {
         true => emptied(scene, found, until, plan),
         false => {
             let pods = if scene.has_failed { Pods::Gone } else { Pods::Stay };
-            let told = marks::told(found, scene.wish, until, pods, now);
+            let told = marks::told(found, scene.request, until, pods, now);
             plan.steps
                 .extend(told.map(|patch| Step::WriteCondition(Box::new(patch))));
             plan.steps.extend(end_of_drain(scene));
@@ -297,7 +297,7 @@ fn emptied(scene: &Scene<'_>, found: &Node, until: Timestamp, mut plan: Plan) ->
         }
         Progress::Going(own, stuck) => {
             let told = match stuck {
-                IsStuck::Yes => marks::told(found, scene.wish, until, Pods::Stuck, now),
+                IsStuck::Yes => marks::told(found, scene.request, until, Pods::Stuck, now),
                 IsStuck::No => None,
             };
             plan.steps
@@ -324,7 +324,7 @@ fn stop(scene: &Scene<'_>, why: End, forgets: bool) -> Plan {
     };
     let why = match scene.until {
         Some(_) => Why::PreservationOver(why),
-        None => Why::WishNoted,
+        None => Why::RequestNoted,
     };
     let mut plan = Plan::rest(why);
     plan.steps.extend(end_of_drain(scene));
@@ -344,8 +344,8 @@ fn stop(scene: &Scene<'_>, why: End, forgets: bool) -> Plan {
             .extend(told.map(|patch| Step::WriteCondition(Box::new(patch))));
     }
     let changes = match (forgets, scene.node) {
-        (true, _) => wish::forgotten(machine),
-        (false, Some(found)) => wish::remembered(machine, found),
+        (true, _) => request::forgotten(machine),
+        (false, Some(found)) => request::remembered(machine, found),
         (false, None) => BTreeMap::new(),
     };
     if !changes.is_empty() {
@@ -368,6 +368,6 @@ fn stop(scene: &Scene<'_>, why: End, forgets: bool) -> Plan {
 
 /// What cannot be read, unless that was told already.
 fn complaint(scene: &Scene<'_>) -> Option<Step> {
-    let fault = wish::fault(scene.seen.machine, own_node(scene.seen))?;
+    let fault = request::fault(scene.seen.machine, own_node(scene.seen))?;
     (scene.seen.calls.complaint.as_ref() != Some(&fault)).then_some(Step::Complain(fault))
 }

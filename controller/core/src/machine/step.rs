@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use jiff::Timestamp;
+
 use super::node_patch::NodePatch;
 use super::observed::Call;
 use super::outcome::Lost;
 use super::preserve::{Asked, End, Keeping};
 use super::status::StatusChange;
-use crate::api::keys;
 use crate::drain::PodRef;
 use crate::ids::{Name, NodeName, NodeRef, ProviderId};
 use crate::plan::Bearing;
-use jiff::Timestamp;
 
 /// The plan of a Machine.
 pub type Plan = crate::plan::Plan<Step, Why>;
@@ -49,7 +49,7 @@ pub enum Step {
     WriteCondition(Box<NodePatch>),
     /// Write until when the Machine is preserved, and when its pods were gone.
     Keep(Keeping),
-    /// Change annotations of the Machine that say what is wished for it.
+    /// Change annotations of the Machine that say what is requested for it.
     Annotate(BTreeMap<&'static str, Option<String>>),
     /// Say that a value of such an annotation cannot be read, and note that this was said.
     Complain(String),
@@ -57,8 +57,6 @@ pub enum Step {
     Cordon(NodeRef),
     /// Let no new pods come to the Node and take our finalizer from it, in one write: nothing on it is waited for any more.
     CloseNode(NodeRef),
-    /// Say on the Node that its Machine goes: condition Terminating (W26).
-    TellNode(NodeRef, Leaving),
     /// Watch the Node's pods from now on, until the VM goes.
     WatchPods(NodeName),
     /// Watch the Node's pods no longer.
@@ -115,29 +113,9 @@ impl crate::plan::Step for Step {
             | Self::Annotate(_)
             | Self::Complain(_)
             | Self::CloseNode(_)
-            | Self::TellNode(..)
             | Self::Evict(_)
             | Self::DeletePods(_)
             | Self::Detach(_) => Bearing::Independent,
-        }
-    }
-}
-
-/// Why a Node's Machine goes, as the Node's condition says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving {
-    /// The Node is not healthy.
-    Unhealthy,
-    /// It is healthy and not wanted any more.
-    Unwanted,
-}
-
-impl Leaving {
-    /// The reason of the condition.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Unhealthy => keys::REASON_UNHEALTHY,
-            Self::Unwanted => keys::REASON_SCALE_DOWN,
         }
     }
 }
@@ -186,7 +164,7 @@ pub enum Why {
     Failed,
     Preserved(Timestamp, Asked),
     PreservationOver(End),
-    WishNoted,
+    RequestNoted,
     NotBuilt,
     NoNodeExpected,
     Deleting,
@@ -253,7 +231,7 @@ impl fmt::Display for Why {
                 return write!(f, "the machine is preserved until {until:.0}, because {asked}");
             }
             Self::PreservationOver(end) => return write!(f, "the machine is preserved no longer, because {end}"),
-            Self::WishNoted => "what is wished about its preservation is noted",
+            Self::RequestNoted => "the preserve annotation of its Node is stored",
             Self::NotBuilt => "the machine is in a phase that this version leaves alone",
             Self::NoNodeExpected => "the VM exists and no node is expected",
             Self::Deleting => "the machine is being deleted",

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use super::APART;
-use crate::api::{Machine, meta};
+use crate::api::{Machine, keys, meta};
 use crate::breaker;
 use crate::ids::{Name, NodeRef, ProviderId, Uid};
 use crate::kinds::OwnedBy;
@@ -71,11 +71,8 @@ struct Left {
 
 /// `seen` are VMs that were ours by their tags: what the Node itself bears, another manager's may bear, too.
 fn left(node: &Node, seen: &BTreeMap<ProviderId, Name>) -> Option<Left> {
-    let is_ready = |node: &Node| {
-        let mut conditions = node::conditions(node).iter();
-        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
-    };
-    if node::is_unmanaged(node) || is_ready(node) {
+    let is_ready = node::ready(node).is_some_and(|ready| ready.status == keys::STATUS_TRUE);
+    if node::is_unmanaged(node) || is_ready {
         return None;
     }
     let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());

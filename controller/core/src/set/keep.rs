@@ -110,7 +110,7 @@ pub fn is_auto(machine: &Machine) -> bool {
 /// Whether it failed and nobody has said anything about it.
 fn is_free(seen: &Observed<'_>, machine: &Machine) -> bool {
     let uid = machine.uid();
-    let is_told = uid.as_ref().is_some_and(|uid| seen.wishes.contains_key(uid));
+    let is_told = uid.as_ref().is_some_and(|uid| seen.requests.contains_key(uid));
     let is_refused = uid.as_ref().is_some_and(|uid| seen.refusals.contains_key(uid));
     let goes = is_exempt(machine) || is_named(seen, machine) || machine.is_triggered_for_deletion();
     *machine.phase() == Phase::Failed && machine.preserved_until().is_none() && !is_told && !is_refused && !goes

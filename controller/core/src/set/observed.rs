@@ -15,7 +15,7 @@ use crate::api::{Machine, MachineSet};
 use crate::breaker::Tripped;
 use crate::ids::{Name, Uid};
 use crate::ledger::{OwnerNotes, Refusal};
-use crate::machine::preserve::wish::Value;
+use crate::machine::preserve::request::Value;
 use crate::plan::Bearing;
 
 /// All that a decision about one MachineSet may read.
@@ -41,8 +41,8 @@ pub struct Observed<'a> {
     pub unanswered: &'a BTreeMap<Name, Timestamp>,
     /// Machines that the autoscaler named as the victims of its scale-down: they go, whatever the count is.
     pub named: &'a BTreeSet<Uid>,
-    /// What is wished for its Failed Machines, by those that want them kept or not.
-    pub wishes: &'a BTreeMap<Uid, Value>,
+    /// What is requested for its Failed Machines, by those that want them kept or not.
+    pub requests: &'a BTreeMap<Uid, Value>,
     /// Which of its Failed Machines are kept without being asked. `None`: it chooses itself, as its spec says.
     pub choice: Option<&'a Choice>,
     /// How many available Machines above its number the set may delete now. `None`: as many as there are.

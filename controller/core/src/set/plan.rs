@@ -19,7 +19,7 @@ use super::{keep, rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::Name;
 use crate::ledger::{LINGERS, OwnerNotes};
-use crate::machine::preserve::wish;
+use crate::machine::preserve::request;
 use crate::owner;
 use crate::selector::Matcher;
 use crate::sight::later;
@@ -415,8 +415,8 @@ pub fn replacements<'a>(notes: &OwnerNotes, machines: impl IntoIterator<Item = &
 
 /// Whether a Failed Machine is kept for somebody who wants to look at it, or is about to be.
 pub fn is_kept(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
-    let wished = machine.uid().and_then(|uid| seen.wishes.get(&uid).copied());
-    *machine.phase() == Phase::Failed && wish::keeps_failed(machine, wished, now)
+    let requested = machine.uid().and_then(|uid| seen.requests.get(&uid).copied());
+    *machine.phase() == Phase::Failed && request::keeps_failed(machine, requested, now)
 }
 
 fn victim(machine: &Machine, is_replaced: bool) -> Victim {

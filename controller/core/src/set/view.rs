@@ -14,7 +14,7 @@ use crate::ids::{Name, Uid};
 use crate::kin;
 use crate::kinds::OwnedBy;
 use crate::ledger::{Ledger, OwnerNotes};
-use crate::machine::preserve::wish::{self, Value};
+use crate::machine::preserve::request::{self, Value};
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;
@@ -32,7 +32,7 @@ pub struct View {
     most: Option<usize>,
     unfreeze: bool,
     kept: BTreeMap<Uid, Tripped>,
-    wishes: BTreeMap<Uid, Value>,
+    requests: BTreeMap<Uid, Value>,
 }
 
 impl View {
@@ -54,9 +54,9 @@ impl View {
         let kept = ill.filter_map(|machine| Some((machine.uid()?, breaker::tripped(world, machine)?)));
         let kept = kept.collect();
         let failed = machines.iter().filter(|machine| *machine.phase() == Phase::Failed);
-        let wished = |machine: &Arc<Machine>| wish::wish(machine, kin::node_of(world, machine).node).value;
-        let wishes = failed.filter_map(|machine| Some((machine.uid()?, wished(machine)?)));
-        let wishes = wishes.collect();
+        let requested = |machine: &Arc<Machine>| request::request(machine, kin::node_of(world, machine).node).value;
+        let requests = failed.filter_map(|machine| Some((machine.uid()?, requested(machine)?)));
+        let requests = requests.collect();
         Self {
             set: Arc::clone(set),
             machines,
@@ -66,7 +66,7 @@ impl View {
             most: None,
             unfreeze: false,
             kept,
-            wishes,
+            requests,
         }
     }
 
@@ -81,7 +81,7 @@ impl View {
             most: None,
             unfreeze: false,
             kept: BTreeMap::new(),
-            wishes: BTreeMap::new(),
+            requests: BTreeMap::new(),
         }
     }
 
@@ -118,7 +118,7 @@ impl View {
             condemned: &ledger.condemned,
             unanswered: &ledger.unanswered,
             named: &self.named,
-            wishes: &self.wishes,
+            requests: &self.requests,
             choice: None,
             may_lose: None,
             most: self.most,

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::dice::{Dice, now, tapes};
 use crate::machines::merged;
-use crate::sets::{refusal, wishes};
+use crate::sets::{refusal, requests};
 
 #[derive(Debug)]
 struct Scene {
@@ -93,7 +93,7 @@ impl Scene {
                 .iter()
                 .any(|machine| meta::name(&machine.metadata) == name)
         };
-        let wished = wishes(&self.machines);
+        let requested = requests(&self.machines);
         let sets: Vec<set::Observed<'_>> = self
             .sets
             .iter()
@@ -109,7 +109,7 @@ impl Scene {
                 condemned: &self.condemned,
                 unanswered: &self.unanswered,
                 named,
-                wishes: &wished,
+                requests: &requested,
                 choice: None,
                 may_lose: None,
                 most: None,

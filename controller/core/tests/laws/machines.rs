@@ -14,7 +14,6 @@ use millwright_core::drain::{Drain, Volumes};
 use millwright_core::driver::{Capability, DriverInfo};
 use millwright_core::ids::{DriverName, Name, NodeName};
 use millwright_core::machine::steer::Standing;
-use millwright_core::machine::step::Leaving;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Trouble};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
@@ -145,14 +144,6 @@ impl Scene {
         machine::plan(&self.seen(), now)
     }
 
-    fn tell_node(&mut self, leaving: Leaving) {
-        let node = self.node.as_mut().expect("only a Node that is seen is told of");
-        let condition = json!({"type": keys::NODE_TERMINATING, "status": "True", "reason": leaving.reason()});
-        let condition = serde_json::from_value(condition).expect("it is a condition");
-        let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
-        conditions.push(condition);
-    }
-
     /// What the steps change, as far as it is observed. `false`: the Machine's story ends here.
     pub fn apply(&mut self, steps: &[Step]) -> bool {
         for step in steps {
@@ -211,7 +202,6 @@ impl Scene {
                     let node = self.node.as_mut().expect("only a Node that is seen is cordoned");
                     node.spec.get_or_insert_default().unschedulable = Some(true);
                 }
-                Step::TellNode(_, leaving) => self.tell_node(*leaving),
                 Step::CloseNode(_) => {
                     let node = self.node.as_mut().expect("only a Node that is seen is closed");
                     node.spec.get_or_insert_default().unschedulable = Some(true);

@@ -10,7 +10,7 @@ use millwright_core::api::{Machine, MachineSet, Phase, keys, meta};
 use millwright_core::breaker::Tripped;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
-use millwright_core::machine::preserve::wish::{self, Value as Wished};
+use millwright_core::machine::preserve::request::{self, Value as Requested};
 use millwright_core::set::repair::Repair;
 use millwright_core::set::{self, Observed, Plan, Step, rank};
 use millwright_core::sight::Sight;
@@ -108,7 +108,7 @@ impl Scene {
             condemned: &self.condemned,
             unanswered: &self.unanswered,
             named: &self.named,
-            wishes: &wishes(&self.machines),
+            requests: &requests(&self.machines),
             choice: None,
             may_lose: self.may_lose,
             most: None,
@@ -215,11 +215,11 @@ impl Scene {
     }
 }
 
-/// What is wished for Failed Machines whose Nodes say nothing.
-pub fn wishes(machines: &[Arc<Machine>]) -> BTreeMap<Uid, Wished> {
+/// What is requested for Failed Machines whose Nodes say nothing.
+pub fn requests(machines: &[Arc<Machine>]) -> BTreeMap<Uid, Requested> {
     let failed = machines.iter().filter(|machine| *machine.phase() == Phase::Failed);
-    let wished = failed.filter_map(|machine| Some((machine.uid()?, wish::wish(machine, None).value?)));
-    wished.collect()
+    let requested = failed.filter_map(|machine| Some((machine.uid()?, request::request(machine, None).value?)));
+    requested.collect()
 }
 
 pub fn refusal(dice: &mut Dice) -> Refusal {

@@ -103,7 +103,6 @@ impl Stage {
                 true
             }
             Step::Cordon(node) => self.cordon_node(&Name::new(node.name.as_str())),
-            Step::TellNode(node, leaving) => self.tell_node(&Name::new(node.name.as_str()), leaving.reason()),
             Step::CloseNode(node) => self.close_node(&Name::new(node.name.as_str())),
             Step::WatchPods(node) => self.watch_pods(&name, &uid, &node),
             Step::WatchVolumes => self.watch_volumes(),
@@ -195,18 +194,6 @@ impl Stage {
         let node_uid = self.world.nodes.get(&node).map(|node| meta::identity(&node.metadata).1);
         let left = self.etcd.patch_node(patch);
         node_uid.is_some_and(|uid| self.left(&node, &uid, left))
-    }
-
-    fn tell_node(&mut self, name: &Name, reason: &str) -> bool {
-        let Some(node) = self.etcd.get::<Node>(name) else {
-            return false;
-        };
-        let mut conditions = json!(node.status.and_then(|status| status.conditions).unwrap_or_default());
-        let told = json!({"type": keys::NODE_TERMINATING, "status": "True", "reason": reason});
-        conditions.as_array_mut().expect("it is a list").push(told);
-        let body = json!({"status": {"conditions": conditions}});
-        let written = self.etcd.merge_status::<Node>(name, None, &body);
-        self.took(written)
     }
 
     fn cordon_node(&mut self, name: &Name) -> bool {

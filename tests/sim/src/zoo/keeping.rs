@@ -47,14 +47,14 @@ pub(super) const ALL: [Mutant; 3] = [
     },
 ];
 
-/// Nobody wishes anything, and no time is told.
+/// Nobody requests anything, and no time is told.
 fn kept_is_replaced(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
     let machines: Vec<Arc<Machine>> = seen.machines.iter().map(bare).collect();
-    let (wishes, choice) = (BTreeMap::new(), Choice::default());
+    let (requests, choice) = (BTreeMap::new(), Choice::default());
     set::plan(
         &set::Observed {
             machines: &machines,
-            wishes: &wishes,
+            requests: &requests,
             choice: Some(&choice),
             ..*seen
         },
@@ -80,7 +80,7 @@ fn keeps_all(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
         .as_ref()
         .map_or(0, |status| status.auto_preserve_failed_machine_count);
     let is_free = |machine: &&Arc<Machine>| {
-        let is_told = machine.uid().is_some_and(|uid| seen.wishes.contains_key(&uid));
+        let is_told = machine.uid().is_some_and(|uid| seen.requests.contains_key(&uid));
         *machine.phase() == Phase::Failed && !is_told && machine.preserved_until().is_none()
     };
     let mut choice = Choice::default();
@@ -101,7 +101,7 @@ fn keeps_all(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
 /// How long before a preservation ends it begins anew.
 const EARLY: SignedDuration = SignedDuration::from_mins(5);
 
-/// The time that is stored is not looked at when it is about to end, while anybody wishes the Machine kept.
+/// The time that is stored is not looked at when it is about to end, while anybody requests the Machine kept.
 fn kept_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let is_wished = meta::annotation(&seen.machine.metadata, keys::PRESERVE).is_some();
     let until = seen

@@ -83,3 +83,24 @@ fn a_creation_that_arrives_late_makes_no_more_than_one_machine_for_a_while() {
         "two machines, the one in place of the first, and one more are made: {struck}"
     );
 }
+
+/// A driver that spoke of a newer leader that there was not was never answered where it was asked to delete an orphan, and kept it.
+#[test]
+fn an_orphan_goes_although_its_driver_speaks_of_a_leader_that_there_is_not() {
+    for seed in [290, 299, 373] {
+        let plan = Plan {
+            workload: Some("orphans".to_owned()),
+            faults: Faults::These(vec!["F56x5".to_owned(), "F1r".to_owned()]),
+            rests: false,
+            is_told: true,
+            ..Plan::default()
+        };
+        let outcome = by_seed(&plan, seed);
+        assert_eq!(outcome.violation, None, "seed {seed}: {:#?}", outcome.story);
+        let is_refused = |line: &String| line.contains("DeleteMachine") && line.contains("FailedPrecondition");
+        assert!(
+            outcome.story.iter().any(is_refused),
+            "seed {seed}: no orphan was refused"
+        );
+    }
+}

@@ -5,9 +5,8 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::wish::{Value, Wish};
+use super::request::{Request, Value};
 use crate::api::{keys, meta};
 use crate::machine::node;
 use crate::machine::node_patch::{NodePatch, Sketch};
@@ -67,8 +66,8 @@ pub enum Pods {
 }
 
 /// The condition of a Node whose Machine is kept, if it does not say so already.
-pub fn told(seen: &Node, wish: Wish, until: Timestamp, pods: Pods, now: Timestamp) -> Option<NodePatch> {
-    let reason = match wish.value {
+pub fn told(seen: &Node, request: Request, until: Timestamp, pods: Pods, now: Timestamp) -> Option<NodePatch> {
+    let reason = match request.value {
         Some(Value::Auto) => keys::REASON_PRESERVED_BY_US,
         Some(Value::Now | Value::WhenFailed | Value::Never) | None => keys::REASON_PRESERVED_BY_USER,
     };
@@ -89,8 +88,7 @@ pub fn told_over(seen: &Node, now: Timestamp) -> Option<NodePatch> {
 
 /// The Node's condition.
 pub fn condition(seen: &Node) -> Option<&NodeCondition> {
-    let mut all = node::conditions(seen).iter();
-    all.find(|condition| condition.type_ == keys::NODE_PRESERVED)
+    node::condition(seen, keys::NODE_PRESERVED)
 }
 
 /// Whether the Node bears anything of a preservation.
@@ -102,27 +100,7 @@ pub fn is_marked(seen: &Node) -> bool {
 fn differs(seen: &Node, is_kept: bool, reason: &str, message: String, now: Timestamp) -> Option<NodePatch> {
     let status = match is_kept {
         true => keys::STATUS_TRUE,
-        false => "False",
+        false => keys::STATUS_FALSE,
     };
-    let known = condition(seen);
-    let says = |told: &NodeCondition| {
-        let words = told.message.as_deref().unwrap_or_default();
-        told.status == status && told.reason.as_deref() == Some(reason) && words == message
-    };
-    if known.is_some_and(says) {
-        return None;
-    }
-    let since = known.filter(|told| told.status == status);
-    let since = since.and_then(|told| told.last_transition_time.clone());
-    let condition = NodeCondition {
-        type_: keys::NODE_PRESERVED.to_owned(),
-        status: status.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message),
-        last_heartbeat_time: Some(Time(now)),
-        last_transition_time: Some(since.unwrap_or(Time(now))),
-    };
-    let mut patch = NodePatch::of(seen);
-    patch.condition = Some(condition);
-    Some(patch)
+    NodePatch::telling(seen, keys::NODE_PRESERVED, status, reason, message, now)
 }

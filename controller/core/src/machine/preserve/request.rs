@@ -1,4 +1,4 @@
-//! What is wished for a Machine: keep it or not, by the annotation of the Machine, of its Node, and of what the Node last said.
+//! What is requested for a Machine: keep it or not, by the annotation of the Machine, of its Node, and of what the Node last said.
 //!
 //! Source: `spec/machine.md` §6, table of effective values. The Node's word wins over the Machine's. What it last said is remembered on
 //! the Machine, so that a word that was taken back while no manager looked counts as taken back. Where the Node cannot be seen, or is gone,
@@ -59,31 +59,31 @@ impl fmt::Display for Value {
 
 /// Whose word it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub enum Source {
     /// The Machine.
     Machine,
     /// Its Node, now or when it was last seen.
     Node,
 }
 
-/// What is wished.
+/// What is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct Request {
     /// The value; `None`: nothing is.
     pub value: Option<Value>,
     /// Whose it is.
-    pub speaker: Speaker,
+    pub source: Source,
 }
 
-/// What is wished for a Machine whose Node is seen, or is gone, or cannot be seen. A Node that is left alone is not asked.
-pub fn wish(machine: &Machine, node: Option<&Node>) -> Wish {
-    let of_machine = Wish {
+/// What is requested for a Machine whose Node is seen, or is gone, or cannot be seen. A Node that is left alone is not asked.
+pub fn request(machine: &Machine, node: Option<&Node>) -> Request {
+    let of_machine = Request {
         value: own(machine).and_then(Value::read),
-        speaker: Speaker::Machine,
+        source: Source::Machine,
     };
-    let of_node = |text: Option<&str>| Wish {
+    let of_node = |text: Option<&str>| Request {
         value: text.and_then(Value::read),
-        speaker: Speaker::Node,
+        source: Source::Node,
     };
     let last = last(machine);
     let node = node.filter(|node| !node::is_unmanaged(node));
@@ -142,10 +142,10 @@ pub fn fault(machine: &Machine, node: Option<&Node>) -> Option<String> {
 }
 
 /// Whether a Failed Machine is kept for somebody who wants to look at it, or is about to be (`spec/machineset.md` §7.5).
-pub fn keeps_failed(machine: &Machine, wished: Option<Value>, now: Timestamp) -> bool {
+pub fn keeps_failed(machine: &Machine, requested: Option<Value>, now: Timestamp) -> bool {
     match machine.preserved_until() {
         Some(until) => until > now,
-        None => wished.is_some_and(Value::keeps_failed),
+        None => requested.is_some_and(Value::keeps_failed),
     }
 }
 
@@ -187,36 +187,42 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "n", "annotations": annotations}})).expect("it is a Node")
     }
 
-    /// What is wished where the Machine, the Node and the memory of the Node say so; a Node `gone` is not there.
-    fn wished(own: Option<&str>, said: Option<&str>, last: Option<&str>) -> (Option<Value>, Speaker) {
+    /// What is requested where the Machine, the Node and the memory of the Node say so; a Node `gone` is not there.
+    fn requested(own: Option<&str>, said: Option<&str>, last: Option<&str>) -> (Option<Value>, Source) {
         let node = node(said);
         let node = (said != Some("gone")).then_some(&node);
-        let wish = wish(&machine(own, last), node);
-        (wish.value, wish.speaker)
+        let request = request(&machine(own, last), node);
+        (request.value, request.source)
     }
 
     #[test]
     fn the_nodes_word_wins_and_one_that_was_taken_back_is_no_word() {
-        use Speaker::{Machine, Node};
+        use Source::{Machine, Node};
         use Value::{Never, Now, WhenFailed};
-        assert_eq!(wished(None, None, None), (None, Machine));
-        assert_eq!(wished(Some("now"), None, None), (Some(Now), Machine));
-        assert_eq!(wished(Some("now"), Some("false"), None), (Some(Never), Node));
-        assert_eq!(wished(None, Some("when-failed"), Some("now")), (Some(WhenFailed), Node));
-        assert_eq!(wished(None, None, Some("now")), (None, Node), "it was taken back");
-        assert_eq!(wished(None, Some(""), Some("now")), (None, Node), "empty is none");
-        assert_eq!(wished(Some("now"), Some(""), Some("")), (Some(Now), Machine));
+        assert_eq!(requested(None, None, None), (None, Machine));
+        assert_eq!(requested(Some("now"), None, None), (Some(Now), Machine));
+        assert_eq!(requested(Some("now"), Some("false"), None), (Some(Never), Node));
+        assert_eq!(
+            requested(None, Some("when-failed"), Some("now")),
+            (Some(WhenFailed), Node)
+        );
+        assert_eq!(requested(None, None, Some("now")), (None, Node), "it was taken back");
+        assert_eq!(requested(None, Some(""), Some("now")), (None, Node), "empty is none");
+        assert_eq!(requested(Some("now"), Some(""), Some("")), (Some(Now), Machine));
     }
 
     #[test]
     fn what_nobody_reads_or_sees_changes_nothing() {
-        use Speaker::{Machine, Node};
+        use Source::{Machine, Node};
         use Value::{Never, Now};
-        assert_eq!(wished(Some("yes"), None, None), (None, Machine));
-        assert_eq!(wished(None, Some("yes"), Some("now")), (Some(Now), Node));
-        assert_eq!(wished(Some("now"), Some("yes"), None), (Some(Now), Machine));
-        assert_eq!(wished(None, Some("gone"), Some("now")), (Some(Now), Node));
-        assert_eq!(wished(Some("false"), Some("gone"), Some("now")), (Some(Never), Machine));
+        assert_eq!(requested(Some("yes"), None, None), (None, Machine));
+        assert_eq!(requested(None, Some("yes"), Some("now")), (Some(Now), Node));
+        assert_eq!(requested(Some("now"), Some("yes"), None), (Some(Now), Machine));
+        assert_eq!(requested(None, Some("gone"), Some("now")), (Some(Now), Node));
+        assert_eq!(
+            requested(Some("false"), Some("gone"), Some("now")),
+            (Some(Never), Machine)
+        );
         let (machine, node) = (machine(None, Some("now")), node(Some("yes")));
         assert!(remembered(&machine, &node).is_empty());
         let fault = fault(&machine, Some(&node)).expect("it cannot be read");
