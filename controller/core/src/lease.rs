@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 /// What a Lease says about leadership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
@@ -28,6 +30,16 @@ impl LeaseRecord {
     fn is_released(&self) -> bool {
         self.held_by().is_none() && self.duration <= RELEASED_FOR
     }
+}
+
+/// A Lease of other leaders that was not renewed for so long, by the wall clock, was left behind.
+const LEFT_BEHIND: SignedDuration = SignedDuration::from_mins(10);
+
+/// Whether the holder of a Lease that is not ours leads: as among ourselves by our own clock, since we saw it as it is now. One whose
+/// last renewal lies far back is not waited for.
+pub fn is_led(record: &LeaseRecord, unchanged_for: Duration, renewed_ago: Option<SignedDuration>) -> bool {
+    let is_alive = renewed_ago.is_some_and(|ago| ago < LEFT_BEHIND);
+    record.held_by().is_some() && is_alive && unchanged_for < record.duration
 }
 
 /// What a released Lease claims.
@@ -246,6 +258,25 @@ mod tests {
             "me",
             &Terms::default(),
         )
+    }
+
+    #[test]
+    fn another_leader_is_waited_for_by_our_own_clock_and_not_for_ever() {
+        let record = |holder: &str| LeaseRecord {
+            holder: Some(holder.to_owned()),
+            duration: Duration::from_secs(15),
+            transitions: 1,
+        };
+        let led = |holder: &str, unchanged: u64, renewed: Option<i64>| {
+            let renewed = renewed.map(SignedDuration::from_secs);
+            is_led(&record(holder), Duration::from_secs(unchanged), renewed)
+        };
+        assert!(led("mcm-0", 14, Some(1)));
+        assert!(led("mcm-0", 0, Some(-300)), "its clock is ahead");
+        assert!(led("mcm-0", 0, Some(300)), "its clock is behind, or ours is ahead");
+        assert!(!led("mcm-0", 15, Some(1)), "it is silent");
+        assert!(!led("mcm-0", 0, Some(601)), "it was left behind");
+        assert!(!led("", 0, Some(1)) && !led("mcm-0", 0, None));
     }
 
     #[test]

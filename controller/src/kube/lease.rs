@@ -415,7 +415,7 @@ impl LeaseReader {
     }
 }
 
-fn record_of(lease: &Lease) -> LeaseRecord {
+pub(super) fn record_of(lease: &Lease) -> LeaseRecord {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec
         .lease_duration_seconds
