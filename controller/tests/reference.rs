@@ -20,8 +20,8 @@ use serde_json::json;
 const HEAD: &str = "# Reference\n\nMade by `UPDATE_EXPECT=1 cargo test -p millwright --test reference` from what the program itself says; not to \
 be edited.\n";
 
-/// Events of deployments, sets, classes and drivers; those of Machines are taken from the stories.
-const OTHERS: [(&str, &str, &str); 13] = [
+/// Events of deployments, sets, classes and drivers, and those of Machines that no story tells.
+const OTHERS: &[(&str, &str, &str)] = &[
     (
         "ScalingMachineSet",
         "MachineDeployment",
@@ -53,20 +53,73 @@ const OTHERS: [(&str, &str, &str); 13] = [
     ("SuccessfulDelete", "MachineSet", "machines were deleted"),
     ("FailedDelete", "MachineSet", "machines could not be deleted"),
     (
+        "FrozeMachineSet",
+        "MachineSet",
+        "it makes no more machines, because it has too many",
+    ),
+    ("UnfrozeMachineSet", "MachineSet", "it makes machines again"),
+    (
         "DeletionBlocked",
         "MachineClass, Secret",
         "it is being deleted and still needed",
     ),
+    ("NoProvider", "MachineClass", "it names no driver"),
+    ("InvalidProviderSpec", "MachineClass", "its providerSpec cannot be used"),
+    ("SecretMissing", "MachineClass", "a Secret that it names does not exist"),
+    (
+        "SecretUnreadable",
+        "MachineClass",
+        "a Secret that it names could not be read",
+    ),
+    ("NoUserData", "MachineClass", "none of its Secrets has the key userData"),
+    ("InvalidUserData", "MachineClass", "its user data cannot be used"),
+    ("ClassRejected", "MachineClass", "its driver rejects it"),
+    ("OrphanDeleted", "MachineClass", "a VM that no Machine owns is deleted"),
+    (
+        "OrphanNotDeleted",
+        "MachineClass",
+        "a VM that no Machine owns could not be deleted",
+    ),
+    (
+        "OrphanFound",
+        "MachineClass",
+        "a VM that no Machine owns would be deleted, but for --orphan-dry-run",
+    ),
+    (
+        "OrphansHeld",
+        "MachineClass",
+        "VMs that no Machine owns are not deleted, because they are too many or too much is unhealthy",
+    ),
+    (
+        "UnmarkedVm",
+        "MachineClass",
+        "a VM is left alone, because its tags are lost",
+    ),
+    (
+        "AgelessVm",
+        "MachineClass",
+        "a VM is left alone, because its driver does not say when it was made",
+    ),
     (
         "FalseStaleLeader",
-        "Machine",
-        "its driver speaks of a newer leader that there is not",
+        "Machine, MachineClass",
+        "a driver speaks of a newer leader that there is not",
     ),
+    ("InvalidDuration", "Machine", "a duration in its spec cannot be read"),
     (
         "NodeWriteRefused",
         "Machine",
         "the target cluster refuses what is written to the Node",
     ),
+];
+
+/// Words in the sources of `work` that look like reasons and are none.
+const NO_REASONS: [&str; 5] = [
+    "CreateMachine",
+    "InitializeMachine",
+    "GetMachineStatus",
+    "DeleteMachine",
+    "TargetAway",
 ];
 
 fn root() -> PathBuf {
@@ -115,6 +168,9 @@ fn measured() -> Metrics {
     metrics.watch_failed("machines");
     metrics.machines([("Running".to_owned(), 1)]);
     metrics.event("life", "sent");
+    metrics.vms([(("virtual".to_owned(), "owned"), 1)]);
+    metrics.listed("virtual", "complete");
+    metrics.orphan("virtual", "deleted");
     let machine = json!({
         "metadata": {"name": "m", "namespace": "default", "uid": "m", "labels": {"name": "d"}},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
@@ -193,7 +249,10 @@ fn events(page: &mut String) {
     for (reason, note) in told() {
         writeln!(page, "| `{reason}` | {} |", cell(&note)).unwrap();
     }
-    page.push_str("\nOther events:\n\n| reason | of | |\n|---|---|---|\n");
+    page.push_str(
+        "\nOther events; beside them a MachineDeployment tells each condition that turned for the worse under its reason, and a \
+        MachineClass what its driver warns of under the driver's:\n\n| reason | of | |\n|---|---|---|\n",
+    );
     for (reason, of, meaning) in OTHERS {
         writeln!(page, "| `{reason}` | {of} | {meaning} |").unwrap();
     }
@@ -213,18 +272,41 @@ fn sources(dir: &Path, all: &mut String) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             sources(&path, all);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            all.push_str(&std::fs::read_to_string(path).unwrap());
+        } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
+            let text = std::fs::read_to_string(path).unwrap();
+            all.push_str(text.split("#[cfg(test)]").next().unwrap());
         }
     }
 }
 
+/// The code of all files, without their tests.
+fn code(dir: &str) -> String {
+    let mut all = String::new();
+    sources(&root().join(dir), &mut all);
+    all
+}
+
 #[test]
 fn every_reason_of_the_reference_is_one_that_the_manager_sends() {
-    let mut all = String::new();
-    sources(&root().join("controller/src"), &mut all);
-    sources(&root().join("controller/core/src"), &mut all);
+    let all = code("controller/src") + &code("controller/core/src");
     for (reason, ..) in OTHERS {
         assert!(all.contains(&format!("\"{reason}\"")), "{reason}");
     }
+}
+
+#[test]
+fn every_reason_that_the_manager_sends_is_in_the_reference() {
+    let is_word = |text: &str| {
+        let capitals = text.chars().filter(char::is_ascii_uppercase).count();
+        text.starts_with(|first: char| first.is_ascii_uppercase())
+            && capitals > 1
+            && text.chars().all(char::is_alphanumeric)
+    };
+    let told = told();
+    let is_known = |word: &str| {
+        told.contains_key(word) || NO_REASONS.contains(&word) || OTHERS.iter().any(|(reason, ..)| *reason == word)
+    };
+    let all = code("controller/src/work");
+    let unknown: Vec<&str> = all.split('"').filter(|word| is_word(word) && !is_known(word)).collect();
+    assert_eq!(unknown, [""; 0], "OTHERS lacks them");
 }

@@ -14,7 +14,8 @@ mod sets;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millwright_core::api::{Machine, MachineDeployment, MachineSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use millwright_core::api::{ClassRef, Machine, MachineDeployment, MachineSet, MachineSummary, meta};
 use millwright_core::world::World;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -50,6 +51,59 @@ impl Table {
         let rows = vec![(Vec::new(), number(objects.len()))];
         Self { name, help, rows }
     }
+}
+
+/// Name and namespace of an object.
+fn labels(metadata: &ObjectMeta) -> Vec<Label> {
+    vec![
+        ("name", meta::name(metadata).to_owned()),
+        ("namespace", meta::namespace(metadata).to_owned()),
+    ]
+}
+
+/// When an object was made, in seconds since the Unix epoch.
+fn created(metadata: &ObjectMeta) -> Label {
+    let at = meta::created(metadata).map(|at| at.as_second().to_string());
+    ("createdAt", at.unwrap_or_default())
+}
+
+/// What a class reference says, under these names.
+fn class(of: Option<&ClassRef>, [group, kind, name]: [&'static str; 3]) -> [Label; 3] {
+    let part = |part: fn(&ClassRef) -> &Option<String>| of.and_then(|class| part(class).clone()).unwrap_or_default();
+    [
+        (group, part(|class| &class.api_group)),
+        (kind, part(|class| &class.kind)),
+        (name, part(|class| &class.name)),
+    ]
+}
+
+/// A row for each condition, by type and status.
+fn conditions<'a>(metadata: &ObjectMeta, told: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<(Vec<Label>, f64)> {
+    let row = |(type_, value): (&str, &str)| {
+        let mut all = labels(metadata);
+        all.push(("condition", type_.to_owned()));
+        (all, status(value))
+    };
+    told.map(row).collect()
+}
+
+/// A row for each Machine of a set or deployment whose last operation failed.
+fn failed<'a>(metadata: &ObjectMeta, told: impl Iterator<Item = &'a MachineSummary>) -> Vec<(Vec<Label>, f64)> {
+    let row = |summary: &MachineSummary| {
+        let last = summary.last_operation.as_ref();
+        let state = last.and_then(|last| last.state.as_ref()).map(ToString::to_string);
+        let operation = last.and_then(|last| last.type_.as_ref()).map(ToString::to_string);
+        let told = [
+            ("failed_machine_name", summary.name.clone()),
+            ("failed_machine_provider_id", summary.provider_id.clone()),
+            ("failed_machine_owner_ref", summary.owner_ref.clone()),
+            ("failed_machine_last_operation_state", state),
+            ("failed_machine_last_operation_machine_operation_type", operation),
+        ];
+        let told = told.map(|(key, value)| (key, value.unwrap_or_default()));
+        (labels(metadata).into_iter().chain(told).collect(), 1.0)
+    };
+    told.map(row).collect()
 }
 
 fn number(count: usize) -> f64 {

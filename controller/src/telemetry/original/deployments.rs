@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use millwright_core::api::lenient::IntOrPercent;
 use millwright_core::api::machine_deployment::RollingUpdate;
-use millwright_core::api::{MachineDeployment, MachineDeploymentSpec, MachineDeploymentStatus, meta};
+use millwright_core::api::{MachineDeployment, MachineDeploymentSpec, MachineDeploymentStatus};
 
-use super::sets::of_failed;
-use super::{Label, Table, status};
+use super::{Label, Table, conditions, created, failed, labels};
 
 /// The metrics of deployments.
 pub(super) fn tables(deployments: &[Arc<MachineDeployment>]) -> Vec<Table> {
@@ -19,7 +18,7 @@ pub(super) fn tables(deployments: &[Arc<MachineDeployment>]) -> Vec<Table> {
 fn of_specs(deployments: &[Arc<MachineDeployment>]) -> Vec<Table> {
     let spec = |name, help, value: fn(&MachineDeploymentSpec) -> Option<f64>| {
         Table::of(name, help, deployments, move |deployment| {
-            Some((labels(deployment), value(&deployment.spec)?))
+            Some((labels(&deployment.metadata), value(&deployment.spec)?))
         })
     };
     vec![
@@ -82,7 +81,7 @@ fn of_statuses(deployments: &[Arc<MachineDeployment>]) -> Vec<Table> {
     let counter = |name, help, value: fn(&MachineDeploymentStatus) -> i32| {
         Table::of(name, help, deployments, move |deployment| {
             let status = deployment.status.as_ref()?;
-            Some((labels(deployment), f64::from(value(status))))
+            Some((labels(&deployment.metadata), f64::from(value(status))))
         })
     };
     vec![
@@ -117,39 +116,24 @@ fn of_statuses(deployments: &[Arc<MachineDeployment>]) -> Vec<Table> {
         Table {
             name: "machine_deployment_status_condition",
             help: "Conditions of deployments: True 1, False 0, Unknown 2",
-            rows: deployments
-                .iter()
-                .flat_map(|deployment| conditions(deployment))
-                .collect(),
+            rows: deployments.iter().flat_map(|deployment| told(deployment)).collect(),
         },
         Table {
             name: "machine_deployment_failed_machines",
             help: "Always 1; Machines whose last operation failed",
-            rows: deployments.iter().flat_map(|deployment| failed(deployment)).collect(),
+            rows: deployments.iter().flat_map(|deployment| ill(deployment)).collect(),
         },
     ]
 }
 
-fn labels(deployment: &MachineDeployment) -> Vec<Label> {
-    vec![
-        ("name", meta::name(&deployment.metadata).to_owned()),
-        ("namespace", meta::namespace(&deployment.metadata).to_owned()),
-    ]
-}
-
 fn info(deployment: &MachineDeployment) -> Vec<Label> {
-    let created = meta::created(&deployment.metadata).map(|at| at.as_second().to_string());
-    let strategy = deployment
-        .spec
-        .strategy
-        .as_ref()
-        .and_then(|strategy| strategy.type_.clone());
-    let mut all = labels(deployment);
-    all.push(("createdAt", created.unwrap_or_default()));
-    all.push((
-        "spec_strategy_type",
-        strategy.map(|type_| type_.to_string()).unwrap_or_default(),
-    ));
+    let strategy = deployment.spec.strategy.as_ref();
+    let strategy = strategy
+        .and_then(|strategy| strategy.type_.as_ref())
+        .map(ToString::to_string);
+    let mut all = labels(&deployment.metadata);
+    all.push(created(&deployment.metadata));
+    all.push(("spec_strategy_type", strategy.unwrap_or_default()));
     all
 }
 
@@ -162,19 +146,13 @@ fn bound(spec: &MachineDeploymentSpec, of: impl Fn(&RollingUpdate) -> Option<&In
     })
 }
 
-fn conditions(deployment: &MachineDeployment) -> Vec<(Vec<Label>, f64)> {
+fn told(deployment: &MachineDeployment) -> Vec<(Vec<Label>, f64)> {
     let told = deployment.status.iter().flat_map(|status| &status.conditions);
-    let row = |type_: &str, value: &str| {
-        let mut all = labels(deployment);
-        all.push(("condition", type_.to_owned()));
-        (all, status(value))
-    };
-    told.map(|told| row(&told.type_, &told.status)).collect()
+    let told = told.map(|told| (told.type_.as_str(), told.status.as_str()));
+    conditions(&deployment.metadata, told)
 }
 
-fn failed(deployment: &MachineDeployment) -> Vec<(Vec<Label>, f64)> {
-    let failed = deployment.status.iter().flat_map(|status| &status.failed_machines);
-    failed
-        .map(|summary| (of_failed(labels(deployment), summary), 1.0))
-        .collect()
+fn ill(deployment: &MachineDeployment) -> Vec<(Vec<Label>, f64)> {
+    let told = deployment.status.iter().flat_map(|status| &status.failed_machines);
+    failed(&deployment.metadata, told)
 }

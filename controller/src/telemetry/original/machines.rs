@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use millwright_core::api::{Machine, Phase, meta};
+use millwright_core::api::{Machine, Phase};
 
-use super::{Label, Table, status};
+use super::{Label, Table, class, conditions, created, labels};
 
 /// The metrics of Machines.
 pub(super) fn tables(machines: &[Arc<Machine>]) -> [Table; 4] {
@@ -14,7 +14,7 @@ pub(super) fn tables(machines: &[Arc<Machine>]) -> [Table; 4] {
             "machine_current_status_phase",
             "Phase: Terminating -4, Failed -3, CrashLoopBackOff -2, Unknown -1, Running 1, any other 0",
             machines,
-            |machine| Some((name(machine), phase(machine))),
+            |machine| Some((labels(&machine.metadata), phase(machine))),
         ),
         Table::of("machine_info", "Always 1; what the Machine is", machines, |machine| {
             Some((info(machine), 1.0))
@@ -22,15 +22,8 @@ pub(super) fn tables(machines: &[Arc<Machine>]) -> [Table; 4] {
         Table {
             name: "machine_status_condition",
             help: "Conditions that were copied from the Node: True 1, False 0, Unknown 2",
-            rows: machines.iter().flat_map(|machine| conditions(machine)).collect(),
+            rows: machines.iter().flat_map(|machine| told(machine)).collect(),
         },
-    ]
-}
-
-fn name(machine: &Machine) -> Vec<Label> {
-    vec![
-        ("name", meta::name(&machine.metadata).to_owned()),
-        ("namespace", meta::namespace(&machine.metadata).to_owned()),
     ]
 }
 
@@ -52,33 +45,19 @@ fn phase(machine: &Machine) -> f64 {
 }
 
 fn info(machine: &Machine) -> Vec<Label> {
-    let class = machine.spec.class.as_ref();
-    let of_class = |field: Option<&Option<String>>| field.cloned().flatten().unwrap_or_default();
-    let created = meta::created(&machine.metadata).map(|at| at.as_second().to_string());
-    let mut labels = name(machine);
-    labels.extend([
-        ("createdAt", created.unwrap_or_default()),
-        (
-            "spec_provider_id",
-            machine.provider_id().map(|id| id.to_string()).unwrap_or_default(),
-        ),
-        ("spec_class_api_group", of_class(class.map(|class| &class.api_group))),
-        ("spec_class_kind", of_class(class.map(|class| &class.kind))),
-        ("spec_class_name", of_class(class.map(|class| &class.name))),
-        (
-            "node_name",
-            machine.node_label().map(|node| node.to_string()).unwrap_or_default(),
-        ),
-    ]);
-    labels
+    let names = ["spec_class_api_group", "spec_class_kind", "spec_class_name"];
+    let id = machine.provider_id().map(|id| id.to_string());
+    let node = machine.node_label().map(|node| node.to_string());
+    let mut all = labels(&machine.metadata);
+    all.push(created(&machine.metadata));
+    all.push(("spec_provider_id", id.unwrap_or_default()));
+    all.extend(class(machine.spec.class.as_ref(), names));
+    all.push(("node_name", node.unwrap_or_default()));
+    all
 }
 
-fn conditions(machine: &Machine) -> Vec<(Vec<Label>, f64)> {
+fn told(machine: &Machine) -> Vec<(Vec<Label>, f64)> {
     let told = machine.status.iter().flat_map(|status| &status.conditions);
-    let row = |type_: &str, value: &str| {
-        let mut labels = name(machine);
-        labels.push(("condition", type_.to_owned()));
-        (labels, status(value))
-    };
-    told.map(|told| row(&told.type_, &told.status)).collect()
+    let told = told.map(|told| (told.type_.as_str(), told.status.as_str()));
+    conditions(&machine.metadata, told)
 }
