@@ -235,6 +235,23 @@ fn pods_that_stay_or_do_no_work_any_more_hold_no_vm() {
 }
 
 #[test]
+fn of_a_machine_that_stays_pods_go_only_where_it_failed_is_preserved_and_lets_no_new_ones_come() {
+    let current = |phase: &str| {
+        json!({"metadata": {"deletionTimestamp": null}, "status": {"currentStatus": {
+            "phase": phase, "lastUpdateTime": at(0).to_string(), "preserveExpiryTime": at(9000).to_string()}}})
+    };
+    let taint = json!([{"key": "node.machine.sapcloud.io/preserved", "effect": "NoSchedule"}]);
+    let closed = node(&json!({"spec": {"taints": taint}}));
+    let of = |phase: &str, node: &Value| world(machine(&current(phase)), node.clone(), vec![pod(&json!({}))]);
+    let eviction = [evicted(&pod(&json!({})))];
+    keeps(&eviction, &of("Failed", &closed));
+    breaks(&eviction, &of("Failed", &node(&json!({}))), "new ones may come");
+    breaks(&eviction, &of("Running", &closed), "its machine stays");
+    breaks(&[deleted(5)], &of("Failed", &closed), "before the deadline");
+    keeps(&[deleted(200)], &of("Failed", &closed));
+}
+
+#[test]
 fn who_waited_as_long_as_was_to_be_waited_removes_the_vm_with_its_pods() {
     let trace = |seconds| [came(-60, &pod(&json!({}))), asked(seconds)];
     breaks(&trace(140), &plain(), "while pod web");

@@ -1033,6 +1033,50 @@ fn l6_says_nothing_of_worlds_in_which_something_else_is_wanted_or_a_class_is_bro
     assert_eq!(of(&crashed).is_the_same(&of(&settled())), Ok(()));
 }
 
+/// A Machine that failed and is preserved until that second.
+fn kept(uid: &str, until: i64) -> Value {
+    let until = json!(at(until).to_string());
+    with(machine(uid, "Failed"), "status/currentStatus/preserveExpiryTime", until)
+}
+
+#[test]
+fn s21_a_preserved_machine_that_is_deleted_before_its_time_is_flagged() {
+    let node = json!({ "metadata": { "name": "n" }, "spec": { "providerID": "virtual:///vm-a" } });
+    let world = |set: Value| Hand {
+        objects: [("machinesets", vec![set]), ("nodes", vec![node.clone()])].into(),
+        ..Hand::default()
+    };
+    let stays = world(with(set("set", 1), "metadata/ownerReferences", json!([])));
+    let goes = world(deleting(set("set", 1)));
+    let trace = |until| vec![made(1, &kept("a", until)), deletion(MANAGER, 10, &kept("a", until))];
+    assert_eq!(broken_by(&short_lags(), "S21", &trace(600), &stays), Some("S21"));
+    assert_eq!(broken_by(&short_lags(), "S21", &trace(600), &goes), None);
+}
+
+#[test]
+fn s21_more_machines_preserved_unasked_than_may_be_are_flagged() {
+    let wish = "metadata/annotations/node.machine.sapcloud.io~preserve";
+    let taken = |uid: &str| with(machine(uid, "Failed"), wish, json!("auto-preserved"));
+    let alone = with(
+        with(set("set", 2), "metadata/ownerReferences", json!([])),
+        "spec/autoPreserveFailedMachineMax",
+        json!(1),
+    );
+    let world = |machines: Vec<Value>| Hand {
+        objects: [("machinesets", vec![alone.clone()]), ("machines", machines)].into(),
+        ..Hand::default()
+    };
+    let sized = event(
+        0,
+        Act::Write(write(Verb::Patch, "machinesets", None, Some(alone.clone()))),
+    );
+    let mark = write(Verb::Patch, "machines", Some(machine("b", "Failed")), Some(taken("b")));
+    let trace = [sized, written(5, mark)];
+    let (both, one) = (world(vec![taken("a"), taken("b")]), world(vec![taken("b")]));
+    assert_eq!(broken_by(&short_lags(), "S21", &trace, &both), Some("S21"));
+    assert_eq!(broken_by(&short_lags(), "S21", &trace, &one), None);
+}
+
 #[test]
 fn a_run_knows_which_properties_had_nothing_to_judge() {
     let hits = Panel::new(&Settings::default()).hits();

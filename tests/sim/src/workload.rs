@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_core::api::keys;
-use millwright_provider_virtual::cloud::VmId;
 use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
 use serde_json::{Value, json};
@@ -23,6 +22,7 @@ use crate::provider::Port;
 use crate::world::World;
 
 pub mod body;
+mod keep;
 mod orphans;
 
 /// Paths of our kinds.
@@ -186,7 +186,7 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
             return troubled(name)
                 .or_else(|| rollout(name))
                 .or_else(|| drained(name))
-                .or_else(|| kept(name))
+                .or_else(|| keep::workload(name))
                 .or_else(|| short(name));
         }
     })
@@ -343,38 +343,6 @@ fn rollout(name: &str) -> Option<Vec<Deed>> {
     })
 }
 
-/// Workloads in which machines fail, and somebody wants them kept.
-fn kept(name: &str) -> Option<Vec<Deed>> {
-    let begun = [begin(3), Deed::Settle, unasked(1), Deed::Wish];
-    let more = match name {
-        "keep" => vec![
-            Deed::SwitchOff,
-            moment(),
-            Deed::SwitchOff,
-            Deed::Wish,
-            moment(),
-            scale(2),
-            moment(),
-            Deed::Wish,
-            unasked(0),
-        ],
-        // Where nobody takes anything back, what is kept is kept to the end.
-        "keep-to-the-end" => vec![Deed::SwitchOff, Deed::Settle, Deed::SwitchOff, Deed::Settle],
-        "keep-roll" => vec![
-            Deed::SwitchOff,
-            moment(),
-            of_class("large"),
-            moment(),
-            Deed::Wish,
-            Deed::SwitchOff,
-            moment(),
-            of_class("small"),
-        ],
-        _ => return None,
-    };
-    Some(begun.into_iter().chain(more).collect())
-}
-
 /// Workloads with pods, which a budget covers.
 fn drained(name: &str) -> Option<Vec<Deed>> {
     let begun = |least: u32, machines: u32| {
@@ -392,7 +360,7 @@ fn drained(name: &str) -> Option<Vec<Deed>> {
         "drain-keep" => (
             begun(PODS - 1, 3),
             vec![
-                unasked(1),
+                keep::unasked(1),
                 Deed::Wish,
                 Deed::SwitchOff,
                 moment(),
@@ -499,12 +467,6 @@ fn scale(replicas: u32) -> Deed {
     patch(&format!("scales to {replicas}"), "machinedeployments/workers", body)
 }
 
-fn unasked(most: u32) -> Deed {
-    let body = json!({ "spec": { "autoPreserveFailedMachineMax": most } });
-    let text = format!("lets {most} failed machines be preserved unasked");
-    patch(&text, "machinedeployments/workers", body)
-}
-
 fn paused(paused: bool) -> Deed {
     let text = if paused {
         "pauses the rollout"
@@ -569,8 +531,8 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, deeds: Vec<Deed>) {
             Deed::Drift => drift(world),
             Deed::Prefer => prefer(world),
             Deed::Name => name_victim(world),
-            Deed::Wish => wish(world),
-            Deed::SwitchOff => switch_off(world).await,
+            Deed::Wish => keep::wish(world),
+            Deed::SwitchOff => keep::switch_off(world).await,
             Deed::Leave(name) => any::leave(world, name).await,
             Deed::Orphans => orphans::make(world).await,
             Deed::Moment => {
@@ -691,34 +653,6 @@ fn prefer(world: &World) {
         let body = json!({ "metadata": { "annotations": { keys::PRIORITY: keys::PRIORITY_TRIGGERED } } });
         world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
     }
-}
-
-/// Says of a machine or a Node whether it is to be preserved, or takes that back.
-fn wish(world: &World) {
-    let plural = world.pick("wish-on", &["machines", "nodes"]);
-    let value = world.pick("wish", &["when-failed", "now", "false", "", "perhaps"]);
-    let value = Some(value).filter(|value| !value.is_empty());
-    if let Some(name) = one(world, "one", plural) {
-        let said = value.unwrap_or("nothing any more");
-        let text = format!("says of {plural} {name} whether it is to be preserved: {said}");
-        world.tell(What::Deed { text });
-        let body = json!({ "metadata": { "annotations": { keys::PRESERVE: value } } });
-        world.order(Actor::Human, "PATCH", &path(plural, &name), &body);
-    }
-}
-
-/// Switches a VM off.
-async fn switch_off(world: &World) {
-    let vms = world.cloud.everything();
-    let ids: Vec<&str> = vms.iter().map(|vm| vm.id.as_str()).collect();
-    if ids.is_empty() {
-        return;
-    }
-    let vm = world.pick("victim", &ids);
-    let text = format!("switches VM {vm} off");
-    world.tell(What::Deed { text });
-    // It may be gone by itself.
-    world.cloud.stop(&VmId::new(vm)).await.ok();
 }
 
 /// Takes one off the deployment's count and puts one of its machines on the list of those to go.
