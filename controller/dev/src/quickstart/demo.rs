@@ -256,24 +256,11 @@ impl<'a> Demo<'a> {
 
     /// The budget lets one pod go at a time.
     async fn let_go(&mut self, victim: &str) -> anyhow::Result<()> {
-        let until = Instant::now() + self.patience();
-        let mut before = pods::left(&self.client).await? + 1;
-        loop {
-            let left = pods::left(&self.client).await?;
-            if left < before && left > 0 {
-                self.screen
-                    .say(&format!("one more pod of {} is ready elsewhere: one may go", pods::APP))?;
-                pods::allow(&self.client, 1).await?;
-            }
-            if left == 0 {
-                break;
-            }
-            if Instant::now() > until {
-                bail!("expected: no pod left on the node of {victim}; seen: {left}");
-            }
-            before = left;
-            self.draw()?;
-            self.change().await;
+        for rest in (0..pods::COUNT).rev() {
+            self.screen
+                .say(&format!("one more pod of {} is ready elsewhere: one may go", pods::APP))?;
+            pods::allow(&self.client, 1).await?;
+            self.pods_left(rest).await?;
         }
         self.is_gone(victim).await?;
         pods::clear(&self.client).await?;
@@ -281,6 +268,25 @@ impl<'a> Demo<'a> {
             "machine {victim} is gone: its node was drained as the budget allowed"
         ))?;
         Ok(())
+    }
+
+    async fn pods_left(&mut self, wanted: u32) -> anyhow::Result<()> {
+        let until = Instant::now() + self.patience();
+        loop {
+            let left = pods::left(&self.client).await?;
+            if left <= wanted {
+                return Ok(());
+            }
+            self.programs.check_alive()?;
+            if Instant::now() > until {
+                bail!(
+                    "expected within {} s: {wanted} pods on the node that is drained; seen: {left}",
+                    self.patience().as_secs()
+                );
+            }
+            self.draw()?;
+            self.change().await;
+        }
     }
 
     /// The machines, the oldest first.

@@ -15,10 +15,10 @@ use super::manifests::NAMESPACE;
 
 /// The application's name, and its budget's.
 pub const APP: &str = "web";
-/// How many of its pods must stay ready. There are that many, and one more that is not ready yet, nobody says where.
-const LEAST: u32 = 2;
+/// How many of its pods are on the node. As many must stay ready, so that none may go until another one is ready elsewhere.
+pub const COUNT: u32 = 2;
 
-/// Binds as many pods to a node as must stay ready.
+/// Binds the pods to a node, and makes their budget.
 pub async fn place(client: &Client, node: &str) -> anyhow::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let found = nodes.get_opt(node).await?;
@@ -26,14 +26,14 @@ pub async fn place(client: &Client, node: &str) -> anyhow::Result<()> {
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), NAMESPACE);
     let budget = json!({
         "metadata": {"name": APP},
-        "spec": {"minAvailable": LEAST, "selector": {"matchLabels": {"app": APP}}},
+        "spec": {"minAvailable": COUNT, "selector": {"matchLabels": {"app": APP}}},
     });
     budgets
         .create(&PostParams::default(), &serde_json::from_value(budget)?)
         .await?;
     allow(client, 0).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    for number in 0..LEAST {
+    for number in 0..COUNT {
         let name = format!("{APP}-{number}");
         let pod = json!({
             "metadata": {"name": name, "labels": {"app": APP}},
@@ -56,8 +56,8 @@ pub async fn place(client: &Client, node: &str) -> anyhow::Result<()> {
 pub async fn allow(client: &Client, disruptions: u32) -> anyhow::Result<()> {
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), NAMESPACE);
     let status = json!({"status": {
-        "observedGeneration": 1, "expectedPods": LEAST + 1, "desiredHealthy": LEAST,
-        "currentHealthy": LEAST + disruptions, "disruptionsAllowed": disruptions,
+        "observedGeneration": 1, "expectedPods": COUNT + 1, "desiredHealthy": COUNT,
+        "currentHealthy": COUNT + disruptions, "disruptionsAllowed": disruptions,
     }});
     budgets
         .patch_status(APP, &PatchParams::default(), &Patch::Merge(status))
@@ -66,10 +66,10 @@ pub async fn allow(client: &Client, disruptions: u32) -> anyhow::Result<()> {
 }
 
 /// How many of the pods are left.
-pub async fn left(client: &Client) -> anyhow::Result<usize> {
+pub async fn left(client: &Client) -> anyhow::Result<u32> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let ours = ListParams::default().labels(&format!("app={APP}"));
-    Ok(pods.list(&ours).await?.items.len())
+    Ok(u32::try_from(pods.list(&ours).await?.items.len())?)
 }
 
 /// Removes the budget.
