@@ -2,7 +2,7 @@
 //!
 //! One counts from when it was given up until it is deleted or runs again. What another process gave up counts for this one when it
 //! could have seen it, and so does a Node's recovery. One that is preserved is not on its way to be replaced, and does not count until its
-//! time is over.
+//! time is over; where a clock was set, it does not count at all.
 
 use std::collections::BTreeMap;
 
@@ -25,6 +25,8 @@ pub(crate) struct OneAtATime {
     well: BTreeMap<String, Timestamp>,
     /// Since when the target cluster is away.
     away: Option<Timestamp>,
+    /// Somebody set a clock: when a preservation ends is by a manager's own.
+    is_clock_set: bool,
     hits: u64,
 }
 
@@ -36,6 +38,7 @@ impl OneAtATime {
             kept: BTreeMap::new(),
             well: BTreeMap::new(),
             away: None,
+            is_clock_set: false,
             hits: 0,
         }
     }
@@ -102,7 +105,7 @@ impl OneAtATime {
         let is_kept = |other: &String| {
             self.kept
                 .get(other)
-                .is_some_and(|until| *until > write.sent - self.max_lag)
+                .is_some_and(|until| self.is_clock_set || *until > write.sent - self.max_lag)
         };
         let others = self.given_up.iter().filter(|(other, (of, by, since))| {
             other.as_str() != uid(machine) && of == set && is_known(by, since) && !is_kept(other)
@@ -135,6 +138,10 @@ impl Oracle for OneAtATime {
             }
             Act::TargetBack => {
                 self.away = None;
+                Ok(())
+            }
+            Act::ClockSet => {
+                self.is_clock_set = true;
                 Ok(())
             }
             _ => Ok(()),
