@@ -155,6 +155,8 @@ impl ManagerFlags {
         settings.creation_timeout =
             SignedDuration::try_from(self.machine_creation_timeout).unwrap_or(SignedDuration::MAX);
         settings.health_timeout = SignedDuration::try_from(self.machine_health_timeout).unwrap_or(SignedDuration::MAX);
+        settings.in_place_update_timeout =
+            SignedDuration::try_from(self.machine_inplace_update_timeout).unwrap_or(SignedDuration::MAX);
         settings.preserve_timeout =
             SignedDuration::try_from(self.machine_preserve_timeout).unwrap_or(SignedDuration::MAX);
         settings.max_replacements = self.max_replacements;

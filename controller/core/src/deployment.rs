@@ -8,6 +8,7 @@ pub mod change;
 pub mod freeze;
 pub mod group;
 pub mod history;
+pub mod in_place;
 pub mod label;
 pub mod named;
 pub mod names;

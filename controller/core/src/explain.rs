@@ -194,9 +194,11 @@ fn is_about(step: &deployment::Step, set: &Name) -> bool {
         Step::Change(change) => is_it(&change.set),
         Step::Adopt(sets) | Step::Release(sets) => sets.iter().any(|other| is_it(other)),
         Step::Delete(sets) => sets.iter().any(|(name, _)| name == set),
+        Step::Transfer(moved) => moved.iter().any(|moved| is_it(&moved.to)),
         Step::AddFinalizer
         | Step::RemoveFinalizer
         | Step::Create(_)
+        | Step::Select(_)
         | Step::Mark(_)
         | Step::Thaw
         | Step::Prune(_)

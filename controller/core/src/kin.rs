@@ -99,8 +99,9 @@ pub fn standing(world: &World, machine: &Machine) -> Standing {
         .as_ref()
         .and_then(|strategy| strategy.type_.as_ref()?.known());
     match strategy {
-        Some(StrategyType::Recreate | StrategyType::InPlaceUpdate) => Standing::Free,
-        Some(StrategyType::RollingUpdate) | None if spec.paused => Standing::Aside,
+        Some(StrategyType::Recreate) => Standing::Free,
+        Some(StrategyType::RollingUpdate | StrategyType::InPlaceUpdate) | None if spec.paused => Standing::Aside,
+        Some(StrategyType::InPlaceUpdate) => Standing::InPlace,
         Some(StrategyType::RollingUpdate) | None => Standing::Old,
     }
 }

@@ -7,6 +7,7 @@ pub mod dead;
 pub mod delete;
 pub mod drain;
 pub mod health;
+pub mod in_place;
 pub mod join;
 pub mod life;
 pub mod node;
@@ -19,6 +20,7 @@ pub mod preserve;
 pub mod status;
 pub mod steer;
 pub mod step;
+pub mod vacate;
 pub mod virtual_capacity;
 
 use jiff::{SignedDuration, Timestamp};
@@ -48,7 +50,8 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = from_the_future(seen, now) {
         return plan;
     }
-    preserve::join(seen, by_phase(seen, now), now)
+    let plan = in_place::join(seen, by_phase(seen, now), now);
+    preserve::join(seen, plan, now)
 }
 
 /// What the phase of a Machine that stays asks for.
@@ -56,7 +59,15 @@ fn by_phase(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let machine = seen.machine;
     match machine.phase() {
         // Whoever cannot see the Nodes judges none: an absent Node may be there.
-        Phase::Running | Phase::Unknown if is_blind(seen) => Plan::rest(Why::TargetAway),
+        Phase::Running
+        | Phase::Unknown
+        | Phase::InPlaceUpdating
+        | Phase::InPlaceUpdateSuccessful
+        | Phase::InPlaceUpdateFailed
+            if is_blind(seen) =>
+        {
+            Plan::rest(Why::TargetAway)
+        }
         Phase::Failed if crate::set::repair::is_given_up(machine) && !is_blind(seen) => health::given_up(seen, now),
         Phase::New | Phase::CrashLoopBackOff => create::plan(seen, now),
         // The original writes Pending only after the VM is recorded; ours is the intent that comes before.
@@ -65,11 +76,9 @@ fn by_phase(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Phase::Running | Phase::Unknown => health::plan(seen, now),
         Phase::Available => Plan::rest(Why::NoNodeExpected),
         Phase::Failed => Plan::rest(Why::Failed),
-        Phase::Terminating
-        | Phase::InPlaceUpdating
-        | Phase::InPlaceUpdateSuccessful
-        | Phase::InPlaceUpdateFailed
-        | Phase::Other(_) => Plan::rest(Why::NotBuilt),
+        Phase::InPlaceUpdating | Phase::InPlaceUpdateFailed => in_place::at_work(seen, now),
+        Phase::InPlaceUpdateSuccessful => in_place::done(seen, now),
+        Phase::Terminating | Phase::Other(_) => Plan::rest(Why::NotBuilt),
     }
 }
 
@@ -80,14 +89,16 @@ const SKEW: SignedDuration = SignedDuration::from_mins(1);
 /// it is counted from now. Phases of which nobody reads the time keep it.
 fn from_the_future(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     match seen.machine.phase() {
-        Phase::Pending | Phase::CrashLoopBackOff | Phase::Running | Phase::Unknown | Phase::Failed => {}
-        Phase::New
-        | Phase::Available
-        | Phase::Terminating
+        Phase::Pending
+        | Phase::CrashLoopBackOff
+        | Phase::Running
+        | Phase::Unknown
+        | Phase::Failed
         | Phase::InPlaceUpdating
-        | Phase::InPlaceUpdateSuccessful
-        | Phase::InPlaceUpdateFailed
-        | Phase::Other(_) => return None,
+        | Phase::InPlaceUpdateFailed => {}
+        Phase::New | Phase::Available | Phase::Terminating | Phase::InPlaceUpdateSuccessful | Phase::Other(_) => {
+            return None;
+        }
     }
     seen.machine.phase_since().filter(|since| *since > later(now, SKEW))?;
     let change = StatusChange::again(seen.machine, now)?;

@@ -195,6 +195,17 @@ impl Narrate for deployment::Step {
                 format!("change {name}: {}", fields(&change.patch(), ""))
             }
             Step::Delete(victims) => format!("delete {}", names(victims.iter().map(|(name, _)| name.as_str()))),
+            Step::Transfer(moved) => {
+                let told = moved.iter().map(|moved| {
+                    let (name, set) = (meta::name(&moved.machine.metadata), meta::name(&moved.to.metadata));
+                    format!("move {name} to {set}")
+                });
+                told.collect::<Vec<_>>().join("; ")
+            }
+            Step::Select(nodes) => {
+                let nodes: Vec<&str> = nodes.iter().map(|patch| patch.node.as_str()).collect();
+                format!("select for the update in place: Node {}", nodes.join(", "))
+            }
             Step::Mark(marks) => {
                 let names = names(marks.iter().map(|mark| meta::name(&mark.machine.metadata)));
                 format!("mark {names} for deletion")

@@ -15,6 +15,8 @@ pub struct Settings {
     pub creation_timeout: SignedDuration,
     /// How long a node may be unhealthy before its Machine is replaced. 10 min, as in the original.
     pub health_timeout: SignedDuration,
+    /// How long the agent on a node may take to update it in place. 20 min, as in the original.
+    pub in_place_update_timeout: SignedDuration,
     /// How long pods of a deleted Machine's node may take to go before they are deleted without grace. 2 h, as in the original.
     pub drain_timeout: SignedDuration,
     /// How often an eviction is tried, in steps of 20 s, before the pods are deleted without grace. 360, as in the original.
@@ -63,6 +65,8 @@ impl Settings {
     pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
     /// The original's default of `--machine-health-timeout`.
     pub const HEALTH_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
+    /// The original's default of `--machine-inplace-update-timeout`.
+    pub const IN_PLACE_UPDATE_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
     /// The original's default of `--machine-pv-reattach-timeout`.
     pub const REATTACH_TIMEOUT: SignedDuration = SignedDuration::from_secs(90);
     /// The original's default of `--machine-drain-timeout`.
@@ -85,6 +89,7 @@ impl Settings {
             has_target: true,
             creation_timeout: Self::CREATION_TIMEOUT,
             health_timeout: Self::HEALTH_TIMEOUT,
+            in_place_update_timeout: Self::IN_PLACE_UPDATE_TIMEOUT,
             drain_timeout: Self::DRAIN_TIMEOUT,
             max_evict_retries: Self::MAX_EVICT_RETRIES,
             detach_timeout: Self::DETACH_TIMEOUT,

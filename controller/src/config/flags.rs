@@ -99,6 +99,11 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_MACHINE_HEALTH_TIMEOUT", default_value = "10m", value_parser = duration, value_name = "DURATION")]
     pub machine_health_timeout: Duration,
 
+    /// Time in which the agent on a node must have updated it in place, else its Machine is InPlaceUpdateFailed. A Machine's
+    /// inPlaceUpdateTimeout wins
+    #[arg(long, env = "MILLWRIGHT_MACHINE_INPLACE_UPDATE_TIMEOUT", default_value = "20m", value_parser = duration, value_name = "DURATION")]
+    pub machine_inplace_update_timeout: Duration,
+
     /// How often the provider's VMs are listed, to find those that no Machine owns; 0: never
     #[arg(long, env = "MILLWRIGHT_MACHINE_SAFETY_ORPHAN_VMS_PERIOD", default_value = "15m", value_parser = duration, value_name = "DURATION")]
     pub machine_safety_orphan_vms_period: Duration,

@@ -50,10 +50,6 @@ const REPLACED: &[(&str, &str)] = &[
         "safety-down",
         "leave it out: a set is never larger than it may be, and one that is found so makes no more machines",
     ),
-    (
-        "machine-inplace-update-timeout",
-        "leave it out: in-place updates are not built yet",
-    ),
     ("leader-elect-resource-lock", "leave it out: the lock is always a Lease"),
     (
         "profiling",

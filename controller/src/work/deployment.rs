@@ -7,12 +7,14 @@ use jiff::Timestamp;
 use millwright_core::api::{MachineDeployment, MachineSet, keys, meta};
 use millwright_core::check;
 use millwright_core::deployment::change::{NewSet, SetChange};
+use millwright_core::deployment::in_place::Transfer;
 use millwright_core::deployment::observed::Mark;
 use millwright_core::deployment::status::bad_news;
 use millwright_core::deployment::view::Asked;
 use millwright_core::deployment::{Step, View, Why};
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::set::freeze;
 use millwright_core::wake::{Key, Wake};
 use millwright_core::world::World;
@@ -101,6 +103,19 @@ impl Reconciler for Deployments {
                 let uid = meta::identity(&set.metadata).1;
                 let set = run.carry.0.entry(uid).or_insert(set);
                 carry_out(shared, set, step).await?;
+            }
+            Step::Transfer(moved) => {
+                let one =
+                    |moved: Transfer| async move { children::merge(shared, &*moved.machine, moved.patch()).await };
+                children::each(moved, one).await?;
+            }
+            Step::Select(patches) => {
+                let one = |patch: NodePatch| async move {
+                    let selected = shared.write.node(&patch.node, patch.body()).await?;
+                    shared.wrote(selected);
+                    Ok(())
+                };
+                children::each(patches, one).await?;
             }
             Step::Delete(sets) => {
                 let one = |(name, uid)| async move { children::delete::<MachineSet>(shared, &name, &uid).await };

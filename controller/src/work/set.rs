@@ -8,7 +8,6 @@ use millwright_core::api::{Machine, MachineSet, keys, meta};
 use millwright_core::check;
 use millwright_core::ids::Name;
 use millwright_core::ledger::{OwnerNotes, Refusal};
-use millwright_core::machine::node;
 use millwright_core::set::freeze;
 use millwright_core::set::repair::GivenUp;
 use millwright_core::set::{NewMachine, Step, Victim, View, Why};
@@ -123,10 +122,11 @@ fn tell(shared: &Shared, set: &MachineSet, turn: Option<(&'static str, String)>)
 async fn give_up(shared: &Shared, given: GivenUp) -> Result<(), StepError> {
     let GivenUp {
         machine,
+        ill,
         change,
         reason,
     } = given;
-    if let Some(node) = node::likely_name(&machine) {
+    if let Some(node) = ill {
         see_node(shared, &machine, &node).await?;
     }
     children::merge_status(shared, &*machine, change.patch()).await?;

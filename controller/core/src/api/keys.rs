@@ -88,6 +88,8 @@ pub const LAST_APPLIED_VIRTUAL_CAPACITY: &str = "node.machine.sapcloud.io/last-a
 pub const NOT_MANAGED: &str = "node.machine.sapcloud.io/not-managed-by-mcm";
 /// Annotation of a Node: why its in-place update failed. Written by the node's agent; deployment removes it.
 pub const UPDATE_FAILED_REASON: &str = "node.machine.sapcloud.io/update-failed-reason";
+/// Annotation of a Node, \[ADD\]: it was cordoned before its update in place, so it stays so after it. Written by: machine.
+pub const CORDONED_BEFORE_UPDATE: &str = "node.machine.sapcloud.io/cordoned-before-update";
 /// Annotation of a Node: the autoscaler must not take it. Written by: deployment, machine, users.
 pub const SCALE_DOWN_DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 /// Annotation of a Node: it was we who wrote [`SCALE_DOWN_DISABLED`], so we may remove it. Written by: deployment, machine.

@@ -414,6 +414,12 @@ impl Machine {
             .and_then(|duration| duration.get().ok())
     }
 
+    /// How long the Machine's own update in place may take, if that can be read.
+    pub fn in_place_update_timeout(&self) -> Option<SignedDuration> {
+        let timeout = self.spec.in_place_update_timeout.as_ref();
+        timeout.and_then(|duration| duration.get().ok())
+    }
+
     /// The Machine's own drain timeout, if it can be read.
     pub fn drain_timeout(&self) -> Option<SignedDuration> {
         self.spec

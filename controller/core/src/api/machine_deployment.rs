@@ -110,8 +110,8 @@ impl MachineDeployment {
 #[serde(rename_all = "camelCase", default)]
 pub struct Strategy {
     /// RollingUpdate: new Machines come and old ones go within the bounds in rollingUpdate. Recreate: all old Machines go before
-    /// new ones come. InPlaceUpdate is not built yet: it is accepted, a change of the template is reported in condition Progressing
-    /// with reason InPlaceUpdateNotSupported, and nothing is touched.
+    /// new ones come. InPlaceUpdate: Machines keep their VMs; each Node is drained, updated by an agent on it, and goes over to the
+    /// new MachineSet. Needs a target cluster.
     #[serde(
         rename = "type",
         deserialize_with = "lenient::field",
@@ -121,9 +121,18 @@ pub struct Strategy {
     /// Bounds of a rolling update; needed where type is RollingUpdate.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub rolling_update: Option<RollingUpdate>,
-    /// Bounds of an in-place update; needed where type is InPlaceUpdate, which is not built yet.
+    /// Bounds of an in-place update; needed where type is InPlaceUpdate.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub in_place_update: Option<InPlaceUpdate>,
+}
+
+impl Strategy {
+    /// Whether the deployment picks the Nodes that are updated in place.
+    pub fn updates_by_itself(&self) -> bool {
+        let block = self.in_place_update.as_ref();
+        let word = block.and_then(|block| block.orchestration_type.as_ref()?.known());
+        word == Some(OrchestrationType::Auto)
+    }
 }
 
 /// Bounds of a rolling update.
@@ -150,7 +159,8 @@ pub struct InPlaceUpdate {
     /// How many Machines more than desired there may be: a number, or a percentage such as 25% that is rounded up.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub max_surge: Option<IntOrPercent>,
-    /// Auto or Manual: who picks the Nodes to update.
+    /// Who picks the Nodes to update. Auto: the controller, within the bounds. Manual: a user, who labels them
+    /// node.machine.sapcloud.io/selected-for-update; maxSurge counts as 0 then.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub orchestration_type: Option<Lenient<OrchestrationType>>,
 }

@@ -12,14 +12,18 @@ use super::report::{Report as _, reported_first};
 use super::{Broken, is_child, wakes_later};
 use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
-use crate::api::{MachineSet, Template, meta};
+use crate::api::{Machine, MachineSet, Template, meta};
 use crate::deployment::budget::Bounds;
 use crate::deployment::change::SetChange;
 use crate::deployment::group::{Members, Row};
+use crate::deployment::in_place::Transfer;
 use crate::deployment::observed::{Observed, Plan, Step};
 use crate::deployment::plan::lost;
 use crate::ids::Uid;
+use crate::machine::in_place::marks::Outcome;
+use crate::machine::node_patch::NodePatch;
 use crate::merge;
+use crate::owner::controls;
 use crate::set;
 use crate::set::keep::is_auto;
 use crate::set::plan::owned;
@@ -59,6 +63,8 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
                 let wrong = victims.iter().filter(|(_, uid)| !right(uid));
                 broken.extend(wrong.map(|(name, _)| Broken::WrongVictim(name.to_string())));
             }
+            Step::Transfer(moved) => broken.extend(moved.iter().filter_map(|moved| transferred(seen, &members, moved))),
+            Step::Select(patches) => broken.extend(selected(seen, &members, patches, now)),
             Step::Adopt(_)
             | Step::Release(_)
             | Step::Mark(_)
@@ -137,6 +143,48 @@ fn changed(seen: &Observed<'_>, members: &Members<'_>, change: &SetChange, now: 
     broken
 }
 
+/// Only what its agent has updated moves, from an old set to that of the template, and not while the deployment is paused.
+fn transferred(seen: &Observed<'_>, members: &Members<'_>, moved: &Transfer) -> Option<Broken> {
+    let machine = &moved.machine;
+    let from = members
+        .old()
+        .iter()
+        .find(|member| controls(&member.set.metadata, &machine.metadata));
+    let update = from.and_then(|from| from.updates.get(&machine.uid()?));
+    let is_updated = update.is_some_and(|update| update.marks.outcome == Some(Outcome::Successful));
+    let stays = !set::plan::is_leaving(machine);
+    let is_right = is_updated && stays && is_new(members, &moved.to) && !seen.deployment.spec.paused;
+    (!is_right).then(|| Broken::WrongVictim(meta::name(&machine.metadata).to_owned()))
+}
+
+/// S5 for updates in place: what is selected does not serve, and where it served, as many must be left as the bounds say.
+fn selected(seen: &Observed<'_>, members: &Members<'_>, patches: &[NodePatch], now: Timestamp) -> Vec<Broken> {
+    let spec = &seen.deployment.spec;
+    let bounds = Bounds::of(spec.strategy.as_ref(), spec.replicas);
+    let rows = members.rows(now);
+    let available: i64 = rows.iter().map(|row| row.available).sum();
+    let (mut broken, mut taken) = (Vec::new(), 0);
+    for patch in patches {
+        let found = members.old().iter().find_map(|member| {
+            let is_it = |machine: &&Arc<Machine>| {
+                let update = machine.uid().and_then(|uid| member.updates.get(&uid));
+                update.is_some_and(|update| update.node.name == patch.node && !update.marks.is_under_way())
+            };
+            let own = owned(member);
+            let machine = own.iter().find(is_it)?;
+            Some(set::plan::counts_as_available(member, machine, now))
+        });
+        match found {
+            Some(is_available) => taken += i64::from(is_available),
+            None => broken.push(Broken::WrongVictim(patch.node.to_string())),
+        }
+    }
+    let floor = (i64::from(spec.replicas) - i64::from(bounds.unavailable)).max(0);
+    broken.extend((taken > 0 && available - taken < floor).then_some(Broken::TooFewAvailable));
+    broken.extend(spec.paused.then_some(Broken::PausedRolls));
+    broken
+}
+
 /// S5 after every step: no more Machines, present or wanted, than D and surge allow, or than there were; no fewer available than D and
 /// unavailable allow, where this plan takes them.
 fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestamp) -> Vec<Broken> {
@@ -179,6 +227,8 @@ fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestam
             | Step::Adopt(_)
             | Step::Release(_)
             | Step::Delete(_)
+            | Step::Transfer(_)
+            | Step::Select(_)
             | Step::Mark(_)
             | Step::Thaw
             | Step::Prune(_)

@@ -7,6 +7,7 @@ use super::{Broken, wakes_later};
 use crate::api::{NodeTemplateSpec, Phase, keys, meta};
 use crate::driver::{Capability, Initialization};
 use crate::machine;
+use crate::machine::in_place::marks::{Marks, Reason};
 use crate::machine::node_patch::NodePatch;
 use crate::machine::preserve::request::Value;
 use crate::machine::{Call, DriverView, node};
@@ -166,11 +167,13 @@ fn machine_step(
             let type_ = patch.condition.as_ref().map(|condition| condition.type_.as_str());
             match type_ {
                 Some(keys::NODE_PRESERVED) => deleting.then_some(Broken::KeepsLeaving),
+                Some(keys::NODE_IN_PLACE_UPDATE) => deleting.then_some(Broken::KeepsLeaving),
                 Some(keys::NODE_TERMINATING) => (!deleting).then_some(Broken::DrainOfWanted),
                 _ => Some(Broken::ForeignOfNode),
             }
         }
         Step::WriteNode(patch) if patch.finalizer == Some(true) && deleting => Some(Broken::GuardOfLeaving),
+        Step::WriteNode(patch) if cordons_wrongly(seen, patch) => Some(Broken::DrainOfWanted),
         Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
             claims_too_much(seen, patch).then_some(Broken::ForeignOfNode)
         }
@@ -182,9 +185,24 @@ fn machine_step(
     }
 }
 
-/// The pods of a node that stays go only where its Machine failed, is preserved, and lets no new ones come.
+/// The Node of a Machine that stays is cordoned only for its update in place, and in use again only after one.
+fn cordons_wrongly(seen: &machine::Observed<'_>, patch: &NodePatch) -> bool {
+    let marks = seen.node.map(Marks::of).unwrap_or_default();
+    match patch.unschedulable {
+        Some(true) => !(marks.is_selected && marks.reason == Some(Reason::Selected)),
+        Some(false) => !marks.is_under_way(),
+        None => false,
+    }
+}
+
+/// The pods of a node that stays go only where no new ones come, and its Machine failed and is preserved, or was selected for an update.
 fn is_emptied(seen: &machine::Observed<'_>, now: Timestamp) -> bool {
     let machine = seen.machine;
+    let marks = seen.node.map(Marks::of).unwrap_or_default();
+    let is_selected = marks.is_selected && marks.reason == Some(Reason::Selected);
+    if is_selected && seen.node.is_some_and(node::is_cordoned) {
+        return true;
+    }
     let is_tainted = seen
         .node
         .is_some_and(|node| node::taints(node).iter().any(machine::preserve::marks::is_ours));
@@ -223,7 +241,14 @@ fn claims_too_much(seen: &machine::Observed<'_>, patch: &NodePatch) -> bool {
         keys::SCALE_DOWN_DISABLED_BY_US,
         keys::MACHINE_JOIN_DURATION,
         keys::PRESERVE,
+        keys::UPDATE_FAILED_REASON,
+        keys::CORDONED_BEFORE_UPDATE,
     ];
+    let is_update = |(key, value): (&String, &Option<String>)| match key.as_str() {
+        keys::CANDIDATE_FOR_UPDATE => true,
+        keys::SELECTED_FOR_UPDATE | keys::UPDATE_RESULT => value.is_none(),
+        _ => false,
+    };
     let is_label = |key: &String| templates.iter().any(|template| template.labels().contains_key(key));
     let is_annotation = |key: &String| {
         templates
@@ -232,8 +257,8 @@ fn claims_too_much(seen: &machine::Observed<'_>, patch: &NodePatch) -> bool {
     };
     patch
         .labels
-        .keys()
-        .any(|key| key != keys::MACHINE_NAME && !is_label(key))
+        .iter()
+        .any(|(key, value)| key != keys::MACHINE_NAME && !is_label(key) && !is_update((key, value)))
         || patch
             .annotations
             .keys()
@@ -303,8 +328,8 @@ fn is_edge(from: &Phase, to: &Phase, deleting: bool) -> bool {
         Phase::Available => &[Phase::Running, Phase::InPlaceUpdating],
         Phase::Failed => &[Phase::Running],
         Phase::InPlaceUpdating => &[Phase::InPlaceUpdateSuccessful, Phase::InPlaceUpdateFailed],
-        Phase::InPlaceUpdateFailed => &[Phase::InPlaceUpdateSuccessful, Phase::Failed],
-        Phase::InPlaceUpdateSuccessful => &[Phase::Running, Phase::InPlaceUpdating],
+        Phase::InPlaceUpdateFailed => &[Phase::InPlaceUpdateSuccessful, Phase::InPlaceUpdating, Phase::Failed],
+        Phase::InPlaceUpdateSuccessful => &[Phase::Running, Phase::Unknown, Phase::InPlaceUpdating],
         Phase::Terminating | Phase::Other(_) => &[],
     };
     from == to || reachable.contains(to)

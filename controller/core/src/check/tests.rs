@@ -64,6 +64,7 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         unanswered: &BTreeMap::new(),
         named: &BTreeSet::new(),
         requests: &BTreeMap::new(),
+        updates: &BTreeMap::new(),
         choice: None,
         may_lose: None,
         most: None,
@@ -129,6 +130,7 @@ fn a_deployment_whose_set_is_refused_says_so_before_it_tries_again() {
         exists: &|_| false,
         notes: &notes,
         sight: Sight::CLEAR,
+        has_target: true,
         replacements: 1,
         plan_set: set::plan,
     };

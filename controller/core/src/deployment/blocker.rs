@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::budget::Mode;
 use super::group::{Group, Members};
+use super::in_place;
 use super::plan::Stand;
 use crate::api::{Machine, Phase, keys, meta};
 use crate::set::growth::unanswered;
@@ -24,6 +25,7 @@ pub(super) fn blocker(members: &Members<'_>, stand: &Stand, now: Timestamp) -> S
         .or_else(|| new.and_then(|new| unavailable(new, now)))
         .or_else(|| undeleted(members))
         .or_else(|| members.old().iter().find_map(|old| kept(old, now)))
+        .or_else(|| not_updated(members, stand.mode))
         .unwrap_or_else(|| rule(stand.mode, &stand.group))
 }
 
@@ -107,11 +109,28 @@ fn kept(member: &Observed<'_>, now: Timestamp) -> Option<String> {
     Some(format!("Unhealthy machines are kept while {tripped}."))
 }
 
+/// Which Machine's update in place does not end, and what it says itself.
+fn not_updated(members: &Members<'_>, mode: Mode) -> Option<String> {
+    if !matches!(mode, Mode::InPlace { .. }) {
+        return None;
+    }
+    let begun: Vec<Arc<Machine>> = in_place::under_way(members).collect();
+    let first = begun.first()?;
+    let said = first.last_operation().and_then(|said| said.description.clone());
+    Some(format!(
+        "{} machines are being updated in place, first {} ({}): {}",
+        begun.len(),
+        meta::name(&first.metadata),
+        first.phase().as_str(),
+        said.unwrap_or_default()
+    ))
+}
+
 /// The rule of the budget that lets nothing move, as everybody does what they should.
 fn rule(mode: Mode, group: &Group) -> String {
     let leaving: i64 = group.rows.iter().map(|row| row.leaving).sum();
     match mode {
-        Mode::Holding => "The deployment is paused.".to_owned(),
+        Mode::Holding | Mode::InPlace { is_paused: true } => "The deployment is paused.".to_owned(),
         Mode::Rolling | Mode::Recreating if leaving > 0 && group.room() <= 0 => {
             format!("{leaving} machines are leaving and hold their place until their VMs are gone.")
         }
@@ -119,16 +138,16 @@ fn rule(mode: Mode, group: &Group) -> String {
             "A set with {} machines may still arrive by a creation that was not answered.",
             group.unseen
         ),
-        Mode::Rolling if !group.is_in_sight => {
+        Mode::Rolling | Mode::InPlace { .. } if !group.is_in_sight => {
             "The target cluster is away: nobody can see whether machines are available.".to_owned()
         }
-        Mode::Rolling if group.allowance() <= 0 => format!(
+        Mode::Rolling | Mode::InPlace { .. } if group.allowance() <= 0 => format!(
             "{} machines are asked for, {} must be available, and {} new ones are not yet: no older one can be given up.",
             group.numbers(),
             group.floor(),
             group.on_the_way()
         ),
-        Mode::Rolling if group.slack() == 0 => format!(
+        Mode::Rolling | Mode::InPlace { .. } if group.slack() == 0 => format!(
             "{} machines are available and {} must be: no more can be taken off.",
             group.available(),
             group.floor()
@@ -137,6 +156,10 @@ fn rule(mode: Mode, group: &Group) -> String {
             let left: i64 = group.old().iter().map(|row| row.present + row.leaving).sum();
             format!("{left} machines of older templates must be gone before new ones come.")
         }
+        Mode::InPlace { .. } => format!(
+            "{} machines of older templates await their update in place.",
+            group.old().iter().map(|row| row.present).sum::<i64>()
+        ),
         Mode::Scaling | Mode::Rolling => "Its next machines are about to be made or taken off.".to_owned(),
     }
 }

@@ -18,6 +18,11 @@ pub enum Mode {
     Rolling,
     /// Old Machines go first; new ones come when they are gone.
     Recreating,
+    /// Machines are updated where they are and move to the new set; what is missing is made there.
+    InPlace {
+        /// Nothing is updated or moved; numbers follow D.
+        is_paused: bool,
+    },
     /// No rollout moves: numbers follow D only.
     Holding,
 }
@@ -48,7 +53,10 @@ impl Bounds {
             },
             Some(StrategyType::InPlaceUpdate) => {
                 let bounds = strategy.in_place_update.as_ref();
-                Self::resolve(Some(&none), bounds.and_then(|b| b.max_unavailable.as_ref()), wanted)
+                // Who picks the Nodes by hand decides himself how many are missing, and needs no others.
+                let surge = bounds.filter(|_| strategy.updates_by_itself());
+                let surge = surge.and_then(|b| b.max_surge.as_ref()).unwrap_or(&none);
+                Self::resolve(Some(surge), bounds.and_then(|b| b.max_unavailable.as_ref()), wanted)
             }
             Some(StrategyType::RollingUpdate) | None => {
                 let bounds = strategy.rolling_update.as_ref();
@@ -91,6 +99,7 @@ pub fn numbers(mode: Mode, group: &Group) -> Vec<i64> {
             lower_old(&mut group);
         }
         Mode::Recreating => recreate(&mut group),
+        Mode::InPlace { is_paused } => in_place(&mut group, is_paused),
         Mode::Holding => {
             give_back(&mut group);
             hold(&mut group);
@@ -104,7 +113,7 @@ pub fn may_lose(mode: Mode, group: &Group) -> Option<usize> {
     match mode {
         // D has fallen, or all old ones are to go before new ones come.
         Mode::Scaling | Mode::Recreating => None,
-        Mode::Rolling | Mode::Holding => Some(usize::try_from(group.slack()).unwrap_or(0)),
+        Mode::Rolling | Mode::InPlace { .. } | Mode::Holding => Some(usize::try_from(group.slack()).unwrap_or(0)),
     }
 }
 
@@ -112,11 +121,13 @@ pub fn may_lose(mode: Mode, group: &Group) -> Option<usize> {
 pub fn mode(group: &Group, strategy: Option<StrategyType>, may_roll: bool) -> Mode {
     let used = group.rows.iter().filter(|row| row.is_in_use()).count();
     match (may_roll, strategy) {
+        (false, Some(StrategyType::InPlaceUpdate)) if used > 1 => Mode::InPlace { is_paused: true },
         (false, _) if used > 1 => Mode::Holding,
         (false, _) => Mode::Scaling,
         (true, _) if !group.has_old() => Mode::Scaling,
         (true, Some(StrategyType::Recreate)) => Mode::Recreating,
-        (true, Some(StrategyType::RollingUpdate | StrategyType::InPlaceUpdate) | None) => Mode::Rolling,
+        (true, Some(StrategyType::InPlaceUpdate)) => Mode::InPlace { is_paused: false },
+        (true, Some(StrategyType::RollingUpdate) | None) => Mode::Rolling,
     }
 }
 
@@ -188,6 +199,39 @@ fn recreate(group: &mut Group) {
     }
     if let Some(new) = new_mut(group).filter(|new| !has_old || new.number > wanted) {
         new.number = wanted;
+    }
+}
+
+/// A set's number is what it has: a Machine that has moved takes its place along, whichever write of its move was the last. What is more than
+/// D + s falls; what is less than that is made in the new set, whose number alone may be ahead of what it has. Once the new set has D, the
+/// rest of the old ones goes, as far as there is slack. While it is paused, what D wants more is made in the newest set in use.
+fn in_place(group: &mut Group, is_paused: bool) {
+    // By the numbers that are stored: what falls makes room once it has fallen.
+    let room = group.room();
+    let growing = match is_paused {
+        true => group.rows.iter().rposition(Row::is_in_use),
+        false => group.rows.iter().position(|row| row.is_new),
+    };
+    for (place, row) in group.rows.iter_mut().enumerate() {
+        row.number = if Some(place) == growing {
+            row.claim()
+        } else {
+            row.present
+        };
+    }
+    shed_excess(group);
+    let (wanted, numbers) = (group.wanted, group.numbers());
+    let Some(grown) = growing.and_then(|place| group.rows.get_mut(place)) else {
+        return;
+    };
+    let most = if is_paused { numbers } else { grown.number };
+    if grown.present <= grown.number {
+        // While it is paused not into the surge: that is the rollout's, which stands still.
+        grown.number += room.min(wanted - most).max(0);
+    }
+    if grown.is_new && grown.present >= wanted && !is_paused {
+        let count = group.old().len();
+        group.rows.iter_mut().take(count).for_each(|row| row.number = 0);
     }
 }
 

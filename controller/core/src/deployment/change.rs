@@ -100,6 +100,8 @@ pub struct SetChange {
     pub delete_policy: Option<Value>,
     /// The part of the hash label that it gets.
     pub hash_label: Option<HashLabel>,
+    /// It loses the label of the original's that lets it make no Machines.
+    pub may_grow_again: bool,
 }
 
 impl SetChange {
@@ -114,12 +116,14 @@ impl SetChange {
             auto_preserve_failed_machine_max: None,
             delete_policy: None,
             hash_label: None,
+            may_grow_again: false,
         }
     }
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.annotations.is_empty() && self.hash_label.is_none() && self.spec().is_empty()
+        let is_labelled = self.hash_label.is_some() || self.may_grow_again;
+        self.annotations.is_empty() && !is_labelled && self.spec().is_empty()
     }
 
     fn spec(&self) -> Map<String, Value> {
@@ -154,6 +158,14 @@ impl SetChange {
         }
         let mut body = Value::Object(body);
         merge::apply(&mut body, &self.label());
+        if self.may_grow_again {
+            let labels = body
+                .as_object_mut()
+                .map(|body| body.entry("metadata").or_insert_with(|| json!({})));
+            if let Some(labels) = labels {
+                labels["labels"][keys::SCALE_UP_DISABLED] = Value::Null;
+            }
+        }
         body
     }
 

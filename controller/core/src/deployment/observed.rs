@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::change::{NewSet, SetChange};
+use super::in_place::Transfer;
 use super::rollback::RollBack;
 use super::status::StatusChange;
 use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use crate::ids::{Name, Uid};
 use crate::ledger::OwnerNotes;
+use crate::machine::node_patch::NodePatch;
 use crate::owner;
 use crate::plan::Bearing;
 use crate::set;
@@ -33,6 +35,8 @@ pub struct Observed<'a> {
     pub notes: &'a OwnerNotes,
     /// Since when this process leads and sees Machines and Nodes.
     pub sight: Sight,
+    /// Whether there is a cluster for Nodes to join.
+    pub has_target: bool,
     /// How many of its Machines may be on the way from given up, for being unhealthy, to replaced.
     pub replacements: usize,
     /// Who decides about its sets' Machines.
@@ -70,6 +74,10 @@ pub enum Step {
     Create(Box<NewSet>),
     /// Change a set: its number, and what the deployment passes on to it.
     Change(Box<SetChange>),
+    /// Move Machines that were updated in place to the set of the present template.
+    Transfer(Vec<Transfer>),
+    /// Label these Nodes: their Machines are updated in place now.
+    Select(Vec<NodePatch>),
     /// Delete these sets.
     Delete(Vec<(Name, Uid)>),
     /// Mark Machines that the autoscaler named, as the original does.
@@ -117,9 +125,15 @@ impl crate::plan::Step for Step {
             | Self::Delete(_)
             | Self::RollBack(_)
             | Self::Number(_) => Bearing::Stops,
-            Self::Adopt(_) | Self::Release(_) | Self::Mark(_) | Self::Thaw | Self::Prune(_) | Self::Record(_) => {
-                Bearing::Independent
-            }
+            // Numbers that follow from a move are planned from what it left.
+            Self::Transfer(_) => Bearing::Stops,
+            Self::Adopt(_)
+            | Self::Release(_)
+            | Self::Select(_)
+            | Self::Mark(_)
+            | Self::Thaw
+            | Self::Prune(_)
+            | Self::Record(_) => Bearing::Independent,
             Self::Of(_, step) => step.bearing(),
         }
     }
@@ -133,6 +147,8 @@ impl crate::plan::Step for Step {
             | Self::Release(_)
             | Self::Create(_)
             | Self::Change(_)
+            | Self::Transfer(_)
+            | Self::Select(_)
             | Self::Delete(_)
             | Self::Mark(_)
             | Self::Thaw
@@ -158,7 +174,8 @@ pub enum Why {
     Scaling { from: i64, to: i64 },
     Rolling { left: i64 },
     Recreating { left: i64 },
-    NotInPlaceYet,
+    InPlace { left: i64 },
+    NoTarget,
     Passing,
     Paused,
     CoolingOff,
@@ -180,9 +197,10 @@ impl fmt::Display for Why {
             Self::Scaling { from, to } => write!(f, "it is scaled from {from} to {to}"),
             Self::Rolling { left } => write!(f, "machines move to the new template; {left} of older ones are left"),
             Self::Recreating { left } => write!(f, "old machines go before new ones come; {left} are left"),
-            Self::NotInPlaceYet => {
-                f.write_str("the template changed, and updates in place are not built yet: nothing is touched")
-            }
+            Self::InPlace { left } => write!(f, "machines are updated in place; {left} of older templates are left"),
+            Self::NoTarget => f.write_str(
+                "the template changed, and updates in place need a target cluster, which there is not: nothing is touched",
+            ),
             Self::Passing => f.write_str("changes are passed on to the set"),
             Self::Paused => f.write_str("the deployment is paused"),
             Self::CoolingOff => f.write_str("waiting before the set is created again"),

@@ -16,7 +16,7 @@ use super::group::{Group, Members, Row};
 use super::names::{names, set_name};
 use super::observed::{Observed, Plan, Step, Why};
 use super::rollback::roll_back;
-use super::{history, label, named, pass_on, status};
+use super::{history, in_place, label, named, pass_on, status};
 use crate::api::machine_deployment::{RollbackTo, StrategyType};
 use crate::api::{MachineDeployment, MachineSet, keys, meta, validity};
 use crate::ids::{Name, Uid};
@@ -138,8 +138,8 @@ pub struct Stand {
     pub group: Group,
     /// What moves them.
     pub mode: Mode,
-    /// The template is another one than that of the sets in use, and only an update in place may change that.
-    pub waits_for_in_place: bool,
+    /// The template is another one than that of the sets in use, and only an update in place may change that, which cannot be.
+    pub lacks_target: bool,
 }
 
 impl Stand {
@@ -156,8 +156,9 @@ impl Stand {
             unseen: unseen(seen, now).map(|(number, _)| i64::from(number)).sum(),
             is_in_sight: seen.sight.since(Judging::Rollout).is_some(),
         };
-        let waits_for_in_place = strategy == Some(StrategyType::InPlaceUpdate) && group.has_old();
-        let may_roll = !deployment.spec.paused && !waits_for_in_place;
+        let is_in_place = strategy == Some(StrategyType::InPlaceUpdate);
+        let lacks_target = is_in_place && group.has_old() && !seen.has_target;
+        let may_roll = !deployment.spec.paused && !lacks_target;
         let mode = budget::mode(&group, strategy, may_roll);
         if !members.has_new && may_roll {
             group.rows.push(Row {
@@ -168,7 +169,7 @@ impl Stand {
         Self {
             group,
             mode,
-            waits_for_in_place,
+            lacks_target,
         }
     }
 }
@@ -183,7 +184,7 @@ fn unseen<'a>(seen: &'a Observed<'_>, now: Timestamp) -> impl Iterator<Item = (i
     timed.filter(move |(_, until)| *until > now)
 }
 
-fn strategy(deployment: &MachineDeployment) -> Option<StrategyType> {
+pub(super) fn strategy(deployment: &MachineDeployment) -> Option<StrategyType> {
     deployment.spec.strategy.as_ref()?.type_.as_ref()?.known()
 }
 
@@ -202,9 +203,14 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
         }
         false => change(seen, members, &stand, &numbers, now, &mut plan),
     };
+    let moves = match moves.is_empty() {
+        true => in_place::transfer(seen, members, stand.mode).into_iter().collect(),
+        false => moves,
+    };
     let is_moving = !moves.is_empty();
     plan.steps.extend(moves);
     if !is_moving {
+        plan.steps.extend(in_place::select(seen, members, &stand, now));
         plan = follow(seen, members, budget::may_lose(stand.mode, &stand.group), plan, now);
     }
     plan.why = why(plan.why, seen, &stand);
@@ -237,10 +243,11 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
 fn why(why: Why, seen: &Observed<'_>, stand: &Stand) -> Why {
     let left = || stand.group.old().iter().map(|row| row.present + row.leaving).sum();
     match (why, stand.mode) {
-        (Why::Settled, _) if stand.waits_for_in_place => Why::NotInPlaceYet,
+        (Why::Settled, _) if stand.lacks_target => Why::NoTarget,
         (Why::Settled, _) if seen.deployment.spec.paused => Why::Paused,
         (Why::Settled, Mode::Rolling) => Why::Rolling { left: left() },
         (Why::Settled, Mode::Recreating) => Why::Recreating { left: left() },
+        (Why::Settled, Mode::InPlace { .. }) => Why::InPlace { left: left() },
         (why, _) => why,
     }
 }
@@ -274,6 +281,7 @@ fn change(
         }
         change.annotations = annotations(seen, members, member.set, row, change.replicas);
         change.hash_label = label::due(member, now);
+        change.may_grow_again = row.is_new && in_place::was_held(seen.deployment, member.set);
         if !change.is_empty() {
             steps.push((row.number < *number, Step::Change(Box::new(change))));
         }
@@ -282,7 +290,7 @@ fn change(
         (true, _) => Why::Settled,
         (false, Mode::Scaling | Mode::Holding) if from != to => Why::Scaling { from, to },
         (false, Mode::Scaling | Mode::Holding) => Why::Passing,
-        (false, Mode::Rolling | Mode::Recreating) => Why::Settled,
+        (false, Mode::Rolling | Mode::Recreating | Mode::InPlace { .. }) => Why::Settled,
     };
     // What falls falls first: room that a fall makes is used in the next plan anyway, and a crash in between leaves less.
     steps.sort_by_key(|(rises, _)| *rises);

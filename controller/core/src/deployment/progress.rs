@@ -38,9 +38,9 @@ impl Progress<'_> {
 
     fn serving(&self, stand: &Stand, created: Option<&Name>) -> (Option<Wanted>, Option<Timestamp>) {
         let deployment = self.seen.deployment;
-        if stand.waits_for_in_place {
-            let text = "The template changed, and updates in place are not built yet: machines keep the old template. \
-                        Undo the change, or choose the strategy RollingUpdate.";
+        if stand.lacks_target {
+            let text = "The template changed, and updates in place need a target cluster, which there is not: machines keep the old \
+                        template. Undo the change, or choose the strategy RollingUpdate.";
             return (wanted("False", keys::REASON_NO_IN_PLACE, text.to_owned()), None);
         }
         let told = self.told();

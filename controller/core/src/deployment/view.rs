@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use super::observed::{Observed, PlanSet};
+use super::plan::strategy;
 use super::{freeze, named};
+use crate::api::machine_deployment::StrategyType;
 use crate::api::{Machine, MachineDeployment, MachineSet, meta};
 use crate::ids::Name;
 use crate::kinds::OwnedBy;
@@ -47,12 +49,17 @@ impl View {
         let orphans = world.sets.find(OwnedBy::Controller, "");
         let most = freeze::most(deployment);
         let unfreeze = freeze::is_asked(deployment);
+        let updates_in_place = strategy(deployment) == Some(StrategyType::InPlaceUpdate);
         let gather = |set: &Arc<MachineSet>| {
             let view = set::View::of(world, set, can_check);
             let own = |machine: &&Arc<Machine>| crate::owner::controls(&set.metadata, &machine.metadata);
             let machines: Vec<Arc<Machine>> = view.machines.iter().filter(own).cloned().collect();
             let named = named::named(deployment, &machines);
-            view.naming(named).within(most, unfreeze)
+            let view = view.naming(named).within(most, unfreeze);
+            match updates_in_place {
+                true => view.updating(world),
+                false => view,
+            }
         };
         let bare = |set: &Arc<MachineSet>| set::View::bare(set);
         Self {
@@ -75,6 +82,7 @@ impl View {
             exists: asked.set_exists,
             notes: asked.ledger.owners.get(&uid).unwrap_or(OwnerNotes::NONE),
             sight: asked.sight,
+            has_target: asked.settings.has_target,
             replacements: asked.settings.replacements_of(self.deployment.spec.replicas),
             plan_set: asked.plan_set,
         })

@@ -108,7 +108,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let found = node_to_drain(seen)?;
     let Some(drain) = seen
         .drain
-        .filter(|drain| is_cordoned(found) || !is_outdated(drain, now))
+        .filter(|drain| node::is_cordoned(found) || !is_outdated(drain, now))
     else {
         return Some(Plan::act(vec![Step::WatchPods(node::name(found))], Why::Draining));
     };
@@ -163,7 +163,7 @@ fn is_outdated(drain: &Drain, now: Timestamp) -> bool {
 /// The Machine's Node, if new pods may come to it. Of one that is being deleted none but our finalizer may be left.
 fn open_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
     let found = node_to_drain(seen).filter(|_| !super::is_blind(seen))?;
-    (!meta::is_deleting(&found.metadata) && !is_cordoned(found)).then_some(found)
+    (!meta::is_deleting(&found.metadata) && !node::is_cordoned(found)).then_some(found)
 }
 
 /// The Node, if the Machine has one of its own. Without it nobody runs its pods, and the garbage collector of pods ends them.
@@ -203,7 +203,7 @@ fn force(seen: &Observed<'_>, found: &Node, deadline: Timestamp, now: Timestamp)
 /// What has to be so before pods are evicted: no new ones come, who looks at the Node sees why, and it is known where volumes are. The
 /// Node is told of no more often than the Machine, because the target cluster may refuse it.
 fn prepared(seen: &Observed<'_>, found: &Node, drain: &Drain, is_telling: bool, now: Timestamp) -> Vec<Step> {
-    let cordon = (!is_cordoned(found)).then(|| Step::Cordon(node::reference(found)));
+    let cordon = (!node::is_cordoned(found)).then(|| Step::Cordon(node::reference(found)));
     let is_due = is_telling || cordon.is_some();
     let told = is_due.then(|| leaving(seen, found, now)).flatten();
     let has_volumes = drain.has_volumes() || !node::attached(found).is_empty();
@@ -224,10 +224,6 @@ fn leaving(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Option<Step> {
     let message = "The machine of this node is being deleted".to_owned();
     let patch = NodePatch::telling(found, keys::NODE_TERMINATING, keys::STATUS_TRUE, reason, message, now)?;
     Some(Step::WriteCondition(Box::new(patch)))
-}
-
-fn is_cordoned(found: &Node) -> bool {
-    found.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)
 }
 
 /// Before the VM is asked to go. A Node that was empty was not cordoned, and a driver that is away, or fails, leaves it standing: pods that
@@ -269,7 +265,8 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> P
         Some(_) => Why::DrainBlocked,
         None => Why::Draining,
     };
-    let mut plan = paced(seen, &progress(seen, found, drain, blocker.as_ref()), why, now);
+    let said = told(seen, progress(seen, found, drain, blocker.as_ref()), now);
+    let mut plan = paced(seen, said, why, now);
     let is_telling = !plan.steps.is_empty();
     plan.steps.extend(prepared(seen, found, drain, is_telling, now));
     let due = drain.due(seen.volumes, seen.settings, now);
@@ -299,7 +296,8 @@ fn detached(seen: &Observed<'_>, found: &Node, drain: &Drain, since: Timestamp, 
         1 => format!("no pod is left; volume {first} is attached"),
         many => format!("no pod is left; {many} volumes are attached, {first} first"),
     };
-    let mut plan = paced(seen, &text(found, until, &what), Why::Detaching, now).or_at(Some(until), now);
+    let said = told(seen, text(found, until, &what), now);
+    let mut plan = paced(seen, said, Why::Detaching, now).or_at(Some(until), now);
     let is_telling = !plan.steps.is_empty();
     plan.steps.extend(prepared(seen, found, drain, is_telling, now));
     plan
@@ -374,8 +372,7 @@ fn removing(text: &str) -> String {
 
 /// The status, if it is another one than is told already and the last was not told just now. That the VM is removed is taken back at once:
 /// once the Node is cordoned it would be believed.
-fn paced(seen: &Observed<'_>, text: &str, why: Why, now: Timestamp) -> Plan {
-    let change = told(seen, text.to_owned(), now);
+pub(super) fn paced(seen: &Observed<'_>, change: StatusChange, why: Why, now: Timestamp) -> Plan {
     if change.is_told(seen.machine) {
         return Plan::rest(why);
     }
@@ -397,11 +394,28 @@ fn told(seen: &Observed<'_>, text: String, now: Timestamp) -> StatusChange {
 }
 
 fn progress(seen: &Observed<'_>, found: &Node, drain: &Drain, blocker: Option<&Blocker>) -> String {
+    text(found, deadline(seen), &left(drain, blocker))
+}
+
+/// How far the pods of a Node are that stays.
+pub(super) fn staying(seen: &Observed<'_>, found: &Node) -> String {
+    let name = node::name(found);
+    match seen.drain.filter(|drain| drain.is_listed()) {
+        None => format!("Draining node {name} for its update in place"),
+        Some(drain) => {
+            let left = left(drain, drain.blocker().as_ref());
+            format!("Draining node {name} for its update in place: {left}")
+        }
+    }
+}
+
+/// How many pods are left, and what holds the first of them.
+fn left(drain: &Drain, blocker: Option<&Blocker>) -> String {
     let left = match drain.left().count() {
         1 => "1 pod is left".to_owned(),
         many => format!("{many} pods are left"),
     };
-    let what = match blocker {
+    match blocker {
         None => left,
         Some(Blocker { pod, removal }) => match removal {
             Removal::OverBudget(words) => format!("{left}; {pod} {NOT_NOW}: {words}"),
@@ -409,8 +423,7 @@ fn progress(seen: &Observed<'_>, found: &Node, drain: &Drain, blocker: Option<&B
             Removal::Accepted => left,
             Removal::Failed(words) => format!("{left}; {FAILED} {pod}: {words}"),
         },
-    };
-    text(found, deadline(seen), &what)
+    }
 }
 
 /// A description without the original's marker at its end, for people.

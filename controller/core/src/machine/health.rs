@@ -167,10 +167,16 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
             )
         }
         (true, false) => {
-            let text = "The machine has re-joined the cluster".to_owned();
+            let text = match seen.machine.phase() {
+                Phase::InPlaceUpdateSuccessful => "The machine is healthy after its update in place".to_owned(),
+                _ => "The machine has re-joined the cluster".to_owned(),
+            };
             (
                 told(Phase::Running, OperationState::Successful, text),
-                Why::NodeRecovered,
+                match seen.machine.phase() {
+                    Phase::InPlaceUpdateSuccessful => Why::UpdatedInPlace,
+                    _ => Why::NodeRecovered,
+                },
             )
         }
         (false, _) => {
@@ -200,7 +206,8 @@ fn missing(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(rival) = seen.rival {
         return Plan::rest(Why::NodeContested(rival.to_owned()));
     }
-    if *seen.machine.phase() != Phase::Running || !seen.machine.has_joined() {
+    let was_there = matches!(seen.machine.phase(), Phase::Running | Phase::InPlaceUpdateSuccessful);
+    if !was_there || !seen.machine.has_joined() {
         return Plan::rest(Why::NodeMissing);
     }
     let text = format!("The Node object is gone; {}", outlook(seen));

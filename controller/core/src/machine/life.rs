@@ -152,6 +152,8 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
             reason: label(why),
             note: change.description.clone(),
         }),
+        // Told when it was updated.
+        Phase::Running if turned && *machine.phase() == Phase::InPlaceUpdateSuccessful => None,
         Phase::Running if turned => {
             let node = machine
                 .node_label()
@@ -165,6 +167,11 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
         {
             worse(drain::without_mark(&change.description))
         }
+        Phase::InPlaceUpdating | Phase::InPlaceUpdateSuccessful if turned => Some(LifeEvent {
+            kind: EventKind::Better,
+            reason: label(why),
+            note: change.description.clone(),
+        }),
         Phase::Available if turned => ordinary("VMAvailable", change.description.clone()),
         Phase::New
         | Phase::Pending

@@ -62,6 +62,11 @@ pub fn condition<'a>(node: &'a Node, type_: &str) -> Option<&'a NodeCondition> {
     conditions(node).iter().find(|condition| condition.type_ == type_)
 }
 
+/// Whether the Node takes no new pods.
+pub fn is_cordoned(node: &Node) -> bool {
+    node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)
+}
+
 /// Volumes that are attached to the Node, as the attach-detach controller says.
 pub fn attached(node: &Node) -> Vec<&str> {
     let status = node.status.as_ref();
@@ -95,13 +100,16 @@ pub fn unhealthy_conditions(node: &Node, watched: &[String]) -> Vec<String> {
     silent.into_iter().chain(bad.map(told)).collect()
 }
 
-/// Whether the conditions tell another story: types or statuses, not heartbeats or words (`spec/machine.md` §4.2).
+/// Whether the conditions tell another story: types or statuses, not heartbeats or words, but how far an update in place is
+/// (`spec/machine.md` §4.2).
 pub fn conditions_differ(copied: &[NodeCondition], live: &[NodeCondition]) -> bool {
     let story = |conditions: &[NodeCondition]| {
-        let mut pairs: Vec<(String, String)> = conditions
-            .iter()
-            .map(|condition| (condition.type_.clone(), condition.status.clone()))
-            .collect();
+        let told = |condition: &NodeCondition| {
+            let is_telling = condition.type_ == keys::NODE_IN_PLACE_UPDATE;
+            let reason = condition.reason.clone().filter(|_| is_telling);
+            (condition.type_.clone(), condition.status.clone(), reason)
+        };
+        let mut pairs: Vec<(String, String, Option<String>)> = conditions.iter().map(told).collect();
         pairs.sort();
         pairs
     };

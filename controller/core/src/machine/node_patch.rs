@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::node;
 use crate::api::{keys, meta};
-use crate::ids::{Name, NodeName};
+use crate::ids::{Name, NodeName, NodeRef};
 
 /// Keys and what they become; `None`: they go.
 pub type Changes = BTreeMap<String, Option<String>>;
@@ -36,6 +36,8 @@ pub struct NodePatch {
     pub annotations: Changes,
     /// All taints, if any of them changes.
     pub taints: Option<Vec<Taint>>,
+    /// Whether it is cordoned, if that changes.
+    pub unschedulable: Option<bool>,
     /// Resources in `status.capacity`.
     pub capacity: Changes,
     /// A condition in `status.conditions`.
@@ -55,6 +57,7 @@ impl NodePatch {
             labels: Changes::new(),
             annotations: Changes::new(),
             taints: None,
+            unschedulable: None,
             capacity: Changes::new(),
             condition: None,
             faults: Vec::new(),
@@ -94,6 +97,24 @@ impl NodePatch {
         })
     }
 
+    /// The patch that puts a label on a Node of which no more is known.
+    pub fn labelling(node: &NodeRef, key: &str, value: &str) -> Self {
+        Self {
+            node: node.name.clone(),
+            uid: Some(node.uid.as_str().to_owned()),
+            labels: Changes::from([(key.to_owned(), Some(value.to_owned()))]),
+            ..Self::of(&Node::default())
+        }
+    }
+
+    /// The same, whose condition counts from then, although its status is the same.
+    pub fn since(mut self, at: Timestamp) -> Self {
+        if let Some(condition) = &mut self.condition {
+            condition.last_transition_time = Some(Time(at));
+        }
+        self
+    }
+
     /// The same, with what was left out of it.
     pub fn leaving_out(mut self, faults: Vec<String>) -> Self {
         self.faults = faults;
@@ -119,8 +140,14 @@ impl NodePatch {
         metadata.extend(finalizer.map(|field| (field.to_owned(), json!([keys::NODE_FINALIZER]))));
         let mut body = Map::new();
         body.insert("metadata".to_owned(), Value::Object(metadata));
-        if let Some(taints) = &self.taints {
-            body.insert("spec".to_owned(), json!({ "taints": taints }));
+        let mut spec = Map::new();
+        spec.extend(self.taints.as_ref().map(|taints| ("taints".to_owned(), json!(taints))));
+        let cordoned = self
+            .unschedulable
+            .map(|on| ("unschedulable".to_owned(), json!(on.then_some(true))));
+        spec.extend(cordoned);
+        if !spec.is_empty() {
+            body.insert("spec".to_owned(), Value::Object(spec));
         }
         let mut status = Map::new();
         if !self.capacity.is_empty() {
@@ -141,7 +168,7 @@ impl NodePatch {
         let own = |key: &String| key == keys::MACHINE_NAME;
         let took = |key: &String| key == keys::MACHINE_JOIN_DURATION;
         let rest = self.annotations.keys().all(took) && self.taints.is_none() && self.capacity.is_empty();
-        let rest = rest && self.condition.is_none();
+        let rest = rest && self.condition.is_none() && self.unschedulable.is_none();
         rest && self.finalizer != Some(false) && self.labels.keys().all(own)
     }
 
@@ -174,6 +201,10 @@ impl NodePatch {
             let each: Vec<String> = taints.iter().map(taint_text).collect();
             format!("taints [{}]", each.join(" "))
         }));
+        told.extend(self.unschedulable.map(|on| match on {
+            true => "cordoned".to_owned(),
+            false => "not cordoned".to_owned(),
+        }));
         told.extend(self.condition.as_ref().map(|told| {
             let word = |text: &Option<String>| text.clone().unwrap_or_default();
             let (reason, message) = (word(&told.reason), word(&told.message));
@@ -197,6 +228,9 @@ impl NodePatch {
         if let Some(taints) = &self.taints {
             after.spec.get_or_insert_default().taints = Some(taints.clone());
         }
+        if let Some(on) = self.unschedulable {
+            after.spec.get_or_insert_default().unschedulable = on.then_some(true);
+        }
         if !self.capacity.is_empty() {
             let capacity = after.status.get_or_insert_default().capacity.get_or_insert_default();
             for (key, value) in &self.capacity {
@@ -215,7 +249,8 @@ impl NodePatch {
     }
 
     fn is_empty(&self) -> bool {
-        self.finalizer.is_none() && self.labels.is_empty() && self.annotations.is_empty() && self.taints.is_none()
+        let is_bare = self.finalizer.is_none() && self.labels.is_empty() && self.annotations.is_empty();
+        is_bare && self.taints.is_none() && self.unschedulable.is_none()
     }
 }
 
@@ -249,6 +284,8 @@ pub struct Sketch<'a> {
     pub annotations: BTreeMap<String, String>,
     /// Its taints.
     pub taints: Vec<Taint>,
+    /// Whether it takes no new pods.
+    pub is_cordoned: bool,
 }
 
 impl<'a> Sketch<'a> {
@@ -260,6 +297,7 @@ impl<'a> Sketch<'a> {
             labels: seen.metadata.labels.clone().unwrap_or_default(),
             annotations: seen.metadata.annotations.clone().unwrap_or_default(),
             taints: node::taints(seen).to_vec(),
+            is_cordoned: node::is_cordoned(seen),
         }
     }
 
@@ -276,6 +314,7 @@ impl<'a> Sketch<'a> {
             && self.labels == other.labels
             && self.annotations == other.annotations
             && self.taints == other.taints
+            && self.is_cordoned == other.is_cordoned
     }
 
     /// What makes the Node like this; `None`: it is.
@@ -291,6 +330,7 @@ impl<'a> Sketch<'a> {
             // The list is written whole, so nobody else's taint may have come meanwhile.
             patch.version.clone_from(&metadata.resource_version);
         }
+        patch.unschedulable = (node::is_cordoned(self.seen) != self.is_cordoned).then_some(self.is_cordoned);
         (!patch.is_empty()).then_some(patch)
     }
 }

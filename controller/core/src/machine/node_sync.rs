@@ -13,7 +13,7 @@ use super::node;
 use super::node_patch::Sketch;
 use super::observed::Observed;
 use super::step::Step;
-use super::{node_template, preserve, steer, virtual_capacity};
+use super::{in_place, node_template, preserve, steer, virtual_capacity};
 use crate::api::lenient::GoDuration;
 use crate::api::{Phase, keys, meta};
 use crate::sight::later;
@@ -56,6 +56,12 @@ pub fn sync(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Sync {
     }
     let annotates = seen.settings.annotates_old_nodes;
     steer::steer(&mut sketch, seen.standing, annotates, preserve::is_kept(seen, now));
+    in_place::marks::sketch(
+        &mut sketch,
+        seen.machine,
+        seen.standing,
+        in_place::marks::Marks::of(joined),
+    );
     preserve::sketch(&mut sketch, seen, now);
     let (sketch, faults) = merged(seen, sketch, now, &mut sync);
     sync.is_gated |= sketch.taints.iter().any(node::gates);

@@ -7,7 +7,6 @@
 //! instead of none: it is not preserved anew, its set replaces it. The deletion of the Machine, or of its Node, overrides all of this. Decides
 //! nothing about which Machines of a set are kept without being asked: `set::keep` does.
 
-pub mod drain;
 pub mod marks;
 pub mod request;
 
@@ -18,14 +17,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Map, Value as Json, json};
 
+use super::in_place;
 use super::node;
 use super::node_patch::Sketch;
 use super::observed::Observed;
 use super::status::seconds;
 use super::step::{Plan, Step, Why};
+use super::vacate::{IsStuck, Progress, vacate};
 use crate::api::{Machine, Phase, keys, meta};
 use crate::sight::later;
-use drain::{IsStuck, Progress};
 use marks::Pods;
 use request::{Request, Source, Value};
 
@@ -199,7 +199,8 @@ pub fn join(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
         Step::DeleteMachine => true,
         _ => false,
     };
-    if *seen.machine.phase() == Phase::Terminating || plan.steps.iter().any(is_turning) {
+    let is_others = *seen.machine.phase() == Phase::Terminating || in_place::is_vacating(seen);
+    if is_others || plan.steps.iter().any(is_turning) {
         return plan;
     }
     let Some(scene) = Scene::of(seen, now) else {
@@ -284,7 +285,8 @@ fn keep(scene: &Scene<'_>, asked: Asked) -> Plan {
 /// The same, with what the pods of the Node of a Failed Machine need.
 fn emptied(scene: &Scene<'_>, found: &Node, until: Timestamp, mut plan: Plan) -> Plan {
     let (seen, now) = (scene.seen, scene.now);
-    match drain::drain(seen, found, now) {
+    let failed = seen.machine.phase_since().unwrap_or(now);
+    match vacate(seen, found, failed, now) {
         Progress::Empty => {
             // Where another clock told when it failed, that may be still to come.
             let since = seen.machine.phase_since().unwrap_or(now);

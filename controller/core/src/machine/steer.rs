@@ -20,6 +20,8 @@ pub enum Standing {
     Current,
     /// A rolling update is to replace it.
     Old,
+    /// It is to be updated in place.
+    InPlace,
     /// No rolling update will ever replace it: no deployment has it, or one that does not roll step by step.
     Free,
 }
@@ -29,7 +31,7 @@ pub enum Standing {
 pub fn steer(node: &mut Sketch<'_>, standing: Standing, annotates: bool, is_kept: bool) {
     match standing {
         Standing::Aside => {}
-        Standing::Old => mark(node, annotates),
+        Standing::Old | Standing::InPlace => mark(node, annotates),
         Standing::Current | Standing::Free => unmark(node, is_kept),
     }
 }

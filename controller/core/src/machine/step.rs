@@ -5,6 +5,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
+use super::in_place::marks::Reason;
 use super::node_patch::NodePatch;
 use super::observed::Call;
 use super::outcome::Lost;
@@ -165,6 +166,10 @@ pub enum Why {
     Preserved(Timestamp, Asked),
     PreservationOver(End),
     RequestNoted,
+    InPlace(Reason),
+    UpdatingInPlace,
+    UpdatedInPlace,
+    InPlaceUpdateFailed,
     NotBuilt,
     NoNodeExpected,
     Deleting,
@@ -232,6 +237,16 @@ impl fmt::Display for Why {
             }
             Self::PreservationOver(end) => return write!(f, "the machine is preserved no longer, because {end}"),
             Self::RequestNoted => "the preserve annotation of its Node is stored",
+            Self::InPlace(reason) => match reason {
+                Reason::Candidate => "the node awaits its update in place",
+                Reason::Selected => "the node is drained for its update in place",
+                Reason::Drained | Reason::Ready => "the node is drained and may be updated in place",
+                Reason::Successful => "the node was updated in place",
+                Reason::Failed => "the node could not be updated in place",
+            },
+            Self::UpdatingInPlace => "the node is being updated in place",
+            Self::UpdatedInPlace => "the node was updated in place",
+            Self::InPlaceUpdateFailed => "the node was not updated in place",
             Self::NotBuilt => "the machine is in a phase that this version leaves alone",
             Self::NoNodeExpected => "the VM exists and no node is expected",
             Self::Deleting => "the machine is being deleted",

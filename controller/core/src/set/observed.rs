@@ -15,6 +15,7 @@ use crate::api::{Machine, MachineSet};
 use crate::breaker::Tripped;
 use crate::ids::{Name, Uid};
 use crate::ledger::{OwnerNotes, Refusal};
+use crate::machine::in_place::marks::Update;
 use crate::machine::preserve::request::Value;
 use crate::plan::Bearing;
 
@@ -43,6 +44,8 @@ pub struct Observed<'a> {
     pub named: &'a BTreeSet<Uid>,
     /// What is requested for its Failed Machines, by those that want them kept or not.
     pub requests: &'a BTreeMap<Uid, Value>,
+    /// What the Nodes of its Machines bear of updates in place; nothing where its deployment updates none.
+    pub updates: &'a BTreeMap<Uid, Update>,
     /// Which of its Failed Machines are kept without being asked. `None`: it chooses itself, as its spec says.
     pub choice: Option<&'a Choice>,
     /// How many available Machines above its number the set may delete now. `None`: as many as there are.

@@ -328,11 +328,17 @@ fn instead<'a>(
     ranked.into_iter().take(count)
 }
 
-/// Whether deleting the Machine makes the set's available ones fewer. One whose deletion was sent and not answered may be going, as
+/// Whether deleting the Machine makes the set's available ones fewer: not while it is updated in place. One whose deletion was sent and not answered may be going, as
 /// long as such a request may take to arrive.
 pub fn counts_as_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
     let is_going = is_leaving(machine) || may_go_until(seen, machine).is_some_and(|until| until > now);
-    !is_going && status::is_available(seen.set, machine, now)
+    !is_going && !is_being_updated(seen, machine) && status::is_available(seen.set, machine, now)
+}
+
+/// Whether the Machine is updated in place, so that it does not serve.
+pub fn is_being_updated(seen: &Observed<'_>, machine: &Machine) -> bool {
+    let update = machine.uid().and_then(|uid| seen.updates.get(&uid));
+    update.is_some_and(|update| update.marks.is_under_way())
 }
 
 /// Until when a deletion of the Machine that was not answered may still arrive.

@@ -13,9 +13,9 @@ use super::observed::{Observed, Plan, Step, Why};
 use super::plan::{is_kept, is_leaving, owned};
 use crate::api::{Machine, OperationType, Phase, meta};
 use crate::breaker::Tripped;
-use crate::ids::{Name, Uid};
+use crate::ids::{Name, NodeName, Uid};
 use crate::machine::health::{timed_out, vm_lost};
-use crate::machine::{Calls, Lost, StatusChange};
+use crate::machine::{Calls, Lost, StatusChange, in_place, node};
 use crate::sight::{Judging, Sight, later};
 
 /// How often a set looks whether the breaker closed again: nothing of its own changes when others recover.
@@ -52,6 +52,8 @@ impl Repair<'_> {
 pub struct GivenUp {
     /// The Machine as the plan saw it.
     pub machine: Arc<Machine>,
+    /// Its Node, which must be unhealthy, or gone, when it is looked at live.
+    pub ill: Option<NodeName>,
     /// What its status says from now on.
     pub change: Box<StatusChange>,
     /// The reason of the event that tells it.
@@ -109,7 +111,8 @@ pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: 
 }
 
 fn verdict(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<Verdict> {
-    let is_judged = *machine.phase() == Phase::Unknown && machine.spec.disable_health_timeout != Some(true);
+    let is_ill = matches!(machine.phase(), Phase::Unknown | Phase::InPlaceUpdateFailed);
+    let is_judged = is_ill && machine.spec.disable_health_timeout != Some(true);
     let since = machine.phase_since().filter(|_| is_judged)?;
     let deadline = seen
         .repair
@@ -136,7 +139,21 @@ fn timeout(seen: &Observed<'_>, machine: &Machine) -> SignedDuration {
 /// not run, another one is not given up for it.
 fn under_way(seen: &Observed<'_>, present: &[&Machine], now: Timestamp) -> usize {
     let settled = present.iter().filter(|machine| {
-        matches!(machine.phase(), Phase::Running | Phase::Available | Phase::Unknown) || is_kept(seen, machine, now)
+        let is_there = match machine.phase() {
+            Phase::Running
+            | Phase::Available
+            | Phase::Unknown
+            | Phase::InPlaceUpdating
+            | Phase::InPlaceUpdateSuccessful
+            | Phase::InPlaceUpdateFailed => true,
+            Phase::New
+            | Phase::Pending
+            | Phase::Failed
+            | Phase::CrashLoopBackOff
+            | Phase::Terminating
+            | Phase::Other(_) => false,
+        };
+        is_there || is_kept(seen, machine, now)
     });
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     wanted.saturating_sub(settled.count()).max(given_up_before(seen, now))
@@ -146,8 +163,14 @@ fn under_way(seen: &Observed<'_>, present: &[&Machine], now: Timestamp) -> usize
 pub fn given_up_before(seen: &Observed<'_>, now: Timestamp) -> usize {
     let own = owned(seen);
     own.iter()
-        .filter(|machine| is_given_up(machine) && !is_leaving(machine) && !is_kept(seen, machine, now))
+        .filter(|machine| is_failed(machine) && !is_leaving(machine) && !is_kept(seen, machine, now))
         .count()
+}
+
+/// Whether a Machine that had joined failed.
+fn is_failed(machine: &Machine) -> bool {
+    is_given_up(machine)
+        || (*machine.phase() == Phase::Failed && machine.operation_type() == Some(OperationType::InPlaceUpdate))
 }
 
 /// Whether a Machine failed because its Node was unhealthy for too long.
@@ -158,12 +181,17 @@ pub fn is_given_up(machine: &Machine) -> bool {
 fn given_up(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<GivenUp> {
     let uid = machine.uid()?;
     let object = seen.machines.iter().find(|other| other.uid().as_ref() == Some(&uid))?;
-    let (change, reason) = match lost(seen, machine) {
-        Some(lost) => (vm_lost(machine, lost, now), "VmLost"),
-        None => (timed_out(machine, timeout(seen, machine), now), "HealthTimedOut"),
+    let timeout = timeout(seen, machine);
+    let (change, reason) = match (lost(seen, machine), machine.phase()) {
+        (Some(lost), _) => (vm_lost(machine, lost, now), "VmLost"),
+        (None, Phase::InPlaceUpdateFailed) => (in_place::timed_out(machine, timeout, now), "NotUpdatedInPlace"),
+        (None, _) => (timed_out(machine, timeout, now), "HealthTimedOut"),
     };
+    // Whether a node could be updated cannot be told from its health.
+    let ill = node::likely_name(machine).filter(|_| *machine.phase() != Phase::InPlaceUpdateFailed);
     Some(GivenUp {
         machine: Arc::clone(object),
+        ill,
         change: Box::new(change),
         reason,
     })

@@ -14,6 +14,8 @@ use crate::ids::{Name, Uid};
 use crate::kin;
 use crate::kinds::OwnedBy;
 use crate::ledger::{Ledger, OwnerNotes};
+use crate::machine::in_place::marks::{Marks, Update};
+use crate::machine::node;
 use crate::machine::preserve::request::{self, Value};
 use crate::settings::Settings;
 use crate::sight::Sight;
@@ -33,6 +35,7 @@ pub struct View {
     unfreeze: bool,
     kept: BTreeMap<Uid, Tripped>,
     requests: BTreeMap<Uid, Value>,
+    updates: BTreeMap<Uid, Update>,
 }
 
 impl View {
@@ -67,6 +70,7 @@ impl View {
             unfreeze: false,
             kept,
             requests,
+            updates: BTreeMap::new(),
         }
     }
 
@@ -82,6 +86,7 @@ impl View {
             unfreeze: false,
             kept: BTreeMap::new(),
             requests: BTreeMap::new(),
+            updates: BTreeMap::new(),
         }
     }
 
@@ -95,6 +100,17 @@ impl View {
     /// The same set, of which the autoscaler named these Machines as victims.
     pub(crate) fn naming(mut self, named: BTreeSet<Uid>) -> Self {
         self.named = named;
+        self
+    }
+
+    /// The same set, whose Machines its deployment updates in place.
+    pub(crate) fn updating(mut self, world: &World) -> Self {
+        let update = |machine: &Arc<Machine>| {
+            let found = kin::node_of(world, machine).node?;
+            let (node, marks) = (node::reference(found), Marks::of(found));
+            Some((machine.uid()?, Update { node, marks }))
+        };
+        self.updates = self.machines.iter().filter_map(update).collect();
         self
     }
 
@@ -119,6 +135,7 @@ impl View {
             unanswered: &ledger.unanswered,
             named: &self.named,
             requests: &self.requests,
+            updates: &self.updates,
             choice: None,
             may_lose: None,
             most: self.most,

@@ -7,8 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::deployment::{self, Observed, Plan, Step, named};
-use millwright_core::ids::{Name, Uid};
+use millwright_core::ids::{Name, NodeName, NodeRef, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::machine::in_place::marks::{Marks, Outcome, Update};
 use millwright_core::set;
 use millwright_core::sight::Sight;
 use millwright_core::{check, narrate, owner};
@@ -29,6 +30,7 @@ struct Scene {
     refusals: BTreeMap<Uid, Refusal>,
     condemned: BTreeMap<Uid, Timestamp>,
     unanswered: BTreeMap<Name, Timestamp>,
+    updates: BTreeMap<Uid, Update>,
     is_in_sight: bool,
     uids: u32,
 }
@@ -46,6 +48,8 @@ impl Scene {
             uids.filter(|_| dice.rarely()).collect()
         };
         let (condemned, refused) = (some(dice), some(dice));
+        let nodes: Vec<Uid> = machines.iter().filter_map(|machine| machine.uid()).collect();
+        let updates = nodes.into_iter().map(|uid| (uid.clone(), update(dice, &uid))).collect();
         let past = |dice: &mut Dice| dice.maybe(Dice::time).filter(|at| *at <= now());
         Self {
             deployment: deployment(dice),
@@ -59,6 +63,7 @@ impl Scene {
                 ..OwnerNotes::default()
             },
             set_notes: OwnerNotes::default(),
+            updates,
             is_in_sight: !dice.rarely(),
             sets,
             machines,
@@ -110,6 +115,7 @@ impl Scene {
                 unanswered: &self.unanswered,
                 named,
                 requests: &requested,
+                updates: &self.updates,
                 choice: None,
                 may_lose: None,
                 most: None,
@@ -127,6 +133,7 @@ impl Scene {
                 target_since,
                 ..Sight::CLEAR
             },
+            has_target: true,
             replacements: 1,
             plan_set: set::plan,
         })
@@ -188,6 +195,17 @@ impl Scene {
                     *set = merged(set, &change.patch());
                     if change.replicas.is_some() {
                         self.notes.numbers_written = Some(at);
+                    }
+                }
+                Step::Transfer(moved) => {
+                    for moved in moved {
+                        self.edit(&moved.machine, |machine| *machine = merged(machine, &moved.patch()));
+                    }
+                }
+                Step::Select(patches) => {
+                    let chosen = |update: &&mut Update| patches.iter().any(|patch| patch.node == update.node.name);
+                    for update in self.updates.values_mut().filter(chosen) {
+                        update.marks.is_selected = true;
                     }
                 }
                 Step::Delete(victims) => {
@@ -293,6 +311,23 @@ impl Scene {
     }
 }
 
+/// What the Node of a Machine bears of an update in place.
+fn update(dice: &mut Dice, machine: &Uid) -> Update {
+    Update {
+        node: NodeRef {
+            name: NodeName::new(format!("node-of-{machine}")),
+            uid: Uid::new(format!("node-{machine}")),
+        },
+        marks: Marks {
+            is_candidate: !dice.rarely(),
+            is_selected: dice.rarely(),
+            outcome: dice.pick(&[None, None, Some(Outcome::Successful), Some(Outcome::Failed)]),
+            reason: None,
+            since: None,
+        },
+    }
+}
+
 /// A Machine of one of the sets, of another one, or of nobody.
 fn machine(dice: &mut Dice, number: u16, sets: usize) -> Machine {
     let owner = dice.number(u16::try_from(sets).unwrap_or(0) + 1);
@@ -304,6 +339,11 @@ fn machine(dice: &mut Dice, number: u16, sets: usize) -> Machine {
         &machine,
         &json!({"metadata": {"ownerReferences": reference, "labels": labels}}),
     );
+    if dice.flag() {
+        let told =
+            json!([{"type": keys::NODE_IN_PLACE_UPDATE, "status": "True", "reason": keys::REASON_UPDATE_SUCCESSFUL}]);
+        machine = merged(&machine, &json!({"status": {"conditions": told}}));
+    }
     machine
 }
 
@@ -364,6 +404,9 @@ fn deployment(dice: &mut Dice) -> MachineDeployment {
             json!({"type": "Recreate"}),
             json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}),
             json!({"type": "InPlaceUpdate", "inPlaceUpdate": {"maxUnavailable": 1}}),
+            json!({"type": "InPlaceUpdate", "inPlaceUpdate": {"maxUnavailable": 1, "maxSurge": 0, "orchestrationType": "Auto"}}),
+            json!({"type": "InPlaceUpdate", "inPlaceUpdate": {"maxUnavailable": 0, "maxSurge": 2, "orchestrationType": "Auto"}}),
+            json!({"type": "InPlaceUpdate", "inPlaceUpdate": {"maxUnavailable": "50%", "maxSurge": 1, "orchestrationType": "Manual"}}),
             json!({"type": "Worst"}),
         ]),
     }});

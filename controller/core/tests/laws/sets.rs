@@ -109,6 +109,7 @@ impl Scene {
             unanswered: &self.unanswered,
             named: &self.named,
             requests: &requests(&self.machines),
+            updates: &BTreeMap::new(),
             choice: None,
             may_lose: self.may_lose,
             most: None,

@@ -484,6 +484,28 @@ impl Stage {
                 }
                 self.took(written)
             }
+            Step::Transfer(all) => {
+                let mut took = true;
+                for moved in all {
+                    self.chance()?;
+                    let (machine, machine_uid) = meta::identity(&moved.machine.metadata);
+                    if self.refuses(&machine_uid) {
+                        took = false;
+                        continue;
+                    }
+                    let written = self.etcd.merge::<Machine>(&machine, Some(&machine_uid), &moved.patch());
+                    took &= self.took(written);
+                }
+                took
+            }
+            Step::Select(all) => {
+                let mut took = true;
+                for patch in all {
+                    self.chance()?;
+                    took &= self.write_node(&patch);
+                }
+                took
+            }
             Step::Delete(victims) => {
                 for (victim, victim_uid) in victims {
                     let left = self.etcd.delete::<MachineSet>(&victim, Some(&victim_uid), now);

@@ -31,7 +31,7 @@ pub fn mark(node: &mut Sketch<'_>, is_failed: bool) {
 /// annotation goes, because its time is over.
 pub fn unmark(node: &mut Sketch<'_>, standing: Standing, was_kept: bool, forgets: bool) {
     node.taints.retain(|taint| !is_ours(taint));
-    let is_rollouts = standing == Standing::Old;
+    let is_rollouts = matches!(standing, Standing::Old | Standing::InPlace);
     if was_kept && !is_rollouts && node.annotations.remove(keys::SCALE_DOWN_DISABLED_BY_US).is_some() {
         node.annotations.remove(keys::SCALE_DOWN_DISABLED);
     }

@@ -1,8 +1,8 @@
-//! The pods of a node that failed and is kept: they go elsewhere, and the node stays.
+//! The pods of a node that stays, because it is preserved or updated in place: they go elsewhere.
 //!
-//! Source: `spec/machine.md` §5.4, its third caller. The rules are those of a deletion, with three differences: a taint keeps new pods away;
-//! the timeout counts from when the Machine failed; and no volume is detached by us, because the VM may still write to it. Decides nothing
-//! about the node or its Machine.
+//! Source: `spec/machine.md` §5.4, its second and third caller. The rules are those of a deletion, with three differences: who calls keeps
+//! new pods away, by a taint or a cordon; the timeout counts from when the caller says; and no volume is detached by us, because the VM may
+//! still write to it. Decides nothing about the node or its Machine.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
@@ -38,8 +38,8 @@ pub enum IsStuck {
     No,
 }
 
-/// What is to be done about the pods of the Node.
-pub fn drain(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Progress {
+/// What is to be done about the pods of the Node, which were asked to go at `since`.
+pub fn vacate(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp) -> Progress {
     let Some(drain) = seen.drain else {
         let watch = Step::WatchPods(node::name(found));
         return Progress::Going(Plan::act(vec![watch], Why::Draining), IsStuck::No);
@@ -50,7 +50,6 @@ pub fn drain(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Progress {
     if drain.emptied().is_some() {
         return Progress::Empty;
     }
-    let since = seen.machine.phase_since().unwrap_or(now);
     let (deadline, dead) = (later(since, patience(seen)), dead::at(found));
     let is_forced = seen.machine.is_drain_forced() || deadline <= now || dead.is_some_and(|at| at <= now);
     let (plan, stuck) = match is_forced {

@@ -1,0 +1,197 @@
+//! Which Machines are updated in place now, and which of them move to the set of the present template.
+//!
+//! Source: `spec/machinedeployment.md` §9, `design/rollout.md` §7. A Machine whose update has begun does not count as available until it is
+//! over, so slack and allowance decide how many may begin, as they decide in a rolling update how many may go; Machines that are not available
+//! begin first (§16.21). One that was updated moves in one write, from which the sets' numbers follow (`budget`), so nothing is left half-way
+//! (§16.2, §16.4). Who is selected by hand counts like those that are selected here. Decides nothing about Nodes but who is selected.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Map, Value, json};
+
+use super::budget::Mode;
+use super::group::Members;
+use super::observed::{Observed, Step};
+use super::plan::{Stand, strategy};
+use crate::api::machine_deployment::StrategyType;
+use crate::api::{Machine, MachineDeployment, MachineSet, Phase, keys, meta};
+use crate::machine::in_place::marks::{Outcome, Reason, Update};
+use crate::machine::node_patch::NodePatch;
+use crate::owner::{self, Owner as _};
+use crate::set;
+use crate::set::plan::{counts_as_available, is_being_updated, is_leaving, is_named, owned};
+
+/// A Machine that goes over to another set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transfer {
+    /// The Machine as the plan saw it.
+    pub machine: Arc<Machine>,
+    /// The set that has it.
+    from: Arc<MachineSet>,
+    /// The set that gets it.
+    pub to: Arc<MachineSet>,
+}
+
+impl Transfer {
+    /// The body of a JSON merge patch of the Machine: who controls it, and the labels of the new set's template in place of the old one's.
+    pub fn patch(&self) -> Value {
+        let old = self.from.spec.template.labels().into_keys();
+        let mut labels: Map<String, Value> = old.map(|key| (key, Value::Null)).collect();
+        let selector = self.to.spec.selector.clone().unwrap_or_default();
+        let wanted = self.to.spec.template.labels().into_iter();
+        let wanted = wanted.chain(selector.match_labels.unwrap_or_default());
+        labels.extend(wanted.map(|(key, value)| (key, json!(value))));
+        // The original puts it on a Machine that is on its way, so that no set deletes it.
+        if meta::label(&self.machine.metadata, keys::UPDATE_RESULT).is_some() {
+            labels.insert(keys::UPDATE_RESULT.to_owned(), Value::Null);
+        }
+        json!({ "metadata": { "labels": labels, "ownerReferences": self.owners() } })
+    }
+
+    fn owners(&self) -> Vec<OwnerReference> {
+        let others = owner::released(&self.machine.metadata, meta::uid(&self.from.metadata).as_ref());
+        std::iter::once(self.to.reference()).chain(others).collect()
+    }
+}
+
+/// The step that moves the Machines that were updated, if there are any.
+pub(super) fn transfer(seen: &Observed<'_>, members: &Members<'_>, mode: Mode) -> Option<Step> {
+    let to = members
+        .new_set()
+        .filter(|_| mode == Mode::InPlace { is_paused: false })?;
+    let staying = members
+        .old()
+        .iter()
+        .filter(|member| !meta::is_deleting(&member.set.metadata));
+    let moved = staying.flat_map(|member| {
+        let updated = owned(member).into_iter().filter(|machine| is_updated(member, machine));
+        updated.map(|machine| Transfer {
+            machine,
+            from: Arc::clone(member.set),
+            to: Arc::clone(to),
+        })
+    });
+    let moved: Vec<Transfer> = moved.collect();
+    let may_move = !meta::is_deleting(&seen.deployment.metadata) && !moved.is_empty();
+    may_move.then_some(Step::Transfer(moved))
+}
+
+/// Whether the agent has updated the Machine's node, as its Node says and the Machine has seen.
+fn is_updated(member: &set::Observed<'_>, machine: &Machine) -> bool {
+    let is_settled = match machine.phase() {
+        Phase::InPlaceUpdateSuccessful | Phase::Running | Phase::Unknown => true,
+        Phase::New
+        | Phase::Pending
+        | Phase::Available
+        | Phase::Failed
+        | Phase::CrashLoopBackOff
+        | Phase::Terminating
+        | Phase::InPlaceUpdating
+        | Phase::InPlaceUpdateFailed
+        | Phase::Other(_) => false,
+    };
+    let is_told = Reason::copied(machine) == Some(Reason::Successful);
+    let outcome = update(member, machine).and_then(|update| update.marks.outcome);
+    let stays = !is_leaving(machine) && !is_named(member, machine);
+    is_settled && is_told && outcome == Some(Outcome::Successful) && stays
+}
+
+fn update<'a>(member: &set::Observed<'a>, machine: &Machine) -> Option<&'a Update> {
+    member.updates.get(&machine.uid()?)
+}
+
+/// The step that selects the next Nodes, if any may be.
+pub(super) fn select(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, now: Timestamp) -> Option<Step> {
+    let by_itself = seen
+        .deployment
+        .spec
+        .strategy
+        .as_ref()
+        .is_some_and(|strategy| strategy.updates_by_itself());
+    let group = &stand.group;
+    let new = group.current().filter(|_| members.has_new)?;
+    if !by_itself || stand.mode != (Mode::InPlace { is_paused: false }) || !group.is_in_sight {
+        return None;
+    }
+    let under_way = length(under_way(members).count());
+    let left = group.wanted - new.claim() - under_way;
+    let allowance = (group.allowance() - under_way).min(left).max(0);
+    let (idle, available): (Vec<Candidate<'_>>, Vec<Candidate<'_>>) = candidates(members, now)
+        .into_iter()
+        .partition(|candidate| !candidate.is_available);
+    let idle = idle.into_iter().take(count(allowance));
+    let mut chosen: Vec<Candidate<'_>> = idle.collect();
+    let rest = (allowance - length(chosen.len())).min(group.slack());
+    chosen.extend(available.into_iter().take(count(rest)));
+    let patches = chosen.iter().map(|candidate| {
+        let node = &candidate.update.node;
+        NodePatch::labelling(node, keys::SELECTED_FOR_UPDATE, keys::PRESENT)
+    });
+    let patches: Vec<NodePatch> = patches.collect();
+    (!patches.is_empty()).then_some(Step::Select(patches))
+}
+
+/// Machines of old sets whose update has begun and is not over.
+pub(super) fn under_way<'a>(members: &'a Members<'a>) -> impl Iterator<Item = Arc<Machine>> + 'a {
+    members.old().iter().flat_map(|member| {
+        let own = owned(member).into_iter();
+        own.filter(|machine| !is_leaving(machine) && is_being_updated(member, machine))
+    })
+}
+
+/// A Machine that may be selected.
+struct Candidate<'a> {
+    update: &'a Update,
+    is_available: bool,
+}
+
+/// Those of the oldest set first, the oldest Machines first.
+fn candidates<'a>(members: &Members<'a>, now: Timestamp) -> Vec<Candidate<'a>> {
+    let of = |member: &&'a set::Observed<'a>| {
+        let mut own = owned(member);
+        own.sort_by_cached_key(|machine| {
+            let metadata = &machine.metadata;
+            (meta::created(metadata), meta::name(metadata).to_owned())
+        });
+        let member: &'a set::Observed<'a> = member;
+        own.into_iter().filter_map(move |machine| {
+            let update = update(member, &machine)?;
+            let may_be = is_ready(&machine) && !is_leaving(&machine) && !is_named(member, &machine);
+            let awaits = update.marks.is_candidate && !update.marks.is_under_way();
+            let is_available = counts_as_available(member, &machine, now);
+            (may_be && awaits).then_some(Candidate { update, is_available })
+        })
+    };
+    members.old().iter().flat_map(of).collect()
+}
+
+/// Whether the Machine's phase lets its update begin.
+fn is_ready(machine: &Machine) -> bool {
+    match machine.phase() {
+        Phase::Running | Phase::Unknown | Phase::InPlaceUpdateSuccessful | Phase::InPlaceUpdateFailed => true,
+        Phase::New
+        | Phase::Pending
+        | Phase::Available
+        | Phase::Failed
+        | Phase::CrashLoopBackOff
+        | Phase::Terminating
+        | Phase::InPlaceUpdating
+        | Phase::Other(_) => false,
+    }
+}
+
+/// Whether the original has kept a set from making Machines, which now has the template again (§16.4).
+pub(super) fn was_held(deployment: &MachineDeployment, set: &MachineSet) -> bool {
+    let is_in_place = strategy(deployment) == Some(StrategyType::InPlaceUpdate);
+    is_in_place && meta::label(&set.metadata, keys::SCALE_UP_DISABLED).is_some()
+}
+
+fn length(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn count(number: i64) -> usize {
+    usize::try_from(number).unwrap_or(0)
+}
