@@ -277,6 +277,16 @@ pub fn last_expiry(truth: &Truth<'_>) -> Duration {
     Duration::try_from(expiry.duration_since(DAWN)).unwrap_or_default()
 }
 
+/// When the last preservation will be over; the beginning where there is none.
+pub fn last_preservation(truth: &Truth<'_>) -> Duration {
+    let ends = truth.all("machines").filter_map(|machine| {
+        let text = machine.pointer("/status/currentStatus/preserveExpiryTime")?.as_str()?;
+        text.parse::<Timestamp>().ok()
+    });
+    let end = ends.max().unwrap_or(DAWN);
+    Duration::try_from(end.duration_since(DAWN)).unwrap_or_default()
+}
+
 /// When a bootstrap token expires, as its Secret says. Other Secrets say nothing of the kind.
 pub fn expiration(secret: &Value) -> Option<Timestamp> {
     let text = secret.pointer("/data/expiration")?.as_str()?;

@@ -11,7 +11,7 @@ use millwright_sandbox::store::Place;
 
 use crate::door::LATEST;
 use crate::event::{Truth, What};
-use crate::judge::{is_ahead, last_expiry, settled, settled_by};
+use crate::judge::{is_ahead, last_expiry, last_preservation, settled, settled_by};
 use crate::life::Lives;
 use crate::world::World;
 
@@ -80,6 +80,8 @@ pub async fn converge(world: &Arc<World>, lives: &Lives) {
         // that is made when every late request has arrived moves no bound: who makes tokens for ever would never be judged.
         if now <= quiet + LATEST {
             until = until.max(world.look(last_expiry) + MINUTE);
+            // Likewise a machine is preserved until then.
+            until = until.max(world.look(last_preservation) + BOUND);
         }
         last.again(world);
         match &last.settled {

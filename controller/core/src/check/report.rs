@@ -12,7 +12,10 @@ pub(super) trait Report {
 
 impl Report for machine::StatusChange {
     fn tells_failure(&self) -> bool {
-        let is_bad = matches!(self.phase, Phase::Unknown | Phase::Failed | Phase::CrashLoopBackOff);
+        let is_bad = matches!(
+            self.phase,
+            Phase::Unknown | Phase::Failed | Phase::CrashLoopBackOff | Phase::InPlaceUpdateFailed
+        );
         is_bad || self.state == OperationState::Failed
     }
 }

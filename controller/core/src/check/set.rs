@@ -156,7 +156,8 @@ fn given_up(seen: &set::Observed<'_>, all: &[set::repair::GivenUp], now: Timesta
     let wrong = all.iter().filter(|given| {
         let machine = &given.machine;
         let is_kept = machine.uid().is_some_and(|uid| seen.repair.kept.contains_key(&uid));
-        *machine.phase() != Phase::Unknown || is_leaving(machine) || is_kept
+        let is_ill = matches!(machine.phase(), Phase::Unknown | Phase::InPlaceUpdateFailed);
+        !is_ill || is_leaving(machine) || is_kept
     });
     let wrong = wrong.map(|given| Broken::WrongVictim(meta::name(&given.machine.metadata).to_owned()));
     let before = set::repair::given_up_before(seen, now);

@@ -66,6 +66,7 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         requests: &BTreeMap::new(),
         updates: &BTreeMap::new(),
         choice: None,
+        may_grow: true,
         may_lose: None,
         most: None,
         unfreeze: false,

@@ -117,6 +117,15 @@ pub fn may_lose(mode: Mode, group: &Group) -> Option<usize> {
     }
 }
 
+/// The only row that may make Machines now. `None`: each makes what it lacks. While Machines are updated in place, what replaces a failed one
+/// has the new template, so that it need not be updated itself.
+pub fn grows_alone(mode: Mode, group: &Group) -> Option<usize> {
+    match mode {
+        Mode::InPlace { is_paused } => growing(group, is_paused),
+        Mode::Scaling | Mode::Rolling | Mode::Recreating | Mode::Holding => None,
+    }
+}
+
 /// What moves the numbers of a group. A rollout that may not move, as one that is paused, holds.
 pub fn mode(group: &Group, strategy: Option<StrategyType>, may_roll: bool) -> Mode {
     let used = group.rows.iter().filter(|row| row.is_in_use()).count();
@@ -208,10 +217,7 @@ fn recreate(group: &mut Group) {
 fn in_place(group: &mut Group, is_paused: bool) {
     // By the numbers that are stored: what falls makes room once it has fallen.
     let room = group.room();
-    let growing = match is_paused {
-        true => group.rows.iter().rposition(Row::is_in_use),
-        false => group.rows.iter().position(|row| row.is_new),
-    };
+    let growing = growing(group, is_paused);
     for (place, row) in group.rows.iter_mut().enumerate() {
         row.number = if Some(place) == growing {
             row.claim()
@@ -232,6 +238,14 @@ fn in_place(group: &mut Group, is_paused: bool) {
     if grown.is_new && grown.present >= wanted && !is_paused {
         let count = group.old().len();
         group.rows.iter_mut().take(count).for_each(|row| row.number = 0);
+    }
+}
+
+/// The row in which Machines are made while others are updated in place.
+fn growing(group: &Group, is_paused: bool) -> Option<usize> {
+    match is_paused {
+        true => group.rows.iter().rposition(Row::is_in_use),
+        false => group.rows.iter().position(|row| row.is_new),
     }
 }
 

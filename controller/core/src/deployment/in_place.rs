@@ -17,7 +17,7 @@ use super::observed::{Observed, Step};
 use super::plan::{Stand, strategy};
 use crate::api::machine_deployment::StrategyType;
 use crate::api::{Machine, MachineDeployment, MachineSet, Phase, keys, meta};
-use crate::machine::in_place::marks::{Outcome, Reason, Update};
+use crate::machine::in_place::marks::{self, Outcome, Reason, Update};
 use crate::machine::node_patch::NodePatch;
 use crate::owner::{self, Owner as _};
 use crate::set;
@@ -125,11 +125,10 @@ pub(super) fn select(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, 
     let mut chosen: Vec<Candidate<'_>> = idle.collect();
     let rest = (allowance - length(chosen.len())).min(group.slack());
     chosen.extend(available.into_iter().take(count(rest)));
-    let patches = chosen.iter().map(|candidate| {
-        let node = &candidate.update.node;
-        NodePatch::labelling(node, keys::SELECTED_FOR_UPDATE, keys::PRESENT)
-    });
-    let patches: Vec<NodePatch> = patches.collect();
+    let patches: Vec<NodePatch> = chosen
+        .iter()
+        .map(|candidate| marks::select(&candidate.update.node))
+        .collect();
     (!patches.is_empty()).then_some(Step::Select(patches))
 }
 

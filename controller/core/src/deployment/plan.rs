@@ -86,7 +86,7 @@ fn guarded(seen: &Observed<'_>, mut plan: Plan) -> Plan {
 /// Deletion: sets first, the finalizer last.
 fn leave(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     if !meta::has_finalizer(&seen.deployment.metadata, keys::FINALIZER) {
-        return follow(seen, members, None, Plan::rest(Why::Empty), now);
+        return follow(seen, members, Bound::NONE, Plan::rest(Why::Empty), now);
     }
     if members.sets.is_empty() {
         return Plan::act(vec![Step::RemoveFinalizer], Why::Empty);
@@ -100,14 +100,18 @@ fn leave(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     if !leaving.is_empty() {
         plan.steps.push(Step::Delete(leaving));
     }
-    let plan = follow(seen, members, None, plan, now);
+    let plan = follow(seen, members, Bound::NONE, plan, now);
     told(plan, seen, members, &status::Situation::Leaving, now)
 }
 
 /// An invalid deployment: sets keep their numbers and replace what failed; available Machines are left alone.
 fn stand(seen: &Observed<'_>, members: &Members<'_>, fault: String, now: Timestamp) -> Plan {
     let situation = status::Situation::Invalid(fault.clone());
-    let plan = follow(seen, members, Some(0), Plan::rest(Why::Invalid(fault)), now);
+    let bound = Bound {
+        may_lose: Some(0),
+        ..Bound::NONE
+    };
+    let plan = follow(seen, members, bound, Plan::rest(Why::Invalid(fault)), now);
     told(plan, seen, members, &situation, now)
 }
 
@@ -211,7 +215,11 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     plan.steps.extend(moves);
     if !is_moving {
         plan.steps.extend(in_place::select(seen, members, &stand, now));
-        plan = follow(seen, members, budget::may_lose(stand.mode, &stand.group), plan, now);
+        let bound = Bound {
+            may_lose: budget::may_lose(stand.mode, &stand.group),
+            grows: budget::grows_alone(stand.mode, &stand.group),
+        };
+        plan = follow(seen, members, bound, plan, now);
     }
     plan.why = why(plan.why, seen, &stand);
     if stand.mode == Mode::Scaling {
@@ -402,17 +410,34 @@ fn clean(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, plan: &mut P
     plan.steps.push(Step::Delete(surplus));
 }
 
+/// What sets may do about their Machines.
+#[derive(Clone, Copy)]
+struct Bound {
+    /// How many available Machines all of them may lose. `None`: as many as there are.
+    may_lose: Option<usize>,
+    /// The only one that may make Machines. `None`: all may.
+    grows: Option<usize>,
+}
+
+impl Bound {
+    const NONE: Self = Self {
+        may_lose: None,
+        grows: None,
+    };
+}
+
 /// What each set does about its Machines, by the numbers that are stored. The old sets come first; what one of them takes of the
 /// available Machines that may go, the others do not have.
-fn follow(seen: &Observed<'_>, members: &Members<'_>, may_lose: Option<usize>, mut plan: Plan, now: Timestamp) -> Plan {
-    let mut left = may_lose;
+fn follow(seen: &Observed<'_>, members: &Members<'_>, bound: Bound, mut plan: Plan, now: Timestamp) -> Plan {
+    let mut left = bound.may_lose;
     let mut given_up = given_up(seen, members, now);
     let choice = kept(seen, members, now);
-    for member in &members.sets {
+    for (place, member) in members.sets.iter().enumerate() {
         let others = given_up.saturating_sub(given_up_before(member, now));
         let part = set::Observed {
             may_lose: left,
             choice: Some(&choice),
+            may_grow: bound.grows.is_none_or(|grows| grows == place),
             repair: Repair {
                 at_most: seen.replacements.saturating_sub(others),
                 ..member.repair

@@ -30,6 +30,9 @@ pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timesta
     if freeze::is_labelled(seen.set) || label(keys::SCALE_UP_DISABLED).is_some() {
         return Plan::rest(Why::Frozen);
     }
+    if !seen.may_grow {
+        return Plan::rest(Why::MadeElsewhere);
+    }
     if let Some(refusal) = seen.refusal {
         return Plan::rest(Why::ClassRefused(refusal.to_owned()));
     }

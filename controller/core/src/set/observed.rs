@@ -48,6 +48,8 @@ pub struct Observed<'a> {
     pub updates: &'a BTreeMap<Uid, Update>,
     /// Which of its Failed Machines are kept without being asked. `None`: it chooses itself, as its spec says.
     pub choice: Option<&'a Choice>,
+    /// Whether it makes the Machines that it lacks; else another set of its deployment does.
+    pub may_grow: bool,
     /// How many available Machines above its number the set may delete now. `None`: as many as there are.
     pub may_lose: Option<usize>,
     /// How many Machines its deployment may have, the surge of a rollout among them. `None`: no deployment controls it.
@@ -138,6 +140,7 @@ pub enum Why {
     ClassRefused(String),
     ClassUnchecked,
     Frozen,
+    MadeElsewhere,
     CoolingOff,
     NextBatch,
     Refused(String),
@@ -169,6 +172,7 @@ impl fmt::Display for Why {
             Self::Replacing { failed } => write!(f, "{failed} failed or marked machines are replaced"),
             Self::ClassRefused(fault) => write!(f, "no machine can be made of the class: {fault}"),
             Self::ClassUnchecked => f.write_str("the class has not been checked yet"),
+            Self::MadeElsewhere => f.write_str("what is missing is made with the new template"),
             Self::Frozen => f.write_str("the set is frozen"),
             Self::CoolingOff => f.write_str("waiting before machines are created again"),
             Self::NextBatch => f.write_str("the next batch of machines is about to be created"),

@@ -137,6 +137,7 @@ impl View {
             requests: &self.requests,
             updates: &self.updates,
             choice: None,
+            may_grow: true,
             may_lose: None,
             most: self.most,
             unfreeze: self.unfreeze,

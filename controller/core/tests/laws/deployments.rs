@@ -117,6 +117,7 @@ impl Scene {
                 requests: &requested,
                 updates: &self.updates,
                 choice: None,
+                may_grow: true,
                 may_lose: None,
                 most: None,
                 unfreeze: false,

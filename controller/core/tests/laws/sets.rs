@@ -111,6 +111,7 @@ impl Scene {
             requests: &requests(&self.machines),
             updates: &BTreeMap::new(),
             choice: None,
+            may_grow: true,
             may_lose: self.may_lose,
             most: None,
             unfreeze: false,

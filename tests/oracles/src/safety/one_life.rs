@@ -20,8 +20,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("Unknown", &["Running", "Failed", "InPlaceUpdating"]),
     ("Failed", &["Running"]),
     ("InPlaceUpdating", &["InPlaceUpdateSuccessful", "InPlaceUpdateFailed"]),
-    ("InPlaceUpdateFailed", &["InPlaceUpdateSuccessful", "Failed"]),
-    ("InPlaceUpdateSuccessful", &["Running", "InPlaceUpdating"]),
+    (
+        "InPlaceUpdateFailed",
+        &["InPlaceUpdateSuccessful", "InPlaceUpdating", "Failed"],
+    ),
+    ("InPlaceUpdateSuccessful", &["Running", "Unknown", "InPlaceUpdating"]),
 ];
 
 impl Oracle for OneLife {

@@ -109,14 +109,14 @@ impl Marks {
         }
     }
 
-    /// Whether its update has begun and is not over: it does not count as available.
+    /// Whether its update has begun and is not over: it does not count as available. What an agent could not do before its turn is nothing.
     pub fn is_under_way(&self) -> bool {
-        self.is_selected || self.outcome.is_some()
+        self.is_selected || self.outcome == Some(Outcome::Successful)
     }
 
     /// Whether a label is left.
     pub fn is_labelled(&self) -> bool {
-        self.is_candidate || self.is_under_way()
+        self.is_candidate || self.is_selected || self.outcome.is_some()
     }
 }
 
@@ -160,6 +160,13 @@ pub fn remember_cordon(seen: &Node) -> Option<NodePatch> {
     let key = keys::CORDONED_BEFORE_UPDATE.to_owned();
     node.annotations.insert(key, keys::PRESENT.to_owned());
     node.patch()
+}
+
+/// The patch by which its turn comes. What the agent said before is not about this update.
+pub fn select(node: &NodeRef) -> NodePatch {
+    let mut patch = NodePatch::labelling(node, keys::SELECTED_FOR_UPDATE, keys::PRESENT);
+    patch.labels.insert(keys::UPDATE_RESULT.to_owned(), None);
+    patch
 }
 
 /// Brings the labels in line: a Node of an old template is a candidate; one whose Machine has the template, or never gets it in place,
