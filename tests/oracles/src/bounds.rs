@@ -20,7 +20,15 @@ pub fn bounds(deployment: &Value) -> (i64, i64) {
     };
     let (surge, unavailable) = match text(deployment, "/spec/strategy/type") {
         "Recreate" => return (0, 0),
-        "InPlaceUpdate" => (0, bound("/spec/strategy/inPlaceUpdate/maxUnavailable", false)),
+        "InPlaceUpdate" => {
+            let is_auto = text(deployment, "/spec/strategy/inPlaceUpdate/orchestrationType") == "Auto";
+            let surge = if is_auto {
+                bound("/spec/strategy/inPlaceUpdate/maxSurge", true)
+            } else {
+                0
+            };
+            (surge, bound("/spec/strategy/inPlaceUpdate/maxUnavailable", false))
+        }
         _ => (
             bound("/spec/strategy/rollingUpdate/maxSurge", true),
             bound("/spec/strategy/rollingUpdate/maxUnavailable", false),

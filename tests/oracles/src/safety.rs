@@ -6,6 +6,7 @@ mod drain;
 mod fenced;
 mod finalizer;
 mod guarded;
+mod in_place;
 mod join_patience;
 mod kept;
 mod lead_kept;
@@ -57,5 +58,6 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
             settings.lease - settings.margin,
         )),
         Box::new(kept::Kept::new(settings.max_lag)),
+        Box::new(in_place::InPlace::new(settings.max_lag)),
     ]
 }

@@ -53,6 +53,7 @@ pub fn reached(truth: &dyn Truth, broken: &BTreeSet<String>) -> Result<(), Strin
     let (vms, nodes) = (truth.vms(), truth.objects("nodes"));
     for machine in machines.iter().filter(|it| !is_deleting(it)) {
         not_forsaken(machine, &sets)?;
+        not_left_in_an_update(truth, machine, &sets, &nodes, broken)?;
         let_go(truth, machine, &nodes)?;
         if !is_broken(machine, broken) {
             machine_reached(machine, &vms, &nodes)?;
@@ -61,6 +62,37 @@ pub fn reached(truth: &dyn Truth, broken: &BTreeSet<String>) -> Result<(), Strin
     cloud_matches(&machines, &vms)?;
     nodes_match(&nodes, &machines, &vms)?;
     no_token_left(truth, &machines, broken)
+}
+
+/// Of a Machine of which no deployment is held up, the Node is in use and bears nothing of an update in place.
+fn not_left_in_an_update(
+    truth: &dyn Truth,
+    machine: &Value,
+    sets: &[Arc<Value>],
+    nodes: &[Arc<Value>],
+    broken: &BTreeSet<String>,
+) -> Result<(), String> {
+    let set = sets.iter().find(|set| uid(set) == controller(machine));
+    let deployments = truth.objects("machinedeployments");
+    let owner = set.and_then(|set| deployments.iter().find(|owner| uid(owner) == controller(set)));
+    let id = text(machine, "/spec/providerID");
+    let own = nodes
+        .iter()
+        .find(|node| !id.is_empty() && text(node, "/spec/providerID") == id);
+    let (Some(owner), Some(node)) = (owner, own) else {
+        return Ok(());
+    };
+    let is_cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+    let labels = node.pointer("/metadata/labels").and_then(Value::as_object);
+    let is_marked = labels.is_some_and(|labels| {
+        let of_update = ["candidate-for-update", "selected-for-update", "update-result"];
+        let mut marks = of_update.iter().map(|mark| format!("node.machine.sapcloud.io/{mark}"));
+        marks.any(|mark| labels.contains_key(&mark))
+    });
+    match (is_marked || is_cordoned) && !is_held(owner, broken) && !is_deleting(owner) {
+        true => Err(format!("node {} is left in its update in place", name(node))),
+        false => Ok(()),
+    }
 }
 
 /// Until when a Machine is preserved, and what is wished for it.
@@ -193,10 +225,10 @@ fn deployment_reached(truth: &dyn Truth, deployment: &Value, broken: &BTreeSet<S
 
 const CLASS: &str = "/spec/template/spec/class/name";
 
-/// Nothing moves between its sets to the end: it is paused, updated in place, or of a class by which nothing comes up.
+/// Nothing moves between its sets to the end: it is paused, updated in place by hand, or of a class by which nothing comes up.
 fn is_held(deployment: &Value, broken: &BTreeSet<String>) -> bool {
     is_paused(deployment)
-        || text(deployment, "/spec/strategy/type") == "InPlaceUpdate"
+        || text(deployment, "/spec/strategy/inPlaceUpdate/orchestrationType") == "Manual"
         || broken.contains(text(deployment, CLASS))
 }
 

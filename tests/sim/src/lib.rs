@@ -35,6 +35,7 @@
 
 pub mod account;
 pub mod actors;
+mod agents;
 pub mod any;
 pub mod bound;
 pub mod call_fault;

@@ -41,6 +41,8 @@ pub const ORPHAN_PERIOD: SignedDuration = SignedDuration::from_secs(40);
 pub const ORPHAN_MIN_AGE: SignedDuration = SignedDuration::from_mins(3);
 /// How long a machine of a run is preserved.
 const PRESERVE_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
+/// How long an agent of a run may take to update its node.
+const IN_PLACE_UPDATE_TIMEOUT: SignedDuration = SignedDuration::from_mins(3);
 /// How long the pause after an exhausted resource is.
 const EXHAUSTED: SignedDuration = SignedDuration::from_mins(2);
 /// Seconds until a manager that died is started again.
@@ -263,6 +265,7 @@ impl Lives {
         let waits = settings.creation_timeout
             + HEALTH_TIMEOUT
             + PRESERVE_TIMEOUT
+            + IN_PLACE_UPDATE_TIMEOUT
             + DRAIN_TIMEOUT
             + settings.resource_exhausted_retry
             + set_back;
@@ -349,5 +352,6 @@ fn settings() -> Settings {
     settings.drain_timeout = DRAIN_TIMEOUT;
     settings.orphan_min_age = ORPHAN_MIN_AGE;
     settings.preserve_timeout = PRESERVE_TIMEOUT;
+    settings.in_place_update_timeout = IN_PLACE_UPDATE_TIMEOUT;
     settings
 }

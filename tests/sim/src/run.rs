@@ -24,7 +24,7 @@ use crate::meddle::Debts;
 use crate::pods::Crew;
 use crate::provider::{Port, Transport};
 use crate::world::{Parts, World};
-use crate::{actors, any, outage, reference, tail, workload};
+use crate::{actors, agents, any, outage, reference, tail, workload};
 
 /// Which faults a run may have.
 #[derive(Clone, Debug)]
@@ -272,6 +272,7 @@ impl Cast {
         tokio::spawn(async move { cloud.run_clockwork().await });
         tokio::spawn(actors::kubelets(Arc::clone(world)));
         tokio::spawn(actors::collector(Arc::clone(world)));
+        tokio::spawn(agents::agents(Arc::clone(world)));
         if let Some(pods) = workload::pods(&self.workload) {
             tokio::spawn(Crew::new(Arc::clone(world), pods).run());
         }

@@ -9,7 +9,8 @@ use millwright_sandbox::object;
 use serde_json::{Value, json};
 
 use self::body::{
-    adoptable, budget, class, deployment, forsaken, held, machine, of_secret, recreated, set_of, user_data,
+    adoptable, budget, class, deployment, forsaken, held, machine, of_secret, recreated, set_of, updated_in_place,
+    user_data,
 };
 use crate::any;
 use crate::choices::Choices;
@@ -22,6 +23,7 @@ use crate::provider::Port;
 use crate::world::World;
 
 pub mod body;
+mod in_place;
 mod keep;
 mod orphans;
 
@@ -89,7 +91,7 @@ pub const FORSAKEN: &str = "forsaken";
 pub const NEVER: &str = "never";
 
 /// The names of all workloads.
-pub const ALL: [&str; 30] = [
+pub const ALL: [&str; 33] = [
     "scale",
     "create",
     "machine",
@@ -120,6 +122,9 @@ pub const ALL: [&str; 30] = [
     "keep",
     "keep-roll",
     "drain-keep",
+    "in-place",
+    "in-place-surge",
+    "drain-in-place",
 ];
 
 /// How many pods there are where there are any.
@@ -187,6 +192,7 @@ pub fn deeds(name: &str) -> Option<Vec<Deed>> {
                 .or_else(|| rollout(name))
                 .or_else(|| drained(name))
                 .or_else(|| keep::workload(name))
+                .or_else(|| in_place::workload(name))
                 .or_else(|| short(name));
         }
     })
@@ -368,6 +374,20 @@ fn drained(name: &str) -> Option<Vec<Deed>> {
                 moment(),
                 scale(2),
             ],
+        ),
+        // Machines stay, and their pods go; then only the last one is to be updated, where pods have nowhere to go.
+        "drain-in-place" => (
+            vec![
+                make("creates the budget", "poddisruptionbudgets", budget(PODS - 1)),
+                make(
+                    "creates the deployment",
+                    "machinedeployments",
+                    updated_in_place(2, 0, 1),
+                ),
+                Deed::Settle,
+                Deed::Serve,
+            ],
+            vec![of_class("large"), moment(), scale(1), moment(), of_class("small")],
         ),
         // No pod may ever go: by the deadline, and by force.
         "drain-stuck" => (

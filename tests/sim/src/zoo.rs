@@ -16,6 +16,7 @@ mod clouds;
 mod deployments;
 mod drains;
 mod health;
+mod in_place;
 mod keeping;
 mod machines;
 mod orphans;
@@ -55,6 +56,7 @@ pub fn all() -> Vec<Mutant> {
     all.extend(drains::ALL);
     all.extend(health::ALL);
     all.extend(keeping::ALL);
+    all.extend(in_place::ALL);
     all.sort_by_key(|mutant| (order(mutant.property), mutant.name));
     all
 }

@@ -169,8 +169,10 @@ fn candidates<'a>(members: &Members<'a>, now: Timestamp) -> Vec<Candidate<'a>> {
 /// Whether the Machine's phase lets its update begin.
 fn is_ready(machine: &Machine) -> bool {
     match machine.phase() {
-        Phase::Running | Phase::Unknown | Phase::InPlaceUpdateSuccessful | Phase::InPlaceUpdateFailed => true,
-        Phase::New
+        Phase::Running | Phase::InPlaceUpdateSuccessful | Phase::InPlaceUpdateFailed => true,
+        // An unhealthy one recovers, or is replaced: what a silent node was told would be lost.
+        Phase::Unknown
+        | Phase::New
         | Phase::Pending
         | Phase::Available
         | Phase::Failed

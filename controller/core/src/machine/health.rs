@@ -158,7 +158,10 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
     };
     let (change, why) = match (healthy, *seen.machine.phase() == Phase::Running) {
         (true, true) if !changed => return Plan::rest(Why::Running),
-        (false, false) if !changed => return Plan::rest(Why::NodeUnhealthy),
+        // One that was updated in place has only this way out of its phase (W10).
+        (false, false) if !changed && *seen.machine.phase() != Phase::InPlaceUpdateSuccessful => {
+            return Plan::rest(Why::NodeUnhealthy);
+        }
         (true, true) => {
             let text = "The machine is healthy".to_owned();
             (

@@ -2,7 +2,7 @@
 //!
 //! | phase | condition `InPlaceUpdate` | labels of the Node | what is done |
 //! |---|---|---|---|
-//! | Running, Unknown | none, or of an earlier update | candidate | the condition says CandidateForUpdate |
+//! | Running | none, or of an earlier update | candidate | the condition says CandidateForUpdate |
 //! | the same | any of these | and selected | it says SelectedForUpdate |
 //! | the same | SelectedForUpdate | the same | cordon, drain; then phase InPlaceUpdating |
 //! | InPlaceUpdating | SelectedForUpdate | the same | it says ReadyForUpdate |
@@ -70,6 +70,8 @@ fn stage(phase: &Phase, standing: Standing, marks: Marks) -> Stage {
         (None, Some(Reason::Ready)) if is_updating => Stage::Wait,
         (None, _) if is_updating => Stage::Tell(Reason::Ready),
         (None, _) if !is_due => Stage::Idle,
+        // It recovers, or is replaced.
+        (None, _) if *phase == Phase::Unknown && marks.is_selected => Stage::Idle,
         (None, Some(Reason::Selected)) if marks.is_selected => Stage::Vacate(marks.since),
         // It had its time; who takes the label of its selection off lets it begin anew.
         (None, Some(Reason::Drained | Reason::Ready)) if marks.is_selected && is_agents => Stage::Idle,

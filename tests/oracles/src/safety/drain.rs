@@ -1,7 +1,8 @@
 //! S7: a VM is asked to go only when no pod that must go first is on its Node, or the drain's deadline has passed, a user forces it, or
 //! nobody runs the pods any more because the Node is dead, or is not ready and its VM does not run. Until then the manager removes pods
 //! by evictions alone, and those leave each budget whole; pods that the kubelet itself brings stay. Of a Node that stays, pods are removed
-//! only where its Machine failed, is preserved, and lets no new ones come; the deadline counts from its failure.
+//! only where its Machine failed, is preserved, and lets no new ones come, and the deadline counts from its failure; or where it is selected for
+//! an update in place and cordoned, and the deadline counts from that. Its agent may begin only when no pod that must go first is on it.
 //!
 //! A pod counts that was on the Node for as long as a manager may act on an older view. One that came to a Node that was cordoned and
 //! empty before does not: a scheduler that is behind may send it at any time. Budgets are judged by a number of `minAvailable`; Machines
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::in_place::SELECTED;
 use super::kept;
 use crate::event::{Act, By, Call, Event, Method, Verb, Write};
 use crate::object::{controller_kind, is_deleting, is_true, name, phase, selects, text, time, uid};
@@ -47,6 +49,8 @@ pub(crate) struct Drain {
     asked: BTreeMap<String, Timestamp>,
     /// When Nodes were last not ready, by uid.
     silent: BTreeMap<String, Timestamp>,
+    /// When Nodes were last selected for an update in place, and cordoned, by uid.
+    selected: BTreeMap<String, Timestamp>,
     /// When Machines were last Failed and preserved, by uid.
     kept: BTreeMap<String, Timestamp>,
     /// When Nodes were last dead, by uid.
@@ -69,6 +73,7 @@ impl Drain {
             clear: BTreeMap::new(),
             asked: BTreeMap::new(),
             silent: BTreeMap::new(),
+            selected: BTreeMap::new(),
             kept: BTreeMap::new(),
             dead: BTreeMap::new(),
             stale: BTreeMap::new(),
@@ -120,12 +125,15 @@ impl Drain {
 
     /// Whether nobody may be waited for any more, by what could be seen at that time.
     fn may_force(&self, at: Timestamp, machine: &Value, node: &Value, truth: &dyn Truth) -> bool {
+        let selected = selected_since(node).filter(|_| !is_deleting(machine) && !is_kept(machine));
         let is_forced = match is_deleting(machine) {
             true => TRUE.contains(&text(machine, "/metadata/labels/force-deletion")),
             // One that recovered just now may still be seen as it was.
-            false => text(machine, "/metadata/labels/force-drain") == "True" || !is_kept(machine),
+            false => {
+                text(machine, "/metadata/labels/force-drain") == "True" || (!is_kept(machine) && selected.is_none())
+            }
         };
-        let since = time(machine, "/metadata/deletionTimestamp");
+        let since = time(machine, "/metadata/deletionTimestamp").or(selected);
         let since = since.or_else(|| time(machine, "/status/currentStatus/lastUpdateTime"));
         let has_own = !text(machine, "/spec/drainTimeout").is_empty();
         let is_late = since.is_some_and(|since| since + self.timeout <= at + APART);
@@ -174,10 +182,20 @@ impl Drain {
         };
         let last = self.kept.get(uid(&machine));
         let was_kept = is_kept(&machine) || last.is_some_and(|last| *last + self.max_lag >= at);
-        if !is_deleting(&machine) && !was_kept {
+        let was_selected = self
+            .selected
+            .get(uid(&node))
+            .is_some_and(|last| *last + self.max_lag >= at);
+        let is_selected = selected_since(&node).is_some() || was_selected;
+        if !is_deleting(&machine) && !was_kept && !is_selected {
             return wrong("was removed, and its machine stays");
         }
-        if is_kept(&machine) && !lets_none_come(&node) {
+        let is_cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+        let lets_come = match is_kept(&machine) {
+            true => !lets_none_come(&node),
+            false => !is_deleting(&machine) && !was_kept && !was_selected && !is_cordoned,
+        };
+        if lets_come {
             return wrong("was removed, and new ones may come");
         }
         if write.subresource != "eviction" && !self.may_force(write.sent, &machine, &node, truth) {
@@ -187,6 +205,38 @@ impl Drain {
         match (write.subresource.as_str(), broken) {
             ("eviction", Some(budget)) => wrong(&format!("was evicted, which budget {} did not allow", name(&budget))),
             _ => Ok(()),
+        }
+    }
+
+    /// A manager says that a node may be updated in place.
+    fn begins(&mut self, at: Timestamp, write: &Write, truth: &dyn Truth) -> Result<(), String> {
+        let updating = |machine: &Option<Arc<Value>>| machine.as_ref().is_some_and(|it| phase(it) == "InPlaceUpdating");
+        let is_begin = matches!(write.by, By::Manager(_)) && !updating(&write.before) && updating(&write.after);
+        let Some(machine) = write.after.as_ref().filter(|_| is_begin) else {
+            return Ok(());
+        };
+        let Some(node) = node_of(truth, machine) else {
+            return Ok(());
+        };
+        self.hits += 1;
+        if self.may_force(at, machine, &node, truth) {
+            return Ok(());
+        }
+        let seen = at - self.max_lag;
+        let clear = self.clear.get(uid(&node));
+        let mut pods = pods_on(truth, name(&node)).filter(|pod| {
+            let since = self.bound.get(uid(pod));
+            let came_late = clear.zip(since).is_some_and(|(clear, since)| since > clear);
+            must_go(pod) && !came_late && since.is_none_or(|since| *since <= seen)
+        });
+        match pods.next() {
+            None => Ok(()),
+            Some(pod) => Err(format!(
+                "machine {} is to be updated in place while pod {} is on its node {}",
+                name(machine),
+                name(&pod),
+                name(&node)
+            )),
         }
     }
 
@@ -211,7 +261,14 @@ impl Drain {
         if let Some(node) = of.and_then(|of| node_named(truth, of)) {
             self.note(at, &node, truth);
         }
-        // What was silent or dead until now.
+        // What was selected, silent or dead until now.
+        if let Some(before) = write
+            .before
+            .as_ref()
+            .filter(|node| write.resource == "nodes" && selected_since(node).is_some())
+        {
+            self.selected.insert(uid(before).to_owned(), at);
+        }
         if let Some(before) = write
             .before
             .as_ref()
@@ -263,6 +320,19 @@ fn is_kept(machine: &Value) -> bool {
     phase(machine) == "Failed" && time(machine, kept::UNTIL).is_some() && !is_deleting(machine)
 }
 
+/// Since when the pods of a Node go because it is selected for an update in place.
+fn selected_since(node: &Value) -> Option<Timestamp> {
+    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+    let mut told = conditions
+        .into_iter()
+        .flatten()
+        .filter(|told| text(told, "/type") == "InPlaceUpdate");
+    let told = told
+        .next()
+        .filter(|told| text(told, "/reason") == "SelectedForUpdate")?;
+    time(told, "/lastTransitionTime").filter(|_| !text(node, SELECTED).is_empty())
+}
+
 /// Whether the Node bears the taint of a preserved Machine.
 fn lets_none_come(node: &Value) -> bool {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array);
@@ -295,6 +365,7 @@ impl Oracle for Drain {
                 let kept = all.filter(|machine| is_kept(machine));
                 self.kept
                     .extend(kept.map(|machine| (uid(machine).to_owned(), event.at)));
+                return self.begins(event.at, write, truth);
             }
             Act::Call(call) if call.method == Method::DeleteMachine => return self.called(event.at, call, truth),
             Act::Call(call) if call.method == Method::Other => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::in_place::SELECTED;
 use crate::diff;
 use crate::event::{Act, By, Event, Verb, Write};
 use crate::object::{controller, name, text};
@@ -61,6 +62,7 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "metadata/ownerReferences",
             "metadata/labels/node",
             "metadata/labels/machine-template-hash",
+            "metadata/labels/node.machine.sapcloud.io~update-result",
             "metadata/annotations/machinepriority.machine.sapcloud.io",
             "metadata/annotations/machine.sapcloud.io~marked-for-deletion-time",
             "metadata/annotations/node.machine.sapcloud.io~preserve",
@@ -89,13 +91,19 @@ const OWN: &[(&str, &str, &[&str])] = &[
         &[
             "metadata/finalizers",
             "metadata/labels/node.gardener.cloud~machine-name",
+            "metadata/labels/node.machine.sapcloud.io~candidate-for-update",
+            "metadata/labels/node.machine.sapcloud.io~selected-for-update",
+            // Taken off, and never put on: `wishes`.
+            "metadata/labels/node.machine.sapcloud.io~update-result",
+            "metadata/annotations/node.machine.sapcloud.io~update-failed-reason",
+            "metadata/annotations/node.machine.sapcloud.io~cordoned-before-update",
             "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled",
             "metadata/annotations/cluster-autoscaler.kubernetes.io~scale-down-disabled-by-mcm",
             "metadata/annotations/node.machine.sapcloud.io~last-applied-anno-labels-taints",
             "metadata/annotations/node.machine.sapcloud.io~machine-join-duration",
             // Taken off, and never put on: `wishes`.
             "metadata/annotations/node.machine.sapcloud.io~preserve",
-            // Set, and never taken back: `uncordons`.
+            // Set, and taken back only after an update in place: `uncordons`.
             "spec/unschedulable",
         ],
     ),
@@ -205,26 +213,30 @@ fn takes_order(write: &Write) -> bool {
     write.before.as_ref().is_some_and(has_order) && !write.after.as_ref().is_some_and(has_order)
 }
 
-/// Whether pods may come to a Node again that was cordoned.
+/// Whether pods may come to a Node again that was cordoned, otherwise than after its update in place.
 fn uncordons(before: &Value, after: &Value) -> bool {
     let is_cordoned = |node: &Value| node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
-    is_cordoned(before) && !is_cordoned(after)
+    let was_updated = !text(before, SELECTED).is_empty() || !text(before, RESULT).is_empty();
+    is_cordoned(before) && !is_cordoned(after) && !was_updated
 }
 
 /// What a user wishes for the machine of a Node.
 const WISH: &str = "/metadata/annotations/node.machine.sapcloud.io~1preserve";
 
-/// Whether the Node wishes something that it did not before.
+/// How an agent says that an update in place went.
+const RESULT: &str = "/metadata/labels/node.machine.sapcloud.io~1update-result";
+
+/// Whether the Node wishes something, or says how its update went, that it did not before.
 fn wishes(before: &Value, after: &Value) -> bool {
-    let wish = |node: &Value| text(node, WISH).to_owned();
-    !wish(after).is_empty() && wish(before) != wish(after)
+    let is_put_on = |place| !text(after, place).is_empty() && text(before, place) != text(after, place);
+    is_put_on(WISH) || is_put_on(RESULT)
 }
 
-/// A Node's conditions by type, without those that say that its Machine goes or is preserved.
+/// A Node's conditions by type, without those that say that its Machine goes, is preserved or is updated in place.
 fn conditions_of_others(node: &Value) -> BTreeMap<&str, &Value> {
     let all = node.pointer("/status/conditions").and_then(Value::as_array);
     let all = all.into_iter().flatten();
-    let others = all.filter(|told| !["Terminating", "Preserved"].contains(&text(told, "/type")));
+    let others = all.filter(|told| !["Terminating", "Preserved", "InPlaceUpdate"].contains(&text(told, "/type")));
     others.map(|told| (text(told, "/type"), told)).collect()
 }
 

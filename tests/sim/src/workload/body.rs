@@ -78,6 +78,16 @@ pub fn recreated(replicas: u32) -> Value {
     deployment
 }
 
+/// The same, whose machines are updated in place within these bounds.
+pub fn updated_in_place(replicas: u32, surge: u32, unavailable: u32) -> Value {
+    let mut deployment = deployment(replicas);
+    if let Some(strategy) = deployment.pointer_mut("/spec/strategy") {
+        let bounds = json!({ "maxSurge": surge, "maxUnavailable": unavailable, "orchestrationType": "Auto" });
+        *strategy = json!({ "type": "InPlaceUpdate", "inPlaceUpdate": bounds });
+    }
+    deployment
+}
+
 /// A set of so many machines of a class, by a name that is its selector, too.
 pub fn set_of(name: &str, replicas: u32, class: &str) -> Value {
     let (label, mut template) = (json!({ "name": "workers", "set": name }), template());
