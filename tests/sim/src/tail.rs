@@ -80,8 +80,8 @@ pub async fn converge(world: &Arc<World>, lives: &Lives) {
         // that is made when every late request has arrived moves no bound: who makes tokens for ever would never be judged.
         if now <= quiet + LATEST {
             until = until.max(world.look(last_expiry) + MINUTE);
-            // Likewise a machine is preserved until then.
-            until = until.max(world.look(last_preservation) + BOUND);
+            // Likewise a machine is preserved until then, by the clock of a manager that may follow the right one slowly.
+            until = until.max(world.look(last_preservation) + BOUND + lives.patience());
         }
         last.again(world);
         match &last.settled {

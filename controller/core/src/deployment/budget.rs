@@ -236,8 +236,11 @@ fn in_place(group: &mut Group, is_paused: bool) {
         grown.number += room.min(wanted - most).max(0);
     }
     if grown.is_new && grown.present >= wanted && !is_paused {
+        let (mut idle, mut spare) = (i64::MAX, group.slack());
         let count = group.old().len();
-        group.rows.iter_mut().take(count).for_each(|row| row.number = 0);
+        let Some(old) = group.rows.get_mut(..count) else { return };
+        lower(old, &mut idle, |row| row.number - row.available);
+        lower(old, &mut spare, |row| row.number);
     }
 }
 

@@ -125,10 +125,7 @@ pub(super) fn select(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, 
     let mut chosen: Vec<Candidate<'_>> = idle.collect();
     let rest = (allowance - length(chosen.len())).min(group.slack());
     chosen.extend(available.into_iter().take(count(rest)));
-    let patches: Vec<NodePatch> = chosen
-        .iter()
-        .map(|candidate| marks::select(&candidate.update.node))
-        .collect();
+    let patches: Vec<NodePatch> = chosen.iter().map(|candidate| marks::select(candidate.update)).collect();
     (!patches.is_empty()).then_some(Step::Select(patches))
 }
 

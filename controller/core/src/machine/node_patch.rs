@@ -97,14 +97,21 @@ impl NodePatch {
         })
     }
 
-    /// The patch that puts a label on a Node of which no more is known.
-    pub fn labelling(node: &NodeRef, key: &str, value: &str) -> Self {
+    /// The patch that changes labels of a Node of which no more is known, in this version of it.
+    pub fn labelling(node: &NodeRef, version: &str, labels: Changes) -> Self {
         Self {
             node: node.name.clone(),
             uid: Some(node.uid.as_str().to_owned()),
-            labels: Changes::from([(key.to_owned(), Some(value.to_owned()))]),
+            version: Some(version.to_owned()),
+            labels,
             ..Self::of(&Node::default())
         }
+    }
+
+    /// The same, in the version that was seen and no other.
+    pub fn of_version(mut self, seen: &Node) -> Self {
+        self.version.clone_from(&seen.metadata.resource_version);
+        self
     }
 
     /// The same, whose condition counts from then, although its status is the same.
@@ -330,7 +337,11 @@ impl<'a> Sketch<'a> {
             // The list is written whole, so nobody else's taint may have come meanwhile.
             patch.version.clone_from(&metadata.resource_version);
         }
-        patch.unschedulable = (node::is_cordoned(self.seen) != self.is_cordoned).then_some(self.is_cordoned);
+        if node::is_cordoned(self.seen) != self.is_cordoned {
+            patch.unschedulable = Some(self.is_cordoned);
+            // One that arrives late would cordon a Node that is in use again.
+            patch.version.clone_from(&metadata.resource_version);
+        }
         (!patch.is_empty()).then_some(patch)
     }
 }

@@ -107,8 +107,12 @@ impl View {
     pub(crate) fn updating(mut self, world: &World) -> Self {
         let update = |machine: &Arc<Machine>| {
             let found = kin::node_of(world, machine).node?;
-            let (node, marks) = (node::reference(found), Marks::of(found));
-            Some((machine.uid()?, Update { node, marks }))
+            let update = Update {
+                node: node::reference(found),
+                version: found.metadata.resource_version.clone().unwrap_or_default(),
+                marks: Marks::of(found),
+            };
+            Some((machine.uid()?, update))
         };
         self.updates = self.machines.iter().filter_map(update).collect();
         self

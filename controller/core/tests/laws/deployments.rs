@@ -319,6 +319,7 @@ fn update(dice: &mut Dice, machine: &Uid) -> Update {
             name: NodeName::new(format!("node-of-{machine}")),
             uid: Uid::new(format!("node-{machine}")),
         },
+        version: "1".to_owned(),
         marks: Marks {
             is_candidate: !dice.rarely(),
             is_selected: dice.rarely(),

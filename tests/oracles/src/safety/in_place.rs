@@ -26,6 +26,8 @@ pub(crate) struct InPlace {
     serving: BTreeMap<String, (Option<Timestamp>, Timestamp)>,
     /// How many have to serve, as deployments last said, and since a while ago.
     floors: BTreeMap<String, Vec<(Timestamp, i64)>>,
+    /// Machines that managers selected, and which; until they serve again.
+    selected: BTreeMap<String, By>,
     /// When Nodes last said that they are updated, by providerID.
     updated: BTreeMap<String, Timestamp>,
     hits: u64,
@@ -37,6 +39,7 @@ impl InPlace {
             max_lag,
             serving: BTreeMap::new(),
             floors: BTreeMap::new(),
+            selected: BTreeMap::new(),
             updated: BTreeMap::new(),
             hits: 0,
         }
@@ -52,13 +55,15 @@ impl InPlace {
         let Some(deployment) = deployment_of(truth, machine) else {
             return Ok(());
         };
+        self.selected.insert(uid(machine).to_owned(), write.by);
         let served = self.serving.get(uid(machine)).and_then(|(since, _)| *since);
         if served.is_none_or(|since| since > from) {
             return Ok(());
         }
         let others = machines.iter().filter(|other| {
             let until = self.serving.get(uid(other));
-            let serves = until.is_some_and(|(since, until)| since.is_some() || *until >= from);
+            let own = self.selected.get(uid(other)) == Some(&write.by);
+            let serves = until.is_some_and(|(since, until)| since.is_some() || (*until >= from && !own));
             uid(other) != uid(machine) && deployment_of(truth, other).as_ref() == Some(&deployment) && serves
         });
         let left = i64::try_from(others.count()).unwrap_or(i64::MAX);
@@ -130,7 +135,10 @@ impl InPlace {
             .entry(uid(machine).to_owned())
             .or_insert((None, Timestamp::MIN));
         match (serves, entry.0) {
-            (true, None) => entry.0 = Some(at),
+            (true, None) => {
+                entry.0 = Some(at);
+                self.selected.remove(uid(machine));
+            }
             (false, Some(_)) => *entry = (None, at),
             (true, Some(_)) | (false, None) => {}
         }

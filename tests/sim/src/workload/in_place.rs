@@ -39,7 +39,7 @@ pub fn workload(name: &str) -> Option<Vec<Deed>> {
                 scale(3),
             ],
         ),
-        "in-place-once" => (begin(0, 1), vec![of_class("large"), Deed::Settle]),
+        "in-place-once" => (begin(0, 1), vec![moment(), of_class("large"), Deed::Settle]),
         _ => return None,
     };
     Some(begun.into_iter().chain(more).collect())

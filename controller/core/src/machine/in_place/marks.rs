@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use crate::api::{Machine, NodeTemplateSpec, Phase, keys, meta};
 use crate::ids::NodeRef;
 use crate::machine::node;
-use crate::machine::node_patch::{NodePatch, Sketch};
+use crate::machine::node_patch::{Changes, NodePatch, Sketch};
 use crate::machine::steer::Standing;
 
 /// How far the condition says that the update is.
@@ -125,6 +125,8 @@ impl Marks {
 pub struct Update {
     /// The Node.
     pub node: NodeRef,
+    /// The version in which it was seen.
+    pub version: String,
     /// What it bears.
     pub marks: Marks,
 }
@@ -139,7 +141,8 @@ pub fn tell(seen: &Node, reason: Reason, message: String, now: Timestamp) -> Opt
         message,
         now,
     )?;
-    Some(told.since(now))
+    // One that arrives late would let an agent begin on a node that is in use again.
+    Some(told.since(now).of_version(seen))
 }
 
 /// Why the agent could not do it, in its words.
@@ -163,10 +166,10 @@ pub fn remember_cordon(seen: &Node) -> Option<NodePatch> {
 }
 
 /// The patch by which its turn comes. What the agent said before is not about this update.
-pub fn select(node: &NodeRef) -> NodePatch {
-    let mut patch = NodePatch::labelling(node, keys::SELECTED_FOR_UPDATE, keys::PRESENT);
-    patch.labels.insert(keys::UPDATE_RESULT.to_owned(), None);
-    patch
+pub fn select(update: &Update) -> NodePatch {
+    let selected = (keys::SELECTED_FOR_UPDATE.to_owned(), Some(keys::PRESENT.to_owned()));
+    let labels = Changes::from([selected, (keys::UPDATE_RESULT.to_owned(), None)]);
+    NodePatch::labelling(&update.node, &update.version, labels)
 }
 
 /// Brings the labels in line: a Node of an old template is a candidate; one whose Machine has the template, or never gets it in place,
