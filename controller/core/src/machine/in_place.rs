@@ -179,7 +179,7 @@ pub fn join(seen: &Observed<'_>, mut plan: Plan, now: Timestamp) -> Plan {
     let Some((found, marks, stage)) = stage_of(seen) else {
         return expired(seen, plan, now);
     };
-    let own = match stage {
+    let mut own = match stage {
         Stage::Idle => {
             return if marks.reason == Some(Reason::Ready) {
                 expired(seen, plan, now)
@@ -199,6 +199,11 @@ pub fn join(seen: &Observed<'_>, mut plan: Plan, now: Timestamp) -> Plan {
         // One status at a time; what is copied goes along with what turns the phase.
         true => plan.steps.retain(|step| !is_record(step)),
         false => {}
+    }
+    // Each write of the Node holds for the version that is seen: the next one is planned on what the first has left.
+    if plan.steps.iter().any(|step| matches!(step, Step::WriteNode(_))) {
+        own.steps
+            .retain(|step| !matches!(step, Step::WriteNode(_) | Step::WriteCondition(_)));
     }
     plan.why = own.why;
     plan.steps.extend(own.steps);
@@ -244,9 +249,10 @@ fn tell(found: &Node, marks: Marks, reason: Reason, now: Timestamp) -> Plan {
     let mut plan = Plan::rest(Why::InPlace(reason));
     let begins =
         reason == Reason::Selected && !matches!(marks.reason, Some(Reason::Failed | Reason::Ready | Reason::Drained));
-    if begins && node::is_cordoned(found) {
-        let kept = marks::remember_cordon(found);
-        plan.steps.extend(kept.map(|patch| Step::WriteNode(Box::new(patch))));
+    let kept = marks::remember_cordon(found).filter(|_| begins && node::is_cordoned(found));
+    if let Some(kept) = kept {
+        plan.steps.push(Step::WriteNode(Box::new(kept)));
+        return plan;
     }
     let told = marks::tell(found, reason, message, now);
     plan.steps

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::api::template::meaningful;
 use crate::api::{Machine, MachineSet, MachineSpec, Phase, keys, meta};
 use crate::merge::replacing;
+use crate::set::plan::is_exempt;
 
 /// Parts of the template for one Machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +21,8 @@ pub struct Brought {
     pub spec: Map<String, Value>,
     /// The template's hash, if the Machine lacks it as a label.
     pub hash_label: Option<String>,
+    /// It loses the label by which the original keeps one that it moves from being deleted, and which it may have left there.
+    pub is_freed: bool,
 }
 
 impl Brought {
@@ -29,11 +32,12 @@ impl Brought {
         if !self.spec.is_empty() {
             body.insert("spec".to_owned(), json!(self.spec));
         }
-        if let Some(hash) = &self.hash_label {
-            body.insert(
-                "metadata".to_owned(),
-                json!({ "labels": { keys::TEMPLATE_HASH: hash } }),
-            );
+        let mut labels = Map::new();
+        let hash = self.hash_label.as_ref();
+        labels.extend(hash.map(|hash| (keys::TEMPLATE_HASH.to_owned(), json!(hash))));
+        labels.extend(self.is_freed.then(|| (keys::UPDATE_RESULT.to_owned(), Value::Null)));
+        if !labels.is_empty() {
+            body.insert("metadata".to_owned(), json!({ "labels": labels }));
         }
         Value::Object(body)
     }
@@ -60,7 +64,8 @@ pub fn bring(set: &MachineSet, template: &MachineSpec, hash: Option<&str>, machi
     let has_hash = || meta::label(&machine.metadata, keys::TEMPLATE_HASH);
     let hash_label = hash.filter(|hash| has_hash() != Some(hash)).map(str::to_owned);
     // A plan asks this of every Machine of a set, and nearly always there is nothing to bring.
-    if hash_label.is_none() && is_same(template, &machine.spec) {
+    let is_freed = is_exempt(machine);
+    if hash_label.is_none() && !is_freed && is_same(template, &machine.spec) {
         return None;
     }
     let mut spec = Map::new();
@@ -75,11 +80,12 @@ pub fn bring(set: &MachineSet, template: &MachineSpec, hash: Option<&str>, machi
             .filter(|(field, value)| differs(field, has.get(*field), value));
         spec.extend(told.map(|(field, value)| (field.clone(), replacing(has.get(field), value))));
     }
-    let is_due = !spec.is_empty() || hash_label.is_some();
+    let is_due = !spec.is_empty() || hash_label.is_some() || is_freed;
     is_due.then(|| Brought {
         machine: Arc::clone(machine),
         spec,
         hash_label,
+        is_freed,
     })
 }
 
