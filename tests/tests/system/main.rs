@@ -11,6 +11,7 @@ mod crash_provider;
 mod drain;
 mod e2e_leader;
 mod e2e_scaling;
+mod in_place;
 mod input_manifests;
 mod input_processes;
 mod orphans;

@@ -195,10 +195,10 @@ pub fn join(seen: &Observed<'_>, mut plan: Plan, now: Timestamp) -> Plan {
         Stage::Fail => enter(seen, found, Phase::InPlaceUpdateFailed, now),
     };
     let is_record = |step: &Step| matches!(step, Step::Record(_));
-    match own.steps.iter().any(is_record) {
+    let is_telling = own.steps.iter().any(is_record);
+    if is_telling {
         // One status at a time; what is copied goes along with what turns the phase.
-        true => plan.steps.retain(|step| !is_record(step)),
-        false => {}
+        plan.steps.retain(|step| !is_record(step));
     }
     // Each write of the Node holds for the version that is seen: the next one is planned on what the first has left.
     if plan.steps.iter().any(|step| matches!(step, Step::WriteNode(_))) {
@@ -206,7 +206,9 @@ pub fn join(seen: &Observed<'_>, mut plan: Plan, now: Timestamp) -> Plan {
             .retain(|step| !matches!(step, Step::WriteNode(_) | Step::WriteCondition(_)));
     }
     plan.why = own.why;
-    plan.steps.extend(own.steps);
+    // What is told stands before what the target cluster may refuse.
+    let place = if is_telling { 0 } else { plan.steps.len() };
+    plan.steps.splice(place..place, own.steps);
     plan.or_at(own.wake, now)
 }
 
