@@ -76,7 +76,13 @@ impl Scene {
             node: dice.maybe(node),
             calls: calls(dice),
             rival: dice.rarely(),
-            standing: dice.pick(&[Standing::Aside, Standing::Current, Standing::Old, Standing::Free]),
+            standing: dice.pick(&[
+                Standing::Aside,
+                Standing::Current,
+                Standing::Old,
+                Standing::InPlace,
+                Standing::Free,
+            ]),
             capacity: dice.maybe(resources),
             pods: dice.number(3),
             drain: dice.maybe(|dice| watched(dice.number(3))),
@@ -400,11 +406,46 @@ fn node(dice: &mut Dice) -> Node {
     let key = dice.pick(&[keys::TAINT_CRITICAL_COMPONENTS, keys::TAINT_PRESERVED]);
     let taints = dice.maybe(|_| json!([{"key": key, "effect": "NoSchedule"}]));
     let id = dice.pick(&[json!("id-1"), json!("id-2"), Value::Null]);
-    let conditions = dice.conditions();
-    let body = json!({"metadata": metadata, "spec": {"providerID": id, "taints": taints}, "status": {
+    let mut conditions = dice.conditions();
+    let cordoned = dice.maybe(|_| json!(true));
+    if dice.flag() {
+        updated_in_place(dice, &mut metadata, &mut conditions);
+    }
+    let spec = json!({"providerID": id, "taints": taints, "unschedulable": cordoned});
+    let body = json!({"metadata": metadata, "spec": spec, "status": {
         "conditions": conditions, "capacity": dice.pick(&[json!({}), json!({"example.com/old": "1", "example.com/slots": "1000"})]),
     }});
     serde_json::from_value(body).expect("it is a Node")
+}
+
+/// What an update in place, or somebody who tries one, may have left on a Node.
+fn updated_in_place(dice: &mut Dice, metadata: &mut Value, conditions: &mut Value) {
+    let mut label = |key: &str, values: &[&str]| {
+        if dice.flag() {
+            metadata["labels"][key] = json!(dice.pick(values));
+        }
+    };
+    label(keys::CANDIDATE_FOR_UPDATE, &["true"]);
+    label(keys::SELECTED_FOR_UPDATE, &["true", ""]);
+    label(
+        keys::UPDATE_RESULT,
+        &[keys::UPDATE_SUCCESSFUL, keys::UPDATE_FAILED, "perhaps"],
+    );
+    let reason = dice.pick(&[
+        keys::REASON_CANDIDATE,
+        keys::REASON_SELECTED,
+        keys::REASON_DRAINED,
+        keys::REASON_READY_FOR_UPDATE,
+        keys::REASON_UPDATE_SUCCESSFUL,
+        keys::REASON_UPDATE_FAILED,
+        "Else",
+    ]);
+    let since = dice.maybe(Dice::stamp);
+    let told =
+        json!({"type": keys::NODE_IN_PLACE_UPDATE, "status": "True", "reason": reason, "lastTransitionTime": since});
+    if let (true, Some(conditions)) = (dice.flag(), conditions.as_array_mut()) {
+        conditions.push(told);
+    }
 }
 
 fn sight(dice: &mut Dice) -> Sight {
