@@ -1053,6 +1053,65 @@ fn s21_a_preserved_machine_that_is_deleted_before_its_time_is_flagged() {
     assert_eq!(broken_by(&short_lags(), "S21", &trace(600), &goes), None);
 }
 
+/// A Node of a Machine, with the label by which its update in place begins, or without.
+fn node_of(uid: &str, is_selected: bool) -> Value {
+    let node =
+        json!({ "metadata": { "name": uid, "uid": uid }, "spec": { "providerID": format!("virtual:///vm-{uid}") } });
+    let label = "metadata/labels/node.machine.sapcloud.io~selected-for-update";
+    match is_selected {
+        true => with(node, label, json!("true")),
+        false => node,
+    }
+}
+
+#[test]
+fn s22_a_machine_that_is_selected_while_another_one_is_updated_in_place_is_flagged() {
+    let strategy = json!({ "type": "InPlaceUpdate", "inPlaceUpdate": {
+        "maxSurge": 0, "maxUnavailable": 1, "orchestrationType": "Auto",
+    } });
+    let owner = with(deployment(2), "spec/strategy", strategy);
+    let world = |is_first_selected| Hand {
+        objects: [
+            ("machinedeployments", vec![owner.clone()]),
+            ("machinesets", vec![set("set", 2)]),
+            ("machines", vec![machine("a", "Running"), machine("b", "Running")]),
+            ("nodes", vec![node_of("a", is_first_selected), node_of("b", false)]),
+        ]
+        .into(),
+        ..Hand::default()
+    };
+    let sized = write(Verb::Patch, "machinedeployments", None, Some(owner.clone()));
+    let selection = write(
+        Verb::Patch,
+        "nodes",
+        Some(node_of("b", false)),
+        Some(node_of("b", true)),
+    );
+    let trace = [
+        written(0, sized),
+        made(1, &machine("a", "Running")),
+        made(1, &machine("b", "Running")),
+        written(10, selection),
+    ];
+    assert_eq!(broken_by(&short_lags(), "S22", &trace, &world(true)), Some("S22"));
+    assert_eq!(broken_by(&short_lags(), "S22", &trace, &world(false)), None);
+}
+
+#[test]
+fn s22_a_machine_that_moves_to_another_set_before_its_agent_is_done_is_flagged() {
+    let label = "metadata/labels/node.machine.sapcloud.io~update-result";
+    let world = |result: &str| Hand {
+        objects: [("nodes", vec![with(node_of("a", true), label, json!(result))])].into(),
+        ..Hand::default()
+    };
+    let before = machine("a", "InPlaceUpdateSuccessful");
+    let owners = json!([{ "uid": "other", "controller": true }]);
+    let after = with(before.clone(), "metadata/ownerReferences", owners);
+    let trace = [written(10, write(Verb::Patch, "machines", Some(before), Some(after)))];
+    assert_eq!(broken_by(&short_lags(), "S22", &trace, &world("failed")), Some("S22"));
+    assert_eq!(broken_by(&short_lags(), "S22", &trace, &world("successful")), None);
+}
+
 #[test]
 fn s21_more_machines_preserved_unasked_than_may_be_are_flagged() {
     let wish = "metadata/annotations/node.machine.sapcloud.io~preserve";
@@ -1080,7 +1139,7 @@ fn s21_more_machines_preserved_unasked_than_may_be_are_flagged() {
 #[test]
 fn a_run_knows_which_properties_had_nothing_to_judge() {
     let hits = Panel::new(&Settings::default()).hits();
-    assert_eq!(hits.len(), 25, "{hits:?}");
+    assert_eq!(hits.len(), 26, "{hits:?}");
     assert!(hits.values().all(|count| *count == 0));
     assert_eq!(Settings::default().resync, SignedDuration::from_hours(1));
 }
