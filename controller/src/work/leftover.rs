@@ -130,3 +130,63 @@ async fn clear(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
     }
     token::remove(shared, machine).await
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::work::scripted::{Answer, Scripted, failure};
+
+    fn token(place: &str, uid: &str) -> Value {
+        let annotations = json!({"machine.sapcloud.io/machine": place, "machine.sapcloud.io/machine-uid": uid});
+        json!({"metadata": {"name": format!("bootstrap-token-{uid}"), "annotations": annotations}})
+    }
+
+    fn answer(_: &Method, path: &str, _: &Value) -> Answer {
+        let tokens = [
+            token("test/default/gone", "gone"),
+            token("test/default/there", "there"),
+            token("test/default/anew", "before"),
+            token("other/default/gone", "of-another-cluster"),
+            token("test/elsewhere/gone", "of-another-namespace"),
+            json!({"metadata": {"name": "bootstrap-token-by-hand"}}),
+        ];
+        let machine = |name: &str, uid: &str| {
+            let metadata = json!({"name": name, "namespace": "default", "uid": uid, "resourceVersion": "1"});
+            json!({"metadata": metadata, "spec": {"class": {"kind": "MachineClass", "name": "small"}}})
+        };
+        match path.rsplit_once('/') {
+            Some((_, "secrets")) => (200, json!({"metadata": {}, "items": tokens})),
+            Some((_, "there")) => (200, machine("there", "there")),
+            Some((_, "anew")) => (200, machine("anew", "after")),
+            _ => failure(404, "NotFound"),
+        }
+    }
+
+    fn remembered(scripted: &Scripted) -> Vec<String> {
+        let uids = |world: &millwright_core::world::World| world.ledger.leftovers.keys().map(Uid::to_string).collect();
+        scripted.shared.look(uids)
+    }
+
+    #[tokio::test]
+    async fn a_token_tells_of_a_machine_that_is_gone_and_of_none_that_is_there_or_is_another_managers() {
+        let scripted = Scripted::new(answer);
+        find(&scripted.shared).await.unwrap();
+        assert_eq!(remembered(&scripted), ["before", "gone"]);
+        assert_eq!(scripted.heard("kube-system/secrets").len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_cannot_be_read_is_not_held_for_gone() {
+        let scripted = Scripted::new(
+            |method: &Method, path: &str, body: &Value| match path.ends_with("/secrets") {
+                true => answer(method, path, body),
+                false => failure(403, "Forbidden"),
+            },
+        );
+        find(&scripted.shared).await.unwrap_err();
+        assert_eq!(remembered(&scripted), [""; 0]);
+    }
+}
