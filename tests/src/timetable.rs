@@ -221,7 +221,10 @@ mod tests {
                     .iter()
                     .enumerate()
                     .all(|(number, lives)| *lives == (number % 2 == 1));
-                assert!(turns && lives.len() % 2 == 0, "seed {seed}: {victim:?} {lives:?}");
+                assert!(
+                    turns && lives.len().is_multiple_of(2),
+                    "seed {seed}: {victim:?} {lives:?}"
+                );
             }
         }
     }
