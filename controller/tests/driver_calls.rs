@@ -315,7 +315,7 @@ async fn every_reason_arrives_with_code_outcome_and_pace() {
             code: failure.code,
             reason: Some(reason),
             effect: Effect::Partial,
-            message: "its words".into(),
+            message: "its words (about stub:///1, stub:///2)".into(),
             retry_after: Some(SignedDuration::from_secs(7)),
             provider_ids: vec![ProviderId::new("stub:///1"), ProviderId::new("stub:///2")],
             last_known_state: Some("step=2".into()),

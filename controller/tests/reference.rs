@@ -91,6 +91,16 @@ const OTHERS: &[(&str, &str, &str)] = &[
         "VMs that no Machine owns are not deleted, because they are too many or too much is unhealthy",
     ),
     (
+        "VmsNotListed",
+        "MachineClass",
+        "the VMs of its driver cannot be listed, so those that no Machine owns are not found",
+    ),
+    (
+        "DuplicateVm",
+        "MachineClass",
+        "a VM is left alone, because its Machine names another one as its own",
+    ),
+    (
         "UnmarkedVm",
         "MachineClass",
         "a VM is left alone, because its tags are lost",

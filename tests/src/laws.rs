@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cloud::Entry;
@@ -67,19 +68,117 @@ pub fn settled(sight: &Sight, wanted: usize) -> Result<(), String> {
 /// Nothing at all is left in the cloud and the target cluster, and no machine or set in the control cluster.
 ///
 /// # Errors
-/// What is left.
+/// What is left, by name.
 pub fn nothing_left(sight: &Sight) -> Result<(), String> {
-    let counts = [
-        ("machines", sight.machines.len()),
-        ("sets", sight.sets.len()),
-        ("deployments", sight.deployments.len()),
-        ("VMs", sight.vms.len()),
-        ("nodes", sight.nodes.len()),
-        ("tokens", sight.tokens.len()),
+    let named = |objects: &[Value]| objects.iter().map(|object| name(object).to_owned()).collect::<Vec<_>>();
+    let vms = sight.vms.iter().map(|vm| format!("{} of {}", vm.provider_id, vm.name));
+    let all = [
+        ("machines", named(&sight.machines)),
+        ("sets", named(&sight.sets)),
+        ("deployments", named(&sight.deployments)),
+        ("VMs", vms.collect()),
+        ("nodes", named(&sight.nodes)),
+        ("tokens", named(&sight.tokens)),
     ];
-    match counts.iter().all(|(_, count)| *count == 0) {
+    let left: Vec<String> = all
+        .iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| format!("{} {what}: {}", names.len(), names.join(", ")))
+        .collect();
+    match left.is_empty() {
         true => Ok(()),
-        false => Err(format!("left: {counts:?}")),
+        false => Err(format!("left are {}", left.join("; "))),
+    }
+}
+
+/// What a user asked of a deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// So many machines.
+    Size(u32),
+    /// Machines of this template; those of others are to go.
+    Template(String),
+    /// Nothing new: all that was asked for before had come true.
+    Settled,
+}
+
+/// No VM went that nobody had asked to go, of a deployment whose `maxUnavailable` is 0: one of the template that is wanted goes only
+/// where fewer were asked for since all had come true, and there are never fewer VMs at work than were wanted all the time since.
+/// `template_of` a machine by its name.
+///
+/// # Errors
+/// The VM that went, and when.
+pub fn none_gone_unasked(
+    journal: &[Entry],
+    wishes: &[(Timestamp, Wish)],
+    template_of: impl Fn(&str) -> Option<String>,
+) -> Result<(), String> {
+    let mut ordered: Vec<&Entry> = journal.iter().collect();
+    ordered.sort_by_key(|entry| &entry.at);
+    let mut wishes = wishes.iter().peekable();
+    let mut wanted = Wanted::default();
+    let mut at_work = BTreeSet::new();
+    for entry in ordered {
+        while let Some((_, wish)) = wishes.next_if(|(at, _)| *at <= entry.at) {
+            wanted.hears(wish);
+        }
+        match entry.event.as_str() {
+            "booted" => drop(at_work.insert(entry.vm_id.as_str())),
+            "deleting" | "stopped" | "removed" => drop(at_work.remove(entry.vm_id.as_str())),
+            _ => {}
+        }
+        let what = || format!("VM {} of {} went at {}", entry.vm_id, entry.name, entry.at);
+        if entry.event == "deleting" && !wanted.lets_go(template_of(&entry.name)) {
+            return Err(format!("{}, and nobody had asked for it: {wanted:?}", what()));
+        }
+        if at_work.len() < wanted.at_least {
+            return Err(format!(
+                "{}, after which {} were at work: {wanted:?}",
+                what(),
+                at_work.len()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What is wanted of a deployment at one moment.
+#[derive(Debug, Default)]
+struct Wanted {
+    size: u32,
+    template: Option<String>,
+    /// How many of the template that is wanted may still go.
+    may_go: u32,
+    /// So many were there when all had come true, and were wanted all the time since.
+    at_least: usize,
+}
+
+impl Wanted {
+    fn hears(&mut self, wish: &Wish) {
+        match wish {
+            Wish::Size(size) => {
+                self.may_go += self.size.saturating_sub(*size);
+                self.size = *size;
+                self.at_least = self.at_least.min(*size as usize);
+            }
+            Wish::Template(template) => {
+                self.template = Some(template.clone());
+                self.may_go = 0;
+            }
+            Wish::Settled => {
+                self.may_go = 0;
+                self.at_least = self.size as usize;
+            }
+        }
+    }
+
+    fn lets_go(&mut self, template: Option<String>) -> bool {
+        if template != self.template {
+            return true;
+        }
+        let may_go = self.may_go > 0;
+        self.may_go = self.may_go.saturating_sub(1);
+        may_go
     }
 }
 
@@ -190,6 +289,57 @@ mod tests {
             entry("2", "removed", "a"),
         ];
         one_vm_a_machine(&after).unwrap();
+    }
+
+    /// Two machines of template `a` at work since second 1, with what else the cloud tells and what was asked for.
+    fn judged(more: &[Entry], wishes: &[(&str, Wish)]) -> Result<(), String> {
+        let calm = [entry("1", "booted", "a-1"), entry("1", "booted", "a-2")];
+        let journal: Vec<Entry> = calm.iter().chain(more).map(|entry| named(entry.clone())).collect();
+        let at = |second: &str| entry(second, "", "").at;
+        let first = [
+            ("0", Wish::Template("a".into())),
+            ("0", Wish::Size(2)),
+            ("2", Wish::Settled),
+        ];
+        let wishes = first
+            .iter()
+            .chain(wishes)
+            .map(|(second, wish)| (at(second), wish.clone()));
+        let template = |name: &str| name.split_once('-').map(|(template, _)| template.to_owned());
+        none_gone_unasked(&journal, &wishes.collect::<Vec<_>>(), template)
+    }
+
+    fn named(entry: Entry) -> Entry {
+        Entry {
+            name: entry.vm_id.clone(),
+            ..entry
+        }
+    }
+
+    #[test]
+    fn a_vm_that_goes_unasked_is_found_and_one_that_was_asked_to_go_is_none() {
+        let goes = entry("4", "deleting", "a-1");
+        let one = ("3", Wish::Size(1));
+        judged(std::slice::from_ref(&goes), std::slice::from_ref(&one)).unwrap();
+        judged(std::slice::from_ref(&goes), &[]).unwrap_err();
+        judged(std::slice::from_ref(&goes), &[("5", Wish::Size(1))]).unwrap_err();
+        let both = [goes, entry("5", "deleting", "a-2")];
+        let why = judged(&both, std::slice::from_ref(&one)).unwrap_err();
+        assert!(why.contains("a-2"), "{why}");
+        let late = [one, ("4", Wish::Settled)];
+        judged(&[entry("5", "deleting", "a-1")], &late).unwrap_err();
+    }
+
+    #[test]
+    fn an_old_vm_goes_in_a_rollout_only_while_as_many_as_wanted_are_at_work() {
+        let roll = ("3", Wish::Template("b".into()));
+        let new = entry("4", "booted", "b-1");
+        let old = entry("5", "deleting", "a-1");
+        judged(&[new.clone(), old.clone()], std::slice::from_ref(&roll)).unwrap();
+        let why = judged(std::slice::from_ref(&old), std::slice::from_ref(&roll)).unwrap_err();
+        assert!(why.contains("1 were at work"), "{why}");
+        let newer = entry("6", "deleting", "b-1");
+        judged(&[new, old, newer], std::slice::from_ref(&roll)).unwrap_err();
     }
 
     type Wrong = fn(&mut Sight);

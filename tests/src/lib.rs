@@ -22,6 +22,7 @@
 //!   [`cloud`]: what the cloud's console shows; [`manifests`]: its objects.
 //! - [`laws`]: what must be true of it; [`rolling`]: a rollout's bounds, judged at every event.
 //! - [`service`]: a process that is killed and started again, and the one way to wait.
+//! - [`timetable`]: kills, outages and orders at instants drawn from a seed.
 //! - [`contract`]: the sandbox against the real API server.
 //! - [`requirement`]: skip loudly, or fail where CI demands it; [`sampling`]: how much is tried, and from which seed.
 
@@ -50,3 +51,4 @@ pub mod sampling;
 pub mod scene;
 pub mod script;
 pub mod service;
+pub mod timetable;

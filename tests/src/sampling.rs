@@ -5,6 +5,7 @@
 //! a commit again tries the same. The long suite takes everything.
 
 use std::process::Command;
+use std::time::Duration;
 
 use millwright_dev::apiserver::binaries::workspace_root;
 
@@ -34,6 +35,33 @@ pub fn seed(what: &str) -> u64 {
     seed
 }
 
+/// Numbers drawn from a seed, the same everywhere: splitmix64, which instants and sizes need no better than.
+#[derive(Clone, Debug)]
+pub struct Draw(u64);
+
+impl Draw {
+    /// The numbers of a seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below `end`, which is not zero.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ (word >> 31)) % end
+    }
+
+    /// A time below `end`, to the millisecond.
+    pub fn time_below(&mut self, end: Duration) -> Duration {
+        let millis = u64::try_from(end.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(self.below(millis.max(1)))
+    }
+}
+
 /// The name of the commit that is checked out; empty where there is none.
 fn head() -> String {
     let asked = Command::new("git")
@@ -53,6 +81,17 @@ fn of_commit(name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_seed_draws_the_same_numbers_again_and_another_one_others() {
+        let of = |seed| {
+            let mut draw = Draw::of(seed);
+            [0; 5].map(|_: u64| draw.below(1000))
+        };
+        assert_eq!(of(7), of(7));
+        assert_ne!(of(7), of(8));
+        assert!(Draw::of(7).time_below(Duration::from_millis(3)) < Duration::from_millis(3));
+    }
 
     #[test]
     fn each_commit_gives_a_seed_of_its_own_and_what_is_none_gives_none() {

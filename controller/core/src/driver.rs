@@ -104,7 +104,7 @@ pub struct Failure {
     pub reason: Option<Reason>,
     /// What is left behind.
     pub effect: Effect,
-    /// The driver's sentence for people, at most 1 KiB. Never parsed.
+    /// The driver's sentence for people, at most 1 KiB, and behind it the VMs that it does not name itself. Never parsed.
     pub message: String,
     /// `RetryInfo`, as sent.
     pub retry_after: Option<SignedDuration>,

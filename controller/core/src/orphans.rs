@@ -114,6 +114,8 @@ pub enum Step {
 pub enum Finding {
     /// The tags that say whose it is are lost.
     Unmarked,
+    /// Its Machine names another VM as its own.
+    Duplicate,
     /// The driver does not say when it was made.
     Ageless,
     /// It is an orphan, and deletions are not wanted.
@@ -173,7 +175,7 @@ pub struct Report {
     pub owned: usize,
     /// Another manager's, by namespace.
     pub foreign: usize,
-    /// Of lost tags, or without an id or a time of creation.
+    /// Of lost tags, without an id or a time of creation, or one of two of a Machine.
     pub unclear: usize,
     /// Of no Machine, and not proven to be.
     pub suspected: usize,
@@ -204,8 +206,8 @@ pub fn plan(seen: &Observed<'_>) -> Plan {
     }
     let sorted = Sorted::of(seen);
     let mut look = Look::begin(seen, sorted.report);
-    for vm in sorted.unmarked {
-        look.tell(Finding::Unmarked, vm);
+    for (finding, vm) in sorted.odd {
+        look.tell(finding, vm);
     }
     let mut orphans = Vec::new();
     for (id, (name, vm)) in &sorted.nobodys {
@@ -222,7 +224,8 @@ pub fn plan(seen: &Observed<'_>) -> Plan {
 
 /// The VMs of a listing by whose they are.
 struct Sorted<'a> {
-    unmarked: Vec<&'a Sighting>,
+    /// Those of which people are told whatever else is so.
+    odd: Vec<(Finding, &'a Sighting)>,
     nobodys: BTreeMap<&'a ProviderId, (&'a Name, &'a Sighting)>,
     /// How many are tagged with this cluster and namespace.
     ours: usize,
@@ -233,7 +236,7 @@ impl<'a> Sorted<'a> {
     fn of(seen: &Observed<'a>) -> Self {
         let uids = owner::uids(seen);
         let (mut report, mut ours) = (Report::default(), 0);
-        let (mut unmarked, mut nobodys, mut twice) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        let (mut odd, mut nobodys, mut twice) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         for vm in &seen.listing.vms {
             // A VM may be listed twice.
             if vm.provider_id.as_ref().is_some_and(|id| !twice.insert(id)) {
@@ -250,13 +253,17 @@ impl<'a> Sorted<'a> {
                 Owner::Unmarked => {
                     ours -= 1;
                     report.unclear += 1;
-                    unmarked.push(vm);
+                    odd.push((Finding::Unmarked, vm));
+                }
+                Owner::Twin => {
+                    report.unclear += 1;
+                    odd.push((Finding::Duplicate, vm));
                 }
                 Owner::Nobody => nobodys.extend(vm.provider_id.as_ref().zip(vm.name.as_ref().map(|name| (name, vm)))),
             }
         }
         Self {
-            unmarked,
+            odd,
             nobodys,
             ours,
             report,

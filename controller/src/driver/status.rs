@@ -86,8 +86,20 @@ pub(super) fn failure(status: &tonic::Status) -> Failure {
         let ids = detail.provider_ids.iter().take(MAX_IDS);
         failure.provider_ids = ids.filter_map(|id| ProviderId::non_empty(Some(id))).collect();
         failure.last_known_state = last_known_state(detail.last_known_state);
+        failure.message = naming(failure.message, &failure.provider_ids);
     }
     failure
+}
+
+/// The sentence with the VMs that it does not name itself: people read nothing else of a failure, and with two VMs of a machine
+/// they have to look for both.
+fn naming(message: String, ids: &[ProviderId]) -> String {
+    let ids = ids.iter().map(ProviderId::as_str);
+    let ids: Vec<&str> = ids.filter(|id| !message.contains(id)).collect();
+    match ids.is_empty() {
+        true => message,
+        false => format!("{message} (about {})", cut(&ids.join(", "), MAX_MESSAGE)),
+    }
 }
 
 /// A failure that the manager found in an answer: an OK that breaks the contract. What it left behind is unknown.
@@ -320,7 +332,14 @@ mod tests {
         assert_eq!(failure.retry_after, Some(SignedDuration::from_millis(7500)));
         assert_eq!(failure.provider_ids.len(), MAX_IDS);
         assert_eq!(failure.last_known_state.as_deref(), Some("step=2"));
-        assert_eq!(failure.message, "two VMs");
+        assert!(
+            failure
+                .message
+                .starts_with("two VMs (about virtual:///0, virtual:///1, "),
+            "{}",
+            failure.message
+        );
+        assert!(failure.message.ends_with("virtual:///7)"), "{}", failure.message);
     }
 
     #[test]

@@ -9,8 +9,9 @@
 use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ByteString, NamespaceResourceScope};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
 use millwright_core::api::{keys, meta};
 use millwright_core::ids::{Name, NodeName, NodeRef, Uid};
@@ -275,6 +276,17 @@ impl Writer {
             .await
             .map(bare)
             .map_err(ReadError::from)
+    }
+
+    /// The metadata of the bootstrap tokens with a label.
+    pub async fn list_tokens(&self, label: &str) -> Result<Vec<ObjectMeta>, ReadError> {
+        let Some(target) = self.target.clone() else {
+            return Ok(Vec::new());
+        };
+        let tokens = Api::<Secret>::namespaced(target, keys::TOKEN_NAMESPACE);
+        let found = tokens.list_metadata(&ListParams::default().labels(label)).await;
+        let found = found.map_err(ReadError::from)?.items;
+        Ok(found.into_iter().map(|token| token.metadata).collect())
     }
 
     /// Lets a bootstrap token live until `expiration`, an RFC 3339 time.

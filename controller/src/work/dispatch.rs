@@ -29,6 +29,7 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
     let mut tick = tokio::time::interval(TICK);
     let mut round = tokio::time::interval_at(Instant::now() + ROUND, ROUND);
     let mut target = TargetSeen::begin(&shared);
+    let mut left = leftover::Search::default();
     while !shared.stop.is_cancelled() {
         shared.heartbeat.beat();
         start_due(&shared, &mut passes, workers);
@@ -49,6 +50,7 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
                 measure(&shared);
                 orphans::look(&shared);
                 target.look(&shared);
+                left.look(&shared);
             }
             _ = round.tick() => shared.change(|world, uptime| world.look_at_all(uptime, ROUND / 2)),
             () = idle => {}

@@ -1,8 +1,8 @@
 //! What Machines that ended while the target cluster was away may have left there: a Node, a bootstrap token.
 //!
 //! Chooses nothing: the Machine's plan has decided that it ends without them (`machine::delete`). They are removed when the cluster
-//! is back; until then they are looked at again and again. What a process does not live to remove is a bootstrap token, which runs
-//! out by itself, or the Node of a VM that is gone.
+//! is back; until then they are looked at again and again. What a process does not live to remove, the next one finds by the bootstrap
+//! token, which tells whose it was. Of a Machine that needed no token, a Node that joined unseen stays.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,14 @@ use backon::{ConstantBuilder, Retryable as _};
 use millwright_core::api::{Machine, meta};
 use millwright_core::ids::{NodeName, Uid};
 
+use tokio::task::JoinSet;
+
 use super::machine::remove_node;
 use super::pass::Pass;
 use super::shared::Shared;
 use super::step::StepError;
 use super::token;
+use crate::kube::error::ReadError;
 
 /// How often it is looked whether the target cluster is back.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -23,6 +26,64 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const TRY_FOR: Duration = Duration::from_secs(2);
 /// The pause between two tries in that time: a single answer that is lost does not mean that the cluster is away.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
+
+/// The search for what other processes have left. It is over when it has succeeded once: from then on this one knows of all.
+#[derive(Default)]
+pub(super) struct Search {
+    under_way: JoinSet<bool>,
+    is_over: bool,
+}
+
+impl Search {
+    /// Begins it, if it is not over and the target cluster can be seen.
+    pub(super) fn look(&mut self, shared: &Arc<Shared>) {
+        while let Some(ended) = self.under_way.try_join_next() {
+            self.is_over |= matches!(ended, Ok(true));
+        }
+        let can_be_seen = shared.settings.has_target && shared.sight(None).target_since.is_some();
+        if self.is_over || !can_be_seen || !self.under_way.is_empty() {
+            return;
+        }
+        let shared = Arc::clone(shared);
+        self.under_way.spawn(async move {
+            let found = find(&shared).await;
+            if let Err(error) = &found {
+                tracing::warn!(%error, "what Machines that are gone left in the target cluster could not be searched for; it is tried again");
+            }
+            found.is_ok()
+        });
+    }
+}
+
+/// Remembers every Machine that is gone and whose token is there.
+async fn find(shared: &Shared) -> Result<(), ReadError> {
+    for machine in token::owners(shared).await? {
+        if is_there(shared, &machine).await? {
+            continue;
+        }
+        let name = meta::name(&machine.metadata);
+        tracing::info!(
+            machine = name,
+            "the machine is gone, and its bootstrap token is there: what it left is removed"
+        );
+        shared.change(|world, uptime| world.leaves_behind(Arc::new(machine), uptime));
+    }
+    Ok(())
+}
+
+/// Whether the Machine is there; the API server is asked before it is held for gone.
+async fn is_there(shared: &Shared, machine: &Machine) -> Result<bool, ReadError> {
+    let (name, uid) = meta::identity(&machine.metadata);
+    let is_it = |known: &Machine| meta::identity(&known.metadata).1 == uid;
+    if shared.look(|world| world.machines.get(&name).is_some_and(|known| is_it(known))) {
+        return Ok(true);
+    }
+    match shared.write.read::<Machine>(&name).await {
+        Ok(live) => Ok(is_it(&live)),
+        Err(ReadError::Gone) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
 
 /// Ends a Machine's part in a target cluster whose Nodes are not seen. It may be their watch alone that is silent, so what the Machine
 /// left is removed now if that can be done; else it is remembered. Where other Machines wait already, nobody tries: a cluster that
@@ -68,4 +129,64 @@ async fn clear(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
         remove_node(shared, machine, &node).await?;
     }
     token::remove(shared, machine).await
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::work::scripted::{Answer, Scripted, failure};
+
+    fn token(place: &str, uid: &str) -> Value {
+        let annotations = json!({"machine.sapcloud.io/machine": place, "machine.sapcloud.io/machine-uid": uid});
+        json!({"metadata": {"name": format!("bootstrap-token-{uid}"), "annotations": annotations}})
+    }
+
+    fn answer(_: &Method, path: &str, _: &Value) -> Answer {
+        let tokens = [
+            token("test/default/gone", "gone"),
+            token("test/default/there", "there"),
+            token("test/default/anew", "before"),
+            token("other/default/gone", "of-another-cluster"),
+            token("test/elsewhere/gone", "of-another-namespace"),
+            json!({"metadata": {"name": "bootstrap-token-by-hand"}}),
+        ];
+        let machine = |name: &str, uid: &str| {
+            let metadata = json!({"name": name, "namespace": "default", "uid": uid, "resourceVersion": "1"});
+            json!({"metadata": metadata, "spec": {"class": {"kind": "MachineClass", "name": "small"}}})
+        };
+        match path.rsplit_once('/') {
+            Some((_, "secrets")) => (200, json!({"metadata": {}, "items": tokens})),
+            Some((_, "there")) => (200, machine("there", "there")),
+            Some((_, "anew")) => (200, machine("anew", "after")),
+            _ => failure(404, "NotFound"),
+        }
+    }
+
+    fn remembered(scripted: &Scripted) -> Vec<String> {
+        let uids = |world: &millwright_core::world::World| world.ledger.leftovers.keys().map(Uid::to_string).collect();
+        scripted.shared.look(uids)
+    }
+
+    #[tokio::test]
+    async fn a_token_tells_of_a_machine_that_is_gone_and_of_none_that_is_there_or_is_another_managers() {
+        let scripted = Scripted::new(answer);
+        find(&scripted.shared).await.unwrap();
+        assert_eq!(remembered(&scripted), ["before", "gone"]);
+        assert_eq!(scripted.heard("kube-system/secrets").len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_cannot_be_read_is_not_held_for_gone() {
+        let scripted = Scripted::new(
+            |method: &Method, path: &str, body: &Value| match path.ends_with("/secrets") {
+                true => answer(method, path, body),
+                false => failure(403, "Forbidden"),
+            },
+        );
+        find(&scripted.shared).await.unwrap_err();
+        assert_eq!(remembered(&scripted), [""; 0]);
+    }
 }

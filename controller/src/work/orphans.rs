@@ -148,7 +148,7 @@ async fn list(shared: &Shared, driver: &Arc<Driver>, classes: &[Name]) -> (Listi
             Err(why) => gap = Gap::Failed(format!("class {name}: {why}")),
         }
     }
-    tracing::warn!(driver = %driver.info().name, %gap, "the VMs at the provider cannot be listed; it is tried again");
+    tell_unlisted(shared, &driver.info().name, classes, &gap);
     let listing = Listing {
         begun,
         ended: shared.env.now(),
@@ -156,6 +156,17 @@ async fn list(shared: &Shared, driver: &Arc<Driver>, classes: &[Name]) -> (Listi
         gap: Some(gap),
     };
     (listing, None)
+}
+
+/// Without a list no VM of no Machine is ever found, and the classes are where people look for what ails their driver.
+fn tell_unlisted(shared: &Shared, driver: &DriverName, classes: &[Name], gap: &Gap) {
+    let text = format!("The VMs at the provider cannot be listed, and it is tried again: {gap}");
+    tracing::warn!(%driver, "{text}");
+    for name in classes.iter().take(MOST_CLASSES) {
+        if let Some(class) = shared.look(|world| world.classes.get(name).cloned()) {
+            shared.events.publish(&*class, Severity::Warning, "VmsNotListed", &text);
+        }
+    }
 }
 
 /// The class and its credentials.
@@ -225,6 +236,11 @@ fn tell(shared: &Shared, via: &Via, finding: Finding, vm: &Sighting) {
             "UnmarkedVm",
             "unmarked",
             "is left alone: the tags that say whose it is are lost",
+        ),
+        Finding::Duplicate => (
+            "DuplicateVm",
+            "duplicate",
+            "is left alone: that Machine names another VM as its own",
         ),
         Finding::Ageless => (
             "AgelessVm",

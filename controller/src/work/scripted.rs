@@ -63,7 +63,7 @@ impl Scripted {
         tasks.spawn(upkeep);
         let shared = Shared::new(Parts {
             env,
-            write: Writer::new(client.clone(), None, "default"),
+            write: Writer::new(client.clone(), Some(client.clone()), "default"),
             drivers,
             secrets: SecretStore::new(client),
             events: publisher,

@@ -25,6 +25,10 @@ const NAMES: u32 = 4;
 
 /// Whose token it is.
 const OWNER: &str = "machine.sapcloud.io/machine-uid";
+/// The Machine by its cluster id, namespace and name: who finds the token knows whom to ask whether the Machine is still there.
+const MACHINE: &str = "machine.sapcloud.io/machine";
+/// By this label, and its value, tokens are found.
+const MADE_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "millwright");
 
 /// The Machine's token, `id.secret`. Makes it if it is not there.
 pub async fn ensure(shared: &Shared, machine: &Machine) -> Result<Zeroizing<String>, StepError> {
@@ -98,6 +102,35 @@ pub(super) async fn remove_of(shared: &Shared, uid: &Uid) -> Result<(), StepErro
     Ok(())
 }
 
+/// The Machines of this manager for which there are tokens, with as much of each as its token tells: name, uid, and that it is no
+/// younger.
+pub(super) async fn owners(shared: &Shared) -> Result<Vec<Machine>, ReadError> {
+    let (label, value) = MADE_BY;
+    let tokens = shared.write.list_tokens(&format!("{label}={value}")).await?;
+    let namespace = shared.write.namespace();
+    let ours = place(shared, namespace, "");
+    let owner = |token: ObjectMeta| {
+        let name = meta::annotation(&token, MACHINE)?.strip_prefix(&ours)?.to_owned();
+        let metadata = ObjectMeta {
+            name: Some(name),
+            namespace: Some(namespace.to_owned()),
+            uid: Some(meta::annotation(&token, OWNER)?.to_owned()),
+            creation_timestamp: token.creation_timestamp,
+            ..ObjectMeta::default()
+        };
+        Some(Machine {
+            metadata,
+            ..Machine::default()
+        })
+    };
+    Ok(tokens.into_iter().filter_map(owner).collect())
+}
+
+/// Where a Machine is, among all that make tokens in one target cluster.
+fn place(shared: &Shared, namespace: &str, machine: &str) -> String {
+    format!("{}/{namespace}/{machine}", shared.settings.cluster_id)
+}
+
 fn name(id: &str) -> String {
     format!("{}{id}", keys::TOKEN_NAME_PREFIX)
 }
@@ -115,15 +148,16 @@ fn text(secret: &Secret, id: &str) -> Option<Zeroizing<String>> {
 fn secret(shared: &Shared, machine: &Machine, uid: &Uid, id: &str) -> Secret {
     let lifetime = lifetime(shared, machine);
     let expiration = format!("{:.0}", later(shared.env.wall(), lifetime));
-    let place = format!(
-        "{}/{}",
-        meta::namespace(&machine.metadata),
-        meta::name(&machine.metadata)
-    );
+    let (namespace, machine_name) = (meta::namespace(&machine.metadata), meta::name(&machine.metadata));
     let description = format!(
-        "Lets the VM of machine {place} join, for {}",
+        "Lets the VM of machine {namespace}/{machine_name} join, for {}",
         GoDuration::from(lifetime)
     );
+    let annotations = [
+        (OWNER.to_owned(), uid.as_str().to_owned()),
+        (MACHINE.to_owned(), place(shared, namespace, machine_name)),
+    ];
+    let (label, made_by) = MADE_BY;
     let value = shared.env.token_secret();
     let fields = [
         ("token-id", id),
@@ -141,7 +175,8 @@ fn secret(shared: &Shared, machine: &Machine, uid: &Uid, id: &str) -> Secret {
         metadata: ObjectMeta {
             name: Some(name(id)),
             namespace: Some(keys::TOKEN_NAMESPACE.to_owned()),
-            annotations: Some([(OWNER.to_owned(), uid.as_str().to_owned())].into()),
+            annotations: Some(annotations.into()),
+            labels: Some([(label.to_owned(), made_by.to_owned())].into()),
             ..ObjectMeta::default()
         },
         type_: Some(keys::TOKEN_TYPE.to_owned()),

@@ -30,6 +30,9 @@ struct Args {
     /// Further flags of the manager, for example --manager-flag=--log-format=json.
     #[arg(long)]
     manager_flag: Vec<String>,
+    /// Further flags of the provider: with thousands of machines --provider-flag=--heartbeat=1h, or their heartbeats are what is measured.
+    #[arg(long)]
+    provider_flag: Vec<String>,
 }
 
 #[tokio::main]
@@ -42,11 +45,12 @@ async fn main() -> anyhow::Result<()> {
     let applied = plane.kubectl_with_input(&["apply", "-f", "-"], &objects).await?;
     ensure!(applied.success, "{}", applied.stderr);
 
-    let provider = VirtualProvider::on(&plane)
+    let plan = VirtualProvider::on(&plane)
         .await
         .flag("--create-delay", &args.delay)
-        .flag("--join-delay", &args.delay)
-        .start();
+        .flag("--join-delay", &args.delay);
+    let flags = args.provider_flag.iter().filter_map(|flag| flag.split_once('='));
+    let provider = flags.fold(plan, |plan, (name, value)| plan.flag(name, value)).start();
     provider.wait_until_it_listens().await;
     let plan = Manager::on(&plane, "default").await.driver(&provider.endpoint);
     let flags = args.manager_flag.iter().filter_map(|flag| flag.split_once('='));

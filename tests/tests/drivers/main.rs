@@ -2,4 +2,6 @@
 
 mod driver_grpcurl;
 mod driver_python;
+mod liar;
+mod lies;
 mod own_driver;

@@ -139,13 +139,20 @@ async fn machines_are_made_and_deleted_while_the_target_cluster_hangs_from_the_s
     away_from_the_start("a target cluster that hangs", "away-hang", Passage::Hanging).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_that_ends_while_the_target_cluster_is_away_leaves_neither_node_nor_token_once_it_is_back() {
-    let what = "a target cluster that goes away before a machine joins";
+/// Which manager removes what a machine has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remover {
+    /// The one under which the machine ended.
+    Same,
+    /// The next one, because the first is killed before the target cluster is back.
+    Next,
+}
+
+async fn ends_while_away(what: &str, prefix: &str, remover: Remover) {
     let Some(plane) = shared_plane(what).await else { return };
     let proxy = way_to(&plane, Passage::Open).await;
     // Its VM exists and its bootstrap token too; its node registers when the manager can see it no more.
-    let script = script("away-left", &proxy).provider("--join-delay", "5s");
+    let script = script(prefix, &proxy).provider("--join-delay", "5s");
     let mut scene = script.begin(&plane).await;
     scene.deploy(1).await;
     vms_exist(&mut scene, 1).await;
@@ -168,6 +175,11 @@ async fn a_machine_that_ends_while_the_target_cluster_is_away_leaves_neither_nod
         (1, 1),
         "nobody can have removed them: the way was shut"
     );
+    if remover == Remover::Next {
+        scene.manager.service.kill();
+        scene.manager.service.restart();
+        scene.manager.wait_until_live().await;
+    }
 
     proxy.set(Passage::Open).await;
     scene
@@ -179,4 +191,16 @@ async fn a_machine_that_ends_while_the_target_cluster_is_away_leaves_neither_nod
             }
         })
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_ends_while_the_target_cluster_is_away_leaves_neither_node_nor_token_once_it_is_back() {
+    let what = "a target cluster that goes away before a machine joins";
+    ends_while_away(what, "away-left", Remover::Same).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_leaves_neither_either_where_its_manager_dies_before_the_target_cluster_is_back() {
+    let what = "a target cluster that comes back to another manager";
+    ends_while_away(what, "away-next", Remover::Next).await;
 }

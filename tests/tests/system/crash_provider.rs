@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_dev::apiserver::ControlPlane;
+use millwright_tests::sampling::Draw;
 use millwright_tests::scene::{Scene, shared_plane};
 use millwright_tests::script::Script;
 use millwright_tests::{laws, sampling};
@@ -24,7 +25,7 @@ use tokio::time::Instant;
 const LIMIT: Duration = Duration::from_secs(150);
 /// Kills at each size, at moments up to this long after it was asked for.
 const KILLS: usize = 3;
-const WITHIN: u64 = 1500;
+const WITHIN: Duration = Duration::from_millis(1500);
 /// How long a cloud that lags does not show a new VM.
 const LAG: Duration = Duration::from_secs(3);
 
@@ -35,30 +36,17 @@ enum Victims {
     Both,
 }
 
-/// splitmix64: moments need no better, and a seed gives the same ones everywhere.
-struct Moments(u64);
-
-impl Moments {
-    fn next(&mut self) -> Duration {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Duration::from_millis((word ^ (word >> 31)) % WITHIN)
-    }
-}
-
 async fn killed_at_random(what: &str, prefix: &str, lag: &str, victims: Victims) {
     let Some(plane) = shared_plane(what).await else { return };
     let seed = sampling::seed(what);
     let began = Instant::now();
-    let mut moments = Moments(seed);
+    let mut moments = Draw::of(seed);
     let mut scene = begin(&plane, prefix, lag).await;
     scene.deploy(0).await;
     for size in [20, 5, 0] {
         scene.scale(size).await;
         for _ in 0..KILLS {
-            tokio::time::sleep(moments.next()).await;
+            tokio::time::sleep(moments.time_below(WITHIN)).await;
             scene.provider.service.kill();
             if victims == Victims::Both {
                 scene.manager.service.kill();
@@ -127,12 +115,12 @@ async fn machines_that_go_in_the_moment_of_a_crash_leave_no_vm_in_a_cloud_that_l
     let what = "crashes while machines come and go, lagging cloud";
     let Some(plane) = shared_plane(what).await else { return };
     let seed = sampling::seed(what);
-    let mut moments = Moments(seed);
+    let mut moments = Draw::of(seed);
     let mut scene = begin(&plane, "kill-haste", "3s").await;
     scene.deploy(0).await;
     for _ in 0..KILLS {
         scene.scale(20).await;
-        tokio::time::sleep(moments.next() / 2).await;
+        tokio::time::sleep(moments.time_below(WITHIN) / 2).await;
         scene.manager.service.kill();
         scene.provider.service.kill();
         scene.scale(0).await;

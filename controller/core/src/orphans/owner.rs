@@ -1,10 +1,10 @@
 //! Whose a VM of a listing is, as far as its tags and the objects that are known say. Decides nothing about it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::Observed;
 use super::listing::Sighting;
-use crate::ids::Uid;
+use crate::ids::{ProviderId, Uid};
 use crate::kinds::OwnedBy;
 
 /// Whose it is.
@@ -18,17 +18,22 @@ pub(super) enum Owner {
     Unnamed,
     /// A Machine's that is there, or may be about to be.
     Machine,
+    /// A Machine's that names another VM as its own: there are two.
+    Twin,
     /// Nobody's that is known.
     Nobody,
 }
 
-/// The uids of all Machines that are known: a Machine is the VM's owner under whatever name it is known.
-pub(super) fn uids(seen: &Observed<'_>) -> BTreeSet<Uid> {
-    seen.world.machines.iter().filter_map(|machine| machine.uid()).collect()
+/// The uids of all Machines that are known, with the VM that each names: a Machine is the VM's owner under whatever name it is known.
+pub(super) fn uids(seen: &Observed<'_>) -> BTreeMap<Uid, Option<ProviderId>> {
+    let machines = seen.world.machines.iter();
+    machines
+        .filter_map(|machine| Some((machine.uid()?, machine.provider_id())))
+        .collect()
 }
 
 /// Whose the VM is.
-pub(super) fn of(seen: &Observed<'_>, uids: &BTreeSet<Uid>, vm: &Sighting) -> Owner {
+pub(super) fn of(seen: &Observed<'_>, uids: &BTreeMap<Uid, Option<ProviderId>>, vm: &Sighting) -> Owner {
     if vm.cluster_id.is_empty() || vm.namespace.is_empty() {
         return Owner::Unmarked;
     }
@@ -43,7 +48,7 @@ pub(super) fn of(seen: &Observed<'_>, uids: &BTreeSet<Uid>, vm: &Sighting) -> Ow
     };
     let world = seen.world;
     let is_owned = match &vm.uid {
-        Some(uid) => uids.contains(uid),
+        Some(uid) => uids.contains_key(uid),
         // An older controller's VM is found by its name.
         None => world.machines.get(name).is_some(),
     };
@@ -51,7 +56,10 @@ pub(super) fn of(seen: &Observed<'_>, uids: &BTreeSet<Uid>, vm: &Sighting) -> Ow
     let is_claimed = world.machines.find(OwnedBy::ProviderId, id.as_str()).next().is_some();
     // A creation of that name was sent and not answered: the Machine may be there without anybody knowing.
     let may_arrive = world.ledger.unanswered.contains_key(name);
+    let named = vm.uid.as_ref().and_then(|uid| uids.get(uid)?.as_ref());
+    let is_twin = named.is_some_and(|named| named != id);
     match is_owned || is_claimed || may_arrive {
+        true if is_twin && !is_claimed => Owner::Twin,
         true => Owner::Machine,
         false => Owner::Nobody,
     }

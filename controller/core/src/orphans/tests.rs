@@ -130,6 +130,30 @@ fn what_a_machine_owns_or_claims_or_may_be_about_to_own_stays() {
 }
 
 #[test]
+fn a_second_vm_of_a_machine_is_told_once_and_stays() {
+    let mut story = Story::new();
+    let named = machine(
+        "m-1",
+        "uid-m-1",
+        &json!({"metadata": {"resourceVersion": "2"}, "spec": {"providerID": "virtual:///m-1"}}),
+    );
+    story.world.observe(Change::Applied(named), Duration::ZERO);
+    let second = |name: &str| Sighting {
+        provider_id: Some(ProviderId::new(format!("virtual:///{name}-2"))),
+        ..vm(name)
+    };
+    // Which VM is m-2's is not known yet.
+    let twins = [second("m-1"), second("m-2")];
+    let first = story.look(0, &twins, None);
+    let told = Step::Tell(Finding::Duplicate, Box::new(second("m-1")));
+    assert_eq!(first.steps, [told]);
+    assert_eq!((first.report.owned, first.report.unclear), (7, 1));
+    for minute in [15, 30] {
+        assert_eq!(story.look(minute, &twins, None).steps, []);
+    }
+}
+
+#[test]
 fn a_vm_without_a_uid_belongs_to_the_machine_of_its_name() {
     let older = |name: &str| Sighting {
         uid: None,
