@@ -19,10 +19,12 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
+use super::accounts::{Accounts, Line};
 use super::answer::{self, Page, ValidationReport};
 use super::endpoint::Wire;
 use super::lanes::{Lanes, Method};
 use super::lead::Lead;
+use super::secrets::SecretData;
 use super::status;
 use super::target::{Creation, Scope, Target};
 
@@ -45,6 +47,8 @@ pub struct CallRecord<'a> {
 pub trait CallObserver: Send + Sync + 'static {
     /// A call has ended.
     fn called(&self, record: CallRecord<'_>);
+    /// A call waited so long because its provider throttles its account.
+    fn held_up(&self, driver: &DriverName, method: Method, took: Duration);
 }
 
 /// A driver that has shown itself. Stays callable after the driver went away: calls then fail at once.
@@ -54,6 +58,7 @@ pub struct Driver {
     pub(super) lanes: Lanes,
     pub(super) lead: Arc<Lead>,
     pub(super) observer: Arc<dyn CallObserver>,
+    pub(super) accounts: Arc<Accounts>,
     /// Wakes the connection's handshake after a failure that the driver did not make.
     pub(super) doubted: Arc<Notify>,
     /// What is added to the leader's epoch for this driver, which remembers a higher one than the Lease knows.
@@ -111,7 +116,13 @@ impl Driver {
         };
         let send = async |mut client: Client, request| client.create_machine(request).await;
         let response = self
-            .call(Method::CreateMachine, target.key.name.as_str(), request, send)
+            .call(
+                Method::CreateMachine,
+                target.key.name.as_str(),
+                &target.secrets,
+                request,
+                send,
+            )
             .await?;
         answer::vm_of(&target.key, response.machine, response.poll_after)
     }
@@ -127,7 +138,13 @@ impl Driver {
         };
         let send = async |mut client: Client, request| client.initialize_machine(request).await;
         let response = self
-            .call(Method::InitializeMachine, target.key.name.as_str(), request, send)
+            .call(
+                Method::InitializeMachine,
+                target.key.name.as_str(),
+                &target.secrets,
+                request,
+                send,
+            )
             .await?;
         answer::vm_of(&target.key, response.machine, None)
     }
@@ -154,7 +171,13 @@ impl Driver {
         };
         let send = async |mut client: Client, request| client.delete_machine(request).await;
         let response = self
-            .call(Method::DeleteMachine, target.key.name.as_str(), request, send)
+            .call(
+                Method::DeleteMachine,
+                target.key.name.as_str(),
+                &target.secrets,
+                request,
+                send,
+            )
             .await?;
         Ok(answer::deletion(response))
     }
@@ -169,7 +192,13 @@ impl Driver {
         };
         let send = async |mut client: Client, request| client.get_machine_status(request).await;
         let response = self
-            .call(Method::GetMachineStatus, target.key.name.as_str(), request, send)
+            .call(
+                Method::GetMachineStatus,
+                target.key.name.as_str(),
+                &target.secrets,
+                request,
+                send,
+            )
             .await?;
         answer::vm_of(&target.key, response.machine, response.poll_after)
     }
@@ -184,7 +213,9 @@ impl Driver {
             page_token: page_token.unwrap_or_default().to_owned(),
         };
         let send = async |mut client: Client, request| client.list_machines(request).await;
-        let response = self.call(Method::ListMachines, "", request, send).await?;
+        let response = self
+            .call(Method::ListMachines, "", &scope.secrets, request, send)
+            .await?;
         Ok(answer::page(&scope.cluster_id, response))
     }
 
@@ -196,15 +227,18 @@ impl Driver {
             live,
         };
         let send = async |mut client: Client, request| client.validate_machine_class(request).await;
-        let response = self.call(Method::ValidateMachineClass, "", request, send).await?;
+        let response = self
+            .call(Method::ValidateMachineClass, "", &scope.secrets, request, send)
+            .await?;
         Ok(answer::validation(response))
     }
 
-    /// One call: span, place, deadline, record.
+    /// One call: span, account, place, deadline, record.
     async fn call<Req, Resp, F>(
         &self,
         method: Method,
         machine: &str,
+        credentials: &SecretData,
         request: Req,
         send: impl FnOnce(Client, Request<Req>) -> F,
     ) -> Result<Resp, Failure>
@@ -214,6 +248,9 @@ impl Driver {
         let span = tracing::info_span!("driver_call", driver = %self.info.name, method = method.name(), machine);
         let lane = self.lanes.lane(method);
         async {
+            // Before the place: who waits for a throttled account takes none from others.
+            let line = self.accounts.line(&self.info.name, credentials.account());
+            self.admit(&line, method, lane.timeout()).await?;
             let Ok(place) = tokio::time::timeout(lane.timeout(), lane.places().acquire()).await else {
                 return Err(no_place(lane.timeout(), lane.size()));
             };
@@ -229,10 +266,32 @@ impl Driver {
                 Err(_) => Err(too_late(lane.timeout())),
             };
             self.record(method, result.as_ref().err(), begun.elapsed());
+            self.learn(&line, begun, result.as_ref().err());
             result
         }
         .instrument(span)
         .await
+    }
+
+    /// Waits until the account may be called, no longer than a call may take.
+    async fn admit(&self, line: &Line, method: Method, patience: Duration) -> Result<(), Failure> {
+        let asked = Instant::now();
+        let held_up = line.admit(method, patience).await;
+        if !matches!(held_up, Ok(false)) {
+            self.observer.held_up(&self.info.name, method, asked.elapsed());
+        }
+        held_up.map(drop)
+    }
+
+    /// What the answer says of the rate at which the account may be called.
+    fn learn(&self, line: &Line, sent_at: Instant, failure: Option<&Failure>) {
+        let is_news = line.learn(sent_at, failure);
+        if let Some(rate) = line.rate().filter(|_| is_news) {
+            tracing::info!(
+                rate,
+                "the provider throttles the account: its calls are slowed, those of others are not"
+            );
+        }
     }
 
     /// The request with its deadline and the leader's epoch.
