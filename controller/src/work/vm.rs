@@ -17,13 +17,11 @@ use millwright_core::ids::{DriverName, Name, SecretKey};
 use millwright_core::machine::{Answer, Call, Pacing};
 use millwright_core::permit::DeletePermit;
 use millwright_core::provider_spec::SpecError;
-use millwright_core::queue::Urgency;
 use millwright_core::user_data;
-use millwright_core::wake::Key;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::machine::{begin, driver_of, readiness};
+use super::machine::{driver_of, readiness};
 use super::shared::Shared;
 use crate::crash;
 use crate::driver::{
@@ -33,21 +31,20 @@ use crate::telemetry::original::Moment;
 
 /// Starts a call; its answer wakes the Machine.
 pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Option<Zeroizing<String>>) {
-    let (name, uid) = meta::identity(&machine.metadata);
     let digest = machine
         .class_name()
         .and_then(|class| match readiness(shared, &Name::new(class)) {
             Readiness::Ready(recipe) => Some(recipe.digest),
             Readiness::Unchecked | Readiness::Faulty(_) => None,
         });
-    if !begin(shared, &name, &uid, call) {
+    if !shared.quietly(|world| world.begins(machine, call)) {
         return;
     }
     let (task, machine) = (Arc::clone(shared), Arc::clone(machine));
     shared.calls.spawn(async move {
         let asked = crash::around(word(call), ask(&task, &machine, call, token, digest.clone()));
         let answer = AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|_| {
-            tracing::error!(machine = %name, %call, "the call panicked");
+            tracing::error!(machine = meta::name(&machine.metadata), %call, "the call panicked");
             failed(call, Failure::transport(Code::Internal, "the manager's call panicked"))
         });
         let now = task.env.now();
@@ -57,10 +54,7 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
                 resource_exhausted: task.settings.resource_exhausted_retry,
                 jitter: task.env.jitter(),
             };
-            if let Some(calls) = world.ledger.calls.get_mut(&uid) {
-                calls.absorb(answer, digest.as_deref(), pacing, now);
-            }
-            world.queue.push(Key::Machine(name), uptime, Urgency::Prompt);
+            world.answered(&machine, (call, answer), digest.as_deref(), pacing, (now, uptime));
         });
     });
 }
