@@ -38,6 +38,15 @@ struct Queue {
     waiting: AtomicUsize,
 }
 
+/// Leave to send one call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leave {
+    /// When it was given. The call may be sent later, but a rate that was cut meanwhile did not allow it.
+    pub(super) at: Instant,
+    /// It was waited for.
+    pub(super) is_late: bool,
+}
+
 /// One call in the line, however its wait ends.
 struct Place<'a>(&'a AtomicUsize);
 
@@ -71,46 +80,49 @@ impl Line {
         self.throttle.lock().expect("nothing panics under this lock")
     }
 
-    /// Waits until the account may be called. Gives whether that took any time; an error where it takes longer than `patience`, which is
-    /// told at once where it can be told.
-    pub(super) async fn admit(&self, method: Method, patience: Duration) -> Result<bool, Failure> {
+    /// Waits until the account may be called. Gives when that was; an error where it takes longer than `patience`, which is told at once
+    /// where it can be told.
+    pub(super) async fn admit(&self, method: Method, patience: Duration) -> Result<Leave, Failure> {
         let queue = self
             .queues
             .get(&method)
             .expect("`Accounts::line` makes one of every method");
         let now = Instant::now();
         let ahead = queue.waiting.load(Ordering::Acquire);
-        let (wait, is_free) = {
+        let pause = {
             let mut throttle = self.throttle();
-            let is_free = ahead == 0 && throttle.take(now).is_ok();
-            (throttle.wait(ahead, now), is_free)
+            if ahead == 0 && throttle.take(now).is_ok() {
+                return Ok(Leave {
+                    at: now,
+                    is_late: false,
+                });
+            }
+            throttle.pause(now)
         };
-        if is_free {
-            return Ok(false);
-        }
-        if wait > patience {
-            return Err(no_leave(wait));
+        if pause > patience {
+            return Err(no_leave(Some(pause)));
         }
         queue.waiting.fetch_add(1, Ordering::AcqRel);
         let _place = Place(&queue.waiting);
         let turn = tokio::time::timeout(patience, self.turn(queue)).await;
-        turn.map(|()| true)
-            .map_err(|_| no_leave(self.throttle().wait(ahead, Instant::now())))
+        turn.map(|at| Leave { at, is_late: true }).map_err(|_| no_leave(None))
     }
 
     /// The call is the first of its line, and the account may be called. What was learned while it waited counts.
-    async fn turn(&self, queue: &Queue) {
+    async fn turn(&self, queue: &Queue) -> Instant {
         let _head = queue.head.lock().await;
         loop {
-            let taken = self.throttle().take(Instant::now());
+            let now = Instant::now();
+            let taken = self.throttle().take(now);
             match taken {
-                Ok(()) => return,
+                Ok(()) => return now,
                 Err(next) => tokio::time::sleep_until(next).await,
             }
         }
     }
 
-    /// Takes what an answer to a call says of the account's rate. Gives whether it is throttled now and was not before.
+    /// Takes what an answer says of the account's rate, to a call that had leave at that time. Gives whether the account is throttled now
+    /// and was not before.
     pub(super) fn learn(&self, sent_at: Instant, failure: Option<&Failure>) -> bool {
         match failure {
             Some(failure) if failure.reason == Some(Reason::RateLimited) => {
@@ -133,18 +145,19 @@ impl Line {
 }
 
 /// The account is throttled, and calls that came before take all it allows. Nothing was sent, so nothing is left behind.
-fn no_leave(wait: Duration) -> Failure {
+fn no_leave(pause: Option<Duration>) -> Failure {
     let message =
         "not sent: the provider throttles the account, and calls that came before take all that it allows now";
     Failure {
         reason: Some(Reason::RateLimited),
         effect: Effect::None,
-        retry_after: SignedDuration::try_from(wait).ok(),
+        retry_after: pause.and_then(|pause| SignedDuration::try_from(pause).ok()),
         ..Failure::transport(Code::Unavailable, message)
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test waits for what it has spawned")]
 mod tests {
     use super::*;
 

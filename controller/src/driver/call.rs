@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
-use super::accounts::{Accounts, Line};
+use super::accounts::{Accounts, Leave, Line};
 use super::answer::{self, Page, ValidationReport};
 use super::endpoint::Wire;
 use super::lanes::{Lanes, Method};
@@ -250,7 +250,7 @@ impl Driver {
         async {
             // Before the place: who waits for a throttled account takes none from others.
             let line = self.accounts.line(&self.info.name, credentials.account());
-            self.admit(&line, method, lane.timeout()).await?;
+            let leave = self.admit(&line, method, lane.timeout()).await?;
             let Ok(place) = tokio::time::timeout(lane.timeout(), lane.places().acquire()).await else {
                 return Err(no_place(lane.timeout(), lane.size()));
             };
@@ -266,7 +266,7 @@ impl Driver {
                 Err(_) => Err(too_late(lane.timeout())),
             };
             self.record(method, result.as_ref().err(), begun.elapsed());
-            self.learn(&line, begun, result.as_ref().err());
+            self.learn(&line, leave, result.as_ref().err());
             result
         }
         .instrument(span)
@@ -274,18 +274,19 @@ impl Driver {
     }
 
     /// Waits until the account may be called, no longer than a call may take.
-    async fn admit(&self, line: &Line, method: Method, patience: Duration) -> Result<(), Failure> {
+    async fn admit(&self, line: &Line, method: Method, patience: Duration) -> Result<Leave, Failure> {
         let asked = Instant::now();
-        let held_up = line.admit(method, patience).await;
-        if !matches!(held_up, Ok(false)) {
+        let leave = line.admit(method, patience).await;
+        let is_free = leave.as_ref().is_ok_and(|leave| !leave.is_late);
+        if !is_free {
             self.observer.held_up(&self.info.name, method, asked.elapsed());
         }
-        held_up.map(drop)
+        leave
     }
 
     /// What the answer says of the rate at which the account may be called.
-    fn learn(&self, line: &Line, sent_at: Instant, failure: Option<&Failure>) {
-        let is_news = line.learn(sent_at, failure);
+    fn learn(&self, line: &Line, leave: Leave, failure: Option<&Failure>) {
+        let is_news = line.learn(leave.at, failure);
         if let Some(rate) = line.rate().filter(|_| is_news) {
             tracing::info!(
                 rate,

@@ -104,13 +104,10 @@ impl Throttle {
         self.limit.as_ref().map(|limit| limit.rate)
     }
 
-    /// How long a call waits that has so many before it, as far as can be told.
-    pub(super) fn wait(&self, ahead: usize, now: Instant) -> Duration {
-        let Some(limit) = &self.limit else {
-            return Duration::ZERO;
-        };
-        let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-        limit.next.saturating_duration_since(now) + limit.interval().saturating_mul(ahead)
+    /// How long no call at all may be sent. How long those wait that have others before them nobody knows: the rate changes.
+    pub(super) fn pause(&self, now: Instant) -> Duration {
+        let next = self.limit.as_ref().map(|limit| limit.next);
+        next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
     }
 }
 
@@ -155,16 +152,22 @@ struct Sent {
 /// Over which the rate is measured.
 const WINDOW: Duration = Duration::from_secs(1);
 
+/// The part of that from which a whole is concluded.
+const SHORTEST_PART: f64 = 0.1;
+
 impl Sent {
     fn count(&mut self, now: Instant) {
         self.turn(now);
         self.current = self.current.saturating_add(1);
     }
 
-    /// Calls of the last second. A burst counts as what it is, however short it was.
+    /// Calls a second, lately. Of calls that have only just begun to come, what they would be if they went on so.
     fn rate(&mut self, now: Instant) -> f64 {
         let part = self.turn(now);
-        f64::from(self.current) + f64::from(self.before) * (1.0 - part)
+        match self.before {
+            0 => f64::from(self.current) / part.max(SHORTEST_PART),
+            before => f64::from(self.current) + f64::from(before) * (1.0 - part),
+        }
     }
 
     /// Begins another second where this one is over. Gives how much of it has passed.
@@ -217,7 +220,7 @@ mod tests {
             throttle.take(now).expect("nothing is limited");
         }
         assert!(!throttle.is_limited());
-        assert_eq!(throttle.wait(1000, now), Duration::ZERO);
+        assert_eq!(throttle.pause(now), Duration::ZERO);
     }
 
     #[test]
@@ -293,7 +296,7 @@ mod tests {
         assert!(!idle.is_limited());
     }
 
-    /// An account that allows so many calls a second, of which it saves up none.
+    /// An account that allows so many calls a second, of which it saves up one.
     struct Provider {
         every: Duration,
         free_at: Instant,
@@ -304,7 +307,7 @@ mod tests {
         fn is_called(&mut self, at: Instant) -> bool {
             let is_free = at >= self.free_at;
             match is_free {
-                true => self.free_at = at + self.every,
+                true => self.free_at = self.free_at.max(at - self.every) + self.every,
                 false => self.refused += 1,
             }
             is_free
@@ -323,7 +326,7 @@ mod tests {
             };
             let (mut throttle, mut at, mut done) = (Throttle::default(), begun, 0);
             while done < 500 {
-                // Calls come at 200 a second at most, as a scale-up sends them.
+                // Calls come at 1000 a second at most, as a scale-up sends them.
                 match throttle.take(at) {
                     Ok(()) if provider.is_called(at) => {
                         throttle.succeeded();
@@ -332,7 +335,7 @@ mod tests {
                     Ok(()) => drop(throttle.refused(at, None, at + millis(1))),
                     Err(next) => at = at.max(next),
                 }
-                at += millis(5);
+                at += millis(1);
             }
             let ideal = every * 500;
             let took = at - begun;

@@ -19,10 +19,9 @@ const MACHINES: u32 = 30;
 
 async fn write_password(scene: &Scene, password: &str) {
     let body = json!({ "stringData": { "password": password } });
-    let patched = scene
-        .secrets()
-        .patch(manifests::SECRET, &PatchParams::default(), &Patch::Merge(&body));
-    patched.await.expect("the Secret can be written");
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&body));
+    let patched = scene.secrets().patch(manifests::SECRET, &params, &patch).await;
+    patched.expect("the Secret can be written");
 }
 
 /// How many creations the manager has sent that were refused.
