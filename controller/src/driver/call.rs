@@ -71,6 +71,17 @@ const FIRST_AHEAD: u64 = 1024;
 /// The largest addition: no epoch comes near it, and a driver that claims a newer leader without end changes nothing else.
 const MOST_AHEAD: u64 = 1 << 40;
 
+/// What was decided so long ago may be wanted no longer.
+const STALE: Duration = Duration::from_secs(1);
+
+/// Which call, about what, on whose account.
+#[derive(Clone, Copy)]
+struct Of<'a> {
+    method: Method,
+    machine: &'a str,
+    credentials: &'a SecretData,
+}
+
 /// A driver is replaced, never changed: it is the same one only as the same value in memory.
 impl PartialEq for Driver {
     fn eq(&self, other: &Self) -> bool {
@@ -105,6 +116,20 @@ impl Driver {
 
     /// Makes sure that one VM exists for the machine.
     pub async fn create_machine(&self, target: &Target, creation: &Creation) -> Result<Vm, Failure> {
+        self.create_wanted_machine(target, creation, || std::future::ready(Ok(())))
+            .await
+    }
+
+    /// The same, where somebody may have changed his mind while the call waited: then `wanted` says once more whether it is to be sent.
+    pub async fn create_wanted_machine<W>(
+        &self,
+        target: &Target,
+        creation: &Creation,
+        wanted: impl FnOnce() -> W,
+    ) -> Result<Vm, Failure>
+    where
+        W: Future<Output = Result<(), Failure>>,
+    {
         let request = v1::CreateMachineRequest {
             key: target.key.to_wire(),
             machine_class: target.class.to_wire(),
@@ -115,15 +140,12 @@ impl Driver {
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
         };
         let send = async |mut client: Client, request| client.create_machine(request).await;
-        let response = self
-            .call(
-                Method::CreateMachine,
-                target.key.name.as_str(),
-                &target.secrets,
-                request,
-                send,
-            )
-            .await?;
+        let of = Of {
+            method: Method::CreateMachine,
+            machine: target.key.name.as_str(),
+            credentials: &target.secrets,
+        };
+        let response = self.call_wanted(of, request, wanted, send).await?;
         answer::vm_of(&target.key, response.machine, response.poll_after)
     }
 
@@ -233,7 +255,7 @@ impl Driver {
         Ok(answer::validation(response))
     }
 
-    /// One call: span, account, place, deadline, record.
+    /// One call that is wanted whenever its turn comes.
     async fn call<Req, Resp, F>(
         &self,
         method: Method,
@@ -245,16 +267,45 @@ impl Driver {
     where
         F: Future<Output = Result<Response<Resp>, Status>>,
     {
+        let of = Of {
+            method,
+            machine,
+            credentials,
+        };
+        self.call_wanted(of, request, || std::future::ready(Ok(())), send).await
+    }
+
+    /// One call: span, account, place, deadline, record.
+    async fn call_wanted<Req, Resp, F, W>(
+        &self,
+        of: Of<'_>,
+        request: Req,
+        wanted: impl FnOnce() -> W,
+        send: impl FnOnce(Client, Request<Req>) -> F,
+    ) -> Result<Resp, Failure>
+    where
+        F: Future<Output = Result<Response<Resp>, Status>>,
+        W: Future<Output = Result<(), Failure>>,
+    {
+        let Of {
+            method,
+            machine,
+            credentials,
+        } = of;
         let span = tracing::info_span!("driver_call", driver = %self.info.name, method = method.name(), machine);
         let lane = self.lanes.lane(method);
         async {
             // Before the place: who waits for a throttled account takes none from others.
             let line = self.accounts.line(&self.info.name, credentials.account());
+            let asked = Instant::now();
             let leave = self.admit(&line, method, lane.timeout()).await?;
             let Ok(place) = tokio::time::timeout(lane.timeout(), lane.places().acquire()).await else {
                 return Err(no_place(lane.timeout(), lane.size()));
             };
             let _place = place.expect("the semaphore of a lane is never closed");
+            if leave.is_late || asked.elapsed() >= STALE {
+                wanted().await?;
+            }
             if method.changes() && !self.lead.may_change(Instant::now()) {
                 return Err(no_lead());
             }

@@ -27,6 +27,7 @@ use crate::crash;
 use crate::driver::{
     ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, SecretData, SecretError, Target,
 };
+use crate::kube::error::ReadError;
 use crate::telemetry::original::Moment;
 
 /// Starts a call; its answer wakes the Machine.
@@ -152,7 +153,10 @@ async fn ask(
     let driver = &request.driver;
     match call {
         Call::Create => match digest {
-            Some(digest) => Answer::Vm(call, create(driver, &target, &secrets, machine, token, digest).await),
+            Some(digest) => {
+                let made = create(shared, driver, &target, &secrets, machine, (token, digest));
+                Answer::Vm(call, made.await)
+            }
             // The class is being looked at again, as after every return of its driver.
             None => Answer::NotAsked(call),
         },
@@ -243,13 +247,30 @@ fn target_of(shared: &Shared, machine: &Machine, class: DriverClass, secrets: Ar
     }
 }
 
+/// The plan has read the Machine live. Where the call had to wait since, for a place or for a throttled account, it is read again before a
+/// VM is asked for.
+async fn still_wanted(shared: &Shared, machine: &Machine) -> Result<(), Failure> {
+    let (name, uid) = meta::identity(&machine.metadata);
+    match shared.write.read::<Machine>(&name).await {
+        Ok(live) if meta::identity(&live.metadata).1 == uid && !meta::is_deleting(&live.metadata) => Ok(()),
+        Ok(_) | Err(ReadError::Gone) => Err(not_sent(
+            Code::Aborted,
+            "not sent: the Machine was deleted while the call waited",
+        )),
+        Err(error) => Err(not_sent(
+            Code::Unavailable,
+            format!("not sent: the Machine could not be read again: {error}"),
+        )),
+    }
+}
+
 async fn create(
+    shared: &Shared,
     driver: &Driver,
     target: &Target,
     secrets: &ClassSecrets,
     machine: &Machine,
-    token: Option<Zeroizing<String>>,
-    spec_digest: String,
+    (token, spec_digest): (Option<Zeroizing<String>>, String),
 ) -> Result<millwright_core::driver::Vm, Failure> {
     let Some(template) = &secrets.user_data else {
         let text = "the user data went while the call was made";
@@ -262,13 +283,14 @@ async fn create(
     let class = machine.class_name().filter(|class| class.len() <= 128);
     tags.extend(class.map(|class| ("millwright/machine-class".to_owned(), class.to_owned())));
     driver
-        .create_machine(
+        .create_wanted_machine(
             target,
             &Creation {
                 user_data: Zeroizing::new(filled),
                 tags,
                 spec_digest,
             },
+            || still_wanted(shared, machine),
         )
         .await
 }
