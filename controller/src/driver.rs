@@ -3,6 +3,7 @@
 //! Chooses nothing about machines: answers and failures leave here as values of `millwright_core::driver`, and what
 //! they mean is decided there. No other part of the manager sees a wire type of the Driver API.
 
+mod accounts;
 mod answer;
 mod call;
 mod connection;
@@ -15,6 +16,7 @@ mod secrets;
 mod status;
 mod structs;
 mod target;
+mod throttle;
 
 pub use answer::{Listed, Page, ValidationReport};
 pub use call::{CallObserver, CallRecord, Driver};

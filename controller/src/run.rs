@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin;
 use crate::config::{Config, Election, TargetCluster};
 use crate::driver::{
-    CallObserver, CallRecord, Connect, Endpoint, Lead, ManagerIdentity, Pauses, Pool, PoolSettings, SecretStore,
+    CallObserver, CallRecord, Connect, Endpoint, Lead, ManagerIdentity, Method, Pauses, Pool, PoolSettings, SecretStore,
 };
 use crate::env::Env;
 use crate::health::{Health, Heartbeat};
@@ -398,6 +398,10 @@ impl CallObserver for Observer {
             record.reason,
             record.took,
         );
+    }
+
+    fn held_up(&self, driver: &DriverName, method: Method, took: Duration) {
+        self.0.held_up(driver.as_str(), method.name(), took);
     }
 }
 

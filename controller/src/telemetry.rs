@@ -106,6 +106,12 @@ struct DriverLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HoldUpLabels {
+    driver: String,
+    method: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReconcileLabels {
     kind: &'static str,
     why: String,
@@ -126,6 +132,11 @@ struct PhaseLabels {
 struct EventLabels {
     lane: &'static str,
     result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabels {
+    cause: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -159,11 +170,13 @@ pub struct Metrics {
     pub original: Original,
     api: Family<ApiLabels, Histogram, Buckets>,
     driver: Family<DriverLabels, Histogram, Buckets>,
+    held_up: Family<HoldUpLabels, Histogram, Buckets>,
     reconcile: Family<ReconcileLabels, Histogram, Buckets>,
     queue: Family<KindLabels, Gauge>,
     watch_errors: Family<KindLabels, Counter>,
     machines: Family<PhaseLabels, Gauge>,
     events: Family<EventLabels, Counter>,
+    parked: Family<CauseLabels, Gauge>,
     vms: Family<VmLabels, Gauge>,
     listings: Family<LookLabels, Counter>,
     orphans: Family<LookLabels, Counter>,
@@ -185,11 +198,13 @@ impl Default for Metrics {
             original,
             api: Family::new_with_constructor(Buckets(&API_BUCKETS)),
             driver: Family::new_with_constructor(Buckets(&DRIVER_BUCKETS)),
+            held_up: Family::new_with_constructor(Buckets(&DRIVER_BUCKETS)),
             reconcile: Family::new_with_constructor(Buckets(&RECONCILE_BUCKETS)),
             queue: Family::default(),
             watch_errors: Family::default(),
             machines: Family::default(),
             events: Family::default(),
+            parked: Family::default(),
             vms: Family::default(),
             listings: Family::default(),
             orphans: Family::default(),
@@ -214,6 +229,11 @@ impl Metrics {
             self.driver.clone(),
         );
         r.register(
+            "driver_throttle_seconds",
+            "How long calls waited because the provider throttles their account; those that would wait too long are not sent",
+            self.held_up.clone(),
+        );
+        r.register(
             "reconcile_seconds",
             "Passes over one key, by what they decided and how that went",
             self.reconcile.clone(),
@@ -233,6 +253,11 @@ impl Metrics {
             "events",
             "Kubernetes events by what became of them; lane life is of what every machine goes through",
             self.events.clone(),
+        );
+        r.register(
+            "parked_classes",
+            "Classes whose machines wait while one asks for all, because a driver refused one of them, by cause",
+            self.parked.clone(),
         );
         r.register(
             "vms",
@@ -276,6 +301,13 @@ impl Metrics {
         self.original.happened.driver_call(driver, method, code, took);
     }
 
+    /// A call to a driver was held up because its provider throttles its account.
+    pub fn held_up(&self, driver: &str, method: &'static str, took: Duration) {
+        let driver = driver.to_owned();
+        let labels = HoldUpLabels { driver, method };
+        self.held_up.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
     /// A pass over a key ended.
     pub fn reconciled(&self, kind: &'static str, why: &str, result: &'static str, took: Duration) {
         let labels = ReconcileLabels {
@@ -315,6 +347,15 @@ impl Metrics {
     /// What became of a Kubernetes event. What the words mean is said in `kube/events.rs`.
     pub fn event(&self, lane: &'static str, result: &'static str) {
         self.events.get_or_create(&EventLabels { lane, result }).inc();
+    }
+
+    /// How many classes are parked for each cause. Causes that are not named park none.
+    pub fn parked(&self, causes: impl IntoIterator<Item = (&'static str, usize)>) {
+        self.parked.clear();
+        for (cause, classes) in causes {
+            let classes = i64::try_from(classes).unwrap_or(i64::MAX);
+            self.parked.get_or_create(&CauseLabels { cause }).set(classes);
+        }
     }
 
     /// How many VMs there are at each driver, by whose they are. Others than are named there are none.

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use millwright::driver::{Creation, Driver, DriverClass, Scope, SecretData};
+use millwright::driver::{Creation, Driver, DriverClass, Scope, SecretData, Target};
 use millwright_core::driver::{Code, Deletion, Effect, Failure, Initialization, Pace, Reason, VmState};
-use millwright_core::ids::{DriverName, NodeName, ProviderId};
+use millwright_core::ids::{DriverName, NodeName, ProviderId, SecretKey};
 use millwright_core::permit::DeletePermit;
 use millwright_proto::v1;
 use prost::Message;
-use stub::{Act, Desk, Running, Script, Stub, target};
+use stub::{Act, Desk, Running, Script, Stub, target, throttled};
 use tonic::Status;
 use tonic_types::pb;
 use zeroize::Zeroizing;
@@ -484,4 +484,76 @@ async fn an_ok_without_a_machine_is_no_success() {
         (failure.code, failure.reason, failure.effect),
         (Code::Internal, None, Effect::Unknown)
     );
+}
+
+/// The target, with the credentials of that Secret.
+fn of_account(name: &str) -> Target {
+    let key = SecretKey {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+    };
+    Target {
+        secrets: Arc::new(SecretData::default().of_account(vec![key])),
+        ..target()
+    }
+}
+
+/// 500 machines at an account that allows 100 calls a second, which come at 250 a second. Each asks again as its Machine would, at the
+/// pause of its failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scale_up_at_a_throttled_account_takes_as_long_as_its_limit_asks_and_few_calls_are_refused() {
+    let line = line(|script| script.on_create = Act::AtMost(100, Arc::default())).await;
+    let begun = Instant::now();
+    let machines: Vec<_> = (0..500)
+        .map(|number| {
+            let driver = Arc::clone(&line.driver);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(4) * number).await;
+                let mut refused: u32 = 0;
+                while let Err(failure) = driver.create_machine(&target(), &creation()).await {
+                    assert_eq!(failure.reason, Some(Reason::RateLimited), "{failure:?}");
+                    refused += 1;
+                    let pause = failure.pause(refused, SignedDuration::from_mins(10));
+                    tokio::time::sleep(Duration::try_from(pause).unwrap()).await;
+                }
+                refused
+            })
+        })
+        .collect();
+    let refused: Vec<u32> = futures::future::join_all(machines)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    let (took, sum) = (begun.elapsed(), refused.iter().sum::<u32>());
+    let asked = line.stub.heard.lock().unwrap().creates.len();
+    println!("{took:?} for 500 machines at 100 calls a second, {asked} calls, {sum} of them refused");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert!(asked < 600, "{asked} calls for 500 machines");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_throttled_account_takes_no_place_of_its_lane_from_others() {
+    let line = line(|script| {
+        script.info.call_advice = advice("CreateMachine", 120, Some(1));
+        script.on_create = Act::Fail(throttled(Duration::from_secs(20)));
+    })
+    .await;
+    let refused = line.driver.create_machine(&of_account("a"), &creation()).await;
+    assert_eq!(refused.expect_err("it is throttled").reason, Some(Reason::RateLimited));
+    line.stub.set(|script| script.on_create = Act::Answer);
+    let driver = Arc::clone(&line.driver);
+    let waiting = tokio::spawn(async move { driver.create_machine(&of_account("a"), &creation()).await });
+    let begun = Instant::now();
+    for _ in 0..5 {
+        let made = line.driver.create_machine(&of_account("b"), &creation()).await;
+        made.expect("another account is not slowed");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(
+        !waiting.is_finished(),
+        "the account waits as long as its provider asked"
+    );
+    assert_eq!(line.stub.heard.lock().unwrap().creates.len(), 6);
+    waiting.abort();
 }

@@ -26,7 +26,7 @@ use millwright_proto::v1;
 use millwright_proto::v1::driver_service_server::DriverServiceServer;
 use prost_types::value::Kind;
 use serde_json::{Value, json};
-use stub::Stub;
+use stub::{Act, Stub, failure};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -325,5 +325,86 @@ async fn a_token_lives_on_after_an_outage_that_was_longer_than_its_life() {
     assert!(until >= back + Settings::CREATION_TIMEOUT, "{until} after {back}");
     let joining = server.get(&machine_path("m-1")).unwrap();
     assert_eq!(joining["status"]["currentStatus"]["phase"], "Pending");
+    running.end().await;
+}
+
+/// So many Machines of a class of the driver.
+fn crowd(server: &Server, machines: usize) {
+    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
+    server.put(CREDENTIALS, credentials(metadata("cloud"), "#"));
+    server.put(CLASS, class(metadata("small")));
+    for number in 0..machines {
+        server.put(&machine_path(&format!("m-{number}")), machine(&format!("m-{number}")));
+    }
+}
+
+fn statuses(server: &Server, machines: usize) -> Vec<Value> {
+    let of = |number| {
+        server
+            .get(&machine_path(&format!("m-{number}")))
+            .expect("nobody deletes it")
+    };
+    (0..machines).map(|number| of(number)["status"].clone()).collect()
+}
+
+fn available(server: &Server, machines: usize) -> usize {
+    let is_there = |status: &&Value| status["currentStatus"]["phase"] == "Available";
+    statuses(server, machines).iter().filter(is_there).count()
+}
+
+fn creations(driver: &Stub) -> usize {
+    driver.heard.lock().unwrap().creates.len()
+}
+
+/// Rows: pains 104, 106, 112.
+#[tokio::test(start_paused = true)]
+async fn five_hundred_machines_at_an_account_of_twenty_calls_a_second_take_about_that_long_and_are_seldom_refused() {
+    const MACHINES: usize = 500;
+    let server = Server::default();
+    let driver = Stub::named("x").with(|script| script.on_create = Act::AtMost(20, std::sync::Arc::default()));
+    crowd(&server, MACHINES);
+    let running = Running::start(&server, None, &driver);
+    let mut took = 0;
+    while available(&server, MACHINES) < MACHINES && took < 600 {
+        pass(1).await;
+        took += 1;
+    }
+    let refused = creations(&driver) - MACHINES;
+    println!("{MACHINES} machines at 20 calls a second took {took} s, {refused} calls were refused");
+    assert!(took <= 60, "{took} s where 25 would do");
+    assert!(refused <= 120, "{refused} calls were refused");
+    running.end().await;
+}
+
+/// Rows: pains 104.
+#[tokio::test(start_paused = true)]
+async fn machines_with_refused_credentials_wait_for_one_of_them_and_all_go_on_when_the_secret_changes() {
+    const MACHINES: usize = 100;
+    let refusal = failure(tonic::Code::Unauthenticated, "CREDENTIALS_REJECTED", "wrong password");
+    let server = Server::default();
+    let driver = Stub::named("x").with(|script| script.on_create = Act::Fail(refusal));
+    crowd(&server, MACHINES);
+    let running = Running::start(&server, None, &driver);
+    pass(60).await;
+    let first = creations(&driver);
+    println!("{first} of {MACHINES} machines were refused before they knew of each other");
+    assert!(first <= 8, "{first} calls: as many as there are workers, and a few");
+    for status in statuses(&server, MACHINES) {
+        let told = &status["lastOperation"];
+        assert_eq!(told["errorCode"], "Unauthenticated", "{status}");
+        assert!(
+            told["description"].as_str().unwrap().contains("wrong password"),
+            "{status}"
+        );
+    }
+    pass(3600).await;
+    let probes = creations(&driver) - first;
+    println!("{probes} calls in the hour after that");
+    assert!((4..=9).contains(&probes), "{probes} calls in an hour");
+
+    driver.set(|script| script.on_create = Act::Answer);
+    server.edit(CREDENTIALS, json!({"data": {"key": encoded("right")}}));
+    pass(30).await;
+    assert_eq!(available(&server, MACHINES), MACHINES);
     running.end().await;
 }

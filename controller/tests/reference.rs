@@ -173,11 +173,13 @@ fn measured() -> Metrics {
     let took = Duration::from_secs(1);
     metrics.api_request("control", "get", "machines", "200".to_owned(), took);
     metrics.driver_call("virtual", "CreateMachine", "Unavailable", "", took);
+    metrics.held_up("virtual", "CreateMachine", took);
     metrics.reconciled("machine", "Running", "ok", took);
     metrics.queue_depth("all", 0);
     metrics.watch_failed("machines");
     metrics.machines([("Running".to_owned(), 1)]);
     metrics.event("life", "sent");
+    metrics.parked([("stock", 1)]);
     metrics.vms([(("virtual".to_owned(), "owned"), 1)]);
     metrics.listed("virtual", "complete");
     metrics.orphan("virtual", "deleted");

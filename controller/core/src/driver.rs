@@ -215,11 +215,12 @@ impl Failure {
     pub fn pace(&self) -> Pace {
         match self.reason {
             Some(reason) => match reason {
-                Reason::OperationInProgress
-                | Reason::RateLimited
-                | Reason::ProviderUnavailable
-                | Reason::InitializationFailed => Pace::Growing,
-                Reason::MachineNotFound
+                Reason::OperationInProgress | Reason::ProviderUnavailable | Reason::InitializationFailed => {
+                    Pace::Growing
+                }
+                // It is the account that is slowed, all its calls together: pauses of single Machines that grow would leave it idle.
+                Reason::RateLimited
+                | Reason::MachineNotFound
                 | Reason::DuplicateVms
                 | Reason::PageTokenExpired
                 | Reason::ResumeTokenExpired

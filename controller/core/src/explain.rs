@@ -16,6 +16,7 @@ use crate::class;
 use crate::deployment;
 use crate::deployment::view::Asked;
 use crate::driver::DriverInfo;
+use crate::gate::Gates;
 use crate::ids::{DriverName, Name};
 use crate::kin;
 use crate::kinds::OwnedBy;
@@ -231,6 +232,7 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
             volumes: &world.volumes,
             sight: Sight::CLEAR,
             calls: &calls,
+            gates: Gates::OPEN,
             settings: &settings,
         },
         now,

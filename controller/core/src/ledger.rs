@@ -20,6 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::Machine;
 use crate::class::{InUse, Readiness};
 use crate::drain::Drain;
+use crate::gate::Gates;
 use crate::ids::{Name, Uid};
 use crate::machine::Calls;
 use crate::orphans::Inventories;
@@ -150,6 +151,8 @@ struct ClassNotes {
     /// Which doubt the readiness answers.
     doubt: u64,
     is_being_checked: bool,
+    /// Who may call its driver about its Machines.
+    gates: Gates,
 }
 
 /// Names the state of knowledge about a class that a check began with: its outcome counts only if nothing was doubted since.
@@ -268,6 +271,27 @@ impl Ledger {
         let notes = self.classes.entry(class.clone()).or_default();
         notes.readiness = Readiness::Unchecked;
         notes.doubt = self.doubts;
+        notes.gates.doubt();
+    }
+
+    /// What is known now of a class, for comparison with later: what was learned under another stamp is about another class.
+    pub fn stamp(&self, class: &Name) -> Option<Stamp> {
+        self.classes.get(class).map(|notes| Stamp(notes.doubt))
+    }
+
+    /// The gates before the calls about a class's Machines.
+    pub fn gates(&self, class: &Name) -> &Gates {
+        self.classes.get(class).map_or(Gates::OPEN, |notes| &notes.gates)
+    }
+
+    /// The same, to be changed; `None` where no such class is known.
+    pub fn gates_mut(&mut self, class: &Name) -> Option<&mut Gates> {
+        self.classes.get_mut(class).map(|notes| &mut notes.gates)
+    }
+
+    /// The gates of all classes.
+    pub fn all_gates(&self) -> impl Iterator<Item = &Gates> {
+        self.classes.values().map(|notes| &notes.gates)
     }
 
     /// The class is gone.

@@ -12,6 +12,7 @@ pub mod drain;
 pub mod driver;
 pub mod explain;
 pub mod fence;
+pub mod gate;
 pub mod ids;
 pub mod kin;
 pub mod kinds;

@@ -244,6 +244,8 @@ impl World {
     }
 }
 
+mod calls;
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

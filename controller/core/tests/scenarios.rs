@@ -15,6 +15,8 @@ mod cost;
 mod etcd;
 #[path = "scenarios/execute.rs"]
 mod execute;
+#[path = "scenarios/parked.rs"]
+mod parked;
 #[path = "scenarios/permuted.rs"]
 mod permuted;
 #[path = "scenarios/planted.rs"]

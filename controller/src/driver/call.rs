@@ -19,10 +19,12 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
+use super::accounts::{Accounts, Leave, Line};
 use super::answer::{self, Page, ValidationReport};
 use super::endpoint::Wire;
 use super::lanes::{Lanes, Method};
 use super::lead::Lead;
+use super::secrets::SecretData;
 use super::status;
 use super::target::{Creation, Scope, Target};
 
@@ -45,6 +47,8 @@ pub struct CallRecord<'a> {
 pub trait CallObserver: Send + Sync + 'static {
     /// A call has ended.
     fn called(&self, record: CallRecord<'_>);
+    /// A call waited so long because its provider throttles its account.
+    fn held_up(&self, driver: &DriverName, method: Method, took: Duration);
 }
 
 /// A driver that has shown itself. Stays callable after the driver went away: calls then fail at once.
@@ -54,6 +58,7 @@ pub struct Driver {
     pub(super) lanes: Lanes,
     pub(super) lead: Arc<Lead>,
     pub(super) observer: Arc<dyn CallObserver>,
+    pub(super) accounts: Arc<Accounts>,
     /// Wakes the connection's handshake after a failure that the driver did not make.
     pub(super) doubted: Arc<Notify>,
     /// What is added to the leader's epoch for this driver, which remembers a higher one than the Lease knows.
@@ -65,6 +70,17 @@ pub struct Driver {
 const FIRST_AHEAD: u64 = 1024;
 /// The largest addition: no epoch comes near it, and a driver that claims a newer leader without end changes nothing else.
 const MOST_AHEAD: u64 = 1 << 40;
+
+/// What was decided so long ago may be wanted no longer.
+const STALE: Duration = Duration::from_secs(1);
+
+/// Which call, about what, on whose account.
+#[derive(Clone, Copy)]
+struct Of<'a> {
+    method: Method,
+    machine: &'a str,
+    credentials: &'a SecretData,
+}
 
 /// A driver is replaced, never changed: it is the same one only as the same value in memory.
 impl PartialEq for Driver {
@@ -100,6 +116,20 @@ impl Driver {
 
     /// Makes sure that one VM exists for the machine.
     pub async fn create_machine(&self, target: &Target, creation: &Creation) -> Result<Vm, Failure> {
+        self.create_wanted_machine(target, creation, || std::future::ready(Ok(())))
+            .await
+    }
+
+    /// The same, where somebody may have changed his mind while the call waited: then `wanted` says once more whether it is to be sent.
+    pub async fn create_wanted_machine<W>(
+        &self,
+        target: &Target,
+        creation: &Creation,
+        wanted: impl FnOnce() -> W,
+    ) -> Result<Vm, Failure>
+    where
+        W: Future<Output = Result<(), Failure>>,
+    {
         let request = v1::CreateMachineRequest {
             key: target.key.to_wire(),
             machine_class: target.class.to_wire(),
@@ -110,9 +140,12 @@ impl Driver {
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
         };
         let send = async |mut client: Client, request| client.create_machine(request).await;
-        let response = self
-            .call(Method::CreateMachine, target.key.name.as_str(), request, send)
-            .await?;
+        let of = Of {
+            method: Method::CreateMachine,
+            machine: target.key.name.as_str(),
+            credentials: &target.secrets,
+        };
+        let response = self.call_wanted(of, request, wanted, send).await?;
         answer::vm_of(&target.key, response.machine, response.poll_after)
     }
 
@@ -127,7 +160,13 @@ impl Driver {
         };
         let send = async |mut client: Client, request| client.initialize_machine(request).await;
         let response = self
-            .call(Method::InitializeMachine, target.key.name.as_str(), request, send)
+            .call(
+                Method::InitializeMachine,
+                target.key.name.as_str(),
+                &target.secrets,
+                request,
+                send,
+            )
             .await?;
         answer::vm_of(&target.key, response.machine, None)
     }
@@ -154,7 +193,13 @@ impl Driver {
         };
         let send = async |mut client: Client, request| client.delete_machine(request).await;
         let response = self
-            .call(Method::DeleteMachine, target.key.name.as_str(), request, send)
+            .call(
+                Method::DeleteMachine,
+                target.key.name.as_str(),
+                &target.secrets,
+                request,
+                send,
+            )
             .await?;
         Ok(answer::deletion(response))
     }
@@ -169,7 +214,13 @@ impl Driver {
         };
         let send = async |mut client: Client, request| client.get_machine_status(request).await;
         let response = self
-            .call(Method::GetMachineStatus, target.key.name.as_str(), request, send)
+            .call(
+                Method::GetMachineStatus,
+                target.key.name.as_str(),
+                &target.secrets,
+                request,
+                send,
+            )
             .await?;
         answer::vm_of(&target.key, response.machine, response.poll_after)
     }
@@ -184,7 +235,9 @@ impl Driver {
             page_token: page_token.unwrap_or_default().to_owned(),
         };
         let send = async |mut client: Client, request| client.list_machines(request).await;
-        let response = self.call(Method::ListMachines, "", request, send).await?;
+        let response = self
+            .call(Method::ListMachines, "", &scope.secrets, request, send)
+            .await?;
         Ok(answer::page(&scope.cluster_id, response))
     }
 
@@ -196,28 +249,63 @@ impl Driver {
             live,
         };
         let send = async |mut client: Client, request| client.validate_machine_class(request).await;
-        let response = self.call(Method::ValidateMachineClass, "", request, send).await?;
+        let response = self
+            .call(Method::ValidateMachineClass, "", &scope.secrets, request, send)
+            .await?;
         Ok(answer::validation(response))
     }
 
-    /// One call: span, place, deadline, record.
+    /// One call that is wanted whenever its turn comes.
     async fn call<Req, Resp, F>(
         &self,
         method: Method,
         machine: &str,
+        credentials: &SecretData,
         request: Req,
         send: impl FnOnce(Client, Request<Req>) -> F,
     ) -> Result<Resp, Failure>
     where
         F: Future<Output = Result<Response<Resp>, Status>>,
     {
+        let of = Of {
+            method,
+            machine,
+            credentials,
+        };
+        self.call_wanted(of, request, || std::future::ready(Ok(())), send).await
+    }
+
+    /// One call: span, account, place, deadline, record.
+    async fn call_wanted<Req, Resp, F, W>(
+        &self,
+        of: Of<'_>,
+        request: Req,
+        wanted: impl FnOnce() -> W,
+        send: impl FnOnce(Client, Request<Req>) -> F,
+    ) -> Result<Resp, Failure>
+    where
+        F: Future<Output = Result<Response<Resp>, Status>>,
+        W: Future<Output = Result<(), Failure>>,
+    {
+        let Of {
+            method,
+            machine,
+            credentials,
+        } = of;
         let span = tracing::info_span!("driver_call", driver = %self.info.name, method = method.name(), machine);
         let lane = self.lanes.lane(method);
         async {
+            // Before the place: who waits for a throttled account takes none from others.
+            let line = self.accounts.line(&self.info.name, credentials.account());
+            let asked = Instant::now();
+            let leave = self.admit(&line, method, lane.timeout()).await?;
             let Ok(place) = tokio::time::timeout(lane.timeout(), lane.places().acquire()).await else {
                 return Err(no_place(lane.timeout(), lane.size()));
             };
             let _place = place.expect("the semaphore of a lane is never closed");
+            if leave.is_late || asked.elapsed() >= STALE {
+                wanted().await?;
+            }
             if method.changes() && !self.lead.may_change(Instant::now()) {
                 return Err(no_lead());
             }
@@ -229,10 +317,33 @@ impl Driver {
                 Err(_) => Err(too_late(lane.timeout())),
             };
             self.record(method, result.as_ref().err(), begun.elapsed());
+            self.learn(&line, leave, result.as_ref().err());
             result
         }
         .instrument(span)
         .await
+    }
+
+    /// Waits until the account may be called, no longer than a call may take.
+    async fn admit(&self, line: &Line, method: Method, patience: Duration) -> Result<Leave, Failure> {
+        let asked = Instant::now();
+        let leave = line.admit(method, patience).await;
+        let is_free = leave.as_ref().is_ok_and(|leave| !leave.is_late);
+        if !is_free {
+            self.observer.held_up(&self.info.name, method, asked.elapsed());
+        }
+        leave
+    }
+
+    /// What the answer says of the rate at which the account may be called.
+    fn learn(&self, line: &Line, leave: Leave, failure: Option<&Failure>) {
+        let is_news = line.learn(leave.at, failure);
+        if let Some(rate) = line.rate().filter(|_| is_news) {
+            tracing::info!(
+                rate,
+                "the provider throttles the account: its calls are slowed, those of others are not"
+            );
+        }
     }
 
     /// The request with its deadline and the leader's epoch.

@@ -15,6 +15,7 @@ use millwright_proto::v1::driver_service_client::DriverServiceClient;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::accounts::Accounts;
 use super::answer;
 use super::call::{CallObserver, Driver};
 use super::endpoint::{Connect, Endpoint, Wire};
@@ -81,6 +82,7 @@ pub(super) struct Shared {
     pub(super) connect: Connect,
     pub(super) lead: Arc<Lead>,
     pub(super) observer: Arc<dyn CallObserver>,
+    pub(super) accounts: Arc<Accounts>,
     pub(super) on_change: OnChange,
 }
 
@@ -268,6 +270,7 @@ impl Connection {
             lanes,
             lead: Arc::clone(&self.shared.lead),
             observer: Arc::clone(&self.shared.observer),
+            accounts: Arc::clone(&self.shared.accounts),
             doubted: Arc::clone(&self.doubted),
             epoch_ahead: AtomicU64::new(0),
         }

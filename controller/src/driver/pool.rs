@@ -100,6 +100,7 @@ impl Pool {
             connect,
             lead,
             observer,
+            accounts: Arc::default(),
             on_change,
         });
         (

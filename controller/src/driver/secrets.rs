@@ -32,33 +32,56 @@ const FAILED: Duration = Duration::from_secs(2);
 
 /// The data of Secrets. Wiped when dropped; has no `Debug`.
 #[derive(Default)]
-pub struct SecretData(BTreeMap<String, Vec<u8>>);
+pub struct SecretData {
+    data: BTreeMap<String, Vec<u8>>,
+    /// The Secrets that hold more than user data: whose account it is.
+    account: Vec<SecretKey>,
+}
 
 impl SecretData {
     /// Whether there is any.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.data.is_empty()
+    }
+
+    /// The same, with the Secrets that the credentials are from.
+    pub fn of_account(mut self, account: Vec<SecretKey>) -> Self {
+        self.account = account;
+        self
+    }
+
+    /// The Secrets that the credentials are from. Calls with the same are of one account.
+    pub(super) fn account(&self) -> &[SecretKey] {
+        &self.account
+    }
+
+    /// Whether it holds more than user data.
+    fn has_credentials(&self) -> bool {
+        self.data.keys().any(|name| name != USER_DATA)
     }
 
     /// A copy for a request. Its owner is the request, which nobody wipes.
     pub(super) fn to_wire(&self) -> BTreeMap<String, Vec<u8>> {
-        self.0.clone()
+        self.data.clone()
     }
 
     fn bytes(&self) -> usize {
-        self.0.iter().map(|(key, value)| key.len() + value.len()).sum()
+        self.data.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
 }
 
 impl Drop for SecretData {
     fn drop(&mut self) {
-        self.0.values_mut().for_each(|value| value.zeroize());
+        self.data.values_mut().for_each(|value| value.zeroize());
     }
 }
 
 impl FromIterator<(String, Vec<u8>)> for SecretData {
     fn from_iter<I: IntoIterator<Item = (String, Vec<u8>)>>(entries: I) -> Self {
-        Self(entries.into_iter().collect())
+        Self {
+            data: entries.into_iter().collect(),
+            account: Vec::new(),
+        }
     }
 }
 
@@ -148,16 +171,17 @@ impl SecretStore {
         keys: &[SecretKey],
         current: impl Fn(&SecretKey) -> Option<String>,
     ) -> Result<ClassSecrets, SecretError> {
-        let mut merged = SecretData::default();
+        let (mut merged, mut account) = (SecretData::default(), Vec::new());
         for key in keys {
             let data = self.one(key, current(key)).await?;
-            for (name, value) in &data.0 {
-                if let Some(mut lost) = merged.0.insert(name.clone(), value.clone()) {
+            account.extend(data.has_credentials().then(|| key.clone()));
+            for (name, value) in &data.data {
+                if let Some(mut lost) = merged.data.insert(name.clone(), value.clone()) {
                     lost.zeroize();
                 }
             }
         }
-        let user_data = merged.0.remove(USER_DATA).filter(|template| !template.is_empty());
+        let user_data = merged.data.remove(USER_DATA).filter(|template| !template.is_empty());
         let user_data = user_data.map(|template| Arc::new(Zeroizing::new(template)));
         if merged.bytes() > MAX_BYTES {
             return Err(SecretError::TooLarge {
@@ -166,7 +190,7 @@ impl SecretStore {
             });
         }
         Ok(ClassSecrets {
-            data: Arc::new(merged),
+            data: Arc::new(merged.of_account(account)),
             user_data,
         })
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use millwright_core::gate::Gates;
 use millwright_core::queue::Verdict;
 use millwright_core::wake::Key;
 use tokio::task::JoinSet;
@@ -87,7 +88,11 @@ impl TargetSeen {
 fn measure(shared: &Shared) {
     let now = shared.env.uptime();
     let mut phases: BTreeMap<String, usize> = BTreeMap::new();
+    let mut parked: BTreeMap<&'static str, usize> = BTreeMap::new();
     let (depth, vms) = shared.look(|world| {
+        for cause in world.ledger.all_gates().flat_map(Gates::causes) {
+            *parked.entry(cause.label()).or_default() += 1;
+        }
         for machine in world.machines.iter() {
             *phases.entry(machine.phase().as_str().to_owned()).or_default() += 1;
         }
@@ -95,6 +100,7 @@ fn measure(shared: &Shared) {
     });
     shared.metrics.vms(vms);
     shared.metrics.machines(phases);
+    shared.metrics.parked(parked);
     shared.metrics.queue_depth("all", depth);
 }
 

@@ -8,6 +8,7 @@ use millwright_core::api::{Machine, MachineClass, Phase, keys, meta};
 use millwright_core::check;
 use millwright_core::class::Readiness;
 use millwright_core::driver::{DriverInfo, Reaction};
+use millwright_core::gate::Errand;
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
@@ -75,6 +76,7 @@ impl Reconciler for Machines {
             volumes: &world.volumes,
             sight: shared.sight(driver.as_ref()),
             calls: world.ledger.calls.get(&uid).unwrap_or(&nothing),
+            gates: world.gates_of(machine),
             settings: &shared.settings,
         };
         let plan = (shared.env.planners.machine)(&seen, now);
@@ -126,6 +128,7 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
             warn_of_durations(shared, machine, &change);
         }
         Step::EnsureToken => run.carry = Some(token::ensure(shared, machine).await?),
+        Step::TakeTurn(errand) => take_turn(shared, machine, errand)?,
         Step::Cordon(node) => {
             shared.wrote(shared.write.cordon_node(&node).await?);
         }
@@ -221,6 +224,13 @@ async fn step_down(shared: &Shared, machine: &Machine) -> Result<(), StepError> 
         );
     });
     Ok(())
+}
+
+/// Another Machine may have been faster; then this one looks again.
+fn take_turn(shared: &Shared, machine: &Machine, errand: Errand) -> Result<(), StepError> {
+    let now = shared.env.now();
+    let has_turn = shared.change(|world, uptime| world.takes_turn(machine, errand, now, uptime));
+    has_turn.then_some(()).ok_or(StepError::Void)
 }
 
 /// The live read before a CreateMachine that no write of ours precedes.
@@ -370,15 +380,4 @@ fn ended<T>(result: Result<Option<T>, WriteError>) -> Result<Option<T>, WriteErr
 /// What a class is known for, cloned out of the world.
 pub fn readiness(shared: &Shared, class: &Name) -> Readiness {
     shared.look(|world| world.ledger.readiness(class).clone())
-}
-
-/// Which call failed how is known only to this process; a Machine of another uid starts afresh. Gives whether the Machine is still
-/// there: nobody would hear the answer to a call for one that is gone.
-pub fn begin(shared: &Shared, name: &Name, uid: &Uid, call: Call) -> bool {
-    shared.quietly(|world| {
-        world.note::<Machine>(name, uid, |ledger| {
-            ledger.calls.entry(uid.clone()).or_default().begin(call)
-        });
-        world.ledger.calls.contains_key(uid)
-    })
 }

@@ -40,6 +40,7 @@ struct Nobody;
 
 impl CallObserver for Nobody {
     fn called(&self, _: CallRecord<'_>) {}
+    fn held_up(&self, _: &DriverName, _: crate::driver::Method, _: std::time::Duration) {}
 }
 
 impl Scripted {

@@ -17,37 +17,35 @@ use millwright_core::ids::{DriverName, Name, SecretKey};
 use millwright_core::machine::{Answer, Call, Pacing};
 use millwright_core::permit::DeletePermit;
 use millwright_core::provider_spec::SpecError;
-use millwright_core::queue::Urgency;
 use millwright_core::user_data;
-use millwright_core::wake::Key;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::machine::{begin, driver_of, readiness};
+use super::machine::{driver_of, readiness};
 use super::shared::Shared;
 use crate::crash;
 use crate::driver::{
     ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, SecretData, SecretError, Target,
 };
+use crate::kube::error::ReadError;
 use crate::telemetry::original::Moment;
 
 /// Starts a call; its answer wakes the Machine.
 pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Option<Zeroizing<String>>) {
-    let (name, uid) = meta::identity(&machine.metadata);
     let digest = machine
         .class_name()
         .and_then(|class| match readiness(shared, &Name::new(class)) {
             Readiness::Ready(recipe) => Some(recipe.digest),
             Readiness::Unchecked | Readiness::Faulty(_) => None,
         });
-    if !begin(shared, &name, &uid, call) {
+    if !shared.quietly(|world| world.begins(machine, call)) {
         return;
     }
     let (task, machine) = (Arc::clone(shared), Arc::clone(machine));
     shared.calls.spawn(async move {
         let asked = crash::around(word(call), ask(&task, &machine, call, token, digest.clone()));
         let answer = AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|_| {
-            tracing::error!(machine = %name, %call, "the call panicked");
+            tracing::error!(machine = meta::name(&machine.metadata), %call, "the call panicked");
             failed(call, Failure::transport(Code::Internal, "the manager's call panicked"))
         });
         let now = task.env.now();
@@ -57,10 +55,7 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
                 resource_exhausted: task.settings.resource_exhausted_retry,
                 jitter: task.env.jitter(),
             };
-            if let Some(calls) = world.ledger.calls.get_mut(&uid) {
-                calls.absorb(answer, digest.as_deref(), pacing, now);
-            }
-            world.queue.push(Key::Machine(name), uptime, Urgency::Prompt);
+            world.answered(&machine, (call, answer), digest.as_deref(), pacing, (now, uptime));
         });
     });
 }
@@ -158,7 +153,10 @@ async fn ask(
     let driver = &request.driver;
     match call {
         Call::Create => match digest {
-            Some(digest) => Answer::Vm(call, create(driver, &target, &secrets, machine, token, digest).await),
+            Some(digest) => {
+                let made = create(shared, driver, &target, &secrets, machine, (token, digest));
+                Answer::Vm(call, made.await)
+            }
             // The class is being looked at again, as after every return of its driver.
             None => Answer::NotAsked(call),
         },
@@ -249,13 +247,30 @@ fn target_of(shared: &Shared, machine: &Machine, class: DriverClass, secrets: Ar
     }
 }
 
+/// The plan has read the Machine live. Where the call had to wait since, for a place or for a throttled account, it is read again before a
+/// VM is asked for.
+async fn still_wanted(shared: &Shared, machine: &Machine) -> Result<(), Failure> {
+    let (name, uid) = meta::identity(&machine.metadata);
+    match shared.write.read::<Machine>(&name).await {
+        Ok(live) if meta::identity(&live.metadata).1 == uid && !meta::is_deleting(&live.metadata) => Ok(()),
+        Ok(_) | Err(ReadError::Gone) => Err(not_sent(
+            Code::Aborted,
+            "not sent: the Machine was deleted while the call waited",
+        )),
+        Err(error) => Err(not_sent(
+            Code::Unavailable,
+            format!("not sent: the Machine could not be read again: {error}"),
+        )),
+    }
+}
+
 async fn create(
+    shared: &Shared,
     driver: &Driver,
     target: &Target,
     secrets: &ClassSecrets,
     machine: &Machine,
-    token: Option<Zeroizing<String>>,
-    spec_digest: String,
+    (token, spec_digest): (Option<Zeroizing<String>>, String),
 ) -> Result<millwright_core::driver::Vm, Failure> {
     let Some(template) = &secrets.user_data else {
         let text = "the user data went while the call was made";
@@ -268,13 +283,14 @@ async fn create(
     let class = machine.class_name().filter(|class| class.len() <= 128);
     tags.extend(class.map(|class| ("millwright/machine-class".to_owned(), class.to_owned())));
     driver
-        .create_machine(
+        .create_wanted_machine(
             target,
             &Creation {
                 user_data: Zeroizing::new(filled),
                 tags,
                 spec_digest,
             },
+            || still_wanted(shared, machine),
         )
         .await
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millwright::driver::{
     CallObserver, CallRecord, Deadlines, Driver, DriverClass, DriverState, Endpoint, Endpoints, Lead, MachineKey,
-    ManagerIdentity, Pauses, Pool, PoolSettings, SecretData, Target,
+    ManagerIdentity, Method, Pauses, Pool, PoolSettings, SecretData, Target,
 };
 use millwright::kube::leadership::Leadership;
 use millwright_core::ids::{DriverName, Name, Uid};
@@ -30,6 +30,8 @@ pub enum Act {
     Late(Duration),
     /// Never answers.
     Hang,
+    /// Answers OK for so many calls a second, and throttles the others.
+    AtMost(u32, Arc<Mutex<Option<Instant>>>),
 }
 
 /// What the stub says.
@@ -129,6 +131,16 @@ async fn act(act: Act) -> Result<(), Status> {
             Ok(())
         }
         Act::Hang => std::future::pending().await,
+        Act::AtMost(calls, free_at) => {
+            let (now, mut free_at) = (Instant::now(), free_at.lock().unwrap());
+            if free_at.is_some_and(|at| now < at) {
+                return Err(throttled(Duration::ZERO));
+            }
+            // What a late call leaves unused is not lost, as with the buckets of clouds.
+            let every = Duration::from_secs(1) / calls;
+            *free_at = Some(free_at.map_or(now, |at| at.max(now - every)) + every);
+            Ok(())
+        }
     }
 }
 
@@ -136,6 +148,23 @@ async fn act(act: Act) -> Result<(), Status> {
 pub fn epoch<T>(request: &Request<T>) -> Option<u64> {
     let value = request.metadata().get(millwright_proto::LEADER_EPOCH_KEY)?;
     value.to_str().ok()?.parse().ok()
+}
+
+/// A failure as a driver tells it.
+pub fn failure(code: tonic::Code, reason: &str, message: &str) -> Status {
+    use tonic_types::StatusExt as _;
+    let details = tonic_types::ErrorDetails::with_error_info(reason, "machine.driver.v1", []);
+    Status::with_error_details(code, message, details)
+}
+
+/// What a driver says to who calls too often.
+pub fn throttled(retry_after: Duration) -> Status {
+    use tonic_types::StatusExt as _;
+    let mut details = tonic_types::ErrorDetails::with_error_info("RATE_LIMITED", "machine.driver.v1", []);
+    if !retry_after.is_zero() {
+        details.set_retry_info(Some(retry_after));
+    }
+    Status::with_error_details(tonic::Code::Unavailable, "too many calls of this account", details)
 }
 
 /// What a driver says to who was told a lower epoch than another before.
@@ -255,6 +284,8 @@ impl CallObserver for Recorder {
         );
         self.0.lock().unwrap().push(line);
     }
+
+    fn held_up(&self, _: &DriverName, _: Method, _: Duration) {}
 }
 
 /// A pool under test.

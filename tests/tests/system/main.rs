@@ -17,5 +17,6 @@ mod input_processes;
 mod orphans;
 mod preservation;
 mod real_cluster;
+mod refused_account;
 mod rollout_commands;
 mod rollouts;

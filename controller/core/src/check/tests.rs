@@ -164,6 +164,7 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         volumes: &crate::drain::Volumes::default(),
         sight: Sight::CLEAR,
         calls: &calls,
+        gates: crate::gate::Gates::OPEN,
         settings: &settings,
     };
     let change = StatusChange::told(

@@ -12,7 +12,8 @@ use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::{Machine, OperationState, OperationType, Phase, meta, validity};
 use crate::class::{Readiness, Recipe};
-use crate::driver::{Code, Initialization, Reaction, Vm, VmState};
+use crate::driver::{Code, Initialization, Reaction, Reason, Vm, VmState};
+use crate::gate::{self, Cause, Errand, Shut, Way};
 use crate::sight::Judging;
 
 /// Prefix of the original's description of a failed creation (`spec/machine.md` T3).
@@ -30,19 +31,28 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if lacks_token(seen, recipe) {
         return blocked(seen, Why::TargetAway, now);
     }
-    if let Some(trouble) = seen
+    let trouble = seen
         .calls
         .trouble
         .as_ref()
-        .filter(|trouble| trouble.call == Call::Create)
-        && let Some(plan) = troubled(seen, trouble, recipe, now)
+        .filter(|trouble| trouble.call == Call::Create);
+    if let Some(plan) = trouble.and_then(|trouble| ended(seen, trouble, now)) {
+        return plan;
+    }
+    let way = seen.way(Errand::Make, now);
+    if let Way::Shut(shut, look) = way
+        && trouble.is_none_or(|trouble| Cause::of(&trouble.failure).is_none() && trouble.retry_at <= now)
     {
+        return parked(seen, shut, look, now);
+    }
+    if let Some(plan) = trouble.and_then(|trouble| troubled(seen, trouble, recipe, now)) {
         return plan;
     }
     if let Some(plan) = out_of_time(seen, now) {
         return plan;
     }
-    let mut steps = vec![intent(seen, recipe, now)];
+    let turn = matches!(way, Way::Turn).then_some(Step::TakeTurn(Errand::Make));
+    let mut steps: Vec<Step> = turn.into_iter().chain([intent(seen, recipe, now)]).collect();
     if recipe.needs_token && seen.settings.has_target {
         steps.push(Step::EnsureToken);
     }
@@ -107,56 +117,82 @@ fn prerequisites<'a>(seen: &Observed<'a>, now: Timestamp) -> Result<&'a Recipe, 
 /// Says on the Machine what it waits for. One that nobody has looked at becomes Pending, so that whoever looks for machines that
 /// wait finds it; waiting burns no timeout (`driver-api.md` §6h), because the phase begins anew when a VM is asked for.
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
-    let text = format!("{WAITING}{why}");
-    let mut change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now);
-    if seen.machine.phase().is_new() {
-        change = change.entering(seen.machine, Phase::Pending);
-    }
+    let change = waiting(seen, &why, now);
     if change.is_told(seen.machine) {
         return Plan::rest(why);
     }
     Plan::act(vec![Step::Record(Box::new(change))], why)
 }
 
+fn waiting(seen: &Observed<'_>, why: &Why, now: Timestamp) -> StatusChange {
+    let text = format!("{WAITING}{why}");
+    let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now);
+    match seen.machine.phase().is_new() {
+        true => change.entering(seen.machine, Phase::Pending),
+        false => change,
+    }
+}
+
+/// Another Machine has met what this one would meet too, and tries again for both. The code is what it would have got: the autoscaler
+/// takes Machines without capacity by it (`spec/api.md` §10.4).
+fn parked(seen: &Observed<'_>, shut: &Shut, look: Timestamp, now: Timestamp) -> Plan {
+    let why = Why::Parked(shut.to_string());
+    let change = waiting(seen, &why, now).with_code(shut.word);
+    if change.is_told(seen.machine) {
+        return Plan::wait(look, why);
+    }
+    Plan::act(vec![Step::Record(Box::new(change))], why).or_at(Some(look), now)
+}
+
+/// What is said of a CreateMachine that failed.
+fn told(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> StatusChange {
+    let failure = &trouble.failure;
+    let text = format!("{PROVIDER_SAYS}{}", failure.message);
+    StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
+        .with_code(failure.word())
+        .with_crumb(seen.calls.crumb.as_ref())
+}
+
+/// CreateMachine failed in a way that ends the Machine, or this process's lead. `None`: it may be tried again some time.
+fn ended(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> Option<Plan> {
+    match trouble.failure.reaction() {
+        Reaction::StepDown if !trouble.is_false_alarm => Some(Plan::act(vec![Step::StepDown], Why::StaleLeader)),
+        Reaction::GiveUp => Some(failed(seen, told(seen, trouble, now), Why::CreationFailed)),
+        // The driver holds that this uid was deleted. If the Machine lives on all the same, its VM never will.
+        Reaction::Reread => {
+            let mut plan = failed(seen, told(seen, trouble, now), Why::CreationFailed);
+            plan.steps.insert(0, Step::Confirm);
+            Some(plan)
+        }
+        // After a false alarm the Lease is ours, so it is the driver that is wrong: its own machines wait for it.
+        Reaction::StepDown | Reaction::Repeat | Reaction::AwaitClass => None,
+    }
+}
+
 /// CreateMachine failed. `None`: it may be tried again now.
 fn troubled(seen: &Observed<'_>, trouble: &Trouble, recipe: &Recipe, now: Timestamp) -> Option<Plan> {
     let failure = &trouble.failure;
-    let text = format!("{PROVIDER_SAYS}{}", failure.message);
-    let told = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
-        .with_code(failure.word())
-        .with_crumb(seen.calls.crumb.as_ref());
-    match failure.reaction() {
-        Reaction::StepDown if !trouble.is_false_alarm => {
-            return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
-        }
-        // The Lease is ours, so it is the driver that is wrong: its own machines wait for it.
-        Reaction::StepDown => {}
-        Reaction::GiveUp => return Some(failed(seen, told, Why::CreationFailed)),
-        // The driver holds that this uid was deleted. If the Machine lives on all the same, its VM never will.
-        Reaction::Reread => {
-            let mut plan = failed(seen, told, Why::CreationFailed);
-            plan.steps.insert(0, Step::Confirm);
-            return Some(plan);
-        }
-        Reaction::Repeat => {}
-        Reaction::AwaitClass if trouble.digest.as_ref() != Some(&recipe.digest) => return None,
-        Reaction::AwaitClass => {}
+    let retry_at = seen.retry_at(trouble, Errand::Make, now);
+    let is_changed = failure.reaction() == Reaction::AwaitClass && trouble.digest.as_ref() != Some(&recipe.digest);
+    if is_changed && !matches!(seen.way(Errand::Make, now), Way::Shut(..)) {
+        return None;
     }
     if let Some(plan) = out_of_time(seen, now) {
         return Some(plan);
     }
-    // The clock of the creation timeout goes on from the first try, but for the time in which there was nothing to be had (W50).
-    let mut change = told.carrying(Phase::CrashLoopBackOff);
-    if was_exhausted(seen.machine) && !failure.is_exhausted() {
+    // The clock of the creation timeout goes on from the first try, but for the time in which nobody of the class got anything (W50).
+    let mut change = told(seen, trouble, now).carrying(Phase::CrashLoopBackOff);
+    if was_stopped(seen.machine) && !failure.is_exhausted() && Cause::of(failure).is_none() {
         change.since = now;
     }
-    let retry_due = now >= trouble.retry_at;
-    match (change.is_told(seen.machine), retry_due) {
+    match (change.is_told(seen.machine), now >= retry_at) {
         (true, true) => None,
-        (true, false) => Some(Plan::wait(trouble.retry_at, Why::CoolingOff)),
+        (true, false) => Some(Plan::wait(retry_at, Why::CoolingOff)),
+        // It has told of it, and what it waited for after that.
+        (false, true) if gate::is_parked(seen.machine) => None,
         (false, _) => {
             let steps = vec![Step::Record(Box::new(change))];
-            Some(Plan::act(steps, Why::CreationFailed).or_at(Some(trouble.retry_at), now))
+            Some(Plan::act(steps, Why::CreationFailed).or_at(Some(retry_at), now))
         }
     }
 }
@@ -166,9 +202,14 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if *seen.machine.phase() != Phase::CrashLoopBackOff {
         return None;
     }
-    // Who finds no capacity, or no quota, would find none by another name either: it waits, and another zone is its owner's choice.
-    let is_exhausted = |trouble: &Trouble| trouble.failure.is_exhausted();
-    if was_exhausted(seen.machine) || seen.calls.trouble.as_ref().is_some_and(is_exhausted) {
+    // Who finds no capacity, no quota or no way in would find none by another name either: it waits, and another zone is its owner's
+    // choice, as other credentials are. So does who is not let through because others of its account are: its turn comes.
+    let is_stopped = |trouble: &Trouble| {
+        let failure = &trouble.failure;
+        failure.is_exhausted() || failure.reason == Some(Reason::RateLimited) || Cause::of(failure).is_some()
+    };
+    let is_exhausted = code_of(seen.machine) == Some(Code::ResourceExhausted.word());
+    if is_exhausted || gate::is_parked(seen.machine) || seen.calls.trouble.as_ref().is_some_and(is_stopped) {
         return None;
     }
     let timeout = super::creation_timeout(seen);
@@ -198,10 +239,14 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     Some(failed(seen, told, Why::CreationTimedOut))
 }
 
-/// Whether the last try that is stored found no capacity or quota.
-fn was_exhausted(machine: &Machine) -> bool {
-    let code = machine.last_operation().and_then(|last| last.error_code.as_deref());
-    code == Some(Code::ResourceExhausted.word())
+/// Whether the last try that is stored found no capacity, no quota or no way in.
+fn was_stopped(machine: &Machine) -> bool {
+    let codes = [Code::ResourceExhausted, Code::Unauthenticated, Code::PermissionDenied];
+    code_of(machine).is_some_and(|said| codes.iter().any(|code| code.word() == said))
+}
+
+fn code_of(machine: &Machine) -> Option<&str> {
+    machine.last_operation().and_then(|last| last.error_code.as_deref())
 }
 
 fn failed(seen: &Observed<'_>, change: StatusChange, why: Why) -> Plan {

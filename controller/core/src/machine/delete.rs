@@ -8,12 +8,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::drain;
 use super::node;
-use super::observed::{Call, ClassView, DriverView, Observed};
+use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::{OperationState, OperationType, Phase, keys, meta};
 use crate::class::Readiness;
 use crate::driver::Reaction;
+use crate::gate::{self, Cause, Errand, Way};
 use crate::ids::NodeName;
 use crate::sight::later;
 
@@ -151,10 +152,10 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = unaskable(seen, now) {
         return plan;
     }
-    if let Some(plan) = troubled(seen, now) {
+    if let Some(plan) = parked(seen, now).or_else(|| troubled(seen, now)) {
         return plan;
     }
-    if let Some(plan) = find_node(seen) {
+    if let Some(plan) = find_node(seen, now) {
         return plan;
     }
     if let Some(plan) = super::crumb_due(seen, now) {
@@ -162,12 +163,53 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
     match seen.calls.delete_at {
         Some(at) if now < at => Plan::wait(at, Why::VmGoing),
-        Some(_) | None => Plan::act(vec![Step::Call(Call::Delete)], Why::VmGoing),
+        Some(_) | None => ask(seen, Call::Delete, Why::VmGoing, now),
     }
 }
 
+/// A call; where others wait for the same, by whoever has the turn.
+fn ask(seen: &Observed<'_>, call: Call, why: Why, now: Timestamp) -> Plan {
+    let turn = matches!(seen.way(Errand::Remove, now), Way::Turn).then_some(Step::TakeTurn(Errand::Remove));
+    Plan::act(turn.into_iter().chain([Step::Call(call)]).collect(), why)
+}
+
+/// Another Machine has met what this one would meet too, and tries again for both. One that has met it itself says so in its own words.
+fn parked(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let Way::Shut(shut, look) = seen.way(Errand::Remove, now) else {
+        return None;
+    };
+    let own = seen
+        .calls
+        .trouble
+        .as_ref()
+        .filter(|trouble| is_of_leaving(trouble.call));
+    let has_own = |trouble: &Trouble| {
+        let is_own = Cause::of(&trouble.failure).is_some() || now < trouble.retry_at;
+        is_own || (is_deposed(trouble) && !trouble.is_false_alarm)
+    };
+    if own.is_some_and(has_own) {
+        return None;
+    }
+    let why = Why::Parked(shut.to_string());
+    let text = format!("Waiting to remove the VM: {why}. {}", mark(seen, now));
+    let change = told(seen, OperationState::Failed, text, now).with_code(shut.word);
+    if change.is_told(seen.machine) {
+        return Some(Plan::wait(look, why));
+    }
+    let steps = vec![Step::Record(Box::new(change))];
+    Some(Plan::act(steps, why).or_at(Some(look), now))
+}
+
+fn is_of_leaving(call: Call) -> bool {
+    matches!(call, Call::Delete | Call::Status)
+}
+
+fn is_deposed(trouble: &Trouble) -> bool {
+    trouble.failure.reaction() == Reaction::StepDown
+}
+
 /// Without the node's name its Node would outlive the VM, so it is learned and stored while the VM can tell it.
-fn find_node(seen: &Observed<'_>) -> Option<Plan> {
+fn find_node(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if !seen.settings.has_target || node_name(seen).is_some() || seen.calls.not_found_at.is_some() {
         return None;
     }
@@ -182,7 +224,7 @@ fn find_node(seen: &Observed<'_>) -> Option<Plan> {
         .is_some_and(|trouble| trouble.times >= LOOKUPS);
     match &seen.calls.vm {
         None if fruitless || seen.calls.delete_at.is_some() => None,
-        None => Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingNode)),
+        None => Some(ask(seen, Call::Status, Why::FindingNode, now)),
         Some(vm) => super::create::identify(seen, vm).map(|identify| Plan::act(vec![identify], Why::FindingNode)),
     }
 }
@@ -193,8 +235,8 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         .calls
         .trouble
         .as_ref()
-        .filter(|trouble| matches!(trouble.call, Call::Delete | Call::Status))?;
-    if trouble.failure.reaction() == Reaction::StepDown && !trouble.is_false_alarm {
+        .filter(|trouble| is_of_leaving(trouble.call))?;
+    if is_deposed(trouble) && !trouble.is_false_alarm {
         return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
     }
     let text = format!(
@@ -206,13 +248,15 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let change = told(seen, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
         .with_crumb(seen.calls.crumb.as_ref());
-    let due = now >= trouble.retry_at;
-    match (change.is_told(seen.machine), due) {
+    let retry_at = seen.retry_at(trouble, Errand::Remove, now);
+    match (change.is_told(seen.machine), now >= retry_at) {
         (true, true) => None,
-        (true, false) => Some(Plan::wait(trouble.retry_at, Why::CoolingOff)),
+        (true, false) => Some(Plan::wait(retry_at, Why::CoolingOff)),
+        // It has told of it, and what it waited for after that.
+        (false, true) if gate::is_parked(seen.machine) => None,
         (false, _) => {
             let steps = vec![Step::Record(Box::new(change))];
-            Some(Plan::act(steps, Why::DeletionFailed).or_at(Some(trouble.retry_at), now))
+            Some(Plan::act(steps, Why::DeletionFailed).or_at(Some(retry_at), now))
         }
     }
 }
@@ -252,7 +296,8 @@ fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Optio
     if now < certain {
         return Some(Plan::wait(certain, Why::VmMayAppear));
     }
-    troubled(seen, now).or_else(|| Some(Plan::act(vec![Step::Call(Call::Status)], Why::VmMayAppear)))
+    let held = parked(seen, now).or_else(|| troubled(seen, now));
+    Some(held.unwrap_or_else(|| ask(seen, Call::Status, Why::VmMayAppear, now)))
 }
 
 fn node_name(seen: &Observed<'_>) -> Option<NodeName> {

@@ -69,6 +69,7 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::Confirm
         | Step::SeeNode(_)
         | Step::EnsureToken
+        | Step::TakeTurn(_)
         | Step::Call(_)
         | Step::Identify { .. }
         | Step::Cordon(_)

@@ -11,7 +11,9 @@ use crate::api::{Machine, keys, meta};
 use crate::class::Readiness;
 use crate::drain::{Drain, Volumes};
 use crate::driver::{Deletion, DriverInfo, Failure, Vm};
+use crate::gate::{self, Cause, Errand, Gates, Way};
 use crate::ids::Name;
+use crate::ledger::Stamp;
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;
@@ -38,12 +40,36 @@ pub struct Observed<'a> {
     pub sight: Sight,
     /// What this process knows of its VM.
     pub calls: &'a Calls,
+    /// What stands before its calls, for all Machines of its class.
+    pub gates: &'a Gates,
     /// The pods of its Node, while that is drained.
     pub drain: Option<&'a Drain>,
     /// Where volumes are attached, while any Node is drained whose pods have some.
     pub volumes: &'a Volumes,
     /// The operator's wishes.
     pub settings: &'a Settings,
+}
+
+impl<'a> Observed<'a> {
+    /// How the Machine stands before the gate of an errand.
+    pub fn way(&self, errand: Errand, now: Timestamp) -> Way<'a> {
+        match self.gates.way(errand, &meta::identity(&self.machine.metadata).1, now) {
+            Way::Open if self.gates.is_unheard() && gate::is_parked(self.machine) => Way::Turn,
+            way => way,
+        }
+    }
+
+    /// When a call that failed may be tried again: where others wait for the same, whoever has the turn tries.
+    pub fn retry_at(&self, trouble: &Trouble, errand: Errand, now: Timestamp) -> Timestamp {
+        if Cause::of(&trouble.failure).is_none() {
+            return trouble.retry_at;
+        }
+        match self.way(errand, now) {
+            Way::Open => trouble.retry_at,
+            Way::Turn => trouble.retry_at.min(now),
+            Way::Shut(_, look) => look,
+        }
+    }
 }
 
 /// A Machine's class, as far as the Machine is concerned.
@@ -129,6 +155,16 @@ pub enum Answer {
     NotAsked(Call),
 }
 
+impl Answer {
+    /// The failure, if it is one.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Vm(_, Err(failure)) | Self::Deletion(Err(failure)) => Some(failure),
+            Self::Vm(_, Ok(_)) | Self::Deletion(Ok(_)) | Self::NotAsked(_) => None,
+        }
+    }
+}
+
 /// The last failure of a call, until one succeeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
@@ -151,6 +187,8 @@ pub struct Trouble {
 pub struct Calls {
     /// The call that is under way. One at a time (`driver-api.md` §6j).
     pub running: Option<Call>,
+    /// What was known of the class when it began.
+    pub asked_under: Option<Stamp>,
     /// The VM as last described.
     pub vm: Option<Vm>,
     /// When the driver last said that there is no such VM, if that was its last word.

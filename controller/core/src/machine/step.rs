@@ -12,6 +12,7 @@ use super::outcome::Lost;
 use super::preserve::{Asked, End, Keeping};
 use super::status::StatusChange;
 use crate::drain::PodRef;
+use crate::gate::Errand;
 use crate::ids::{Name, NodeName, NodeRef, ProviderId};
 use crate::plan::Bearing;
 
@@ -33,6 +34,8 @@ pub enum Step {
     Record(Box<StatusChange>),
     /// Make sure that the bootstrap token's Secret exists.
     EnsureToken,
+    /// Take the turn to ask for all who wait before a gate, and stop here if another was faster.
+    TakeTurn(Errand),
     /// Start a driver call; its answer wakes the Machine.
     Call(Call),
     /// Write what identifies the VM: `spec.providerID`, label `node`, the default priority.
@@ -94,6 +97,7 @@ impl crate::plan::Step for Step {
             | Self::SeeNode(_)
             | Self::Record(_)
             | Self::EnsureToken
+            | Self::TakeTurn(_)
             | Self::Call(_)
             | Self::Identify { .. }
             | Self::Cordon(_)
@@ -137,6 +141,7 @@ pub enum Why {
     DriverAway(String),
     DriverUnnamed,
     NoVm,
+    Parked(String),
     CoolingOff,
     CreationFailed,
     CreationTimedOut,
@@ -206,6 +211,7 @@ impl fmt::Display for Why {
             Self::DriverAway(why) => return write!(f, "the driver cannot be used: {why}"),
             Self::DriverUnnamed => "which driver made the VM is not known",
             Self::NoVm => "there is no VM yet",
+            Self::Parked(why) => return f.write_str(why),
             Self::CoolingOff => "waiting before the next try",
             Self::CreationFailed => "the VM could not be created",
             Self::CreationTimedOut => "the VM could not be created in time",

@@ -12,7 +12,8 @@ use millwright_core::change::Change;
 use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::drain::{Drain, Volumes};
 use millwright_core::driver::{Capability, DriverInfo};
-use millwright_core::ids::{DriverName, Name, NodeName};
+use millwright_core::gate::{Errand, Gates, Heard};
+use millwright_core::ids::{DriverName, Name, NodeName, Uid};
 use millwright_core::machine::steer::Standing;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Trouble};
 use millwright_core::settings::Settings;
@@ -34,6 +35,7 @@ pub struct Scene {
     pub info: DriverInfo,
     pub node: Option<Node>,
     pub calls: Calls,
+    gates: Gates,
     rival: bool,
     standing: Standing,
     capacity: Option<BTreeMap<String, Quantity>>,
@@ -75,6 +77,7 @@ impl Scene {
             },
             node: dice.maybe(node),
             calls: calls(dice),
+            gates: gates(dice),
             rival: dice.rarely(),
             standing: dice.pick(&[
                 Standing::Aside,
@@ -102,7 +105,7 @@ impl Scene {
             essentials: CreationRequest::default(),
         });
         scene.sight = Sight::CLEAR;
-        scene.calls = Calls::default();
+        (scene.calls, scene.gates) = (Calls::default(), Gates::default());
         scene
     }
 
@@ -142,6 +145,7 @@ impl Scene {
             volumes: &self.volumes,
             sight: self.sight,
             calls: &self.calls,
+            gates: &self.gates,
             settings: &self.settings,
         }
     }
@@ -224,11 +228,32 @@ impl Scene {
                 Step::RemoveNode(_) => self.node = None,
                 Step::EnsureToken => self.calls.token_until = Some(Timestamp::MAX),
                 Step::Confirm | Step::SeeNode(_) | Step::DropToken | Step::LeaveBehind => {}
+                Step::TakeTurn(errand) => {
+                    let uid = meta::identity(&self.machine.metadata).1;
+                    assert!(self.gates.takes_turn(*errand, &uid, now()), "nobody else is there");
+                }
                 Step::RemoveFinalizer | Step::StepDown => return false,
             }
         }
         true
     }
+}
+
+/// Gates that another Machine, or this one, has found shut.
+fn gates(dice: &mut Dice) -> Gates {
+    let mut gates = Gates::default();
+    for _ in 0..dice.number(3) {
+        let failure = dice.failure();
+        let (uid, until) = (dice.pick(&["uid-m", "other"]), dice.pick(&[-60, 60, 600]));
+        gates.hear(Heard {
+            uid: &Uid::new(uid),
+            errand: Some(dice.pick(&[Errand::Make, Errand::Remove])),
+            failure: Some(&failure),
+            until: now() + SignedDuration::from_secs(until),
+            waiting: 3,
+        });
+    }
+    gates
 }
 
 /// So many pods, as a watch that has just begun shows them.
@@ -468,6 +493,7 @@ fn calls(dice: &mut Dice) -> Calls {
         is_false_alarm: dice.flag(),
     });
     Calls {
+        asked_under: None,
         asked_at: dice.maybe(|_| now()),
         running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
         vm: dice.maybe(Dice::vm),

@@ -43,6 +43,12 @@ pub struct Cloud {
     pub needs_initialization: bool,
     /// Lookups never deny a VM that merely does not show yet.
     pub honest: bool,
+    /// How many calls were answered.
+    pub asked: usize,
+    /// Every call fails so.
+    pub refuses: Option<Failure>,
+    /// How many VMs there may be.
+    pub places: Option<usize>,
 }
 
 impl Default for Cloud {
@@ -61,6 +67,9 @@ impl Default for Cloud {
             info,
             needs_initialization: false,
             honest: false,
+            asked: 0,
+            refuses: None,
+            places: None,
         }
     }
 }
@@ -78,6 +87,13 @@ pub fn failure(code: Code, reason: Option<Reason>) -> Failure {
 impl Cloud {
     /// Answers a call. `known`: the caller knows the VM's id.
     pub fn answer(&mut self, machine: &Name, uid: &Uid, call: Call, known: bool, now: Timestamp) -> Answer {
+        self.asked += 1;
+        if let Some(failure) = self.refuses.clone() {
+            return match call {
+                Call::Delete => Answer::Deletion(Err(failure)),
+                Call::Create | Call::Initialize | Call::Status => Answer::Vm(call, Err(failure)),
+            };
+        }
         if let Some(place) = self.dictated.iter().position(|(of, _)| *of == call) {
             let (_, dictated) = self.dictated.remove(place).expect("it was just found");
             return self.dictate(machine, uid, call, known, dictated, now);
@@ -170,6 +186,9 @@ impl Cloud {
             return Err(failure(Code::FailedPrecondition, Some(Reason::MachineDeleted)));
         }
         if !self.vms.contains_key(uid) {
+            if self.places.is_some_and(|places| self.vms.len() >= places) {
+                return Err(failure(Code::ResourceExhausted, Some(Reason::CapacityUnavailable)));
+            }
             *self.made.entry(uid.clone()).or_default() += 1;
             let initialization = if self.needs_initialization {
                 Initialization::Pending

@@ -66,6 +66,10 @@ impl Stage {
             }
             Step::SeeNode(_) => self.sight.target_since.is_some(),
             Step::EnsureToken => self.ensure_token(seen, uid),
+            Step::TakeTurn(errand) => {
+                let uptime = self.uptime;
+                self.world.takes_turn(seen, errand, now, uptime)
+            }
             Step::DropToken => {
                 self.tokens.remove(&uid);
                 true
@@ -127,7 +131,7 @@ impl Stage {
     }
 
     fn call(&mut self, seen: &Machine, machine: Name, uid: Uid, call: machine::Call) -> bool {
-        self.world.ledger.calls.entry(uid.clone()).or_default().begin(call);
+        self.world.begins(seen, call);
         if call == machine::Call::Delete {
             self.world.ends_drain(&uid);
         }
@@ -141,6 +145,7 @@ impl Stage {
         self.flights.push(Flight {
             machine,
             uid,
+            seen: seen.clone(),
             call,
             digest,
             known,

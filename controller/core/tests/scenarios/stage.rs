@@ -16,7 +16,7 @@ use millwright_core::kinds::OwnedBy;
 use millwright_core::machine::outcome::Pacing;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView};
 use millwright_core::plan::{self, Bearing, Stopped};
-use millwright_core::queue::{Urgency, Verdict};
+use millwright_core::queue::Verdict;
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::wake::{Key, group_of};
@@ -44,6 +44,8 @@ pub enum DriverNow {
 pub struct Flight {
     pub machine: Name,
     pub uid: Uid,
+    /// The Machine as it was when the call began.
+    pub seen: Machine,
     pub call: Call,
     /// The recipe that it was made with.
     pub digest: Option<String>,
@@ -275,6 +277,7 @@ impl Stage {
             volumes: &self.world.volumes,
             sight: self.sight,
             calls: self.world.ledger.calls.get(&uid).unwrap_or(&nothing),
+            gates: self.world.gates_of(machine),
             settings: &self.settings,
         })
     }
@@ -437,12 +440,10 @@ impl Stage {
             resource_exhausted: self.settings.resource_exhausted_retry,
             jitter: 1.0,
         };
-        if let Some(calls) = self.world.ledger.calls.get_mut(&flight.uid) {
-            calls.absorb(answer, flight.digest.as_deref(), pacing, now);
-        }
+        let answer = (flight.call, answer);
+        let recipe = flight.digest.as_deref();
         self.world
-            .queue
-            .push(Key::Machine(flight.machine), self.uptime, Urgency::Prompt);
+            .answered(&flight.seen, answer, recipe, pacing, (now, self.uptime));
     }
 
     /// S1 and S2: a VM is made once for a uid, and lives only while its Machine is held by our finalizer.

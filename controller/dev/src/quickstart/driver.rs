@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use millwright::driver::{
-    CallObserver, CallRecord, Deadlines, Endpoint, Endpoints, Health, Lead, ManagerIdentity, Pauses, Pool, PoolSettings,
+    CallObserver, CallRecord, Deadlines, Endpoint, Endpoints, Health, Lead, ManagerIdentity, Method, Pauses, Pool,
+    PoolSettings,
 };
+use millwright_core::ids::DriverName;
 
 /// For a provider that is started at the same time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,6 +21,7 @@ struct Uncounted;
 
 impl CallObserver for Uncounted {
     fn called(&self, _: CallRecord<'_>) {}
+    fn held_up(&self, _: &DriverName, _: Method, _: Duration) {}
 }
 
 /// The name that the driver at an endpoint announces.
