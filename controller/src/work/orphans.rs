@@ -71,7 +71,7 @@ async fn look_at(shared: &Arc<Shared>, inventory: &Inventory, classes: &[Name]) 
     let DriverState::Ready(driver) = shared.drivers.get(&inventory.driver) else {
         return None;
     };
-    let (listing, via) = list(shared, &driver, classes).await;
+    let (listing, via) = list(shared, &driver, inventory, classes).await;
     let result = listing.gap.as_ref().map_or("complete", Gap::label);
     shared.metrics.listed(inventory.driver.as_str(), result);
     let Plan {
@@ -120,7 +120,12 @@ struct Via {
 }
 
 /// Lists all VMs of an inventory, through the first of its classes by which that is possible.
-async fn list(shared: &Shared, driver: &Arc<Driver>, classes: &[Name]) -> (Listing, Option<Via>) {
+async fn list(
+    shared: &Shared,
+    driver: &Arc<Driver>,
+    inventory: &Inventory,
+    classes: &[Name],
+) -> (Listing, Option<Via>) {
     let begun = shared.env.now();
     let mut gap = Gap::Failed("no class of it is there any more".to_owned());
     for name in classes.iter().take(MOST_CLASSES) {
@@ -142,13 +147,14 @@ async fn list(shared: &Shared, driver: &Arc<Driver>, classes: &[Name]) -> (Listi
                     vms,
                     gap: (!unreachable.is_empty()).then_some(Gap::Unreachable(unreachable)),
                 };
+                shared.quietly(|world| world.ledger.inventories.listed(inventory, None));
                 let driver = Arc::clone(driver);
                 return (listing, Some(Via { driver, class, scope }));
             }
             Err(why) => gap = Gap::Failed(format!("class {name}: {why}")),
         }
     }
-    tell_unlisted(shared, &driver.info().name, classes, &gap);
+    tell_unlisted(shared, inventory, classes, &gap);
     let listing = Listing {
         begun,
         ended: shared.env.now(),
@@ -158,10 +164,14 @@ async fn list(shared: &Shared, driver: &Arc<Driver>, classes: &[Name]) -> (Listi
     (listing, None)
 }
 
-/// Without a list no VM of no Machine is ever found, and the classes are where people look for what ails their driver.
-fn tell_unlisted(shared: &Shared, driver: &DriverName, classes: &[Name], gap: &Gap) {
+/// Without a list no VM of no Machine is ever found, and the classes are where people look for what ails their driver. The same is told
+/// once, so that nothing is written while nothing changes.
+fn tell_unlisted(shared: &Shared, inventory: &Inventory, classes: &[Name], gap: &Gap) {
     let text = format!("The VMs at the provider cannot be listed, and it is tried again: {gap}");
-    tracing::warn!(%driver, "{text}");
+    tracing::warn!(%inventory, "{text}");
+    if !shared.quietly(|world| world.ledger.inventories.listed(inventory, Some(&text))) {
+        return;
+    }
     for name in classes.iter().take(MOST_CLASSES) {
         if let Some(class) = shared.look(|world| world.classes.get(name).cloned()) {
             shared.events.publish(&*class, Severity::Warning, "VmsNotListed", &text);

@@ -54,6 +54,8 @@ pub struct Known {
     pub(super) present: Option<(Timestamp, BTreeSet<ProviderId>)>,
     /// How many VMs were what, when it was last complete.
     report: Report,
+    /// Why it could not be listed, if the last try failed.
+    failure: Option<String>,
 }
 
 /// All inventories, and what is suspected in the target cluster. Dies with the term.
@@ -105,6 +107,16 @@ impl Inventories {
             known.is_running = false;
             known.due = Some(due);
         }
+    }
+
+    /// Notes that it could be listed, or why not. Whether it is news that it could not.
+    pub fn listed(&mut self, inventory: &Inventory, failure: Option<&str>) -> bool {
+        let Some(known) = self.known.get_mut(inventory) else {
+            return false;
+        };
+        let is_news = failure.is_some() && known.failure.as_deref() != failure;
+        known.failure = failure.map(str::to_owned);
+        is_news
     }
 
     /// What a look noted.
