@@ -356,7 +356,7 @@ fn creations(driver: &Stub) -> usize {
     driver.heard.lock().unwrap().creates.len()
 }
 
-/// Rows: pains 104, 106, 112.
+/// `user-pains.md` 104, 106, 112.
 #[tokio::test(start_paused = true)]
 async fn five_hundred_machines_at_an_account_of_twenty_calls_a_second_take_about_that_long_and_are_seldom_refused() {
     const MACHINES: usize = 500;
@@ -376,7 +376,7 @@ async fn five_hundred_machines_at_an_account_of_twenty_calls_a_second_take_about
     running.end().await;
 }
 
-/// Rows: pains 104.
+/// `user-pains.md` 104.
 #[tokio::test(start_paused = true)]
 async fn machines_with_refused_credentials_wait_for_one_of_them_and_all_go_on_when_the_secret_changes() {
     const MACHINES: usize = 100;

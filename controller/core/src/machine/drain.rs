@@ -106,11 +106,12 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         return blind(seen, now);
     }
     let found = node_to_drain(seen)?;
-    let Some(drain) = seen
-        .drain
-        .filter(|drain| node::is_cordoned(found) || !is_outdated(drain, now))
-    else {
-        return Some(Plan::act(vec![Step::WatchPods(node::name(found))], Why::Draining));
+    let is_current = |drain: &&Drain| node::is_cordoned(found) || !is_outdated(drain, now);
+    let Some(drain) = seen.drain.filter(is_current) else {
+        // Where it takes so long until an empty list is looked at, because many Machines go at once, the next would be too old, too.
+        let closed = seen.drain.map(|_| Step::Cordon(node::reference(found)));
+        let steps = closed.into_iter().chain([Step::WatchPods(node::name(found))]);
+        return Some(Plan::act(steps.collect(), Why::Draining));
     };
     let force = force(seen, found, deadline, now);
     let ask_at = match force {

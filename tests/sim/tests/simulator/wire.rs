@@ -7,7 +7,7 @@ use millwright_sim::run::{Faults, Outcome, Plan, by_seed};
 use millwright_sim::seed;
 
 /// Seeds of which one at least must show a fault.
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 60;
 /// Runs over gRPC; the campaign makes hundreds.
 const GRPC_SEEDS: u64 = 5;
 
