@@ -92,8 +92,8 @@ async fn machines_keep_their_vms_when_their_template_changes_and_a_killed_manage
     for round in 0..3 {
         let node = scene.until("an agent may begin", LIMIT, ready_for_update).await;
         if round == 0 {
-            let why = millwright(&scene, &["why", &format!("deployment/{name}")]).await;
-            assert!(why.out.contains("updated in place"), "{}", why.out);
+            let why = millwright(&scene, &["why", &format!("machinedeployment/{name}")]).await;
+            assert!(why.out.contains("updated in place"), "{}{}", why.out, why.err);
         }
         if round == 1 {
             scene.manager.service.kill();
