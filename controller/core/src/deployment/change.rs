@@ -148,9 +148,16 @@ impl SetChange {
 
     /// The body of a JSON merge patch.
     pub fn patch(&self) -> Value {
-        let mut body = Map::new();
+        let (mut body, mut metadata) = (Map::new(), Map::new());
         if !self.annotations.is_empty() {
-            body.insert("metadata".to_owned(), json!({ "annotations": self.annotations }));
+            metadata.insert("annotations".to_owned(), json!(self.annotations));
+        }
+        if self.may_grow_again {
+            let gone = json!({ keys::SCALE_UP_DISABLED: null });
+            metadata.insert("labels".to_owned(), gone);
+        }
+        if !metadata.is_empty() {
+            body.insert("metadata".to_owned(), Value::Object(metadata));
         }
         let spec = self.spec();
         if !spec.is_empty() {
@@ -158,14 +165,6 @@ impl SetChange {
         }
         let mut body = Value::Object(body);
         merge::apply(&mut body, &self.label());
-        if self.may_grow_again {
-            let labels = body
-                .as_object_mut()
-                .map(|body| body.entry("metadata").or_insert_with(|| json!({})));
-            if let Some(labels) = labels {
-                labels["labels"][keys::SCALE_UP_DISABLED] = Value::Null;
-            }
-        }
         body
     }
 

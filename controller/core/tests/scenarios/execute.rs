@@ -428,6 +428,46 @@ impl Stage {
         !is_refused && self.make::<MachineSet>(made.body())
     }
 
+    fn mark(&mut self, marks: &[deployment::observed::Mark]) -> bool {
+        let mut took = true;
+        for mark in marks {
+            let (machine, uid) = meta::identity(&mark.machine.metadata);
+            if self.refuses(&uid) {
+                took = false;
+                continue;
+            }
+            let written = self.etcd.merge::<Machine>(&machine, Some(&uid), &mark.patch());
+            took &= self.took(written);
+        }
+        took
+    }
+
+    /// Each is a chance to die.
+    fn transfer(&mut self, all: Vec<deployment::in_place::Transfer>) -> Result<bool, Crash> {
+        let mut took = true;
+        for moved in all {
+            self.chance()?;
+            let (machine, uid) = meta::identity(&moved.machine.metadata);
+            if self.refuses(&uid) {
+                took = false;
+                continue;
+            }
+            let written = self.etcd.merge::<Machine>(&machine, Some(&uid), &moved.patch());
+            took &= self.took(written);
+        }
+        Ok(took)
+    }
+
+    /// Each is a chance to die.
+    fn select(&mut self, all: &[NodePatch]) -> Result<bool, Crash> {
+        let mut took = true;
+        for patch in all {
+            self.chance()?;
+            took &= self.write_node(patch);
+        }
+        Ok(took)
+    }
+
     /// `false`: it did not take effect.
     pub fn deployment_step(&mut self, seen: &MachineDeployment, step: deployment::Step) -> Result<bool, Crash> {
         use deployment::Step;
@@ -435,19 +475,7 @@ impl Stage {
         let now = self.now();
         Ok(match step {
             Step::Of(set, step) => return self.set_step(&set, step),
-            Step::Mark(marks) => {
-                let mut took = true;
-                for mark in marks {
-                    let (machine, machine_uid) = meta::identity(&mark.machine.metadata);
-                    if self.refuses(&machine_uid) {
-                        took = false;
-                        continue;
-                    }
-                    let written = self.etcd.merge::<Machine>(&machine, Some(&machine_uid), &mark.patch());
-                    took &= self.took(written);
-                }
-                took
-            }
+            Step::Mark(marks) => self.mark(&marks),
             Step::Thaw => {
                 let written = self
                     .etcd
@@ -489,28 +517,8 @@ impl Stage {
                 }
                 self.took(written)
             }
-            Step::Transfer(all) => {
-                let mut took = true;
-                for moved in all {
-                    self.chance()?;
-                    let (machine, machine_uid) = meta::identity(&moved.machine.metadata);
-                    if self.refuses(&machine_uid) {
-                        took = false;
-                        continue;
-                    }
-                    let written = self.etcd.merge::<Machine>(&machine, Some(&machine_uid), &moved.patch());
-                    took &= self.took(written);
-                }
-                took
-            }
-            Step::Select(all) => {
-                let mut took = true;
-                for patch in all {
-                    self.chance()?;
-                    took &= self.write_node(&patch);
-                }
-                took
-            }
+            Step::Transfer(all) => return self.transfer(all),
+            Step::Select(all) => return self.select(&all),
             Step::Delete(victims) => {
                 for (victim, victim_uid) in victims {
                     let left = self.etcd.delete::<MachineSet>(&victim, Some(&victim_uid), now);
