@@ -110,14 +110,17 @@ struct Row {
 }
 
 impl Row {
-    /// What it has, or may have by its number.
+    /// What it has to stay, or may have by its number: of a set that is being deleted, nothing.
     fn claimed(&self) -> i64 {
-        self.number.max(self.present)
+        match self.is_going {
+            true => 0,
+            false => self.number.max(self.present),
+        }
     }
 
     /// The same with what is on its way out.
     fn held(&self) -> i64 {
-        self.claimed() + self.leaving
+        self.number.max(self.present) + self.leaving
     }
 }
 
