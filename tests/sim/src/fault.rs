@@ -277,7 +277,8 @@ impl Lags {
         };
         for fault in faults {
             lags.has_set_clocks |= fault == "F59";
-            lags.has_outages |= ["F16", "F16p", "F57"].contains(&fault);
+            // A first list of Nodes that is never answered is an outage, too.
+            lags.has_outages |= ["F9", "F16", "F16p", "F57"].contains(&fault);
             lags.has_refusals |= ["F11", "F58"].contains(&fault);
             lags.has_false_lookups |= fault == "F37";
             for (_, view, read) in OLDER.iter().filter(|(name, ..)| *name == fault) {

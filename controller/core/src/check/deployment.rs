@@ -152,8 +152,10 @@ fn transferred(seen: &Observed<'_>, members: &Members<'_>, moved: &Transfer) -> 
         .find(|member| controls(&member.set.metadata, &machine.metadata));
     let update = from.and_then(|from| from.updates.get(&machine.uid()?));
     let is_updated = update.is_some_and(|update| update.marks.outcome == Some(Outcome::Successful));
+    let template = &seen.deployment.spec.template;
+    let is_twin = from.is_some_and(|from| from.set.spec.template.semantically_equal(template, Scope::Rollout));
     let stays = !set::plan::is_leaving(machine);
-    let is_right = is_updated && stays && is_new(members, &moved.to) && !seen.deployment.spec.paused;
+    let is_right = (is_updated || is_twin) && stays && is_new(members, &moved.to) && !seen.deployment.spec.paused;
     (!is_right).then(|| Broken::WrongVictim(meta::name(&machine.metadata).to_owned()))
 }
 

@@ -16,6 +16,7 @@ use super::group::Members;
 use super::observed::{Observed, Step};
 use super::plan::{Stand, strategy};
 use crate::api::machine_deployment::StrategyType;
+use crate::api::template::Scope;
 use crate::api::{Machine, MachineDeployment, MachineSet, Phase, keys, meta};
 use crate::machine::in_place::marks::{self, Outcome, Reason, Update};
 use crate::machine::node_patch::NodePatch;
@@ -66,8 +67,15 @@ pub(super) fn transfer(seen: &Observed<'_>, members: &Members<'_>, mode: Mode) -
         .iter()
         .filter(|member| !meta::is_deleting(&member.set.metadata));
     let moved = staying.flat_map(|member| {
-        let updated = owned(member).into_iter().filter(|machine| is_updated(member, machine));
-        updated.map(|machine| Transfer {
+        // A set that somebody made again has the template already, and its Machines need no update.
+        let is_twin = member
+            .set
+            .spec
+            .template
+            .semantically_equal(&seen.deployment.spec.template, Scope::Rollout);
+        let own = owned(member).into_iter().filter(|machine| stays(member, machine));
+        let moved = own.filter(move |machine| is_twin || is_updated(member, machine));
+        moved.map(|machine| Transfer {
             machine,
             from: Arc::clone(member.set),
             to: Arc::clone(to),
@@ -94,8 +102,11 @@ fn is_updated(member: &set::Observed<'_>, machine: &Machine) -> bool {
     };
     let is_told = Reason::copied(machine) == Some(Reason::Successful);
     let outcome = update(member, machine).and_then(|update| update.marks.outcome);
-    let stays = !is_leaving(machine) && !is_named(member, machine);
-    is_settled && is_told && outcome == Some(Outcome::Successful) && stays
+    is_settled && is_told && outcome == Some(Outcome::Successful)
+}
+
+fn stays(member: &set::Observed<'_>, machine: &Machine) -> bool {
+    !is_leaving(machine) && !is_named(member, machine)
 }
 
 fn update<'a>(member: &set::Observed<'a>, machine: &Machine) -> Option<&'a Update> {
@@ -154,7 +165,7 @@ fn candidates<'a>(members: &Members<'a>, now: Timestamp) -> Vec<Candidate<'a>> {
         let member: &'a set::Observed<'a> = member;
         own.into_iter().filter_map(move |machine| {
             let update = update(member, &machine)?;
-            let may_be = is_ready(&machine) && !is_leaving(&machine) && !is_named(member, &machine);
+            let may_be = is_ready(&machine) && stays(member, &machine);
             let awaits = update.marks.is_candidate && !update.marks.is_under_way();
             let is_available = counts_as_available(member, &machine, now);
             (may_be && awaits).then_some(Candidate { update, is_available })

@@ -122,6 +122,9 @@ pub fn at_work(seen: &Observed<'_>, now: Timestamp) -> Plan {
         true => Why::UpdatingInPlace,
         false => Why::InPlaceUpdateFailed,
     };
+    if let Some(plan) = alone(seen, now) {
+        return plan;
+    }
     let Some(found) = seen.node.filter(|found| node::belongs(found, seen.machine)) else {
         return Plan::rest(why);
     };
@@ -132,7 +135,32 @@ pub fn at_work(seen: &Observed<'_>, now: Timestamp) -> Plan {
     plan.steps.extend(copy(seen, found, now));
     let sync = sync(seen, found, now);
     plan.steps.extend(sync.steps);
-    plan.or_at(sync.wake, now)
+    plan.or_at(sync.wake, now).or_at(deadline(seen, now), now)
+}
+
+/// A Machine that nobody owns is given up here, as `health` does, and nobody replaces it.
+fn alone(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    deadline(seen, now).filter(|deadline| *deadline <= now)?;
+    let change = timed_out(seen.machine, health_timeout(seen), now);
+    Some(Plan::act(
+        vec![Step::Record(Box::new(change))],
+        Why::InPlaceUpdateFailed,
+    ))
+}
+
+/// When a Machine is given up that nobody owns and that was not updated.
+fn deadline(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
+    let machine = seen.machine;
+    let is_judged = *machine.phase() == Phase::InPlaceUpdateFailed
+        && meta::controller_of(&machine.metadata).is_none()
+        && machine.spec.disable_health_timeout != Some(true);
+    let since = machine.phase_since().unwrap_or(now);
+    let deadline = seen.sight.deadline(since, health_timeout(seen), Judging::Rollout);
+    deadline.filter(|_| is_judged)
+}
+
+fn health_timeout(seen: &Observed<'_>) -> SignedDuration {
+    seen.machine.health_timeout().unwrap_or(seen.settings.health_timeout)
 }
 
 /// What a Machine needs that the agent has updated. Its Node's health counts again, so that it has a way out (W10).
@@ -332,10 +360,10 @@ fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp
 /// What becomes of a Machine that was not updated.
 fn outlook(seen: &Observed<'_>) -> String {
     let machine = seen.machine;
-    if machine.spec.disable_health_timeout == Some(true) || meta::controller_of(&machine.metadata).is_none() {
+    if machine.spec.disable_health_timeout == Some(true) {
         return "it is kept as it is".to_owned();
     }
-    let timeout: SignedDuration = machine.health_timeout().unwrap_or(seen.settings.health_timeout);
+    let timeout = health_timeout(seen);
     format!(
         "{} if this lasts for {}",
         health::end(machine),
