@@ -205,7 +205,7 @@ pub const REASON_RESUMED: &str = "DeploymentResumed";
 pub const REASON_INVALID: &str = "InvalidConfiguration";
 /// Event of a *deployment*: its selector is empty.
 pub const EVENT_SELECTING_ALL: &str = "SelectingAll";
-/// *deployment*: its template changed, and its strategy is not built yet.
+/// *deployment*: its template changed, and there is no target cluster in which its strategy could update Nodes.
 pub const REASON_NO_IN_PLACE: &str = "InPlaceUpdateNotSupported";
 /// Reason of Progressing: a set for the template was made. Written by: deployment.
 pub const REASON_NEW_SET_CREATED: &str = "NewMachineSetCreated";

@@ -179,8 +179,8 @@ impl CreationRequest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CurrentStatus {
-    /// Pending, Available, Running, Unknown, Failed, CrashLoopBackOff or Terminating; and, which nothing writes yet, InPlaceUpdating,
-    /// InPlaceUpdateSuccessful or InPlaceUpdateFailed. Empty for a Machine that nobody has looked at.
+    /// Pending, Available, Running, Unknown, Failed, CrashLoopBackOff or Terminating; and, while its node is updated in place,
+    /// InPlaceUpdating, InPlaceUpdateSuccessful or InPlaceUpdateFailed. Empty for a Machine that nobody has looked at.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Phase::is_new")]
     pub phase: Phase,
     /// True while the creation timeout runs. Kept for readers of the original's objects.

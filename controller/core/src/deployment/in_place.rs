@@ -82,8 +82,7 @@ pub(super) fn transfer(seen: &Observed<'_>, members: &Members<'_>, mode: Mode) -
         })
     });
     let moved: Vec<Transfer> = moved.collect();
-    let may_move = !meta::is_deleting(&seen.deployment.metadata) && !moved.is_empty();
-    may_move.then_some(Step::Transfer(moved))
+    (!moved.is_empty()).then_some(Step::Transfer(moved))
 }
 
 /// Whether the agent has updated the Machine's node, as its Node says and the Machine has seen.

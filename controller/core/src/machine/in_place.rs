@@ -208,13 +208,7 @@ pub fn join(seen: &Observed<'_>, mut plan: Plan, now: Timestamp) -> Plan {
         return expired(seen, plan, now);
     };
     let mut own = match stage {
-        Stage::Idle => {
-            return if marks.reason == Some(Reason::Ready) {
-                expired(seen, plan, now)
-            } else {
-                plan
-            };
-        }
+        Stage::Idle => return plan,
         Stage::Wait => return expired(seen, plan, now),
         Stage::Tell(reason) => tell(found, marks, reason, now),
         Stage::Vacate(since) => emptied(seen, found, since.unwrap_or(now), now),

@@ -184,7 +184,7 @@ fn given_up(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<Gi
     let timeout = timeout(seen, machine);
     let (change, reason) = match (lost(seen, machine), machine.phase()) {
         (Some(lost), _) => (vm_lost(machine, lost, now), "VmLost"),
-        (None, Phase::InPlaceUpdateFailed) => (in_place::timed_out(machine, timeout, now), "NotUpdatedInPlace"),
+        (None, Phase::InPlaceUpdateFailed) => (in_place::timed_out(machine, timeout, now), "InPlaceUpdateFailed"),
         (None, _) => (timed_out(machine, timeout, now), "HealthTimedOut"),
     };
     // Whether a node could be updated cannot be told from its health.
