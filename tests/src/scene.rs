@@ -167,6 +167,22 @@ impl Scene {
     /// # Errors
     /// The API server's answer.
     pub async fn try_create(&self, kind: Kind, body: &Value) -> kube::Result<Value> {
+        self.post(kind, body, &PostParams::default()).await
+    }
+
+    /// What [`Scene::try_create`] would give; nothing is made.
+    ///
+    /// # Errors
+    /// The API server's answer.
+    pub async fn would_create(&self, kind: Kind, body: &Value) -> kube::Result<Value> {
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        self.post(kind, body, &dry).await
+    }
+
+    async fn post(&self, kind: Kind, body: &Value, params: &PostParams) -> kube::Result<Value> {
         let resource = kind.resource();
         let mut body = body.clone();
         if let Some(fields) = body.as_object_mut() {
@@ -174,7 +190,7 @@ impl Scene {
             fields.insert("kind".to_owned(), json!(resource.kind));
         }
         let object: DynamicObject = serde_json::from_value(body).map_err(kube::Error::SerdeError)?;
-        let made = self.api(kind).create(&PostParams::default(), &object).await?;
+        let made = self.api(kind).create(params, &object).await?;
         Ok(json!(made))
     }
 

@@ -3,6 +3,7 @@
 //! Says who and how urgently, never what they will do. A change that nobody's plan reads wakes nobody: a thousand nodes'
 //! heartbeats must cost nothing (`spec/machine.md` W38).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -140,6 +141,20 @@ impl Kind for Machine {
             );
         }
         wakes
+    }
+
+    /// A deletion that was begun before our finalizer was stored can end the object in spite of it, without that a deletionTimestamp was
+    /// ever seen (kubernetes#77988). Its VM is found by `orphans`; its token is nobody's but ours.
+    fn vanished(touched: &Touched<Self>) -> Option<Arc<Self>> {
+        let old = touched.old.as_ref()?;
+        let (name, uid) = meta::identity(&old.metadata);
+        let is_there = touched
+            .new
+            .as_ref()
+            .is_some_and(|new| meta::identity(&new.metadata) == (name, uid));
+        let is_ours = meta::has_finalizer(&old.metadata, keys::FINALIZER);
+        let vanished = !is_there && is_ours && !meta::is_deleting(&old.metadata) && !old.has_joined();
+        vanished.then(|| Arc::clone(old))
     }
 }
 

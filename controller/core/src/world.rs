@@ -56,13 +56,21 @@ pub trait Kind: Stored + Sized {
     fn doubts(_world: &World, _touched: &Touched<Self>) -> Vec<Name> {
         Vec::new()
     }
+    /// The Machine, if one went away that was not ours to let go, and may have left something in the target cluster.
+    fn vanished(_touched: &Touched<Self>) -> Option<Arc<Machine>> {
+        None
+    }
 }
 
 impl World {
     /// Takes what a watch brought.
     pub fn observe<K: Kind>(&mut self, change: crate::change::Change<K>, uptime: Duration) {
         let touched = K::store(self).apply(change);
+        let vanished: Vec<Arc<Machine>> = touched.iter().filter_map(K::vanished).collect();
         self.take_in(touched, uptime);
+        for machine in vanished {
+            self.leaves_behind(machine, uptime);
+        }
     }
 
     /// Takes the object that one of our writes returned, and gives it back as it is kept.
@@ -156,7 +164,7 @@ impl World {
         true
     }
 
-    /// The Machine ends although something of it may be left in the target cluster, which is away.
+    /// The Machine has ended although something of it may be left in the target cluster.
     pub fn leaves_behind(&mut self, machine: Arc<Machine>, uptime: Duration) {
         let uid = machine.uid().unwrap_or_else(|| Uid::new(""));
         self.wake([Wake::event(Key::Leftover(uid.clone()))], uptime);
@@ -248,7 +256,7 @@ mod calls;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::change::Change;
@@ -256,6 +264,47 @@ mod tests {
     fn set(uid: &str) -> MachineSet {
         let metadata = json!({"name": "workers", "namespace": "test", "uid": uid});
         serde_json::from_value(json!({"metadata": metadata, "spec": {}})).expect("it is a set")
+    }
+
+    fn machine(uid: &str, finalizers: &[&str], deleting: Option<&str>, conditions: Value) -> Machine {
+        let metadata = json!({
+            "name": "one", "namespace": "test", "uid": uid, "finalizers": finalizers, "deletionTimestamp": deleting,
+        });
+        let status = json!({"currentStatus": {"phase": "Pending"}, "conditions": conditions});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {}, "status": status})).expect("it is a machine")
+    }
+
+    /// kubernetes#77988: a deletion that was begun before the finalizer was stored ends the object in spite of it.
+    #[test]
+    fn a_machine_that_vanishes_in_spite_of_our_finalizer_leaves_its_token_behind() {
+        let ours = &[crate::api::keys::FINALIZER][..];
+        let (none, joined) = (json!([]), json!([{"type": "Ready", "status": "True"}]));
+        let left = |machine: Machine, ended: Change<Machine>| {
+            let mut world = World::default();
+            world.observe(Change::Applied(machine), Duration::ZERO);
+            world.observe(ended, Duration::ZERO);
+            world.ledger.leftovers.len()
+        };
+        let gone = |machine: Machine| left(machine.clone(), Change::Deleted(machine));
+        assert_eq!(gone(machine("1", ours, None, none.clone())), 1);
+        assert_eq!(
+            gone(machine("1", &[], None, none.clone())),
+            0,
+            "nothing was made for it"
+        );
+        assert_eq!(
+            gone(machine("1", ours, None, joined)),
+            0,
+            "its token went when it joined"
+        );
+        let deleting = machine("1", ours, Some("2026-01-01T00:00:00Z"), none.clone());
+        assert_eq!(gone(deleting), 0, "its plan has removed the token, or does");
+        let anew = Change::Applied(machine("2", ours, None, none.clone()));
+        assert_eq!(
+            left(machine("1", ours, None, none), anew),
+            1,
+            "another one has its name"
+        );
     }
 
     #[test]

@@ -148,10 +148,19 @@ impl Writer {
             .map_err(WriteError::of_create)
     }
 
-    /// Deletes the object of that name and uid. Returns it as far as it still stands.
-    pub async fn delete<K: Own>(&self, name: &Name, uid: &Uid) -> Result<Option<K>, WriteError> {
+    /// Deletes the object of that name and uid, in that version if one is given. Returns it as far as it still stands.
+    pub async fn delete<K: Own>(
+        &self,
+        name: &Name,
+        uid: &Uid,
+        version: Option<String>,
+    ) -> Result<Option<K>, WriteError> {
         let api = self.own::<K>();
-        let sent = async { api.delete(name.as_str(), &deletion(uid)).await };
+        let params = DeleteParams::background().preconditions(Preconditions {
+            resource_version: version,
+            ..same(uid)
+        });
+        let sent = async { api.delete(name.as_str(), &params).await };
         Ok(crash::around("delete", sent).await?.left().map(bare))
     }
 

@@ -1,7 +1,8 @@
-//! What Machines that ended while the target cluster was away may have left there: a Node, a bootstrap token.
+//! What Machines may have left in the target cluster that ended while it was away, or vanished in spite of our finalizer: a Node, a
+//! bootstrap token.
 //!
-//! Chooses nothing: the Machine's plan has decided that it ends without them (`machine::delete`). They are removed when the cluster
-//! is back; until then they are looked at again and again. What a process does not live to remove, the next one finds by the bootstrap
+//! Chooses nothing: the Machine's plan has decided that it ends without them (`machine::delete`), or the store has seen it vanish
+//! (`wake`). They are removed when the cluster is there; until then they are looked at again and again. What a process does not live to remove, the next one finds by the bootstrap
 //! token, which tells whose it was. Of a Machine that needed no token, a Node that joined unseen stays.
 
 use std::sync::Arc;

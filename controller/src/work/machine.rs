@@ -335,7 +335,7 @@ fn accepted(
 
 async fn delete(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
     let (name, uid) = meta::identity(&machine.metadata);
-    if let Some(left) = shared.write.delete::<Machine>(&name, &uid).await? {
+    if let Some(left) = shared.write.delete::<Machine>(&name, &uid, None).await? {
         shared.wrote(left);
     }
     Ok(())

@@ -253,6 +253,8 @@ async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<Victim>) -> Resu
     let now = shared.env.now();
     let refusal = failure
         .as_ref()
+        // A Machine that changed in the same moment is looked at again; nobody refused anything.
+        .filter(|failure| !matches!(failure, WriteError::Stale))
         .map(|failure| format!("Error deleting machines: {failure}"));
     if is_replacement {
         let (name, uid) = meta::identity(&set.metadata);

@@ -4,6 +4,8 @@
 //! The Secret's name is a function of the Machine's uid, so a repeat finds the same token and the VM gets the same
 //! bytes. Chooses nothing but the next name where one is another's. Source: `spec/machine.md` §3.3, W11, W40.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -52,7 +54,7 @@ pub async fn ensure(shared: &Shared, machine: &Machine) -> Result<Zeroizing<Stri
 }
 
 /// A token lives as long as its Machine may take to join. One that was made at an earlier try, or before a time in which nobody
-/// could look, lives on (M8): its value stays, because a VM may have it already.
+/// could look, lives on (M8): its value stays, because a VM may have it already. One whose Machine vanished meanwhile is removed again.
 async fn keep_alive(shared: &Shared, machine: &Machine, found: &Secret, name: &str) -> Result<(), StepError> {
     let lifetime = lifetime(shared, machine);
     let wanted = later(shared.env.wall(), lifetime);
@@ -61,14 +63,22 @@ async fn keep_alive(shared: &Shared, machine: &Machine, found: &Secret, name: &s
     if stored.is_none_or(|stored| later(stored, slack) < wanted) {
         shared.write.extend_token(name, found, &format!("{wanted:.0}")).await?;
     }
-    let (machine, uid) = meta::identity(&machine.metadata);
     let until = later(shared.env.now(), lifetime);
-    shared.quietly(|world| {
-        world.note::<Machine>(&machine, &uid, |ledger| {
+    let is_there = shared.change(|world, uptime| {
+        let (name, uid) = meta::identity(&machine.metadata);
+        world.note::<Machine>(&name, &uid, |ledger| {
             ledger.calls.entry(uid.clone()).or_default().token_until = Some(until);
         });
+        let is_there = world
+            .machines
+            .get(&name)
+            .is_some_and(|known| meta::identity(&known.metadata).1 == uid);
+        if !is_there {
+            world.leaves_behind(Arc::new(machine.clone()), uptime);
+        }
+        is_there
     });
-    Ok(())
+    is_there.then_some(()).ok_or(StepError::Void)
 }
 
 fn lifetime(shared: &Shared, machine: &Machine) -> SignedDuration {
@@ -182,5 +192,40 @@ fn secret(shared: &Shared, machine: &Machine, uid: &Uid, id: &str) -> Secret {
         type_: Some(keys::TOKEN_TYPE.to_owned()),
         data: Some(data.collect()),
         ..Secret::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::work::scripted::{Answer, Scripted};
+
+    fn echo(_: &Method, _: &str, body: &Value) -> Answer {
+        (201, body.clone())
+    }
+
+    fn machine() -> Machine {
+        let metadata = json!({"name": "one", "namespace": "default", "uid": "1"});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {}})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_token_that_was_made_for_a_machine_that_vanished_meanwhile_is_removed_again_and_no_vm_is_asked_for() {
+        let scripted = Scripted::new(echo);
+        let ended = ensure(&scripted.shared, &machine()).await;
+        assert!(matches!(ended, Err(StepError::Void)), "no step after it is taken");
+        let left = scripted.shared.look(|world| world.ledger.leftovers.len());
+        assert_eq!(left, 1);
+    }
+
+    #[tokio::test]
+    async fn a_token_of_a_machine_that_is_there_is_handed_out() {
+        let scripted = Scripted::new(echo);
+        let _kept = scripted.shared.wrote(machine());
+        ensure(&scripted.shared, &machine()).await.unwrap();
+        assert_eq!(scripted.shared.look(|world| world.ledger.leftovers.len()), 0);
     }
 }

@@ -43,26 +43,16 @@ fn policy(namespace: &str) -> Value {
     ] })
 }
 
-/// The API server learns of a policy by a watch of its own.
+/// The API server learns of a policy by a watch of its own. Asked without making anything: of a Machine that is made and deleted in the
+/// same moment the API server may lose our finalizer (kubernetes#77988).
 async fn policy_holds(scene: &mut Scene) {
     scene
         .until("the policy holds", LIMIT, async |scene: &Scene| {
             let name = format!("{}-probe", scene.namespace);
-            match scene.try_create(Kind::Machine, &manifests::machine(&name)).await {
-                Ok(_) => {
-                    scene.delete(Kind::Machine, &name).await;
-                    Err("a Machine was let through".to_owned())
-                }
+            match scene.would_create(Kind::Machine, &manifests::machine(&name)).await {
+                Ok(_) => Err("a Machine was let through".to_owned()),
                 Err(error) if error.to_string().contains(WORDS) => Ok(()),
                 Err(error) => Err(error.to_string()),
-            }
-        })
-        .await;
-    scene
-        .until("the probes are gone", LIMIT, async |scene: &Scene| {
-            match scene.list(Kind::Machine).await?.len() {
-                0 => Ok(()),
-                left => Err(format!("{left} machines")),
             }
         })
         .await;
