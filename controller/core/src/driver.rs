@@ -315,6 +315,17 @@ pub enum Initialization {
     Done,
 }
 
+/// What a provider has announced that it will do to a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// It takes spot or preemptible capacity back.
+    Reclaim,
+    /// It stops or moves the VM.
+    Maintenance,
+    /// It advises to replace it.
+    Advice,
+}
+
 /// Type of a node's address, as in core/v1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
@@ -343,6 +354,8 @@ pub struct Vm {
     pub last_known_state: Option<String>,
     /// When to ask GetMachineStatus next, as the driver advised.
     pub poll_after: Option<SignedDuration>,
+    /// What the provider has announced that it will do to the VM.
+    pub disturbance: Option<Disturbance>,
 }
 
 /// Answer of DeleteMachine.

@@ -21,6 +21,7 @@ pub mod ledger;
 pub mod machine;
 pub mod merge;
 pub mod narrate;
+pub mod notice;
 pub mod orphans;
 pub mod owner;
 pub mod permit;

@@ -28,7 +28,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::{Machine, Phase, keys, meta};
 use crate::settings::Settings;
 use crate::sight::later;
-pub use observed::{Answer, Call, Calls, ClassView, DriverView, Observed, Trouble};
+pub use observed::{Answer, Call, Calls, ClassView, Doubt, DriverView, Observed, Trouble};
 pub use outcome::{Lost, Pacing};
 pub use preserve::Keeping;
 pub use status::StatusChange;

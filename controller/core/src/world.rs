@@ -253,6 +253,7 @@ impl World {
 }
 
 mod calls;
+mod notices;
 
 #[cfg(test)]
 mod tests {

@@ -15,6 +15,8 @@ mod cost;
 mod etcd;
 #[path = "scenarios/execute.rs"]
 mod execute;
+#[path = "scenarios/notices.rs"]
+mod notices;
 #[path = "scenarios/parked.rs"]
 mod parked;
 #[path = "scenarios/permuted.rs"]

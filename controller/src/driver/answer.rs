@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::driver::{
-    Address, Capability, Deletion, DriverInfo, Failure, Initialization, Violation, Vm, VmState,
+    Address, Capability, Deletion, Disturbance, DriverInfo, Failure, Initialization, Violation, Vm, VmState,
 };
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::orphans::Sighting;
@@ -176,6 +176,17 @@ fn vm(machine: v1::Machine, poll_after: Option<SignedDuration>) -> Vm {
         addresses: machine.addresses.iter().filter_map(address).collect(),
         last_known_state: last_known_state(machine.last_known_state),
         poll_after,
+        disturbance: machine.interruption.as_ref().and_then(disturbance),
+    }
+}
+
+/// What is announced; a kind that this manager does not know is nothing to act on.
+fn disturbance(interruption: &v1::Interruption) -> Option<Disturbance> {
+    match interruption.kind() {
+        v1::interruption::Kind::Unspecified => None,
+        v1::interruption::Kind::Reclaim => Some(Disturbance::Reclaim),
+        v1::interruption::Kind::Maintenance => Some(Disturbance::Maintenance),
+        v1::interruption::Kind::Advisory => Some(Disturbance::Advice),
     }
 }
 

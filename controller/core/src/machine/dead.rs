@@ -28,7 +28,10 @@ pub fn at(found: &Node) -> Option<Timestamp> {
 
 /// Why the VM does not run any more, as its driver said since the Node was not ready.
 pub fn lost(seen: &Observed<'_>, found: &Node) -> Option<Lost> {
-    seen.calls.lost(silent_since(found)?)
+    // One that is about to be taken away runs.
+    seen.calls
+        .lost(silent_since(found)?)
+        .filter(|lost| *lost != Lost::Ending)
 }
 
 /// Asks the driver for the VM of a silent Node, so that pods are not waited for which run no more.

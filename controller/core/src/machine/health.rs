@@ -26,7 +26,7 @@ pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let Some(joined) = joined.filter(|joined| joined.metadata.deletion_timestamp.is_none()) else {
         return Plan::rest(Why::Failed);
     };
-    match node::is_healthy(joined, &super::node_conditions(seen)) {
+    match node::is_healthy(joined, &super::node_conditions(seen)) && seen.calls.lost_unasked().is_none() {
         true => judged(seen, joined, now),
         false => Plan::rest(Why::Failed),
     }
@@ -40,7 +40,8 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .steps
         .iter()
         .any(|step| matches!(step, Step::Record(_) | Step::DeleteMachine));
-    if is_turning || *seen.machine.phase() != Phase::Unknown {
+    let is_doubted = *seen.machine.phase() == Phase::Unknown || seen.calls.doubt.is_some();
+    if is_turning || !is_doubted {
         return plan;
     }
     match vm(seen, now) {
@@ -50,11 +51,16 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
 }
 
-/// What the driver says of the VM of an unhealthy node (W13): one that does not run any more is not waited for. The plan that asks it, or
-/// that tells its answer; else when to ask again.
+/// What the driver says of the VM of an unhealthy node, or of one of which its provider told bad news (W13): one that does not run any
+/// more is not waited for. The plan that asks it, or that tells its answer; else when to ask again.
 fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
     let machine = seen.machine;
-    let (Some(since), DriverView::Ready(_)) = (machine.phase_since(), seen.driver) else {
+    let began = match (machine.phase(), seen.calls.doubt) {
+        (Phase::Unknown, _) | (_, None) => machine.phase_since(),
+        // Of a healthy node only what was said since the news counts.
+        (_, Some(doubt)) => Some(doubt.since),
+    };
+    let (Some(since), DriverView::Ready(_)) = (began, seen.driver) else {
         return Ok(None);
     };
     let due = seen.calls.doubt_again(since, ASK_AGAIN, now);
@@ -68,7 +74,7 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
     let Some(lost) = seen.calls.lost(since) else {
         return Ok(Some(due));
     };
-    let text = format!("The node is unhealthy, and {lost}; {}", end(machine));
+    let text = format!("{}; {}", fault(seen, lost), end(machine));
     if said == Some(text.as_str()) || meta::controller_of(&machine.metadata).is_none() {
         return Ok(Some(due));
     }
@@ -76,6 +82,14 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
     let change =
         StatusChange::told(machine, OperationType::HealthCheck, state, text, now).entering(machine, Phase::Unknown);
     Err(Plan::act(vec![Step::Record(Box::new(change))], Why::VmLost(lost)))
+}
+
+/// What ails a Machine whose VM does not run.
+fn fault(seen: &Observed<'_>, lost: Lost) -> String {
+    match seen.calls.lost_unasked() {
+        Some(_) => format!("The provider says that {lost}"),
+        None => format!("The node is unhealthy, and {lost}"),
+    }
 }
 
 /// A Machine without an owner that was unhealthy for too long.
@@ -95,7 +109,9 @@ fn alone(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
         Some(lost) => vm_lost(machine, lost, now),
         None => timed_out(machine, timeout, now),
     };
-    let live = node::likely_name(machine).map(Step::SeeNode);
+    // The Node says nothing of a VM whose end its provider told.
+    let live = node::likely_name(machine).filter(|_| seen.calls.lost_unasked().is_none());
+    let live = live.map(Step::SeeNode);
     let steps = live.into_iter().chain([Step::Record(Box::new(change))]);
     Plan::act(steps.collect(), Why::HealthTimedOut)
 }
@@ -116,7 +132,13 @@ pub fn timed_out(machine: &Machine, timeout: SignedDuration, now: Timestamp) -> 
 
 /// What the status of a Machine says whose VM does not run any more.
 pub fn vm_lost(machine: &Machine, lost: Lost, now: Timestamp) -> StatusChange {
-    let text = format!("The node is unhealthy, and {lost}, so {}", end(machine));
+    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let fault = said.and_then(|said| said.split("; ").next());
+    let fault = fault.filter(|fault| fault.ends_with(&lost.to_string()));
+    let text = match fault {
+        Some(fault) => format!("{fault}, so {}", end(machine)),
+        None => format!("The node is unhealthy, and {lost}, so {}", end(machine)),
+    };
     StatusChange::told(machine, OperationType::HealthCheck, OperationState::Failed, text, now)
         .entering(machine, Phase::Failed)
 }
@@ -144,7 +166,11 @@ fn looked_at(seen: &Observed<'_>, now: Timestamp) -> Plan {
 }
 
 fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
-    let healthy = node::is_healthy(joined, &super::node_conditions(seen));
+    let lost = seen
+        .calls
+        .lost_unasked()
+        .filter(|_| *seen.machine.phase() != Phase::Running);
+    let healthy = node::is_healthy(joined, &super::node_conditions(seen)) && lost.is_none();
     let copied = seen
         .machine
         .status
@@ -184,7 +210,10 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         }
         (false, _) => {
             let bad = node::unhealthy_conditions(joined, &super::node_conditions(seen)).join(", ");
-            let text = format!("The node is unhealthy: {bad}; {}", outlook(seen));
+            let text = match lost {
+                Some(lost) => format!("{}; {}", fault(seen, lost), end(seen.machine)),
+                None => format!("The node is unhealthy: {bad}; {}", outlook(seen)),
+            };
             (
                 told(Phase::Unknown, OperationState::Processing, text),
                 Why::NodeUnhealthy,

@@ -182,6 +182,15 @@ pub struct Trouble {
     pub is_false_alarm: bool,
 }
 
+/// Bad news of a VM that nobody asked for (`notice`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// When they came first.
+    pub since: Timestamp,
+    /// They came while a call was under way, whose answer may be older than they are.
+    pub during_call: bool,
+}
+
 /// What this process knows of a Machine's VM. It dies with the process, and all of it can be asked again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
@@ -202,6 +211,8 @@ pub struct Calls {
     /// When to ask for its deletion again. Not the same: a driver that advises patience with a boot has not been asked
     /// to delete yet.
     pub delete_at: Option<Timestamp>,
+    /// The provider told unasked that the VM does not run, or will not for long. Until an answer says that it does.
+    pub doubt: Option<Doubt>,
     /// The last failure.
     pub trouble: Option<Trouble>,
     /// When DeleteMachine first answered that nothing is left.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::observed::{Answer, Call, Calls, Trouble};
-use crate::driver::{Failure, Initialization, Vm, VmState};
+use super::observed::{Answer, Call, Calls, Doubt, Trouble};
+use crate::driver::{Disturbance, Failure, Initialization, Vm, VmState};
 use crate::sight::later;
 
 /// Pause before a VM that is still changing is asked for again, where the driver advises none (driver.proto).
@@ -32,6 +32,8 @@ pub enum Lost {
     Stopped,
     /// It will not become running.
     Failed,
+    /// It runs, and the provider is about to take it away or to stop it.
+    Ending,
 }
 
 impl fmt::Display for Lost {
@@ -40,6 +42,7 @@ impl fmt::Display for Lost {
             Self::Gone => "its VM is gone",
             Self::Stopped => "its VM is powered off",
             Self::Failed => "its VM has failed",
+            Self::Ending => "its VM is about to be taken away",
         })
     }
 }
@@ -64,8 +67,13 @@ impl Calls {
     /// Takes the answer to the running call, which was made with `recipe`.
     pub fn absorb(&mut self, answer: Answer, recipe: Option<&str>, pacing: Pacing, now: Timestamp) {
         self.running = None;
+        // News that came while the call was under way may be newer than its answer, so it answers no doubt of theirs.
+        let is_outdated = self
+            .doubt
+            .as_mut()
+            .is_some_and(|doubt| std::mem::take(&mut doubt.during_call));
         if let Answer::Vm(Call::Status, _) | Answer::NotAsked(Call::Status) = &answer {
-            self.asked_at = Some(now);
+            self.asked_at = Some(now).filter(|_| !is_outdated);
         }
         match answer {
             Answer::Vm(call, Ok(vm)) => {
@@ -77,6 +85,7 @@ impl Calls {
                 // What was believed gone was only not visible.
                 self.gone_since = None;
                 self.keep_crumb(vm.last_known_state.as_ref());
+                self.doubt = self.doubt.filter(|_| is_outdated || lost(&vm).is_some());
                 self.vm = Some(vm);
             }
             // A bare NOT_FOUND may come from a proxy or another service: it proves nothing.
@@ -112,9 +121,27 @@ impl Calls {
         }
     }
 
+    /// The provider told bad news of the VM unasked: it is asked for again.
+    pub fn doubt(&mut self, now: Timestamp) {
+        let since = self.doubt.map_or(now, |doubt| doubt.since);
+        let during_call = self.running.is_some();
+        self.doubt = Some(Doubt { since, during_call });
+    }
+
+    /// Why the VM does not run, or will not for long, as its driver said since bad news of it came.
+    pub fn lost_unasked(&self) -> Option<Lost> {
+        self.lost(self.doubt?.since)
+    }
+
+    /// Since when the VM is doubted, where something else made it doubtful at `since`.
+    fn doubted_since(&self, since: Timestamp) -> Timestamp {
+        self.doubt.map_or(since, |doubt| doubt.since.min(since))
+    }
+
     /// Whether the VM does not run any more and will not by itself, as its driver said since that time. One that is not found was not
     /// found twice, some time apart: one answer may be false (`user-pains.md` 49).
     pub fn lost(&self, since: Timestamp) -> Option<Lost> {
+        let since = self.doubted_since(since);
         self.asked_at.filter(|at| *at >= since)?;
         if let Some(first) = self.not_found_since {
             let is_certain = self
@@ -122,23 +149,27 @@ impl Calls {
                 .is_some_and(|at| at >= later(first.max(since), SECOND_LOOK));
             return is_certain.then_some(Lost::Gone);
         }
-        match self.vm.as_ref()?.state {
-            VmState::Stopped => Some(Lost::Stopped),
-            VmState::Failed => Some(Lost::Failed),
-            VmState::Deleting | VmState::Deleted => Some(Lost::Gone),
-            VmState::Creating | VmState::Running | VmState::Unrecognized => None,
-        }
+        self.vm.as_ref().and_then(lost)
     }
 
     /// When to ask for the VM's state again, where that is doubted since then: at once, soon where it was not found for the first time,
     /// else after that pause.
     pub fn doubt_again(&self, since: Timestamp, pause: SignedDuration, now: Timestamp) -> Timestamp {
+        let since = self.doubted_since(since);
         // Where another clock wrote a time that is still to come, the pause counts all the same.
         let Some(asked) = self.asked_at.filter(|at| *at >= since || since > now) else {
             return now;
         };
         let is_missing = self.not_found_since.is_some() && self.lost(since).is_none();
-        later(asked, if is_missing { SECOND_LOOK } else { pause })
+        let is_unanswered = self.doubt.is_some() && self.trouble.is_some();
+        later(
+            asked,
+            if is_missing || is_unanswered {
+                SECOND_LOOK
+            } else {
+                pause
+            },
+        )
     }
 
     /// Whether the driver will say something else soon, or has just contradicted itself: asked again at once it would be
@@ -178,6 +209,20 @@ impl Calls {
     }
 }
 
+/// Why a VM does not run, or will not for long. Advice is no reason to disturb what runs.
+fn lost(vm: &Vm) -> Option<Lost> {
+    match (vm.state, vm.disturbance) {
+        (VmState::Stopped, _) => Some(Lost::Stopped),
+        (VmState::Failed, _) => Some(Lost::Failed),
+        (VmState::Deleting | VmState::Deleted, _) => Some(Lost::Gone),
+        (
+            VmState::Creating | VmState::Running | VmState::Unrecognized,
+            Some(Disturbance::Reclaim | Disturbance::Maintenance),
+        ) => Some(Lost::Ending),
+        (VmState::Creating | VmState::Running | VmState::Unrecognized, Some(Disturbance::Advice) | None) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +256,55 @@ mod tests {
             let mut calls = Calls::default();
             calls.absorb(Answer::Deletion(Err(failure)), None, PACING, now);
             assert_eq!(calls.gone_since.is_some(), proves);
+        }
+    }
+
+    fn running() -> Vm {
+        Vm {
+            provider_id: crate::ids::ProviderId::non_empty(Some("virtual:///1")),
+            node_name: crate::ids::NodeName::non_empty(Some("one")),
+            state: VmState::Running,
+            state_message: String::new(),
+            initialization: Initialization::NotNeeded,
+            addresses: Vec::new(),
+            last_known_state: None,
+            poll_after: None,
+            disturbance: None,
+        }
+    }
+
+    #[test]
+    fn bad_news_are_over_when_a_later_question_says_so_and_not_an_earlier_one() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let answer = |vm: Vm| Answer::Vm(Call::Status, Ok(vm));
+        let mut calls = Calls::default();
+        calls.begin(Call::Status);
+        calls.doubt(now);
+        calls.absorb(answer(running()), None, PACING, now);
+        assert!(calls.doubt.is_some(), "the answer may be older than the news");
+        assert_eq!(calls.doubt_again(now, SignedDuration::from_mins(1), now), now);
+        calls.begin(Call::Status);
+        calls.absorb(answer(running()), None, PACING, now);
+        assert_eq!(calls.doubt, None);
+    }
+
+    #[test]
+    fn a_vm_that_is_about_to_go_is_lost_and_one_that_is_advised_against_is_not() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        for (disturbance, found) in [
+            (Some(Disturbance::Reclaim), Some(Lost::Ending)),
+            (Some(Disturbance::Maintenance), Some(Lost::Ending)),
+            (Some(Disturbance::Advice), None),
+            (None, None),
+        ] {
+            let mut calls = Calls::default();
+            calls.doubt(now);
+            let vm = Vm {
+                disturbance,
+                ..running()
+            };
+            calls.absorb(Answer::Vm(Call::Status, Ok(vm)), None, PACING, now);
+            assert_eq!(calls.lost_unasked(), found, "{disturbance:?}");
         }
     }
 

@@ -256,7 +256,7 @@ impl fmt::Display for Why {
             Self::NotBuilt => "the machine is in a phase that this version leaves alone",
             Self::NoNodeExpected => "the VM exists and no node is expected",
             Self::Deleting => "the machine is being deleted",
-            Self::VmDoubted => "the node is unhealthy; the driver is asked for its VM",
+            Self::VmDoubted => "whether the VM runs is in doubt; the driver is asked for it",
             Self::VmLost(lost) => return lost.fmt(f),
             Self::Draining => "the node is being drained",
             Self::PodsUnknown => "the node's pods are not known yet",

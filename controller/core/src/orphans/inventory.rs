@@ -93,6 +93,11 @@ impl Inventories {
         due
     }
 
+    /// All of them, each with its classes in the order of their names. A class that was never checked waits for that.
+    pub fn all(world: &World) -> BTreeMap<Inventory, Vec<Name>> {
+        inventories(world)
+    }
+
     /// What is known of an inventory.
     pub fn noted(&self, inventory: &Inventory) -> Noted {
         self.known

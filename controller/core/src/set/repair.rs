@@ -188,7 +188,14 @@ fn given_up(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<Gi
         (None, _) => (timed_out(machine, timeout, now), "HealthTimedOut"),
     };
     // Whether a node could be updated cannot be told from its health.
-    let ill = node::likely_name(machine).filter(|_| *machine.phase() != Phase::InPlaceUpdateFailed);
+    // Nor does it say anything of a VM whose end its provider told.
+    let is_lost_unasked = seen
+        .repair
+        .vms
+        .get(&uid)
+        .is_some_and(|calls| calls.lost_unasked().is_some());
+    let is_seen = *machine.phase() != Phase::InPlaceUpdateFailed && !is_lost_unasked;
+    let ill = node::likely_name(machine).filter(|_| is_seen);
     Some(GivenUp {
         machine: Arc::clone(object),
         ill,

@@ -1,7 +1,7 @@
 //! Arbitrary things out of a tape of numbers; a tape that has run out says the plainest thing.
 
 use jiff::{SignedDuration, Timestamp};
-use millwright_core::driver::{Code, Effect, Failure, Initialization, Reason, Vm, VmState};
+use millwright_core::driver::{Code, Disturbance, Effect, Failure, Initialization, Reason, Vm, VmState};
 use millwright_core::ids::{NodeName, ProviderId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -103,6 +103,8 @@ impl Dice {
             initialization: self.pick(&initializations),
             addresses: Vec::new(),
             last_known_state: self.maybe(|dice| dice.pick(&["crumb", "other", ""]).to_owned()),
+            disturbance: self
+                .maybe(|dice| dice.pick(&[Disturbance::Reclaim, Disturbance::Maintenance, Disturbance::Advice])),
             poll_after: self.maybe(|dice| SignedDuration::from_secs(dice.pick(&[1, 0, 3600]))),
         }
     }

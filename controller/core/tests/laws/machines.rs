@@ -15,7 +15,7 @@ use millwright_core::driver::{Capability, DriverInfo};
 use millwright_core::gate::{Errand, Gates, Heard};
 use millwright_core::ids::{DriverName, Name, NodeName, Uid};
 use millwright_core::machine::steer::Standing;
-use millwright_core::machine::{self, Call, Calls, ClassView, DriverView, Observed, Plan, Step, Trouble};
+use millwright_core::machine::{self, Call, Calls, ClassView, Doubt, DriverView, Observed, Plan, Step, Trouble};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::{check, merge, narrate};
@@ -501,6 +501,10 @@ fn calls(dice: &mut Dice) -> Calls {
         not_found_since: dice.maybe(Dice::time),
         poll_at: dice.maybe(Dice::time),
         delete_at: dice.maybe(Dice::time),
+        doubt: dice.maybe(|dice| Doubt {
+            since: dice.time(),
+            during_call: dice.flag(),
+        }),
         trouble,
         gone_since: dice.maybe(Dice::time),
         crumb: dice.maybe(|dice| dice.pick(&["crumb", "other"]).to_owned()),

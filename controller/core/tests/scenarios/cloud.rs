@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
-use millwright_core::driver::{Code, Deletion, DriverInfo, Effect, Failure, Initialization, Reason, Vm, VmState};
+use millwright_core::driver::{
+    Code, Deletion, Disturbance, DriverInfo, Effect, Failure, Initialization, Reason, Vm, VmState,
+};
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::machine::{Answer, Call};
 
@@ -15,6 +17,9 @@ pub struct CloudVm {
     /// From when on it is found by its tags; whoever knows its id finds it at once.
     pub visible: Timestamp,
     pub initialization: Initialization,
+    /// What it is by now, and what was announced.
+    pub state: VmState,
+    pub disturbance: Option<Disturbance>,
 }
 
 /// What a story wants the driver to say next.
@@ -202,6 +207,8 @@ impl Cloud {
                     machine: machine.clone(),
                     visible,
                     initialization,
+                    state: VmState::Running,
+                    disturbance: None,
                 },
             );
         }
@@ -222,12 +229,13 @@ impl Cloud {
         Vm {
             provider_id: Some(ProviderId::new(format!("virtual:///{uid}"))),
             node_name: Some(NodeName::new(format!("node-of-{}", vm.machine))),
-            state: VmState::Running,
+            state: vm.state,
             state_message: String::new(),
             initialization: vm.initialization,
             addresses: Vec::new(),
             last_known_state: None,
             poll_after: None,
+            disturbance: vm.disturbance,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! driver can initialise                             driver shows VMs after SECONDS
 //! driver fails CALL with REASON                     driver answers CALL unnamed | broken | going
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
+//! vm of MACHINE is running | stopped | reclaimed | doubtful    provider tells of MACHINE    provider shows all of CLASS
 //! pod NAME runs on MACHINE [with volume] [of daemon]   pod NAME is held | misheld | free | stuck | gone
 //! volume NAME is attached to MACHINE | volume NAME is detached from MACHINE
 //! deletions are lost | answered | refused | allowed  creations are lost | answered | refused | allowed
@@ -152,6 +153,9 @@ impl Stage {
             ["volume", name, "is", "detached", "from", machine] => self.attach(name, machine, false),
             ["pod", name, "is", how] => self.treat_pod(name, how)?,
             ["vm", "of", machine, "vanishes"] => self.cloud.vms.retain(|_, vm| vm.machine.as_str() != *machine),
+            ["vm", "of", machine, "is", how] => self.change_vm(machine, how)?,
+            ["provider", "tells", "of", machine] => self.tell_of(machine)?,
+            ["provider", "shows", "all", "of", class] => self.show_all(class),
             ["after", seconds] => {
                 let until = self.uptime + Duration::from_secs_f64(seconds.parse().ok()?);
                 self.settle(until).expect("no story has a crash in it");

@@ -1,0 +1,81 @@
+//! Notices about VMs, as far as Machines are concerned by them: whose VM is doubted from now on, and who looks again.
+//!
+//! Decides nothing about a Machine: it is asked for its VM, and the plan judges the answer.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::World;
+use crate::api::{Machine, meta};
+use crate::driver::VmState;
+use crate::ids::{Name, ProviderId};
+use crate::kinds::OwnedBy;
+use crate::notice::Notice;
+use crate::wake::{Key, Wake};
+
+impl World {
+    /// Takes a notice. Gives whether a Machine's VM is doubted because of it.
+    pub fn noticed(&mut self, notice: &Notice, (now, uptime): (Timestamp, Duration)) -> bool {
+        let Some(machine) = notice.name.as_ref().and_then(|name| self.machines.get(name)) else {
+            return false;
+        };
+        let (name, uid) = meta::identity(&machine.metadata);
+        let is_its = notice.namespace == meta::namespace(&machine.metadata)
+            && notice.uid.as_ref().is_none_or(|of| *of == uid)
+            && (machine.provider_id().is_none() || machine.provider_id() == notice.provider_id);
+        if !is_its {
+            return false;
+        }
+        let is_leaving = meta::is_deleting(&machine.metadata);
+        let has_ended = notice.state == VmState::Deleted;
+        let is_doubted = notice.is_bad() && !is_leaving;
+        let mut is_news = is_doubted;
+        self.note::<Machine>(&name, &uid, |ledger| {
+            let calls = ledger.calls.entry(uid.clone()).or_default();
+            if is_doubted {
+                calls.doubt(now);
+            }
+            // Whoever waits for the VM to change waits no longer than until it did.
+            let waits = match is_leaving {
+                true => calls.delete_at.as_mut().filter(|_| has_ended),
+                false => calls.poll_at.as_mut().filter(|_| notice.state != VmState::Creating),
+            };
+            if let Some(at) = waits.filter(|at| **at > now) {
+                *at = now;
+                is_news = true;
+            }
+        });
+        if is_news {
+            self.wake([Wake::event(Key::Machine(name))], uptime);
+        }
+        is_doubted
+    }
+
+    /// All VMs that these classes reach were shown: a Machine that runs, and whose VM was not among them, is doubted.
+    pub fn all_noticed(
+        &mut self,
+        classes: &[Name],
+        shown: &BTreeSet<ProviderId>,
+        (now, uptime): (Timestamp, Duration),
+    ) -> usize {
+        let is_missing = |machine: &&Machine| {
+            machine.has_joined()
+                && !meta::is_deleting(&machine.metadata)
+                && machine.provider_id().is_some_and(|id| !shown.contains(&id))
+        };
+        let all = classes
+            .iter()
+            .flat_map(|class| self.machines.find(OwnedBy::Class, class.as_str()));
+        let missing = all.map(AsRef::as_ref).filter(is_missing);
+        let missing: Vec<_> = missing.map(|machine| meta::identity(&machine.metadata)).collect();
+        for (name, uid) in &missing {
+            self.note::<Machine>(name, uid, |ledger| {
+                ledger.calls.entry(uid.clone()).or_default().doubt(now)
+            });
+            self.wake([Wake::event(Key::Machine(name.clone()))], uptime);
+        }
+        missing.len()
+    }
+}
