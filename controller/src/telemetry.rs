@@ -180,6 +180,7 @@ pub struct Metrics {
     vms: Family<VmLabels, Gauge>,
     listings: Family<LookLabels, Counter>,
     orphans: Family<LookLabels, Counter>,
+    notices: Family<LookLabels, Counter>,
     leader: Gauge,
 }
 
@@ -208,6 +209,7 @@ impl Default for Metrics {
             vms: Family::default(),
             listings: Family::default(),
             orphans: Family::default(),
+            notices: Family::default(),
             leader: Gauge::default(),
         };
         metrics.registry = std::sync::Arc::new(metrics.registered());
@@ -273,6 +275,11 @@ impl Metrics {
             "orphans",
             "VMs that no Machine owns, and Nodes that are left of VMs, by what became of them",
             self.orphans.clone(),
+        );
+        r.register(
+            "vm_doubts",
+            "Machines whose VM was asked for because its provider told bad news of it, or did not show it when a watch began",
+            self.notices.clone(),
         );
         r.register("leader", "1 while this process is the leader", self.leader.clone());
         r
@@ -377,6 +384,15 @@ impl Metrics {
     pub fn orphan(&self, driver: &str, result: &'static str) {
         let driver = driver.to_owned();
         self.orphans.get_or_create(&LookLabels { driver, result }).inc();
+    }
+
+    /// So many Machines' VMs are in doubt, because of bad news or because they were not shown.
+    pub fn doubted(&self, driver: &str, result: &'static str, machines: usize) {
+        let driver = driver.to_owned();
+        let machines = u64::try_from(machines).unwrap_or(u64::MAX);
+        self.notices
+            .get_or_create(&LookLabels { driver, result })
+            .inc_by(machines);
     }
 
     /// Whether this process leads.

@@ -6,6 +6,7 @@ pub mod deployment;
 pub mod dispatch;
 pub mod leftover;
 pub mod machine;
+mod notices;
 pub mod orphans;
 pub mod pass;
 mod pods;

@@ -11,9 +11,11 @@ use millwright_core::driver::{
     Address, Capability, Deletion, Disturbance, DriverInfo, Failure, Initialization, Violation, Vm, VmState,
 };
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
+use millwright_core::notice::Notice;
 use millwright_core::orphans::Sighting;
 use millwright_proto::v1;
 
+use super::notices::Told;
 use super::status::{MAX_MESSAGE, broken_answer, cut, duration, last_known_state};
 use super::target::MachineKey;
 
@@ -255,6 +257,34 @@ pub(super) fn page(cluster_id: &str, response: v1::ListMachinesResponse) -> Page
         next: Some(response.next_page_token).filter(|token| !token.is_empty()),
         unreachable: response.unreachable,
     }
+}
+
+/// A message of WatchMachines. One about a VM of another cluster, and one of a type that this manager does not know, say nothing.
+pub(super) fn told(cluster_id: &str, message: v1::WatchMachinesResponse) -> Told {
+    use v1::watch_machines_response::Type;
+    let state = match message.r#type() {
+        Type::Synced => return Told::All,
+        Type::Unspecified | Type::Heartbeat => return Told::Nothing,
+        Type::Upsert => None,
+        Type::Deleted => Some(VmState::Deleted),
+    };
+    let Some(machine) = message.machine else {
+        return Told::Nothing;
+    };
+    let key = machine.key.clone().unwrap_or_default();
+    if key.cluster_id != cluster_id {
+        tracing::warn!(provider_id = %machine.provider_id, cluster_id = %key.cluster_id, "the driver told of a VM of another cluster: passed over");
+        return Told::Nothing;
+    }
+    let vm = vm(machine, None);
+    Told::Of(Notice {
+        namespace: key.namespace,
+        name: Name::non_empty(Some(&key.name)),
+        uid: Uid::non_empty(Some(&key.uid)),
+        provider_id: vm.provider_id,
+        state: state.unwrap_or(vm.state),
+        disturbance: vm.disturbance,
+    })
 }
 
 fn timestamp(wire: prost_types::Timestamp) -> Option<Timestamp> {

@@ -358,7 +358,7 @@ impl Driver {
     }
 
     /// Tells metrics, log and the connection how a call ended.
-    fn record(&self, method: Method, failure: Option<&Failure>, took: Duration) {
+    pub(super) fn record(&self, method: Method, failure: Option<&Failure>, took: Duration) {
         let code = failure.map_or("OK", Failure::word);
         let reason = failure
             .and_then(|failure| failure.reason)

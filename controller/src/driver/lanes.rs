@@ -26,17 +26,19 @@ pub enum Method {
     DeleteMachine,
     GetMachineStatus,
     ListMachines,
+    WatchMachines,
     ValidateMachineClass,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::CreateMachine,
         Self::InitializeMachine,
         Self::DeleteMachine,
         Self::GetMachineStatus,
         Self::ListMachines,
+        Self::WatchMachines,
         Self::ValidateMachineClass,
     ];
 
@@ -48,6 +50,7 @@ impl Method {
             Self::DeleteMachine => "DeleteMachine",
             Self::GetMachineStatus => "GetMachineStatus",
             Self::ListMachines => "ListMachines",
+            Self::WatchMachines => "WatchMachines",
             Self::ValidateMachineClass => "ValidateMachineClass",
         }
     }
@@ -56,7 +59,7 @@ impl Method {
     pub(super) fn changes(self) -> bool {
         match self {
             Self::CreateMachine | Self::InitializeMachine | Self::DeleteMachine => true,
-            Self::GetMachineStatus | Self::ListMachines | Self::ValidateMachineClass => false,
+            Self::GetMachineStatus | Self::ListMachines | Self::WatchMachines | Self::ValidateMachineClass => false,
         }
     }
 
@@ -64,7 +67,7 @@ impl Method {
     fn default_timeout(self) -> Duration {
         match self {
             Self::CreateMachine | Self::DeleteMachine => Duration::from_secs(120),
-            Self::ListMachines | Self::InitializeMachine => Duration::from_secs(60),
+            Self::ListMachines | Self::WatchMachines | Self::InitializeMachine => Duration::from_secs(60),
             Self::GetMachineStatus | Self::ValidateMachineClass => Duration::from_secs(15),
         }
     }

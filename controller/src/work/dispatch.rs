@@ -19,6 +19,7 @@ use super::class::{Classes, Secrets};
 use super::deployment::Deployments;
 use super::leftover;
 use super::machine::Machines;
+use super::notices;
 use super::orphans;
 use super::pass::{Pass, pass};
 use super::set::Sets;
@@ -31,6 +32,7 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
     let mut round = tokio::time::interval_at(Instant::now() + ROUND, ROUND);
     let mut target = TargetSeen::begin(&shared);
     let mut left = leftover::Search::default();
+    let mut streams = notices::Streams::default();
     while !shared.stop.is_cancelled() {
         shared.heartbeat.beat();
         start_due(&shared, &mut passes, workers);
@@ -52,6 +54,7 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
                 orphans::look(&shared);
                 target.look(&shared);
                 left.look(&shared);
+                streams.look(&shared);
             }
             _ = round.tick() => shared.change(|world, uptime| world.look_at_all(uptime, ROUND / 2)),
             () = idle => {}

@@ -180,7 +180,7 @@ fn tell_unlisted(shared: &Shared, inventory: &Inventory, classes: &[Name], gap: 
 }
 
 /// The class and its credentials.
-async fn scope(shared: &Shared, class: &MachineClass, driver: &DriverName) -> Result<Scope, String> {
+pub(super) async fn scope(shared: &Shared, class: &MachineClass, driver: &DriverName) -> Result<Scope, String> {
     let secrets = secrets_of(shared, &class::secret_keys(class)).await;
     let secrets = secrets.map_err(|error| error.to_string())?;
     let (namespace, name) = (meta::namespace(&class.metadata), meta::name(&class.metadata));

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_provider_sdk::{
-    ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError, DriverInfo,
-    GetMachineStatus, GetNodeTemplate, GetVolumeIds, ListMachines, MachinePage, MachineStatus, NodeTemplate, Outcome,
-    Reason, ValidateMachineClass, VolumeIds, WatchMachines, WatchStream,
+    Capability, ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError,
+    DriverInfo, GetMachineStatus, GetNodeTemplate, GetVolumeIds, ListMachines, MachinePage, MachineStatus,
+    NodeTemplate, Outcome, Reason, ValidateMachineClass, VolumeIds, WatchMachines, WatchStream,
 };
 use millwright_provider_virtual::driver::VirtualDriver;
 use serde_json::json;
@@ -184,7 +184,10 @@ impl Drop for Creating {
 
 impl Driver for Provider {
     fn info(&self) -> DriverInfo {
-        let info = self.driver.info();
+        let mut info = self.driver.info();
+        // The simulator's wire gives whole answers only. What a manager does with notices is told by stories of core.
+        info.capabilities
+            .retain(|capability| *capability != Capability::WatchMachines);
         if !self.is_old {
             return info;
         }

@@ -14,6 +14,7 @@ mod e2e_scaling;
 mod in_place;
 mod input_manifests;
 mod input_processes;
+mod notices;
 mod orphans;
 mod preservation;
 mod real_cluster;

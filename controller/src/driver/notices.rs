@@ -1,0 +1,94 @@
+//! The stream of WatchMachines: opened, read message by message, and given up when it is silent.
+//!
+//! Chooses nothing: what a notice means is core's, when to open it again is `work::notices`'. A driver that stays silent for longer than
+//! its heartbeats allow is not waited for: behind a connection that broke without a word it would be waited for without end.
+
+use std::time::Duration;
+
+use millwright_core::driver::{Code, Failure};
+use millwright_core::notice::Notice;
+use millwright_proto::v1;
+use tokio::time::Instant;
+use tonic::{Request, Streaming};
+
+use super::answer;
+use super::call::Driver;
+use super::lanes::Method;
+use super::status;
+use super::target::Scope;
+
+/// How often a driver gives a sign of life.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// How long a stream may be silent: three signs of life are missing.
+const SILENT: Duration = Duration::from_secs(90);
+
+/// What a driver tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A VM is new, changed, or gone.
+    Of(Notice),
+    /// All VMs were told of; from now on changes are.
+    All,
+    /// Nothing that matters here.
+    Nothing,
+}
+
+/// An open stream.
+pub struct Notices {
+    cluster_id: String,
+    stream: Streaming<v1::WatchMachinesResponse>,
+    resume_token: String,
+}
+
+impl Driver {
+    /// Begins to watch all VMs that a class reaches; from the start, or from where `resume_token` was told.
+    pub async fn watch_machines(&self, scope: &Scope, resume_token: &str) -> Result<Notices, Failure> {
+        // Without a deadline of its own: servers end the whole stream at it.
+        let request = Request::new(v1::WatchMachinesRequest {
+            cluster_id: scope.cluster_id.clone(),
+            machine_class: scope.class.to_wire(),
+            secret_data: scope.secrets.to_wire(),
+            resume_token: resume_token.to_owned(),
+            heartbeat_interval: prost_types::Duration::try_from(HEARTBEAT).ok(),
+        });
+        let (begun, mut client) = (Instant::now(), self.client.clone());
+        // Some servers answer with the first message only.
+        let opened = match tokio::time::timeout(SILENT, client.watch_machines(request)).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(status::failure(&status)),
+            Err(_) => Err(silent()),
+        };
+        self.record(Method::WatchMachines, opened.as_ref().err(), begun.elapsed());
+        Ok(Notices {
+            cluster_id: scope.cluster_id.clone(),
+            stream: opened?,
+            resume_token: resume_token.to_owned(),
+        })
+    }
+}
+
+impl Notices {
+    /// The next thing told. `None`: the driver has ended the stream in order, as it does when its process stops.
+    pub async fn next(&mut self) -> Result<Option<Told>, Failure> {
+        let message = match tokio::time::timeout(SILENT, self.stream.message()).await {
+            Ok(Ok(Some(message))) => message,
+            Ok(Ok(None)) => return Ok(None),
+            Ok(Err(status)) => return Err(status::failure(&status)),
+            Err(_) => return Err(silent()),
+        };
+        self.resume_token.clone_from(&message.resume_token);
+        Ok(Some(answer::told(&self.cluster_id, message)))
+    }
+
+    /// From where the stream can be resumed. Empty: from the start.
+    pub fn resume_token(&self) -> &str {
+        &self.resume_token
+    }
+}
+
+fn silent() -> Failure {
+    Failure::transport(
+        Code::DeadlineExceeded,
+        format!("the driver gave no sign of life for {} s", SILENT.as_secs()),
+    )
+}

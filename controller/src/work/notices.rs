@@ -1,0 +1,174 @@
+//! Listens to drivers that tell of their VMs (WatchMachines), so that one that vanishes, stops or is about to be taken away is noticed
+//! in seconds and not only when its Node falls silent.
+//!
+//! Chooses nothing: who is concerned by a notice is `millwright_core::world`'s, what follows from it the plans'. One stream for each
+//! inventory, as a task of its own; it is opened anew when it ends, and when its class, credentials or driver are others. A driver
+//! without the capability is asked for VMs as ever: when their Nodes are unhealthy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millwright_core::driver::{Capability, Failure, Reason, VmState};
+use millwright_core::ids::{Name, ProviderId};
+use millwright_core::ledger::Stamp;
+use millwright_core::orphans::{Inventories, Inventory};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::orphans::scope;
+use super::shared::Shared;
+use crate::driver::{Driver, DriverState, Told};
+
+/// The pause before a stream is opened again: doubled at each failure.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// All streams.
+#[derive(Default)]
+pub(super) struct Streams {
+    tasks: JoinSet<()>,
+    open: BTreeMap<Inventory, Stream>,
+}
+
+struct Stream {
+    under: Under,
+    task: AbortHandle,
+}
+
+/// What a stream was opened with.
+#[derive(Clone, Debug, PartialEq)]
+struct Under {
+    driver: Arc<Driver>,
+    classes: Vec<(Name, Option<Stamp>)>,
+}
+
+impl Streams {
+    /// Opens the streams that are wanted, and closes those that are not any more.
+    pub(super) fn look(&mut self, shared: &Arc<Shared>) {
+        while self.tasks.try_join_next().is_some() {}
+        let wanted = wanted(shared);
+        self.open.retain(|inventory, stream| {
+            let stays = wanted.get(inventory) == Some(&stream.under) && !stream.task.is_finished();
+            if !stays {
+                stream.task.abort();
+            }
+            stays
+        });
+        for (inventory, under) in wanted {
+            if self.open.contains_key(&inventory) {
+                continue;
+            }
+            let task = follow(Arc::clone(shared), inventory.clone(), under.clone());
+            let task = self.tasks.spawn(task);
+            self.open.insert(inventory, Stream { under, task });
+        }
+    }
+}
+
+/// Inventories whose drivers can tell of VMs.
+fn wanted(shared: &Shared) -> BTreeMap<Inventory, Under> {
+    let all = shared.look(|world| {
+        let stamped = |name: Name| (name.clone(), world.ledger.stamp(&name));
+        let all = Inventories::all(world).into_iter();
+        let all = all.map(|(inventory, classes)| (inventory, classes.into_iter().map(stamped).collect::<Vec<_>>()));
+        all.collect::<Vec<_>>()
+    });
+    let able = |(inventory, classes): (Inventory, Vec<_>)| match shared.drivers.get(&inventory.driver) {
+        DriverState::Ready(driver) if driver.info().capabilities.contains(&Capability::WatchMachines) => {
+            Some((inventory, Under { driver, classes }))
+        }
+        _ => None,
+    };
+    all.into_iter().filter_map(able).collect()
+}
+
+/// Listens until the task is ended.
+async fn follow(shared: Arc<Shared>, inventory: Inventory, under: Under) {
+    let (mut token, mut failures) = (String::new(), 0u32);
+    let mut told_last: Option<String> = None;
+    for turn in 0.. {
+        let Some((class, _)) = under.classes.get(turn % under.classes.len().max(1)) else {
+            return;
+        };
+        let heard = listen(&shared, &inventory, &under, class, &mut token, &mut failures).await;
+        if let Err(why) = heard {
+            failures = failures.saturating_add(1);
+            // The same is said once: a driver may be away for hours.
+            if told_last.as_ref() != Some(&why) {
+                tracing::warn!(%inventory, %class, why, "the driver does not tell of its VMs; it is tried again, and VMs are asked for as ever");
+                told_last = Some(why);
+            }
+        }
+        let pause = SHORTEST_PAUSE.saturating_mul(1 << failures.min(6)).min(LONGEST_PAUSE);
+        tokio::time::sleep(pause.mul_f64(shared.env.jitter())).await;
+    }
+}
+
+/// One stream to its end.
+async fn listen(
+    shared: &Shared,
+    inventory: &Inventory,
+    under: &Under,
+    class: &Name,
+    token: &mut String,
+    failures: &mut u32,
+) -> Result<(), String> {
+    let Some(class) = shared.look(|world| world.classes.get(class).cloned()) else {
+        return Err("the class is gone".to_owned());
+    };
+    let scope = scope(shared, &class, &inventory.driver).await?;
+    let is_anew = token.is_empty();
+    let mut notices = match under.driver.watch_machines(&scope, token).await {
+        Ok(notices) => notices,
+        Err(failure) => return Err(lost(&failure, token)),
+    };
+    tracing::debug!(%inventory, is_anew, "the driver tells of its VMs");
+    let mut shown: Option<BTreeSet<ProviderId>> = is_anew.then(BTreeSet::new);
+    loop {
+        let told = match notices.next().await {
+            Ok(Some(told)) => told,
+            Ok(None) => return Ok(()),
+            Err(failure) => return Err(lost(&failure, token)),
+        };
+        *failures = 0;
+        notices.resume_token().clone_into(token);
+        hear(shared, inventory, under, told, &mut shown);
+    }
+}
+
+/// Takes what was told.
+fn hear(shared: &Shared, inventory: &Inventory, under: &Under, told: Told, shown: &mut Option<BTreeSet<ProviderId>>) {
+    let now = shared.env.now();
+    match told {
+        Told::Of(notice) => {
+            if let (Some(shown), Some(id)) = (shown.as_mut(), notice.provider_id.clone())
+                && notice.state != VmState::Deleted
+            {
+                shown.insert(id);
+            }
+            if shared.change(|world, uptime| world.noticed(&notice, (now, uptime))) {
+                shared.metrics.doubted(inventory.driver.as_str(), "told", 1);
+                let (machine, id) = (notice.name.as_ref(), notice.provider_id.as_ref());
+                tracing::info!(%inventory, ?machine, ?id, state = ?notice.state, disturbance = ?notice.disturbance, "bad news of a VM: the driver is asked for it");
+            }
+        }
+        Told::All => {
+            let Some(shown) = shown.take() else { return };
+            let classes: Vec<Name> = under.classes.iter().map(|(name, _)| name.clone()).collect();
+            let missing = shared.change(|world, uptime| world.all_noticed(&classes, &shown, (now, uptime)));
+            if missing > 0 {
+                shared.metrics.doubted(inventory.driver.as_str(), "missing", missing);
+                tracing::info!(%inventory, missing, "VMs of Machines are not among those that the driver told of: it is asked for them");
+            }
+        }
+        Told::Nothing => {}
+    }
+}
+
+/// Why a stream ended. One that cannot be resumed begins anew.
+fn lost(failure: &Failure, token: &mut String) -> String {
+    if failure.reason == Some(Reason::ResumeTokenExpired) {
+        token.clear();
+    }
+    format!("{}: {}", failure.word(), failure.message)
+}
