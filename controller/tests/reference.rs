@@ -183,6 +183,7 @@ fn measured() -> Metrics {
     metrics.vms([(("virtual".to_owned(), "owned"), 1)]);
     metrics.listed("virtual", "complete");
     metrics.orphan("virtual", "deleted");
+    metrics.doubted("virtual", "told", 1);
     let machine = json!({
         "metadata": {"name": "m", "namespace": "default", "uid": "m", "labels": {"name": "d"}},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},

@@ -74,7 +74,7 @@ fn by_phase(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Phase::Pending if !awaits_node(seen) => create::plan(seen, now),
         Phase::Pending => join::plan(seen, now),
         Phase::Running | Phase::Unknown => health::plan(seen, now),
-        Phase::Available => Plan::rest(Why::NoNodeExpected),
+        Phase::Available => health::without_node(seen, now),
         Phase::Failed => Plan::rest(Why::Failed),
         Phase::InPlaceUpdating | Phase::InPlaceUpdateFailed => in_place::at_work(seen, now),
         Phase::InPlaceUpdateSuccessful => in_place::done(seen, now),

@@ -1,4 +1,5 @@
-//! Looks at providers for VMs that no Machine owns, and at Nodes that are left of such: listings, live reads, deletions.
+//! Looks at providers for VMs that no Machine owns, and at Nodes that are left of such: listings, live reads, deletions. Machines without
+//! a Node whose VM is not among those that are listed are asked for it.
 //!
 //! Chooses nothing: when a look is due and what it comes to is `millwright_core::orphans`'. Each look is a task of its own, one for each
 //! inventory at a time, so that a driver that hangs holds up nobody. It asks for a VM's deletion with a permit that the evidence was
@@ -98,6 +99,12 @@ async fn look_at(shared: &Arc<Shared>, inventory: &Inventory, classes: &[Name]) 
         orphans::note(world, inventory, seen, plan.noted.clone(), plan.report);
         plan
     });
+    if listing.gap.is_none() {
+        let shown = listing.vms.iter().filter_map(|vm| vm.provider_id.clone()).collect();
+        let now = shared.env.now();
+        let missing = shared.change(|world, uptime| world.all_listed(classes, &shown, (now, uptime)));
+        shared.metrics.doubted(inventory.driver.as_str(), "missing", missing);
+    }
     let vms = listing.vms.len();
     tracing::debug!(%inventory, vms, ?report, %why, noted = noted.suspects.len(), "looked for VMs of no Machine");
     if let (Some(gap), true) = (&listing.gap, !noted.suspects.is_empty()) {

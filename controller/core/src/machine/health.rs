@@ -15,6 +15,7 @@ use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationState, OperationType, Phase, meta};
+use crate::driver::VmState;
 use crate::sight::Judging;
 
 /// How often the driver is asked for the VM of an unhealthy node.
@@ -51,6 +52,16 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
 }
 
+/// Decides what a Machine in phase `Available` needs: it has no Node that could say how it is, so it is left alone until its provider tells
+/// bad news of its VM, or does not show it (W10).
+pub fn without_node(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let rest = Plan::rest(Why::NoNodeExpected);
+    match seen.calls.doubt {
+        Some(_) => vm(seen, now).map_or_else(|first| first, |wake| rest.or_at(wake, now)),
+        None => rest,
+    }
+}
+
 /// What the driver says of the VM of an unhealthy node, or of one of which its provider told bad news (W13): one that does not run any
 /// more is not waited for. The plan that asks it, or that tells its answer; else when to ask again.
 fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
@@ -75,7 +86,9 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
         return Ok(Some(due));
     };
     let text = format!("{}; {}", fault(seen, lost), end(machine));
-    if said == Some(text.as_str()) || meta::controller_of(&machine.metadata).is_none() {
+    // One that is nobody's is given up at once, where it is Unknown: that is told then.
+    let is_alone = meta::controller_of(&machine.metadata).is_none() && *machine.phase() == Phase::Unknown;
+    if said == Some(text.as_str()) || is_alone {
         return Ok(Some(due));
     }
     let state = OperationState::Processing;
@@ -233,10 +246,33 @@ fn outlook(seen: &Observed<'_>) -> String {
     format!("{} if this lasts for {}", end(machine), GoDuration::from(timeout))
 }
 
+/// Without a target cluster the VM is all there is to judge by, and its driver says that it runs after all.
+fn runs_again(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let machine = seen.machine;
+    let since = machine
+        .phase_since()
+        .filter(|_| !seen.settings.has_target && *machine.phase() == Phase::Unknown)?;
+    let is_answered = seen.calls.doubt.is_none() && seen.calls.asked_at.is_some_and(|at| at >= since);
+    let runs = seen.calls.vm.as_ref().is_some_and(|vm| vm.state == VmState::Running);
+    let text = "The VM runs".to_owned();
+    let change = StatusChange::told(
+        machine,
+        OperationType::HealthCheck,
+        OperationState::Successful,
+        text,
+        now,
+    )
+    .entering(machine, Phase::Available);
+    (is_answered && runs).then(|| Plan::act(vec![Step::Record(Box::new(change))], Why::NodeRecovered))
+}
+
 /// T7a: the Node was there once and is not any more.
 fn missing(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(rival) = seen.rival {
         return Plan::rest(Why::NodeContested(rival.to_owned()));
+    }
+    if let Some(plan) = runs_again(seen, now) {
+        return plan;
     }
     let was_there = matches!(seen.machine.phase(), Phase::Running | Phase::InPlaceUpdateSuccessful);
     if !was_there || !seen.machine.has_joined() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::World;
-use crate::api::{Machine, meta};
+use crate::api::{Machine, Phase, meta};
 use crate::driver::VmState;
 use crate::ids::{Name, ProviderId};
 use crate::kinds::OwnedBy;
@@ -53,15 +53,27 @@ impl World {
         is_doubted
     }
 
-    /// All VMs that these classes reach were shown: a Machine that runs, and whose VM was not among them, is doubted.
-    pub fn all_noticed(
+    /// All VMs that these classes reach were shown by a watch: a Machine that runs, and whose VM was not among them, is doubted. Gives
+    /// how many are.
+    pub fn all_noticed(&mut self, classes: &[Name], shown: &BTreeSet<ProviderId>, at: (Timestamp, Duration)) -> usize {
+        let is_watched = |machine: &Machine| machine.has_joined() || *machine.phase() == Phase::Available;
+        self.all_shown(classes, shown, is_watched, at)
+    }
+
+    /// The same of a listing, whose driver need not be able to watch: Machines that have a Node are judged by it.
+    pub fn all_listed(&mut self, classes: &[Name], shown: &BTreeSet<ProviderId>, at: (Timestamp, Duration)) -> usize {
+        self.all_shown(classes, shown, |machine| *machine.phase() == Phase::Available, at)
+    }
+
+    fn all_shown(
         &mut self,
         classes: &[Name],
         shown: &BTreeSet<ProviderId>,
+        is_judged: impl Fn(&Machine) -> bool,
         (now, uptime): (Timestamp, Duration),
     ) -> usize {
         let is_missing = |machine: &&Machine| {
-            machine.has_joined()
+            is_judged(machine)
                 && !meta::is_deleting(&machine.metadata)
                 && machine.provider_id().is_some_and(|id| !shown.contains(&id))
         };

@@ -53,4 +53,15 @@ impl Stage {
         let at = (self.now(), self.uptime);
         self.world.all_noticed(&[Name::new(class)], &ids, at);
     }
+
+    /// A listing shows all VMs that a class reaches.
+    pub fn list_all(&mut self, class: &str) {
+        let ids = self
+            .cloud
+            .vms
+            .keys()
+            .map(|uid| ProviderId::new(format!("virtual:///{uid}")));
+        let at = (self.now(), self.uptime);
+        self.world.all_listed(&[Name::new(class)], &ids.collect(), at);
+    }
 }

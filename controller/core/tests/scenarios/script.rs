@@ -7,7 +7,7 @@
 //! driver can initialise                             driver shows VMs after SECONDS
 //! driver fails CALL with REASON                     driver answers CALL unnamed | broken | going
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
-//! vm of MACHINE is running | stopped | reclaimed | doubtful    provider tells of MACHINE    provider shows all of CLASS
+//! vm of MACHINE is running | stopped | reclaimed | doubtful    provider tells of MACHINE    provider shows | lists all of CLASS
 //! pod NAME runs on MACHINE [with volume] [of daemon]   pod NAME is held | misheld | free | stuck | gone
 //! volume NAME is attached to MACHINE | volume NAME is detached from MACHINE
 //! deletions are lost | answered | refused | allowed  creations are lost | answered | refused | allowed
@@ -156,6 +156,7 @@ impl Stage {
             ["vm", "of", machine, "is", how] => self.change_vm(machine, how)?,
             ["provider", "tells", "of", machine] => self.tell_of(machine)?,
             ["provider", "shows", "all", "of", class] => self.show_all(class),
+            ["provider", "lists", "all", "of", class] => self.list_all(class),
             ["after", seconds] => {
                 let until = self.uptime + Duration::from_secs_f64(seconds.parse().ok()?);
                 self.settle(until).expect("no story has a crash in it");
