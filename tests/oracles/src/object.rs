@@ -87,11 +87,16 @@ pub fn controller_kind(object: &Value) -> &str {
     controller.map_or("", |owner| text(owner, "/kind"))
 }
 
-/// Whether its condition of this type is true.
-pub fn is_true(object: &Value, condition: &str) -> bool {
+/// Its condition of this type.
+pub fn condition<'a>(object: &'a Value, of_type: &str) -> Option<&'a Value> {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|told| text(told, "/type") == condition && text(told, "/status") == "True")
+    conditions.find(|told| text(told, "/type") == of_type)
+}
+
+/// Whether its condition of this type is true.
+pub fn is_true(object: &Value, of_type: &str) -> bool {
+    condition(object, of_type).is_some_and(|told| text(told, "/status") == "True")
 }
 
 /// Whether it is a Secret with which a machine joins.

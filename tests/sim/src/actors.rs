@@ -180,7 +180,9 @@ fn mark(world: &World, node: &str, provider_id: &str, status: &str) {
     let Some(found) = found.filter(|found| object::text(found, "/spec/providerID") == provider_id) else {
         return;
     };
-    if object::text(&found, "/status/conditions/0/status") == status {
+    if millwright_oracles::object::condition(&found, "Ready")
+        .is_some_and(|ready| object::text(ready, "/status") == status)
+    {
         return;
     }
     let body = json!({ "status": { "conditions": [ready(status, world.time.wall())] } });
@@ -269,7 +271,7 @@ fn lost_machines(world: &World) -> Vec<String> {
             let node = truth
                 .all("nodes")
                 .find(|node| object::text(node, "/spec/providerID") == provider_id);
-            let is_ready = node.is_some_and(|node| object::text(&node, "/status/conditions/0/status") == "True");
+            let is_ready = node.is_some_and(|node| millwright_oracles::object::is_true(&node, "Ready"));
             let is_left = owner.is_empty() || held.iter().any(|set| set == owner);
             (phase == "Failed" && owner.is_empty()) || (phase == "Unknown" && is_left && !(runs && is_ready))
         };

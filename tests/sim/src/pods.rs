@@ -237,7 +237,8 @@ impl Nodes {
     fn of(truth: &Truth<'_>) -> Self {
         let (vms, now) = (truth.vms(), after(crate::clock::DAWN, truth.now));
         let node = |found: &Value| {
-            let is_ready = object::text(found, "/status/conditions/0/status") == "True";
+            let ready = millwright_oracles::object::condition(found, "Ready");
+            let is_ready = ready.is_some_and(|ready| object::text(ready, "/status") == "True");
             let id = object::text(found, "/spec/providerID");
             let is_cordoned = found.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
             Node {
@@ -247,9 +248,7 @@ impl Nodes {
                     && vms
                         .iter()
                         .any(|vm| vm.provider_id() == id && vm.phase(now) == Phase::Running),
-                since: object::text(found, "/status/conditions/0/lastTransitionTime")
-                    .parse()
-                    .ok(),
+                since: ready.and_then(|ready| object::text(ready, "/lastTransitionTime").parse().ok()),
             }
         };
         let named = |found: Arc<Value>| (object::name(&found).to_owned(), node(&found));
