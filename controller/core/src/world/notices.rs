@@ -91,3 +91,96 @@ impl World {
         missing.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::change::Change;
+    use crate::ids::Uid;
+
+    fn now() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().expect("it is a time")
+    }
+
+    fn world(deleting: Option<&str>) -> World {
+        let metadata = json!({
+            "name": "one", "namespace": "test", "uid": "1", "resourceVersion": "1", "deletionTimestamp": deleting,
+        });
+        let class = json!({"kind": "MachineClass", "name": "small"});
+        let spec = json!({"providerID": "virtual:///1", "class": class});
+        let status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        let machine: Value = json!({"metadata": metadata, "spec": spec, "status": status});
+        let mut world = World::default();
+        let machine: Machine = serde_json::from_value(machine).expect("it is a machine");
+        world.observe(Change::Applied(machine), Duration::ZERO);
+        world
+    }
+
+    fn notice() -> Notice {
+        Notice {
+            namespace: "test".to_owned(),
+            name: Name::non_empty(Some("one")),
+            uid: Uid::non_empty(Some("1")),
+            provider_id: ProviderId::non_empty(Some("virtual:///1")),
+            state: VmState::Stopped,
+            disturbance: None,
+        }
+    }
+
+    #[test]
+    fn news_of_a_vm_that_is_not_the_machines_own_concern_nobody() {
+        let own = notice();
+        let of = |change: fn(&mut Notice)| {
+            let mut notice = own.clone();
+            change(&mut notice);
+            world(None).noticed(&notice, (now(), Duration::ZERO))
+        };
+        assert!(of(|_| {}), "it is its own");
+        assert!(of(|notice| notice.uid = None), "an older controller made it");
+        assert!(!of(|notice| notice.uid = Uid::non_empty(Some("2"))), "a namesake's");
+        assert!(!of(|notice| notice.namespace = "other".to_owned()));
+        assert!(!of(
+            |notice| notice.provider_id = ProviderId::non_empty(Some("virtual:///2"))
+        ));
+        assert!(!of(|notice| notice.name = None), "the tag is lost");
+        assert!(!of(|notice| notice.state = VmState::Running), "no bad news");
+    }
+
+    #[test]
+    fn whoever_waits_for_the_end_of_a_vm_asks_when_it_has_come() {
+        let mut world = world(Some("2026-01-01T00:00:00Z"));
+        let (name, uid) = (Name::new("one"), Uid::new("1"));
+        let later = now() + jiff::SignedDuration::from_mins(5);
+        world.note::<Machine>(&name, &uid, |ledger| {
+            ledger.calls.entry(Uid::new("1")).or_default().delete_at = Some(later);
+        });
+        let delete_at = |world: &World| world.ledger.calls[&Uid::new("1")].delete_at;
+        assert!(!world.noticed(&notice(), (now(), Duration::ZERO)));
+        assert_eq!(delete_at(&world), Some(later), "it is stopped, not gone");
+        let gone = Notice {
+            state: VmState::Deleted,
+            ..notice()
+        };
+        assert!(
+            !world.noticed(&gone, (now(), Duration::ZERO)),
+            "it is being deleted: nothing is doubted"
+        );
+        assert_eq!(delete_at(&world), Some(now()));
+    }
+
+    #[test]
+    fn a_watch_that_shows_nothing_makes_machines_be_asked_for_and_a_listing_only_those_without_a_node() {
+        let (classes, none) = ([Name::new("small")], BTreeSet::new());
+        let at = (now(), Duration::ZERO);
+        assert_eq!(world(None).all_noticed(&classes, &none, at), 1);
+        assert_eq!(
+            world(None).all_listed(&classes, &none, at),
+            0,
+            "its node says how it is"
+        );
+        let own: BTreeSet<ProviderId> = ProviderId::non_empty(Some("virtual:///1")).into_iter().collect();
+        assert_eq!(world(None).all_noticed(&classes, &own, at), 0);
+    }
+}
