@@ -368,6 +368,44 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_a_driver_tells_of_another_cluster_or_in_words_of_tomorrow_says_nothing() {
+        use v1::watch_machines_response::Type;
+        let message = |of_type: i32, cluster: &str| v1::WatchMachinesResponse {
+            r#type: of_type,
+            machine: Some(v1::Machine {
+                key: Some(v1::MachineKey {
+                    cluster_id: cluster.into(),
+                    namespace: "n".into(),
+                    name: "m-1".into(),
+                    uid: "uid-1".into(),
+                }),
+                state: v1::machine::State::Running.into(),
+                ..Default::default()
+            }),
+            resume_token: String::new(),
+        };
+        let state = |of_type: Type| match told("c", message(of_type.into(), "c")) {
+            Told::Of(notice) => Some(notice.state),
+            Told::All | Told::Nothing => None,
+        };
+        assert_eq!(state(Type::Upsert), Some(VmState::Running));
+        assert_eq!(state(Type::Deleted), Some(VmState::Deleted), "whatever state it shows");
+        assert_eq!(told("c", message(Type::Synced.into(), "c")), Told::All);
+        assert_eq!(told("c", message(Type::Heartbeat.into(), "c")), Told::Nothing);
+        assert_eq!(
+            told("c", message(Type::Upsert.into(), "d")),
+            Told::Nothing,
+            "another cluster's"
+        );
+        assert_eq!(told("c", message(99, "c")), Told::Nothing);
+        let bare = v1::WatchMachinesResponse {
+            r#type: Type::Upsert.into(),
+            ..Default::default()
+        };
+        assert_eq!(told("c", bare), Told::Nothing, "no VM in it");
+    }
+
     fn machine(name: &str, uid: &str) -> v1::Machine {
         v1::Machine {
             key: Some(v1::MachineKey {
