@@ -13,6 +13,7 @@ mod lead;
 mod pool;
 mod roster;
 mod secrets;
+mod span;
 mod status;
 mod structs;
 mod target;
