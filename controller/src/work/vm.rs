@@ -325,3 +325,6 @@ async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Result<Deletio
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,10 @@ const ALLOWED: [(&str, &[&str]); 9] = [
     ("millwright-trace", &[]),
     ("millwright-core", &[]),
     ("millwright-sandbox", &["millwright-core"]),
-    ("millwright", &["millwright-core", "millwright-proto", "millwright-trace"]),
+    (
+        "millwright",
+        &["millwright-core", "millwright-proto", "millwright-trace"],
+    ),
     ("millwright-provider-sdk", &["millwright-proto", "millwright-trace"]),
     // A provider sees the SDK and nothing else, as one written elsewhere would.
     ("millwright-provider-virtual", &["millwright-provider-sdk"]),
