@@ -246,3 +246,90 @@ impl Drop for Observation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    #[cfg(feature = "otlp")]
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+    /// A request with this `traceparent`.
+    fn from(parent: &str) -> Asked {
+        let mut request = Request::new(());
+        let header = parent.parse().expect("a legal value");
+        request.metadata_mut().insert(millwright_trace::TRACEPARENT, header);
+        Asked::about(Some(&v1::MachineKey::default()), &request)
+    }
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The line of a call, with the filter that every provider's log has.
+    fn line_of(asked: &Asked) -> String {
+        let log = Log::default();
+        let writer = log.clone();
+        let lines = tracing_subscriber::fmt()
+            .with_env_filter(format!("info,{}", millwright_trace::NOT_LOGGED))
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .without_time()
+            .with_target(false);
+        tracing::subscriber::with_default(lines.finish(), || {
+            let call = Call::CreateMachine
+                .spans(asked)
+                .around(async { tracing::info!("done") });
+            futures::FutureExt::now_or_never(call).expect("it waits for nothing");
+        });
+        String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn the_line_of_a_call_has_the_trace_of_its_caller_also_where_nothing_is_exported() {
+        let line = line_of(&from(&format!("00-{TRACE}-00f067aa0ba902b7-01")));
+        assert!(line.contains(&format!("trace_id={TRACE}")), "{line}");
+    }
+
+    #[test]
+    fn the_line_of_a_call_without_a_trace_is_as_it_always_was() {
+        let wanted = " INFO call{method=\"CreateMachine\" cluster=\"\" namespace=\"\" machine=\"\" uid=\"\"}: done\n";
+        for asked in [
+            from("garbage"),
+            from(""),
+            Asked::about(Some(&v1::MachineKey::default()), &Request::new(())),
+        ] {
+            assert_eq!(line_of(&asked), wanted);
+        }
+    }
+
+    #[cfg(feature = "otlp")]
+    #[test]
+    fn the_span_of_a_call_belongs_to_the_trace_of_its_caller() {
+        // Nobody listens there: what is asked is only which trace the span belongs to.
+        let export = millwright_trace::Export::begin("http://127.0.0.1:9", "test", "1").expect("it begins");
+        let exported = tracing_subscriber::registry().with(millwright_trace::layer(export.tracer()));
+        tracing::subscriber::with_default(exported, || {
+            let trace = |asked: &Asked| {
+                let trace = millwright_trace::trace_of(&Call::CreateMachine.spans(asked).exported);
+                trace.expect("it is exported").to_string()
+            };
+            assert_eq!(trace(&from(&format!("00-{TRACE}-00f067aa0ba902b7-01"))), TRACE);
+            assert_ne!(trace(&from("garbage")), TRACE, "a trace of its own");
+        });
+    }
+}

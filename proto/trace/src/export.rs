@@ -129,3 +129,36 @@ where
         .with_tracked_inactivity(false)
         .with_filter(Targets::new().with_target(TRACED, LevelFilter::INFO))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_collector_that_is_away_holds_up_neither_the_work_nor_for_long_the_end() {
+        let export = Export::begin("http://127.0.0.1:9", "test", "1").expect("it begins without a collector");
+        let began = Instant::now();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer(export.tracer())), || {
+            for _ in 0..10_000 {
+                tracing::info_span!(target: TRACED, "work").in_scope(|| {});
+            }
+        });
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        let ends = Instant::now();
+        drop(export);
+        assert!(
+            ends.elapsed() < LAST_SPANS + Duration::from_secs(1),
+            "{:?}",
+            ends.elapsed()
+        );
+    }
+
+    #[tokio::test]
+    async fn an_export_may_end_within_a_runtime() {
+        drop(Export::begin("http://127.0.0.1:9", "test", "1").expect("it begins"));
+    }
+}
