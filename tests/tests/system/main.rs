@@ -20,3 +20,4 @@ mod real_cluster;
 mod refused_account;
 mod rollout_commands;
 mod rollouts;
+mod traces;
