@@ -72,6 +72,7 @@ mod tests {
     use opentelemetry::trace::TracerProvider as _;
     use opentelemetry_sdk::trace::SdkTracerProvider;
     use tracing::subscriber::with_default;
+    use tracing_subscriber::Layer as _;
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
@@ -146,6 +147,28 @@ mod tests {
         });
         exported(|| assert!(silent(&tracing::info_span!("of the log")), "of another target"));
         assert!(silent(&Span::none()));
+    }
+
+    /// The log of a manager: the filter is that of `--log-level`.
+    #[test]
+    fn where_no_collector_is_given_a_call_allocates_nothing_for_its_trace() {
+        let filter = tracing_subscriber::EnvFilter::new(format!("trace,{}", crate::NOT_LOGGED));
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(std::io::sink)
+            .with_filter(filter);
+        with_default(tracing_subscriber::registry().with(lines), || {
+            let mut metadata = MetadataMap::new();
+            let mut call = || {
+                let name = "m-1";
+                let span = tracing::info_span!(target: TRACED, "call", machine = name, uid = %format_args!("u-{name}"));
+                send(&span, &mut metadata);
+                let task = beneath(async { trace_of(&span) });
+                assert_eq!(task.now_or_never(), Some(None));
+            };
+            // What is made once a thread and once a call site.
+            call();
+            assert_eq!(allocation_counter::measure(call).count_total, 0);
+        });
     }
 
     #[test]
