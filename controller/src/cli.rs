@@ -41,10 +41,14 @@ fn program(called: Option<&Path>) -> &'static str {
 }
 
 fn manager(flags: ManagerFlags) -> ExitCode {
-    if let Err(error) = telemetry::init(flags.log_format, &flags.log_level) {
-        eprintln!("error: {error}");
-        return ExitCode::from(2);
-    }
+    // Until the end of this function: what it did last is exported, too.
+    let _export = match telemetry::init(flags.log_format, &flags.log_level, flags.otlp_endpoint.as_ref()) {
+        Ok(export) => export,
+        Err(error) => {
+            eprintln!("error: {:#}", anyhow::Error::new(error));
+            return ExitCode::from(2);
+        }
+    };
     let config = match flags.check() {
         Ok(config) => config,
         Err(error) => {

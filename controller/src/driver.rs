@@ -14,6 +14,7 @@ mod notices;
 mod pool;
 mod roster;
 mod secrets;
+mod span;
 mod status;
 mod structs;
 mod target;

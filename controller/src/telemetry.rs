@@ -1,4 +1,4 @@
-//! Logs and metrics. The only file that names a metric or shapes a log line; decides nothing else.
+//! Logs, metrics and the export of traces. The only file that names a metric or shapes a log line; decides nothing else.
 //!
 //! Labels take few values by construction: verbs, kinds, codes, phases, never names of objects. Where the original names objects,
 //! [`original`] does.
@@ -9,13 +9,16 @@ use std::fmt;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
+use millwright_trace::{Collector, Export, ExportError, NOT_LOGGED};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 use self::original::Original;
 
@@ -24,8 +27,9 @@ use self::original::Original;
 pub const DEFAULT_FILTER: &str =
     "info,kube_client=error,kube_client::client::builder=off,kube_runtime=error,tower=warn,hyper=warn,h2=warn";
 
-/// Added to every filter: this module of kube logs whole answers that it cannot decode, and an answer may be a Secret.
-const NEVER_LOGGED: &str = "kube_client::client=error";
+/// Added to every filter: this module of kube logs whole answers that it cannot decode, and an answer may be a Secret. And the spans
+/// that are exported would stand around lines that have spans of their own.
+const NEVER_LOGGED: [&str; 2] = ["kube_client::client=error", NOT_LOGGED];
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -52,19 +56,28 @@ pub enum TelemetryError {
     /// The process already has a subscriber.
     #[error("logging is already set up in this process")]
     AlreadySet,
+    /// Traces are asked for and cannot be had.
+    #[error("--otlp-endpoint")]
+    Export(#[from] ExportError),
 }
 
-/// Starts logging to stderr, so that stdout stays for results.
-pub fn init(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
+/// Starts logging to stderr, so that stdout stays for results; and the export of traces, if it is wanted, which goes on as long as what
+/// is returned lives. The filter is for the log alone.
+pub fn init(format: LogFormat, filter: &str, collector: Option<&Collector>) -> Result<Option<Export>, TelemetryError> {
     let filter = filter_of(filter)?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    let set = match format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    let begin = |url| Export::begin(url, "millwright", env!("CARGO_PKG_VERSION"));
+    let export = collector.and_then(Collector::url).map(begin).transpose()?;
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    set.map_err(|_| TelemetryError::AlreadySet)
+    let spans = export.as_ref().map(|export| millwright_trace::layer(export.tracer()));
+    let subscriber = tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
+        .with(spans);
+    subscriber.try_init().map_err(|_| TelemetryError::AlreadySet)?;
+    Ok(export)
 }
 
 /// Builds the filter with what is never logged.
@@ -73,13 +86,16 @@ fn filter_of(text: &str) -> Result<EnvFilter, TelemetryError> {
         filter: text.to_owned(),
         reason,
     };
-    let filter = EnvFilter::builder()
+    let mut filter = EnvFilter::builder()
         .parse(text)
         .map_err(|error| wrong(error.to_string()))?;
-    let directive = NEVER_LOGGED
-        .parse()
-        .map_err(|error: tracing_subscriber::filter::ParseError| wrong(error.to_string()))?;
-    Ok(filter.add_directive(directive))
+    for directive in NEVER_LOGGED {
+        let directive = directive
+            .parse()
+            .map_err(|error: tracing_subscriber::filter::ParseError| wrong(error.to_string()))?;
+        filter = filter.add_directive(directive);
+    }
+    Ok(filter)
 }
 
 /// Seconds; a healthy API server answers within milliseconds, its own limit is a minute.
@@ -470,7 +486,7 @@ mod tests {
     fn undecodable_answers_are_kept_out_of_the_log_whatever_the_filter_says() {
         let filter = filter_of("trace,kube_client::client=trace").unwrap().to_string();
         assert!(
-            filter.contains(NEVER_LOGGED) && !filter.contains("kube_client::client=trace"),
+            NEVER_LOGGED.iter().all(|never| filter.contains(never)) && !filter.contains("kube_client::client=trace"),
             "{filter}"
         );
     }

@@ -129,7 +129,7 @@ struct Args {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    telemetry::init(args.serve.log_format)?;
+    let _telemetry = telemetry::start(&args.serve, "hello", env!("CARGO_PKG_VERSION"))?;
     serve(Hello::default(), args.serve.into()).await?;
     Ok(())
 }

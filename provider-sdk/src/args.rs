@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+#[cfg(feature = "otlp")]
+use millwright_trace::Collector;
+
 use crate::endpoint::Endpoint;
 use crate::serve::ServeOptions;
 use crate::telemetry::LogFormat;
@@ -26,6 +29,11 @@ pub struct ServeArgs {
     /// How to write the log on stderr. What to write is up to RUST_LOG, "info" without it.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+    /// Where traces go: the URL of an OpenTelemetry collector that takes OTLP over gRPC, such as http://localhost:4317. Without it
+    /// there are none.
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<Collector>,
 }
 
 impl From<ServeArgs> for ServeOptions {

@@ -131,9 +131,8 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
                 Err(busy(&running.kind, &kind))
             };
         }
-        let task = self
-            .tasks
-            .spawn(guarded(work, Arc::clone(&self.state), key.clone()).in_current_span());
+        let work = guarded(work, Arc::clone(&self.state), key.clone()).in_current_span();
+        let task = self.tasks.spawn(millwright_trace::beneath(work));
         let answer = async move {
             // The task catches panics itself: it ends without an answer only with the runtime.
             task.await

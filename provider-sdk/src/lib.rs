@@ -65,7 +65,7 @@
 //! # }
 //! ```
 //!
-//! A binary takes its flags from [`ServeArgs`] and its log from [`telemetry::init`]; `examples/hello.rs` is one.
+//! A binary takes its flags from [`ServeArgs`] and its log and traces from [`telemetry::start`]; `examples/hello.rs` is one.
 //! What each call must hold to is said at the methods of [`Driver`]; the contract itself is `driver.proto`.
 
 #![warn(missing_docs)]

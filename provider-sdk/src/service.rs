@@ -13,9 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
-use tracing::Instrument as _;
 
-use crate::call::{Call, Observation};
+use crate::call::{Asked, Call, Observation};
 use crate::deadline::deadline_of;
 use crate::driver::Driver;
 use crate::epoch::{Epochs, epoch_of};
@@ -113,12 +112,12 @@ impl<D: Driver> Service<D> {
     async fn answer<T>(
         &self,
         call: Call,
-        key: Option<&v1::MachineKey>,
+        asked: Asked,
         work: impl Future<Output = Result<T, DriverError>>,
     ) -> Result<Response<T>, Status> {
-        let span = call.span(key);
-        let seen = Observation::new(call, self.metrics.clone(), self.tasks.token());
-        async {
+        let spans = call.spans(&asked);
+        let seen = Observation::new(call, &spans, self.metrics.clone(), self.tasks.token());
+        let answer = async {
             match catch_panic(work).await {
                 Ok(answer) => {
                     seen.succeeded();
@@ -126,9 +125,8 @@ impl<D: Driver> Service<D> {
                 }
                 Err(error) => Err(seen.failed(&error)),
             }
-        }
-        .instrument(span)
-        .await
+        };
+        spans.around(answer).await
     }
 
     async fn create(
@@ -255,7 +253,7 @@ impl<D: Driver> DriverService for Service<D> {
         &self,
         request: Request<v1::GetDriverInfoRequest>,
     ) -> Result<Response<v1::GetDriverInfoResponse>, Status> {
-        self.answer(Call::GetDriverInfo, None, async {
+        self.answer(Call::GetDriverInfo, Asked::by(&request), async {
             self.admit(Call::GetDriverInfo, &request)?;
             let manager = request.get_ref();
             tracing::debug!(
@@ -272,17 +270,16 @@ impl<D: Driver> DriverService for Service<D> {
         &self,
         request: Request<v1::CreateMachineRequest>,
     ) -> Result<Response<v1::CreateMachineResponse>, Status> {
-        let key = request.get_ref().key.clone();
-        self.answer(Call::CreateMachine, key.as_ref(), self.create(request))
-            .await
+        let asked = Asked::about(request.get_ref().key.as_ref(), &request);
+        self.answer(Call::CreateMachine, asked, self.create(request)).await
     }
 
     async fn initialize_machine(
         &self,
         request: Request<v1::InitializeMachineRequest>,
     ) -> Result<Response<v1::InitializeMachineResponse>, Status> {
-        let key = request.get_ref().key.clone();
-        self.answer(Call::InitializeMachine, key.as_ref(), self.initialize(request))
+        let asked = Asked::about(request.get_ref().key.as_ref(), &request);
+        self.answer(Call::InitializeMachine, asked, self.initialize(request))
             .await
     }
 
@@ -290,48 +287,46 @@ impl<D: Driver> DriverService for Service<D> {
         &self,
         request: Request<v1::DeleteMachineRequest>,
     ) -> Result<Response<v1::DeleteMachineResponse>, Status> {
-        let key = request.get_ref().key.clone();
-        self.answer(Call::DeleteMachine, key.as_ref(), self.delete(request))
-            .await
+        let asked = Asked::about(request.get_ref().key.as_ref(), &request);
+        self.answer(Call::DeleteMachine, asked, self.delete(request)).await
     }
 
     async fn get_machine_status(
         &self,
         request: Request<v1::GetMachineStatusRequest>,
     ) -> Result<Response<v1::GetMachineStatusResponse>, Status> {
-        let key = request.get_ref().key.clone();
-        self.answer(Call::GetMachineStatus, key.as_ref(), self.status(request))
-            .await
+        let asked = Asked::about(request.get_ref().key.as_ref(), &request);
+        self.answer(Call::GetMachineStatus, asked, self.status(request)).await
     }
 
     async fn list_machines(
         &self,
         request: Request<v1::ListMachinesRequest>,
     ) -> Result<Response<v1::ListMachinesResponse>, Status> {
-        self.answer(Call::ListMachines, None, self.list(request)).await
+        self.answer(Call::ListMachines, Asked::by(&request), self.list(request))
+            .await
     }
 
     async fn watch_machines(
         &self,
         request: Request<v1::WatchMachinesRequest>,
     ) -> Result<Response<BoxStream<v1::WatchMachinesResponse>>, Status> {
-        let span = Call::WatchMachines.span(None);
-        let seen = Observation::new(Call::WatchMachines, self.metrics.clone(), self.tasks.token());
-        async {
+        let spans = Call::WatchMachines.spans(&Asked::by(&request));
+        let seen = Observation::new(Call::WatchMachines, &spans, self.metrics.clone(), self.tasks.token());
+        let answer = async {
             match catch_panic(self.open_watch(request)).await {
                 Ok(source) => Ok(Response::new(watch::stream(source, self.stopping.clone(), seen))),
                 Err(error) => Err(seen.failed(&error)),
             }
-        }
-        .instrument(span)
-        .await
+        };
+        spans.around(answer).await
     }
 
     async fn get_volume_i_ds(
         &self,
         request: Request<v1::GetVolumeIDsRequest>,
     ) -> Result<Response<v1::GetVolumeIDsResponse>, Status> {
-        self.answer(Call::GetVolumeIds, None, async {
+        self.answer(Call::GetVolumeIds, Asked::by(&request), async {
             let head = self.admit(Call::GetVolumeIds, &request)?;
             self.validator().get_volume_ids(request.get_ref())?;
             let request = translate::get_volume_ids(request.into_inner());
@@ -346,7 +341,7 @@ impl<D: Driver> DriverService for Service<D> {
         &self,
         request: Request<v1::GetMachineClassSchemaRequest>,
     ) -> Result<Response<v1::GetMachineClassSchemaResponse>, Status> {
-        self.answer(Call::GetMachineClassSchema, None, async {
+        self.answer(Call::GetMachineClassSchema, Asked::by(&request), async {
             self.admit(Call::GetMachineClassSchema, &request)?;
             translate::class_schema(self.driver.machine_class_schema()?)
         })
@@ -357,7 +352,7 @@ impl<D: Driver> DriverService for Service<D> {
         &self,
         request: Request<v1::ValidateMachineClassRequest>,
     ) -> Result<Response<v1::ValidateMachineClassResponse>, Status> {
-        self.answer(Call::ValidateMachineClass, None, async {
+        self.answer(Call::ValidateMachineClass, Asked::by(&request), async {
             let head = self.admit(Call::ValidateMachineClass, &request)?;
             self.validator().validate_machine_class(request.get_ref())?;
             let request = translate::validate_machine_class(request.into_inner());
@@ -372,7 +367,7 @@ impl<D: Driver> DriverService for Service<D> {
         &self,
         request: Request<v1::GetNodeTemplateRequest>,
     ) -> Result<Response<v1::GetNodeTemplateResponse>, Status> {
-        self.answer(Call::GetNodeTemplate, None, async {
+        self.answer(Call::GetNodeTemplate, Asked::by(&request), async {
             let head = self.admit(Call::GetNodeTemplate, &request)?;
             self.validator().get_node_template(request.get_ref())?;
             let request = translate::get_node_template(request.into_inner());

@@ -121,12 +121,17 @@ mod tests {
     use v1::watch_machines_response::Type;
 
     use super::*;
-    use crate::call::Call;
+    use crate::call::{Asked, Call};
     use crate::metrics::Metrics;
     use crate::types::{Machine, MachineKey, MachineState};
 
     fn watch(events: WatchStream, stopping: CancellationToken) -> BoxStream<v1::WatchMachinesResponse> {
-        let seen = Observation::new(Call::WatchMachines, Metrics::new(), TaskTracker::new().token());
+        let seen = Observation::new(
+            Call::WatchMachines,
+            &Call::WatchMachines.spans(&Asked::default()),
+            Metrics::new(),
+            TaskTracker::new().token(),
+        );
         stream(
             Source {
                 cluster_id: "c".into(),

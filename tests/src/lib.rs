@@ -14,6 +14,7 @@
 //! - [`apiserver`]: control planes for tests.
 //! - [`proxy`]: a way to a server that can be shut.
 //! - [`cluster`]: an API server with everything that makes pods run; [`budgets`]: a watch that judges whether budgets hold.
+//! - [`collector`]: where traces go.
 //! - [`programs`]: our own programs, built from this checkout.
 //! - [`clients`]: grpcurl and Python, which know the Driver API from its proto alone.
 //! - [`figures`]: a benchmark run beside the original's figures.
@@ -38,6 +39,7 @@ pub mod budgets;
 pub mod clients;
 pub mod cloud;
 pub mod cluster;
+pub mod collector;
 pub mod contract;
 pub mod figures;
 pub mod fleet;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use millwright_core::api::lenient::{GoDuration, IntOrPercent, Rounding};
 use millwright_core::settings::Settings;
+use millwright_trace::Collector;
 
 use crate::command::flags::{RolloutFlags, TreeFlags, WhyFlags};
 use crate::driver::Endpoint;
@@ -207,6 +208,11 @@ pub struct ManagerFlags {
         value_name = "ADDR:PORT"
     )]
     pub metrics_addr: SocketAddr,
+
+    /// Where traces go: the URL of an OpenTelemetry collector that takes OTLP over gRPC, such as http://localhost:4317. Without it
+    /// there are none
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<Collector>,
 
     /// How log lines are written to stderr
     #[arg(long, env = "MILLWRIGHT_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]

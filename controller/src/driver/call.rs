@@ -17,16 +17,18 @@ use millwright_proto::{LEADER_EPOCH_KEY, v1};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
-use tracing::Instrument as _;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::accounts::{Accounts, Leave, Line};
 use super::answer::{self, Page, ValidationReport};
-use super::endpoint::Wire;
+use super::endpoint::{Endpoint, Wire};
 use super::lanes::{Lanes, Method};
 use super::lead::Lead;
 use super::secrets::SecretData;
+use super::span::CallSpan;
 use super::status;
-use super::target::{Creation, Scope, Target};
+use super::target::{Creation, MachineKey, Scope, Target};
 
 /// One finished call, for metrics.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,7 @@ pub trait CallObserver: Send + Sync + 'static {
 /// A driver that has shown itself. Stays callable after the driver went away: calls then fail at once.
 pub struct Driver {
     pub(super) info: DriverInfo,
+    pub(super) endpoint: Endpoint,
     pub(super) client: DriverServiceClient<Wire>,
     pub(super) lanes: Lanes,
     pub(super) lead: Arc<Lead>,
@@ -78,7 +81,7 @@ const STALE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 struct Of<'a> {
     method: Method,
-    machine: &'a str,
+    machine: Option<&'a MachineKey>,
     credentials: &'a SecretData,
 }
 
@@ -142,7 +145,7 @@ impl Driver {
         let send = async |mut client: Client, request| client.create_machine(request).await;
         let of = Of {
             method: Method::CreateMachine,
-            machine: target.key.name.as_str(),
+            machine: Some(&target.key),
             credentials: &target.secrets,
         };
         let response = self.call_wanted(of, request, wanted, send).await?;
@@ -162,7 +165,7 @@ impl Driver {
         let response = self
             .call(
                 Method::InitializeMachine,
-                target.key.name.as_str(),
+                Some(&target.key),
                 &target.secrets,
                 request,
                 send,
@@ -193,13 +196,7 @@ impl Driver {
         };
         let send = async |mut client: Client, request| client.delete_machine(request).await;
         let response = self
-            .call(
-                Method::DeleteMachine,
-                target.key.name.as_str(),
-                &target.secrets,
-                request,
-                send,
-            )
+            .call(Method::DeleteMachine, Some(&target.key), &target.secrets, request, send)
             .await?;
         Ok(answer::deletion(response))
     }
@@ -216,7 +213,7 @@ impl Driver {
         let response = self
             .call(
                 Method::GetMachineStatus,
-                target.key.name.as_str(),
+                Some(&target.key),
                 &target.secrets,
                 request,
                 send,
@@ -236,7 +233,7 @@ impl Driver {
         };
         let send = async |mut client: Client, request| client.list_machines(request).await;
         let response = self
-            .call(Method::ListMachines, "", &scope.secrets, request, send)
+            .call(Method::ListMachines, None, &scope.secrets, request, send)
             .await?;
         Ok(answer::page(&scope.cluster_id, response))
     }
@@ -250,7 +247,7 @@ impl Driver {
         };
         let send = async |mut client: Client, request| client.validate_machine_class(request).await;
         let response = self
-            .call(Method::ValidateMachineClass, "", &scope.secrets, request, send)
+            .call(Method::ValidateMachineClass, None, &scope.secrets, request, send)
             .await?;
         Ok(answer::validation(response))
     }
@@ -259,7 +256,7 @@ impl Driver {
     async fn call<Req, Resp, F>(
         &self,
         method: Method,
-        machine: &str,
+        machine: Option<&MachineKey>,
         credentials: &SecretData,
         request: Req,
         send: impl FnOnce(Client, Request<Req>) -> F,
@@ -275,7 +272,7 @@ impl Driver {
         self.call_wanted(of, request, || std::future::ready(Ok(())), send).await
     }
 
-    /// One call: span, account, place, deadline, record.
+    /// One call, with what is seen of it.
     async fn call_wanted<Req, Resp, F, W>(
         &self,
         of: Of<'_>,
@@ -287,41 +284,69 @@ impl Driver {
         F: Future<Output = Result<Response<Resp>, Status>>,
         W: Future<Output = Result<(), Failure>>,
     {
-        let Of {
-            method,
-            machine,
-            credentials,
-        } = of;
-        let span = tracing::info_span!("driver_call", driver = %self.info.name, method = method.name(), machine);
-        let lane = self.lanes.lane(method);
-        async {
-            // Before the place: who waits for a throttled account takes none from others.
-            let line = self.accounts.line(&self.info.name, credentials.account());
-            let asked = Instant::now();
-            let leave = self.admit(&line, method, lane.timeout()).await?;
-            let Ok(place) = tokio::time::timeout(lane.timeout(), lane.places().acquire()).await else {
-                return Err(no_place(lane.timeout(), lane.size()));
-            };
-            let _place = place.expect("the semaphore of a lane is never closed");
-            if leave.is_late || asked.elapsed() >= STALE {
-                wanted().await?;
-            }
-            if method.changes() && !self.lead.may_change(Instant::now()) {
-                return Err(no_lead());
-            }
-            let begun = Instant::now();
-            let sent = send(self.client.clone(), self.wrap(request, lane.timeout()));
-            let result = match tokio::time::timeout(lane.timeout(), sent).await {
-                Ok(Ok(response)) => Ok(response.into_inner()),
-                Ok(Err(status)) => Err(status::failure(&status)),
-                Err(_) => Err(too_late(lane.timeout())),
-            };
-            self.record(method, result.as_ref().err(), begun.elapsed());
-            self.learn(&line, leave, result.as_ref().err());
-            result
+        let call = CallSpan::begin(of.method.name(), &self.endpoint, Some(&self.info.name), of.machine);
+        let result = self
+            .in_its_place(of, &call, request, wanted, send)
+            .instrument(self.log_span(of, &call))
+            .instrument(call.span().clone())
+            .await;
+        let failure = result.as_ref().err();
+        call.end(failure, failure.is_some_and(|failure| is_expected(of.method, failure)));
+        result
+    }
+
+    /// Stands around the log's lines about a call. Where traces are exported they are found by it.
+    fn log_span(&self, of: Of<'_>, call: &CallSpan) -> Span {
+        let machine = of.machine.map_or("", |key| key.name.as_str());
+        let method = of.method.name();
+        let span = tracing::info_span!("driver_call", driver = %self.info.name, method, machine, trace_id = Empty);
+        if let Some(trace) = millwright_trace::trace_of(call.span()) {
+            span.record("trace_id", tracing::field::display(trace));
         }
-        .instrument(span)
-        .await
+        span
+    }
+
+    /// Account, place, deadline, record.
+    async fn in_its_place<Req, Resp, F, W>(
+        &self,
+        of: Of<'_>,
+        call: &CallSpan,
+        request: Req,
+        wanted: impl FnOnce() -> W,
+        send: impl FnOnce(Client, Request<Req>) -> F,
+    ) -> Result<Resp, Failure>
+    where
+        F: Future<Output = Result<Response<Resp>, Status>>,
+        W: Future<Output = Result<(), Failure>>,
+    {
+        let method = of.method;
+        let lane = self.lanes.lane(method);
+        // Before the place: who waits for a throttled account takes none from others.
+        let line = self.accounts.line(&self.info.name, of.credentials.account());
+        let asked = Instant::now();
+        let leave = self.admit(&line, method, lane.timeout()).await?;
+        let Ok(place) = tokio::time::timeout(lane.timeout(), lane.places().acquire()).await else {
+            return Err(no_place(lane.timeout(), lane.size()));
+        };
+        let _place = place.expect("the semaphore of a lane is never closed");
+        if leave.is_late || asked.elapsed() >= STALE {
+            wanted().await?;
+        }
+        if method.changes() && !self.lead.may_change(Instant::now()) {
+            return Err(no_lead());
+        }
+        let begun = Instant::now();
+        let mut request = self.wrap(request, lane.timeout());
+        call.send(&mut request);
+        let sent = send(self.client.clone(), request);
+        let result = match tokio::time::timeout(lane.timeout(), sent).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(status::failure(&status)),
+            Err(_) => Err(too_late(lane.timeout())),
+        };
+        self.record(method, result.as_ref().err(), begun.elapsed());
+        self.learn(&line, leave, result.as_ref().err());
+        result
     }
 
     /// Waits until the account may be called, no longer than a call may take.

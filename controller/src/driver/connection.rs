@@ -8,12 +8,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millwright_core::driver::{Code, DriverInfo};
+use millwright_core::driver::{Code, DriverInfo, Failure};
 use millwright_core::ids::DriverName;
 use millwright_proto::v1;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::accounts::Accounts;
 use super::answer;
@@ -22,6 +23,7 @@ use super::endpoint::{Connect, Endpoint, Wire};
 use super::lanes::{Deadlines, Lanes};
 use super::lead::Lead;
 use super::roster::{Health, News, Roster};
+use super::span::CallSpan;
 use super::status;
 
 /// Who the manager is, told to every driver for its logs.
@@ -171,12 +173,17 @@ impl Connection {
             manager_capabilities: capabilities.map(i32::from).to_vec(),
         });
         request.set_timeout(bound);
+        let call = CallSpan::begin("GetDriverInfo", &self.endpoint, None, None);
+        call.send(&mut request);
         let mut client = self.client.clone();
-        match tokio::time::timeout(bound, client.get_driver_info(request)).await {
+        let asked = client.get_driver_info(request).instrument(call.span().clone());
+        let answer = match tokio::time::timeout(bound, asked).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(trouble(&status, bound)),
-            Err(_) => Err(too_slow(bound)),
-        }
+            Ok(Err(status)) => Err((status::failure(&status), trouble(&status, bound))),
+            Err(_) => Err((Failure::transport(Code::DeadlineExceeded, ""), too_slow(bound))),
+        };
+        call.end(answer.as_ref().err().map(|(failure, _)| failure), false);
+        answer.map_err(|(_, trouble)| trouble)
     }
 
     /// Takes an answer into the roster. Returns the pause until the next handshake.
@@ -266,6 +273,7 @@ impl Connection {
     fn driver(&self, info: DriverInfo, lanes: Lanes) -> Driver {
         Driver {
             info,
+            endpoint: self.endpoint.clone(),
             client: self.client.clone(),
             lanes,
             lead: Arc::clone(&self.shared.lead),

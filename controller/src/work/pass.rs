@@ -15,6 +15,9 @@ use millwright_core::narrate::{self, Narrate};
 use millwright_core::plan::{Bearing, Plan, Step, Stopped, label};
 use millwright_core::queue::Verdict;
 use millwright_core::world::World;
+use millwright_trace::TRACED;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::shared::Shared;
 use super::step::StepError;
@@ -119,8 +122,23 @@ pub(super) async fn pass<R: Reconciler>(shared: &Arc<Shared>, name: &Name) -> Pa
     );
     tracing::debug!(kind = R::KIND, %name, plan = %Told(&plan, now), "plan");
     let (why, wake) = (label(&plan.why), plan.wake.map(|at| uptime + ahead(at, now)));
-    let done = execute::<R>(shared, name, object, plan).await;
-    Pass::ended(R::KIND, name.as_str(), why, done.map(|()| wake))
+    let span = exported::<R>(shared, name, &plan);
+    let done = execute::<R>(shared, name, object, plan).instrument(span.clone()).await;
+    let pass = Pass::ended(R::KIND, name.as_str(), why, done.map(|()| wake));
+    span.record("result", pass.result);
+    pass
+}
+
+/// The exported span of a pass that does something. Most do nothing, and ten thousand Machines that are well are nobody's trace.
+fn exported<R: Reconciler>(shared: &Shared, name: &Name, plan: &Plan<R::Step, R::Why>) -> Span {
+    if plan.steps.is_empty() {
+        return Span::none();
+    }
+    let namespace = shared.write.namespace();
+    tracing::info_span!(
+        target: TRACED, "pass", otel.name = %format_args!("pass {}", R::KIND), kind = R::KIND, %name, namespace,
+        why = label(&plan.why), because = %plan.why, result = Empty
+    )
 }
 
 /// How long after `now` a time is. Measured by the clock that the plan was made by: another look at it may tell another time, and a

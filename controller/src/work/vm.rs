@@ -42,7 +42,7 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
         return;
     }
     let (task, machine) = (Arc::clone(shared), Arc::clone(machine));
-    shared.calls.spawn(async move {
+    let call_and_answer = async move {
         let asked = crash::around(word(call), ask(&task, &machine, call, token, digest.clone()));
         let answer = AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(machine = meta::name(&machine.metadata), %call, "the call panicked");
@@ -57,7 +57,9 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
             };
             world.answered(&machine, (call, answer), digest.as_deref(), pacing, (now, uptime));
         });
-    });
+    };
+    // The pass ends long before its call: what the call does is seen below it all the same.
+    shared.calls.spawn(millwright_trace::beneath(call_and_answer));
 }
 
 /// Names the crash points of a call.
@@ -323,3 +325,6 @@ async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Result<Deletio
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests;

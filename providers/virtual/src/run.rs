@@ -1,6 +1,7 @@
 //! The composition root: cloud, clock, kubelets, console and driver in one process, and the order in which they end.
 
-use millwright_provider_sdk::{ServeError, serve, telemetry};
+use millwright_provider_sdk::telemetry::{self, TelemetryError};
+use millwright_provider_sdk::{ServeError, serve};
 use tokio::{runtime, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +15,8 @@ use crate::{
 
 /// The machine is shared with everything that a test starts.
 const WORKERS: usize = 2;
+/// The name under which traces show the provider.
+const SERVICE: &str = "millwright-provider-virtual";
 
 /// Why the provider did not start or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +27,9 @@ pub enum RunError {
     /// The target cluster's kubeconfig.
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
+    /// The export of traces.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
     /// The console's socket.
     #[error(transparent)]
     Console(#[from] ConsoleServeError),
@@ -42,8 +48,12 @@ pub fn runtime() -> std::io::Result<runtime::Runtime> {
 
 /// Serves until SIGTERM or SIGINT. Driver calls end first; what makes VMs live ends after them.
 pub async fn run(args: RunArgs) -> Result<(), RunError> {
-    // A process that embeds the provider has a log of its own.
-    telemetry::init(args.serve.log_format).ok();
+    // A process that embeds the provider has a log and traces of its own.
+    let _telemetry = match telemetry::start(&args.serve, SERVICE, env!("CARGO_PKG_VERSION")) {
+        Ok(telemetry) => Some(telemetry),
+        Err(TelemetryError::AlreadySet) => None,
+        Err(error) => return Err(error.into()),
+    };
     let state = args.state_file();
     let cloud = Cloud::open(&state, args.list_lag)?;
     tracing::info!(state = %state.display(), vms = cloud.everything().len(), "the cloud is open");

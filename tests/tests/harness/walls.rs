@@ -13,12 +13,16 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use millwright_dev::apiserver::binaries::workspace_root;
 
 /// What each of our crates may use of ours, in ordinary and build dependencies. `tests` may use everything.
-const ALLOWED: [(&str, &[&str]); 8] = [
+const ALLOWED: [(&str, &[&str]); 9] = [
     ("millwright-proto", &[]),
+    ("millwright-trace", &[]),
     ("millwright-core", &[]),
     ("millwright-sandbox", &["millwright-core"]),
-    ("millwright", &["millwright-core", "millwright-proto"]),
-    ("millwright-provider-sdk", &["millwright-proto"]),
+    (
+        "millwright",
+        &["millwright-core", "millwright-proto", "millwright-trace"],
+    ),
+    ("millwright-provider-sdk", &["millwright-proto", "millwright-trace"]),
     // A provider sees the SDK and nothing else, as one written elsewhere would.
     ("millwright-provider-virtual", &["millwright-provider-sdk"]),
     (

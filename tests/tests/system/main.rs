@@ -21,3 +21,4 @@ mod real_cluster;
 mod refused_account;
 mod rollout_commands;
 mod rollouts;
+mod traces;

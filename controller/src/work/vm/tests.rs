@@ -1,0 +1,222 @@
+//! What is exported of a call, and what the driver is told of it.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use millwright_core::api::MachineClass;
+use millwright_core::change::Change;
+use millwright_core::machine;
+use millwright_proto::v1;
+use millwright_proto::v1::driver_service_server::{DriverService, DriverServiceServer};
+use millwright_trace::{Parent, TRACEPARENT};
+use opentelemetry::Value as Exported;
+use opentelemetry::trace::{SpanKind, Status as Verdict, TracerProvider as _};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use tonic::body::Body;
+use tonic::metadata::MetadataMap;
+use tonic::{Response, Status};
+use tower::ServiceExt;
+use tower::util::BoxCloneSyncService;
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::*;
+use crate::env::Planners;
+use crate::work::machine::Machines;
+use crate::work::pass::pass;
+use crate::work::scripted::{Answer, Scripted, failure as refusal};
+
+/// Never leaves the process: it is in the user data of the class.
+const CANARY: &str = "canary-4711";
+
+/// A driver that keeps the metadata of what it is asked, and knows of no VM.
+#[derive(Clone, Default)]
+struct Listener(Arc<Mutex<Vec<MetadataMap>>>);
+
+#[tonic::async_trait]
+impl DriverService for Listener {
+    async fn get_driver_info(
+        &self,
+        _: tonic::Request<v1::GetDriverInfoRequest>,
+    ) -> Result<Response<v1::GetDriverInfoResponse>, Status> {
+        Ok(Response::new(v1::GetDriverInfoResponse {
+            name: "listens".to_owned(),
+            vendor_version: "1".to_owned(),
+            ..Default::default()
+        }))
+    }
+
+    async fn get_machine_status(
+        &self,
+        request: tonic::Request<v1::GetMachineStatusRequest>,
+    ) -> Result<Response<v1::GetMachineStatusResponse>, Status> {
+        self.0.lock().unwrap().push(request.metadata().clone());
+        Err(Status::resource_exhausted(CANARY))
+    }
+}
+
+/// What was exported.
+#[derive(Clone, Debug, Default)]
+struct Kept(Arc<Mutex<Vec<SpanData>>>);
+
+impl SpanExporter for Kept {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        self.0.lock().unwrap().extend(batch);
+        Ok(())
+    }
+}
+
+impl Kept {
+    /// Keeps what this thread exports while the guard lives.
+    fn begin() -> (Self, DefaultGuard) {
+        let kept = Self::default();
+        let provider = SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build();
+        let spans = millwright_trace::layer(provider.tracer("test"));
+        let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(spans));
+        (kept, guard)
+    }
+
+    fn named(&self, name: &str) -> Vec<SpanData> {
+        let kept = self.0.lock().unwrap();
+        kept.iter().filter(|span| span.name.ends_with(name)).cloned().collect()
+    }
+}
+
+fn attribute(span: &SpanData, name: &str) -> Option<String> {
+    let mut all = span.attributes.iter();
+    let found = all.find(|attribute| attribute.key.as_str() == name)?;
+    match &found.value {
+        Exported::String(text) => Some(text.as_str().to_owned()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// Asks for the VM of a Machine of the first generation.
+fn asks_first(seen: &machine::Observed<'_>, now: Timestamp) -> machine::Plan {
+    let again = Some(now + SignedDuration::from_secs(60));
+    let steps = match seen.machine.metadata.generation {
+        Some(1) => vec![machine::Step::Call(Call::Status)],
+        _ => Vec::new(),
+    };
+    machine::Plan::act(steps, machine::Why::CrumbChanged).or_at(again, now)
+}
+
+fn machine(name: &str, generation: u8) -> Machine {
+    let machine = json!({
+        "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1", "generation": generation},
+        "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+    });
+    serde_json::from_value(machine).unwrap()
+}
+
+fn class() -> MachineClass {
+    let class = json!({
+        "metadata": {"name": "small", "namespace": "default", "uid": "c", "resourceVersion": "1"},
+        "provider": "listens", "providerSpec": {"size": "s"}, "secretRef": {"name": "cred", "namespace": "default"},
+    });
+    serde_json::from_value(class).unwrap()
+}
+
+fn answer(_: &http::Method, path: &str, _: &Value) -> Answer {
+    match path.rsplit_once('/') {
+        Some((_, "cred")) => (
+            200,
+            json!({"metadata": {"name": "cred"}, "data": {"userData": "Y2FuYXJ5LTQ3MTE="}}),
+        ),
+        _ => refusal(404, "NotFound"),
+    }
+}
+
+/// One pass over a Machine for which the driver is asked, and one over a Machine for which nothing is done. No dispatcher: it would
+/// take up the answer, and the planner would ask without end.
+async fn one_call() -> Listener {
+    let listener = Listener::default();
+    let server = DriverServiceServer::new(listener.clone());
+    let wire = ServiceExt::<http::Request<Body>>::map_err(server, |never| match never {});
+    let planners = Planners {
+        machine: asks_first,
+        ..Planners::default()
+    };
+    let scripted = Scripted::with(answer, planners, Some(BoxCloneSyncService::new(wire)));
+    let shared = &scripted.shared;
+    // The handshake.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    shared.change(|world, uptime| world.observe(Change::Applied(class()), uptime));
+    for (name, generation) in [("m-1", 1), ("m-2", 2)] {
+        shared.change(|world, uptime| world.observe(Change::Applied(machine(name, generation)), uptime));
+        pass::<Machines>(shared, &Name::new(name)).await;
+    }
+    shared.calls.close();
+    let ended = tokio::time::timeout(Duration::from_secs(60), shared.calls.wait()).await;
+    ended.expect("the driver answers at once");
+    listener
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_told_its_span_which_is_the_child_of_the_pass_that_wanted_it() {
+    let (kept, _guard) = Kept::begin();
+    let heard = one_call().await.0.lock().unwrap().clone();
+    let (passes, calls) = (kept.named("pass machine"), kept.named("/GetMachineStatus"));
+    let ([pass, ..], [call, ..], [told, ..]) = (&passes[..], &calls[..], &heard[..]) else {
+        panic!("passes {passes:?}, calls {calls:?}, heard {heard:?}");
+    };
+    assert_eq!(call.parent_span_id, pass.span_context.span_id());
+    assert_eq!(call.span_context.trace_id(), pass.span_context.trace_id());
+    let told = Parent::of(told).expect("the driver is told");
+    assert_eq!(told.trace_id().to_string(), call.span_context.trace_id().to_string());
+    assert_eq!(
+        (call.span_kind.clone(), &call.status),
+        (SpanKind::Client, &Verdict::error(""))
+    );
+    for (name, wanted) in [
+        ("rpc.system", "grpc"),
+        ("rpc.service", millwright_proto::SERVICE_NAME),
+        ("rpc.method", "GetMachineStatus"),
+        ("server.address", "unix:///run/test.sock"),
+        ("driver", "listens"),
+        ("machine", "m-1"),
+        ("uid", "m-1"),
+        ("code", "ResourceExhausted"),
+    ] {
+        assert_eq!(attribute(call, name).as_deref(), Some(wanted), "{name}");
+    }
+    for (name, wanted) in [
+        ("kind", "machine"),
+        ("name", "m-1"),
+        ("namespace", "default"),
+        ("why", "CrumbChanged"),
+    ] {
+        assert_eq!(attribute(pass, name).as_deref(), Some(wanted), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_does_nothing_is_not_exported() {
+    let (kept, _guard) = Kept::begin();
+    one_call().await;
+    let passes = kept.named("pass machine");
+    assert!(!passes.is_empty());
+    assert!(
+        passes
+            .iter()
+            .all(|pass| attribute(pass, "name").as_deref() == Some("m-1")),
+        "{passes:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_user_data_nor_what_a_driver_says_is_exported() {
+    let (kept, _guard) = Kept::begin();
+    one_call().await;
+    let kept = format!("{:?}", kept.0.lock().unwrap());
+    assert!(kept.contains("GetMachineStatus") && !kept.contains(CANARY), "{kept}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_collector_a_call_is_told_nothing() {
+    let heard = one_call().await.0.lock().unwrap().clone();
+    assert!(!heard.is_empty());
+    assert!(heard.iter().all(|told| !told.contains_key(TRACEPARENT)), "{heard:?}");
+}
