@@ -292,7 +292,7 @@ const REASONS: [(tonic::Code, &str, Reason); 23] = [
     (tonic::Code::Internal, "DRIVER_FAULT", Reason::DriverFault),
 ];
 
-/// Rows: W46.
+/// Rows: W46, pains 165, 167.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_reason_arrives_with_code_outcome_and_pace() {
     let line = line(|_| {}).await;
@@ -500,6 +500,8 @@ fn of_account(name: &str) -> Target {
 
 /// 500 machines at an account that allows 100 calls a second, which come at 250 a second. Each asks again as its Machine would, at the
 /// pause of its failure.
+///
+/// Rows: pains 106, 112.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scale_up_at_a_throttled_account_takes_as_long_as_its_limit_asks_and_few_calls_are_refused() {
     let line = line(|script| script.on_create = Act::AtMost(100, Arc::default())).await;

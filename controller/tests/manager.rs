@@ -199,6 +199,7 @@ async fn a_vm_whose_class_is_gone_is_removed_where_and_with_what_it_was_asked_fo
     running.end().await;
 }
 
+/// Rows: pains 30.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_waits_for_credentials_that_exist_and_cannot_be_had_now() {
     let good = credentials(json!({"name": "cloud", "namespace": "default"}), "#");
@@ -356,7 +357,7 @@ fn creations(driver: &Stub) -> usize {
     driver.heard.lock().unwrap().creates.len()
 }
 
-/// `user-pains.md` 104, 106, 112.
+/// Rows: pains 106, 112, 166.
 #[tokio::test(start_paused = true)]
 async fn five_hundred_machines_at_an_account_of_twenty_calls_a_second_take_about_that_long_and_are_seldom_refused() {
     const MACHINES: usize = 500;
@@ -376,7 +377,7 @@ async fn five_hundred_machines_at_an_account_of_twenty_calls_a_second_take_about
     running.end().await;
 }
 
-/// `user-pains.md` 104.
+/// Rows: pains 104.
 #[tokio::test(start_paused = true)]
 async fn machines_with_refused_credentials_wait_for_one_of_them_and_all_go_on_when_the_secret_changes() {
     const MACHINES: usize = 100;

@@ -252,6 +252,7 @@ mod tests {
         assert_eq!(Reason::Unimplemented.name(), None);
     }
 
+    /// Rows: pains 108.
     #[test]
     fn throttling_is_unavailable_and_never_resource_exhausted() {
         assert_eq!(Reason::RateLimited.code(), Code::Unavailable);

@@ -208,6 +208,7 @@ mod tests {
         v1::ErrorDetail::decode(any.value.as_slice()).unwrap()
     }
 
+    /// Rows: pains 167.
     #[test]
     fn every_reason_arrives_with_one_error_info_and_the_code_of_the_contract() {
         for reason in Reason::all() {

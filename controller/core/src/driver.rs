@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(failure.pause(1, LONG), SignedDuration::from_secs(5));
     }
 
-    /// Rows: W34.
+    /// Rows: W34, pains 104.
     #[test]
     fn pauses_double_up_to_ten_minutes() {
         let failure = failure(Code::Unavailable, Some(Reason::ProviderUnavailable));
@@ -449,6 +449,7 @@ mod tests {
         assert_eq!(told(86_400).pause(1, LONG).as_secs(), 600);
     }
 
+    /// Rows: pains 108, 166.
     #[test]
     fn throttling_is_never_told_as_a_stock_out() {
         assert_eq!(

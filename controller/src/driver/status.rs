@@ -244,6 +244,7 @@ mod tests {
         }
     }
 
+    /// Rows: pains 167.
     #[test]
     fn every_reason_of_the_contract_is_known_by_name() {
         let all: Vec<v1::ErrorReason> = (1..)
@@ -292,6 +293,7 @@ mod tests {
         }
     }
 
+    /// Rows: pains 162.
     #[test]
     fn a_not_found_that_the_driver_stands_for_can_be_told_from_a_bare_one() {
         let said = failure(&status(

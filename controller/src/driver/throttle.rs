@@ -223,6 +223,7 @@ mod tests {
         assert_eq!(throttle.pause(now), Duration::ZERO);
     }
 
+    /// Rows: pains 106.
     #[test]
     fn a_refusal_halves_the_rate_and_those_of_calls_from_before_do_not_halve_it_again() {
         let now = Instant::now();
@@ -314,6 +315,7 @@ mod tests {
         }
     }
 
+    /// Rows: pains 112.
     #[test]
     fn an_account_of_any_limit_is_used_well_with_few_refusals() {
         for allowed in [1u32, 10, 100] {

@@ -59,7 +59,8 @@ fn no_test_names_a_row_that_is_not_in_the_list() {
 #[test]
 fn every_row_of_the_sources_is_in_the_list_once_and_in_few_words() {
     let weaknesses = (1..=52).map(|number| format!("W{number}"));
-    let complaints = (32..=72).chain(92..=103).map(|number| format!("pain {number}"));
+    let groups = [1..=31, 32..=72, 92..=103, 104..=112, 161..=167];
+    let complaints = groups.into_iter().flatten().map(|number| format!("pain {number}"));
     let wanted: Vec<String> = weaknesses.chain(complaints).collect();
     let rows = rows();
     let listed: Vec<&String> = rows.iter().map(|row| &row.row).collect();

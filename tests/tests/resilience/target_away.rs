@@ -193,12 +193,14 @@ async fn ends_while_away(what: &str, prefix: &str, remover: Remover) {
         .await;
 }
 
+/// Rows: pains 23.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_that_ends_while_the_target_cluster_is_away_leaves_neither_node_nor_token_once_it_is_back() {
     let what = "a target cluster that goes away before a machine joins";
     ends_while_away(what, "away-left", Remover::Same).await;
 }
 
+/// Rows: pains 23.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_leaves_neither_either_where_its_manager_dies_before_the_target_cluster_is_back() {
     let what = "a target cluster that comes back to another manager";

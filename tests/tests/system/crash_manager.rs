@@ -256,21 +256,25 @@ fn report(what: &str, calm: &Life, lives: &[Life], took: Duration) {
     }
 }
 
+/// Rows: pains 2, 4, 8, 9, 10, 24.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_manager_killed_at_any_point_makes_no_second_vm_and_leaves_nothing() {
     every_point("killed at any point", Course::Ordinary, "0s").await;
 }
 
+/// Rows: pains 4, 5, 6, 8, 10.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_manager_killed_at_any_point_is_not_misled_by_a_cloud_that_lags() {
     every_point("killed at any point, lag 3 s", Course::Ordinary, "3s").await;
 }
 
+/// Rows: pains 28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_that_go_while_their_vms_come_leave_nothing_wherever_the_manager_is_killed() {
     every_point("killed at any point, in haste", Course::Hasty, "0s").await;
 }
 
+/// Rows: pains 28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_that_go_while_their_vms_come_leave_nothing_in_a_cloud_that_lags() {
     every_point("killed at any point, in haste, lag 3 s", Course::Hasty, "3s").await;

@@ -83,6 +83,7 @@ async fn a_provider_killed_at_random_makes_no_second_vm_and_leaves_none() {
     killed_at_random("a provider killed at random", "kill-p", "0s", Victims::Provider).await;
 }
 
+/// Rows: pains 5, 6, 7, 11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_killed_at_random_whose_cloud_lags_makes_no_second_vm_and_leaves_none() {
     killed_at_random(
@@ -99,6 +100,7 @@ async fn provider_and_manager_killed_at_random_make_no_second_vm_and_leave_none(
     killed_at_random("provider and manager killed at random", "kill-b", "0s", Victims::Both).await;
 }
 
+/// Rows: pains 5, 8, 11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn provider_and_manager_killed_at_random_whose_cloud_lags_make_no_second_vm_and_leave_none() {
     killed_at_random(
@@ -110,6 +112,7 @@ async fn provider_and_manager_killed_at_random_whose_cloud_lags_make_no_second_v
     .await;
 }
 
+/// Rows: pains 28.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_that_go_in_the_moment_of_a_crash_leave_no_vm_in_a_cloud_that_lags() {
     let what = "crashes while machines come and go, lagging cloud";

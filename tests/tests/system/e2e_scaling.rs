@@ -356,6 +356,7 @@ async fn a_machine_whose_node_a_user_deletes_is_replaced() {
     replaced(&mut scene, &victim).await;
 }
 
+/// Rows: pains 12, 13, 26.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_carry_finalizer_owner_and_labels_from_their_first_moment() {
     let Some(plane) = shared_plane("machines from their first moment").await else {

@@ -111,7 +111,7 @@ async fn misses(scene: &Scene, node: &str) {
     nodes.patch_status(node, &params, &patch).await.unwrap();
 }
 
-/// Rows: W6, pains 33.
+/// Rows: W6, pains 22, 29, 33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn vms_made_by_hand_go_and_those_of_machines_and_of_other_clusters_stay() {
     let Some(plane) = shared_plane("VMs of no Machine go").await else {

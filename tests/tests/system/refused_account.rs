@@ -43,7 +43,7 @@ fn says_what_it_waits_for(machine: &Value) -> bool {
     last["errorCode"] == "Unauthenticated" && text.contains("the cloud does not accept the password")
 }
 
-/// `user-pains.md` 104.
+/// Rows: pains 104.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_password_is_tried_by_a_few_and_the_right_one_lets_all_machines_go() {
     let Some(plane) = shared_plane("a wrong password is tried by a few").await else {

@@ -49,6 +49,7 @@ fn tries(gates: &mut Gates, of: usize, at: Timestamp) -> bool {
     has_turn
 }
 
+/// Rows: pains 105.
 #[test]
 fn one_refusal_shuts_all_out_and_one_at_a_time_tries_again_at_the_pace_of_the_failure() {
     for reason in [

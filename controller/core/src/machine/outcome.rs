@@ -241,6 +241,7 @@ mod tests {
         assert_eq!(poll(Some(SignedDuration::ZERO)), SignedDuration::from_secs(1));
     }
 
+    /// Rows: pains 162.
     #[test]
     fn a_bare_not_found_proves_nothing() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();

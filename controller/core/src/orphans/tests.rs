@@ -97,7 +97,7 @@ fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
 }
 
-/// Rows: W6, pains 33.
+/// Rows: W6, pains 29, 33.
 #[test]
 fn a_vm_of_no_machine_goes_after_two_complete_listings_that_are_apart() {
     let mut story = Story::new();
@@ -110,6 +110,7 @@ fn a_vm_of_no_machine_goes_after_two_complete_listings_that_are_apart() {
     assert_eq!(second.report.owned, 6);
 }
 
+/// Rows: pains 19, 21.
 #[test]
 fn what_a_machine_owns_or_claims_or_may_be_about_to_own_stays() {
     let mut story = Story::new();
@@ -214,6 +215,7 @@ fn an_incomplete_listing_proves_nothing_and_disproves_nothing() {
     }
 }
 
+/// Rows: pains 19.
 #[test]
 fn a_young_vm_waits_for_its_age_and_one_without_an_age_is_told() {
     let mut story = Story::new();
@@ -418,6 +420,7 @@ fn judge(world: &mut World, class: &str, key: Option<&str>) {
     );
 }
 
+/// Rows: pains 107.
 #[test]
 fn classes_that_reach_the_same_vms_are_listed_once() {
     let mut world = World::default();
@@ -458,6 +461,7 @@ fn node(name: &str, ready: &str, id: &str) -> k8s_openapi::api::core::v1::Node {
     serde_json::from_value(body).expect("a Node")
 }
 
+/// Rows: pains 22.
 #[test]
 fn a_node_without_machine_and_vm_goes_after_two_looks() {
     let mut story = Story::new();

@@ -517,6 +517,7 @@ fn calls(dice: &mut Dice) -> Calls {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// Rows: pains 3, 14, 15, 27.
     #[test]
     fn no_plan_of_a_machine_breaks_a_law_whatever_is_observed(tape in tapes()) {
         let scene = Scene::throw(&mut Dice::new(tape));

@@ -107,6 +107,7 @@ fn sold_out() -> Failure {
     failure(Code::ResourceExhausted, Some(Reason::CapacityUnavailable))
 }
 
+/// Rows: pains 104.
 #[test]
 fn a_thousand_machines_with_a_bad_password_log_in_once_every_ten_minutes_and_all_go_on_when_the_secret_changes() {
     let mut stage = crowd(rejected());
@@ -142,6 +143,7 @@ fn a_thousand_machines_with_a_bad_password_log_in_once_every_ten_minutes_and_all
     assert_eq!(with_vm(&stage), MACHINES, "all have their VM at once");
 }
 
+/// Rows: pains 30.
 #[test]
 fn a_thousand_machines_with_a_bad_password_leave_with_a_handful_of_calls_once_it_is_good() {
     let mut stage = crowd(rejected());
@@ -190,6 +192,7 @@ fn a_class_that_is_refused_for_a_fault_of_its_own_keeps_no_other_from_its_accoun
     assert_eq!(made.count(), 21);
 }
 
+/// Rows: pains 105, 109, 110, 167.
 #[test]
 fn a_thousand_machines_without_capacity_ask_once_every_ten_minutes_and_each_tells_the_autoscaler() {
     let mut stage = crowd(sold_out());

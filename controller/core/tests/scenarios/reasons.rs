@@ -109,7 +109,7 @@ impl Stage {
     }
 }
 
-/// Rows: W34.
+/// Rows: W34, pains 105, 162, 163, 167.
 #[test]
 fn every_reason_has_the_reaction_and_the_pace_of_the_table() {
     let mut table = String::new();

@@ -408,6 +408,7 @@ async fn a_class_says_what_it_offers() {
     );
 }
 
+/// Rows: pains 1.
 #[tokio::test]
 async fn scripted_errors_strike_on_their_call_and_partial_ones_leave_the_vm() {
     let provider = Provider::start(&[]);

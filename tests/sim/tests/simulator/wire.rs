@@ -70,6 +70,7 @@ fn a_creation_that_was_accepted_and_came_to_nothing_is_made_good() {
     strikes("create", &["F38"], &["FAULT F38"]);
 }
 
+/// Rows: pains 1.
 #[test]
 fn a_creation_that_failed_half_way_leaves_no_second_vm() {
     strikes("scale", &["F39"], &["FAULT F39"]);
@@ -81,6 +82,7 @@ fn a_shortage_and_a_throttle_are_waited_out() {
     strikes("scale", &["F43"], &["is throttled for"]);
 }
 
+/// Rows: pains 23.
 #[test]
 fn a_node_that_joins_while_its_vm_goes_goes_too() {
     strikes("machine", &["F40", "F45"], &["joins although its VM goes"]);
