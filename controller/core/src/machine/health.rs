@@ -27,10 +27,40 @@ pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let Some(joined) = joined.filter(|joined| joined.metadata.deletion_timestamp.is_none()) else {
         return Plan::rest(Why::Failed);
     };
-    match node::is_healthy(joined, &super::node_conditions(seen)) && seen.calls.lost_unasked().is_none() {
-        true => judged(seen, joined, now),
-        false => Plan::rest(Why::Failed),
+    if !node::is_healthy(joined, &super::node_conditions(seen)) {
+        return Plan::rest(Why::Failed);
     }
+    match seen.calls.lost_unasked().is_some() || is_said_to_be_lost(seen) {
+        false => judged(seen, joined, now),
+        // The Node may not have noticed yet: only the driver's word is one. Another process may have heard the news.
+        true => match asked_again(seen, now) {
+            Some(at) if at <= now => Plan::act(vec![Step::Call(Call::Status)], Why::VmDoubted),
+            again => Plan::rest(Why::Failed).or_at(again, now),
+        },
+    }
+}
+
+/// Begins what a Machine says of itself whose provider told the end of its VM.
+const SAID: &str = "The provider says that ";
+
+/// Whether the Machine says that its provider told the end of its VM, and its driver has not said since that it runs. What is said is
+/// no more than a reason to ask.
+fn is_said_to_be_lost(seen: &Observed<'_>) -> bool {
+    let machine = seen.machine;
+    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let is_said = said.is_some_and(|said| said.starts_with(SAID));
+    let runs = machine.phase_since().is_some_and(|since| {
+        let is_asked = seen.calls.asked_at.is_some_and(|at| at >= since);
+        is_asked && seen.calls.vm.is_some() && seen.calls.lost(since).is_none()
+    });
+    is_said && !runs
+}
+
+/// When the driver is asked for the VM again, if it can be.
+fn asked_again(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
+    let is_askable = matches!(seen.driver, DriverView::Ready(_)) && seen.machine.provider_id().is_some();
+    let since = seen.machine.phase_since().filter(|_| is_askable)?;
+    Some(seen.calls.doubt_again(since, ASK_AGAIN, now))
 }
 
 /// Decides what a Machine in phase `Running` or `Unknown` needs.
@@ -100,7 +130,7 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
 /// What ails a Machine whose VM does not run.
 fn fault(seen: &Observed<'_>, lost: Lost) -> String {
     match seen.calls.lost_unasked() {
-        Some(_) => format!("The provider says that {lost}"),
+        Some(_) => format!("{SAID}{lost}"),
         None => format!("The node is unhealthy, and {lost}"),
     }
 }
@@ -183,7 +213,8 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         .calls
         .lost_unasked()
         .filter(|_| *seen.machine.phase() != Phase::Running);
-    let healthy = node::is_healthy(joined, &super::node_conditions(seen)) && lost.is_none();
+    let is_said = *seen.machine.phase() != Phase::Running && is_said_to_be_lost(seen);
+    let healthy = node::is_healthy(joined, &super::node_conditions(seen)) && lost.is_none() && !is_said;
     let copied = seen
         .machine
         .status
@@ -225,6 +256,8 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
             let bad = node::unhealthy_conditions(joined, &super::node_conditions(seen)).join(", ");
             let text = match lost {
                 Some(lost) => format!("{}; {}", fault(seen, lost), end(seen.machine)),
+                // The Node looks healthy, and its VM is not known to run.
+                None if bad.is_empty() => last_words(seen.machine),
                 None => format!("The node is unhealthy: {bad}; {}", outlook(seen)),
             };
             (
@@ -234,6 +267,12 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         }
     };
     Plan::act(vec![Step::Record(Box::new(change))], why)
+}
+
+/// What the Machine says of itself.
+fn last_words(machine: &Machine) -> String {
+    let said = machine.last_operation().and_then(|last| last.description.clone());
+    said.unwrap_or_else(|| "The node is unhealthy".to_owned())
 }
 
 /// What will be done about it.
