@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
-use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, meta};
+use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, meta};
 use crate::change::Change;
 use crate::class;
 use crate::deployment;
@@ -214,7 +214,13 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
     let class_name = machine.class_name().map(Name::new);
     let class = class_name.as_ref().and_then(|class| world.classes.get(class));
     let driver = class.and_then(|class| class.driver()).map(answering);
-    let (settings, calls) = (Settings::new(String::new()), Calls::default());
+    let settings = Settings::new(String::new());
+    // Whether the VM runs is asked by the manager, which has done so: what it came to stands in the Machine's own words.
+    let is_doubtful = matches!(machine.phase(), Phase::Unknown | Phase::Failed);
+    let calls = Calls {
+        asked_at: is_doubtful.then_some(now),
+        ..Calls::default()
+    };
     let claim = kin::node_of(world, machine);
     let plan = machine::plan(
         &machine::Observed {
