@@ -196,7 +196,7 @@ pub struct Metrics {
     vms: Family<VmLabels, Gauge>,
     listings: Family<LookLabels, Counter>,
     orphans: Family<LookLabels, Counter>,
-    notices: Family<LookLabels, Counter>,
+    doubts: Family<LookLabels, Counter>,
     leader: Gauge,
 }
 
@@ -225,7 +225,7 @@ impl Default for Metrics {
             vms: Family::default(),
             listings: Family::default(),
             orphans: Family::default(),
-            notices: Family::default(),
+            doubts: Family::default(),
             leader: Gauge::default(),
         };
         metrics.registry = std::sync::Arc::new(metrics.registered());
@@ -295,7 +295,7 @@ impl Metrics {
         r.register(
             "vm_doubts",
             "Machines whose VM was asked for because its provider told bad news of it, or did not show it when a watch began",
-            self.notices.clone(),
+            self.doubts.clone(),
         );
         r.register("leader", "1 while this process is the leader", self.leader.clone());
         r
@@ -406,7 +406,7 @@ impl Metrics {
     pub fn doubted(&self, driver: &str, result: &'static str, machines: usize) {
         let driver = driver.to_owned();
         let machines = u64::try_from(machines).unwrap_or(u64::MAX);
-        self.notices
+        self.doubts
             .get_or_create(&LookLabels { driver, result })
             .inc_by(machines);
     }

@@ -49,7 +49,7 @@ pub struct Ledger {
     pub reports: BTreeMap<Uid, InUse>,
     /// The pods of Nodes that are drained, by the Machine.
     pub drains: BTreeMap<Uid, Drain>,
-    /// Machines that ended while the target cluster was away, or without that we let them go, and may have left a Node or a token there.
+    /// Machines that ended while the target cluster was away, or vanished in spite of our finalizer, and may have left a Node or a token there.
     pub leftovers: BTreeMap<Uid, Arc<Machine>>,
     /// Looks at providers for VMs that no Machine owns, and what they brought. By inventory, and gone with its last class.
     pub inventories: Inventories,

@@ -5,6 +5,7 @@
 
 use crate::driver::{Disturbance, VmState};
 use crate::ids::{Name, ProviderId, Uid};
+use crate::machine::Lost;
 
 /// See the module's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +27,6 @@ pub struct Notice {
 impl Notice {
     /// Whether the VM does not run, or will not for long.
     pub fn is_bad(&self) -> bool {
-        let runs = match self.state {
-            VmState::Creating | VmState::Running | VmState::Unrecognized => true,
-            VmState::Stopped | VmState::Deleting | VmState::Deleted | VmState::Failed => false,
-        };
-        !runs || self.disturbance.is_some()
+        Lost::of(self.state, self.disturbance).is_some()
     }
 }

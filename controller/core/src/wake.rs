@@ -143,8 +143,8 @@ impl Kind for Machine {
         wakes
     }
 
-    /// A deletion that was begun before our finalizer was stored can end the object in spite of it, without that a deletionTimestamp was
-    /// ever seen (kubernetes#77988). Its VM is found by `orphans`; its token is nobody's but ours.
+    /// A deletion that was begun before our finalizer was stored can end the object in spite of it, and no deletionTimestamp is ever
+    /// seen (kubernetes#77988). Its VM is found by `orphans`; its token is nobody's but ours.
     fn vanished(touched: &Touched<Self>) -> Option<Arc<Self>> {
         let old = touched.old.as_ref()?;
         let (name, uid) = meta::identity(&old.metadata);

@@ -144,7 +144,7 @@ fn last_words(machine: &Machine) -> String {
         phase if phase.is_new() => "no phase yet".to_owned(),
         phase => phase.as_str().to_owned(),
     };
-    let description = machine.last_operation().and_then(|last| last.description.clone());
+    let description = machine.last_words().map(str::to_owned);
     format!(
         "{phase}: {}",
         description.unwrap_or_else(|| "nothing was done yet".to_owned())

@@ -82,24 +82,45 @@ fn wanted(shared: &Shared) -> BTreeMap<Inventory, Under> {
     all.into_iter().filter_map(able).collect()
 }
 
+/// How far a stream has come, over the times that it was opened.
+#[derive(Default)]
+struct Course {
+    /// From where it can be resumed. Empty: from the start.
+    token: String,
+    /// How often in a row it failed before anything was told.
+    failures: u32,
+}
+
+impl Course {
+    /// Why the stream ended. One that cannot be resumed begins anew.
+    fn broken(&mut self, failure: &Failure) -> String {
+        if failure.reason == Some(Reason::ResumeTokenExpired) {
+            self.token.clear();
+        }
+        format!("{}: {}", failure.word(), failure.message)
+    }
+}
+
 /// Listens until the task is ended.
 async fn follow(shared: Arc<Shared>, inventory: Inventory, under: Under) {
-    let (mut token, mut failures) = (String::new(), 0u32);
+    let mut course = Course::default();
     let mut told_last: Option<String> = None;
     for turn in 0.. {
         let Some((class, _)) = under.classes.get(turn % under.classes.len().max(1)) else {
             return;
         };
-        let heard = listen(&shared, &inventory, &under, class, &mut token, &mut failures).await;
+        let heard = listen(&shared, &inventory, &under, class, &mut course).await;
         if let Err(why) = heard {
-            failures = failures.saturating_add(1);
+            course.failures = course.failures.saturating_add(1);
             // The same is said once: a driver may be away for hours.
             if told_last.as_ref() != Some(&why) {
                 tracing::warn!(%inventory, %class, why, "the driver does not tell of its VMs; it is tried again, and VMs are asked for as ever");
                 told_last = Some(why);
             }
         }
-        let pause = SHORTEST_PAUSE.saturating_mul(1 << failures.min(6)).min(LONGEST_PAUSE);
+        let pause = SHORTEST_PAUSE
+            .saturating_mul(1 << course.failures.min(6))
+            .min(LONGEST_PAUSE);
         tokio::time::sleep(pause.mul_f64(shared.env.jitter())).await;
     }
 }
@@ -110,17 +131,16 @@ async fn listen(
     inventory: &Inventory,
     under: &Under,
     class: &Name,
-    token: &mut String,
-    failures: &mut u32,
+    course: &mut Course,
 ) -> Result<(), String> {
     let Some(class) = shared.look(|world| world.classes.get(class).cloned()) else {
         return Err("the class is gone".to_owned());
     };
     let scope = scope(shared, &class, &inventory.driver).await?;
-    let is_anew = token.is_empty();
-    let mut notices = match under.driver.watch_machines(&scope, token).await {
+    let is_anew = course.token.is_empty();
+    let mut notices = match under.driver.watch_machines(&scope, &course.token).await {
         Ok(notices) => notices,
-        Err(failure) => return Err(lost(&failure, token)),
+        Err(failure) => return Err(course.broken(&failure)),
     };
     tracing::debug!(%inventory, is_anew, "the driver tells of its VMs");
     let mut shown: Option<BTreeSet<ProviderId>> = is_anew.then(BTreeSet::new);
@@ -128,10 +148,10 @@ async fn listen(
         let told = match notices.next().await {
             Ok(Some(told)) => told,
             Ok(None) => return Ok(()),
-            Err(failure) => return Err(lost(&failure, token)),
+            Err(failure) => return Err(course.broken(&failure)),
         };
-        *failures = 0;
-        notices.resume_token().clone_into(token);
+        course.failures = 0;
+        notices.resume_token().clone_into(&mut course.token);
         hear(shared, inventory, under, told, &mut shown);
     }
 }
@@ -163,12 +183,4 @@ fn hear(shared: &Shared, inventory: &Inventory, under: &Under, told: Told, shown
         }
         Told::Nothing => {}
     }
-}
-
-/// Why a stream ended. One that cannot be resumed begins anew.
-fn lost(failure: &Failure, token: &mut String) -> String {
-    if failure.reason == Some(Reason::ResumeTokenExpired) {
-        token.clear();
-    }
-    format!("{}: {}", failure.word(), failure.message)
 }

@@ -362,6 +362,11 @@ impl Machine {
         self.status.as_ref()?.creation_request.as_ref()
     }
 
+    /// What the last operation says, for people.
+    pub fn last_words(&self) -> Option<&str> {
+        self.last_operation()?.description.as_deref()
+    }
+
     /// Whether the Node joined once: its conditions were copied.
     pub fn has_joined(&self) -> bool {
         self.status.as_ref().is_some_and(|status| !status.conditions.is_empty())

@@ -116,7 +116,7 @@ fn not_updated(members: &Members<'_>, mode: Mode) -> Option<String> {
     }
     let begun: Vec<Arc<Machine>> = in_place::under_way(members).collect();
     let first = begun.first()?;
-    let said = first.last_operation().and_then(|said| said.description.clone());
+    let said = first.last_words().map(str::to_owned);
     Some(format!(
         "{} machines are being updated in place, first {} ({}): {}",
         begun.len(),

@@ -82,7 +82,7 @@ const WAITING: &str = "Waiting: ";
 
 /// Whether the Machine says that it waits for something before its VM is asked for.
 fn is_waiting(machine: &Machine) -> bool {
-    let said = machine.last_operation().and_then(|said| said.description.as_deref());
+    let said = machine.last_words();
     machine.operation_type() == Some(OperationType::Create) && said.is_some_and(|said| said.starts_with(WAITING))
 }
 

@@ -139,7 +139,7 @@ pub fn is_over(seen: &Observed<'_>, now: Timestamp) -> bool {
 
 /// Whether the description says that the VM is removed.
 fn is_said_to_be_over(machine: &Machine) -> bool {
-    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let said = machine.last_words();
     let said = said.filter(|_| machine.operation_type() == Some(OperationType::Delete));
     let stages = keys::DELETION_MARKS.iter().enumerate();
     let stage = said.and_then(|said| stages.rev().find(|(_, mark)| said.ends_with(**mark)));
@@ -436,7 +436,7 @@ pub fn without_mark(said: &str) -> &str {
 
 /// Whether the Machine's status tells already that a pod does not go.
 pub fn tells_blocker(machine: &Machine) -> bool {
-    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let said = machine.last_words();
     said.is_some_and(|said| [NOT_NOW, NEVER, FAILED].iter().any(|word| said.contains(word)))
 }
 

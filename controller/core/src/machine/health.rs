@@ -47,7 +47,7 @@ const SAID: &str = "The provider says that ";
 /// no more than a reason to ask.
 fn is_said_to_be_lost(seen: &Observed<'_>) -> bool {
     let machine = seen.machine;
-    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let said = machine.last_words();
     let is_said = said.is_some_and(|said| said.starts_with(SAID));
     let runs = machine.phase_since().is_some_and(|since| {
         let is_asked = seen.calls.asked_at.is_some_and(|at| at >= since);
@@ -111,7 +111,7 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
     if due <= now {
         return Err(Plan::act(vec![Step::Call(Call::Status)], Why::VmDoubted));
     }
-    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let said = machine.last_words();
     let Some(lost) = seen.calls.lost(since) else {
         return Ok(Some(due));
     };
@@ -156,12 +156,12 @@ fn alone(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
     let live = node::likely_name(machine).filter(|_| seen.calls.lost_unasked().is_none());
     let live = live.map(Step::SeeNode);
     let steps = live.into_iter().chain([Step::Record(Box::new(change))]);
-    Plan::act(steps.collect(), Why::HealthTimedOut)
+    Plan::act(steps.collect(), lost.map_or(Why::HealthTimedOut, Why::VmLost))
 }
 
 /// What the status of a Machine says that was unhealthy for longer than it may be (T9).
 pub fn timed_out(machine: &Machine, timeout: SignedDuration, now: Timestamp) -> StatusChange {
-    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let said = machine.last_words();
     let fault = said.and_then(|said| said.split("; ").next());
     let text = format!(
         "{}; this lasted longer than the health timeout of {}, so {}",
@@ -175,7 +175,7 @@ pub fn timed_out(machine: &Machine, timeout: SignedDuration, now: Timestamp) -> 
 
 /// What the status of a Machine says whose VM does not run any more.
 pub fn vm_lost(machine: &Machine, lost: Lost, now: Timestamp) -> StatusChange {
-    let said = machine.last_operation().and_then(|last| last.description.as_deref());
+    let said = machine.last_words();
     let fault = said.and_then(|said| said.split("; ").next());
     let fault = fault.filter(|fault| fault.ends_with(&lost.to_string()));
     let text = match fault {
@@ -209,12 +209,11 @@ fn looked_at(seen: &Observed<'_>, now: Timestamp) -> Plan {
 }
 
 fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
-    let lost = seen
-        .calls
-        .lost_unasked()
-        .filter(|_| *seen.machine.phase() != Phase::Running);
-    let is_said = *seen.machine.phase() != Phase::Running && is_said_to_be_lost(seen);
-    let healthy = node::is_healthy(joined, &super::node_conditions(seen)) && lost.is_none() && !is_said;
+    // Of a Machine that runs `vm` tells first what its provider told.
+    let is_told = *seen.machine.phase() != Phase::Running;
+    let lost = seen.calls.lost_unasked().filter(|_| is_told);
+    let is_doubtful = lost.is_some() || (is_told && is_said_to_be_lost(seen));
+    let healthy = node::is_healthy(joined, &super::node_conditions(seen)) && !is_doubtful;
     let copied = seen
         .machine
         .status
@@ -257,7 +256,7 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
             let text = match lost {
                 Some(lost) => format!("{}; {}", fault(seen, lost), end(seen.machine)),
                 // The Node looks healthy, and its VM is not known to run.
-                None if bad.is_empty() => last_words(seen.machine),
+                None if bad.is_empty() => seen.machine.last_words().unwrap_or("The node is unhealthy").to_owned(),
                 None => format!("The node is unhealthy: {bad}; {}", outlook(seen)),
             };
             (
@@ -267,12 +266,6 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         }
     };
     Plan::act(vec![Step::Record(Box::new(change))], why)
-}
-
-/// What the Machine says of itself.
-fn last_words(machine: &Machine) -> String {
-    let said = machine.last_operation().and_then(|last| last.description.clone());
-    said.unwrap_or_else(|| "The node is unhealthy".to_owned())
 }
 
 /// What will be done about it.
@@ -302,7 +295,7 @@ fn runs_again(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         now,
     )
     .entering(machine, Phase::Available);
-    (is_answered && runs).then(|| Plan::act(vec![Step::Record(Box::new(change))], Why::NodeRecovered))
+    (is_answered && runs).then(|| Plan::act(vec![Step::Record(Box::new(change))], Why::VmRuns))
 }
 
 /// T7a: the Node was there once and is not any more.

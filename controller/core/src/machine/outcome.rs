@@ -85,7 +85,9 @@ impl Calls {
                 // What was believed gone was only not visible.
                 self.gone_since = None;
                 self.keep_crumb(vm.last_known_state.as_ref());
-                self.doubt = self.doubt.filter(|_| is_outdated || lost(&vm).is_some());
+                self.doubt = self
+                    .doubt
+                    .filter(|_| is_outdated || Lost::of(vm.state, vm.disturbance).is_some());
                 self.vm = Some(vm);
             }
             // A bare NOT_FOUND may come from a proxy or another service: it proves nothing.
@@ -149,7 +151,8 @@ impl Calls {
                 .is_some_and(|at| at >= later(first.max(since), SECOND_LOOK));
             return is_certain.then_some(Lost::Gone);
         }
-        self.vm.as_ref().and_then(lost)
+        let vm = self.vm.as_ref()?;
+        Lost::of(vm.state, vm.disturbance)
     }
 
     /// When to ask for the VM's state again, where that is doubted since then: at once, soon where it was not found for the first time,
@@ -209,17 +212,19 @@ impl Calls {
     }
 }
 
-/// Why a VM does not run, or will not for long. Advice is no reason to disturb what runs.
-fn lost(vm: &Vm) -> Option<Lost> {
-    match (vm.state, vm.disturbance) {
-        (VmState::Stopped, _) => Some(Lost::Stopped),
-        (VmState::Failed, _) => Some(Lost::Failed),
-        (VmState::Deleting | VmState::Deleted, _) => Some(Lost::Gone),
-        (
-            VmState::Creating | VmState::Running | VmState::Unrecognized,
-            Some(Disturbance::Reclaim | Disturbance::Maintenance),
-        ) => Some(Lost::Ending),
-        (VmState::Creating | VmState::Running | VmState::Unrecognized, Some(Disturbance::Advice) | None) => None,
+impl Lost {
+    /// Why a VM does not run, or will not for long. Advice is no reason to disturb what runs.
+    pub fn of(state: VmState, announced: Option<Disturbance>) -> Option<Self> {
+        match (state, announced) {
+            (VmState::Stopped, _) => Some(Self::Stopped),
+            (VmState::Failed, _) => Some(Self::Failed),
+            (VmState::Deleting | VmState::Deleted, _) => Some(Self::Gone),
+            (
+                VmState::Creating | VmState::Running | VmState::Unrecognized,
+                Some(Disturbance::Reclaim | Disturbance::Maintenance),
+            ) => Some(Self::Ending),
+            (VmState::Creating | VmState::Running | VmState::Unrecognized, Some(Disturbance::Advice) | None) => None,
+        }
     }
 }
 

@@ -77,7 +77,7 @@ impl Inventories {
         is_ready: impl Fn(&DriverName) -> bool,
         now: Timestamp,
     ) -> Vec<(Inventory, Vec<Name>)> {
-        let all = inventories(world);
+        let all = Self::all(world);
         let first = later(lead_since, FIRST_LOOK.min(settings.orphan_period));
         let known = &mut world.ledger.inventories.known;
         known.retain(|inventory, known| known.is_running || all.contains_key(inventory));
@@ -95,7 +95,19 @@ impl Inventories {
 
     /// All of them, each with its classes in the order of their names. A class that was never checked waits for that.
     pub fn all(world: &World) -> BTreeMap<Inventory, Vec<Name>> {
-        inventories(world)
+        let mut all: BTreeMap<Inventory, Vec<Name>> = BTreeMap::new();
+        for class in world.classes.iter() {
+            let (name, _) = crate::api::meta::identity(&class.metadata);
+            let (Some(driver), true) = (class.driver(), world.ledger.was_judged(&name)) else {
+                continue;
+            };
+            let scope = match world.ledger.inventory_key(&name) {
+                Some(key) => Scope::Key(key.to_owned()),
+                None => Scope::Class(name.clone()),
+            };
+            all.entry(Inventory { driver, scope }).or_default().push(name);
+        }
+        all
     }
 
     /// What is known of an inventory.
@@ -168,21 +180,4 @@ impl Inventories {
         let mut shown = self.known.values().filter_map(|known| known.present.as_ref());
         shown.any(|(_, present)| present.contains(id))
     }
-}
-
-/// All inventories, each with its classes in the order of their names. A class that was never checked waits for that.
-fn inventories(world: &World) -> BTreeMap<Inventory, Vec<Name>> {
-    let mut all: BTreeMap<Inventory, Vec<Name>> = BTreeMap::new();
-    for class in world.classes.iter() {
-        let (name, _) = crate::api::meta::identity(&class.metadata);
-        let (Some(driver), true) = (class.driver(), world.ledger.was_judged(&name)) else {
-            continue;
-        };
-        let scope = match world.ledger.inventory_key(&name) {
-            Some(key) => Scope::Key(key.to_owned()),
-            None => Scope::Class(name.clone()),
-        };
-        all.entry(Inventory { driver, scope }).or_default().push(name);
-    }
-    all
 }
