@@ -148,19 +148,23 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
         .clone()
         .map(|lease| Candidate::new(control.client.clone(), lease, leads));
     let election = candidate.as_ref().map(Candidate::heartbeat);
+    let beaten = CancellationToken::new();
     let health = Arc::new(Health::default());
     if let Some(port) = port {
         let serving = admin::run(port, Arc::clone(&health), metrics.clone(), held.clone());
         standing.spawn(serve(serving));
     }
     if let Some(candidate) = candidate {
-        let held = held.clone();
-        standing.spawn(async move {
-            if let Some(predecessor) = predecessor {
-                predecessor.ended(&held).await;
-            }
-            candidate.run(held).await;
-        });
+        standing.spawn(stand(
+            candidate,
+            predecessor,
+            leadership.clone(),
+            Ends {
+                held: held.clone(),
+                beaten: beaten.clone(),
+                stop: stop.clone(),
+            },
+        ));
     }
     tracing::info!(
         namespace = config.namespace,
@@ -188,8 +192,41 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
     };
     held.cancel();
     while standing.join_next().await.is_some() {}
+    let end = end.map(|end| if beaten.is_cancelled() { End::LostLead } else { end });
     tracing::info!(?end, "manager stopped");
     end
+}
+
+/// How an election ends, and what ends with it.
+struct Ends {
+    /// All work has ended: the Leases are given back.
+    held: CancellationToken,
+    /// The original leads.
+    beaten: CancellationToken,
+    /// Ends the process in order.
+    stop: CancellationToken,
+}
+
+/// Stands for the lead when the original does not lead, and keeps it out from then on.
+async fn stand(
+    candidate: Candidate,
+    predecessor: Option<Predecessor>,
+    leadership: watch::Receiver<Leadership>,
+    ends: Ends,
+) {
+    let Some(mut predecessor) = predecessor else {
+        return candidate.run(ends.held).await;
+    };
+    predecessor.ended(&ends.held).await;
+    let process = candidate.identity().to_owned();
+    let guard = async {
+        if let Some(reason) = predecessor.kept_out(&process, leadership, &ends.held).await {
+            tracing::error!("this process ends: {reason}");
+            ends.beaten.cancel();
+            ends.stop.cancel();
+        }
+    };
+    tokio::join!(candidate.run(ends.held.clone()), guard);
 }
 
 /// What stays from term to term.

@@ -95,6 +95,11 @@ impl Candidate {
         }
     }
 
+    /// Who stands.
+    pub fn identity(&self) -> &str {
+        &self.settings.identity
+    }
+
     /// The sign of life of the election, for liveness.
     pub fn heartbeat(&self) -> Arc<Heartbeat> {
         self.heartbeat.clone()

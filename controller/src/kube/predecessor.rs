@@ -1,19 +1,26 @@
 //! Whether machine-controller-manager, the original, leads in the namespace: two controllers of the same objects would undo each
 //! other's work, and ask for two VMs where one is wanted. Reads and waits; whether a Lease is held is `core::lease`'s to say.
 //!
-//! Looked at before a process stands for the lead; without an election nobody looks.
+//! Before a process stands for the lead it waits until the original's Leases are free. While it leads it holds them itself, so that an
+//! original that is started beside it stands by, as it would for a replica of its own. Where another holds one all the same, the process
+//! ends. Without an election nobody looks.
 //! Source: `spec/machine.md` §8.2, `spec/machineset.md` §11 (the names of its Leases).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use millwright_core::lease::is_led;
+use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::plain;
+use super::leadership::Leadership;
 use super::lease::record_of;
 use crate::env::Env;
 
@@ -21,6 +28,12 @@ use crate::env::Env;
 const LEASES: [&str; 2] = ["machine-controller", "machine-controller-manager"];
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(5);
+/// Between two renewals: less than the 15 s for which the original bears the silence of a holder.
+const RENEW: Duration = Duration::from_secs(10);
+/// How long a Lease of its own is held without a renewal.
+const HELD_FOR: Duration = Duration::from_secs(30);
+/// What the holder is called where one of us holds its Lease, before the name of the process.
+const OURS: &str = "millwright/";
 
 /// The original, as far as its Leases tell.
 #[derive(Debug)]
@@ -29,6 +42,8 @@ pub struct Predecessor {
     env: Env,
     /// Each Lease as it was last seen, and since when it is so.
     seen: BTreeMap<&'static str, (LeaseSpec, Instant)>,
+    /// The version of each Lease that this process wrote last.
+    written: BTreeMap<&'static str, String>,
 }
 
 impl Predecessor {
@@ -38,11 +53,12 @@ impl Predecessor {
             leases: Api::namespaced(client.clone(), namespace),
             env: env.clone(),
             seen: BTreeMap::new(),
+            written: BTreeMap::new(),
         }
     }
 
     /// Waits until it leads no more. Who cannot read its Leases could not lead either, so errors are waited for too.
-    pub async fn ended(mut self, stop: &CancellationToken) {
+    pub async fn ended(&mut self, stop: &CancellationToken) {
         let ended = async {
             while let Some(reason) = self.in_the_way().await {
                 tracing::warn!("standing by: {reason}");
@@ -52,20 +68,135 @@ impl Predecessor {
         stop.run_until_cancelled(ended).await;
     }
 
+    /// Holds its Leases while this process leads, until `stop`, and gives them back then. Returns earlier, with the reason, where the
+    /// original holds one of them.
+    pub async fn kept_out(
+        mut self,
+        process: &str,
+        leadership: watch::Receiver<Leadership>,
+        stop: &CancellationToken,
+    ) -> Option<String> {
+        let holder = format!("{OURS}{process}");
+        let met = stop.run_until_cancelled(self.hold(&holder, leadership)).await;
+        self.give_back().await;
+        met
+    }
+
+    async fn hold(&mut self, holder: &str, mut leadership: watch::Receiver<Leadership>) -> String {
+        loop {
+            let leads = |now: &Leadership| matches!(now, Leadership::Leader { .. });
+            let has_ended = leadership.wait_for(leads).await.is_err();
+            if has_ended {
+                // And this process ends with it.
+                return std::future::pending().await;
+            }
+            for name in LEASES {
+                match self.take(name, holder).await {
+                    Ok(None) => {}
+                    Ok(Some(reason)) => return reason,
+                    Err(error) => tracing::warn!(
+                        "the Lease {name}, which keeps machine-controller-manager out, cannot be renewed: {}",
+                        plain(&error)
+                    ),
+                }
+            }
+            tokio::time::sleep(RENEW).await;
+        }
+    }
+
+    /// Takes or renews one. Gives a reason where another has it.
+    async fn take(&mut self, name: &'static str, holder: &str) -> Result<Option<String>, kube::Error> {
+        if let Some(version) = self.written.remove(name) {
+            let renewed = self.patch(name, Some(version), self.claim(holder, false)).await;
+            if !matches!(&renewed, Err(kube::Error::Api(status)) if status.is_conflict()) {
+                return self.remember(name, renewed);
+            }
+        }
+        let Some(lease) = self.leases.get_opt(name).await? else {
+            let lease = json!({ "metadata": { "name": name }, "spec": self.claim(holder, true) });
+            let lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
+            let made = self.leases.create(&PostParams::default(), &lease).await;
+            return self.remember(name, made);
+        };
+        if let Some(reason) = self.held(name, &lease) {
+            return Ok(Some(reason));
+        }
+        let is_new = record_of(&lease).holder.as_deref() != Some(holder);
+        let claim = self.claim(holder, is_new);
+        let taken = self.patch(name, lease.metadata.resource_version, claim).await;
+        self.remember(name, taken)
+    }
+
+    /// What a write came to. Where somebody wrote first, the next look says who.
+    fn remember(
+        &mut self,
+        name: &'static str,
+        written: Result<Lease, kube::Error>,
+    ) -> Result<Option<String>, kube::Error> {
+        match written {
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => Ok(None),
+            Err(error) => Err(error),
+            Ok(lease) => {
+                self.written
+                    .extend(lease.metadata.resource_version.map(|version| (name, version)));
+                Ok(None)
+            }
+        }
+    }
+
+    async fn patch(&self, name: &str, version: Option<String>, spec: Value) -> Result<Lease, kube::Error> {
+        let body = json!({ "metadata": { "resourceVersion": version }, "spec": spec });
+        self.leases
+            .patch(name, &PatchParams::default(), &Patch::Merge(body))
+            .await
+    }
+
+    fn claim(&self, holder: &str, is_new: bool) -> Value {
+        let now = MicroTime(self.env.wall());
+        let mut spec = json!({
+            "holderIdentity": holder,
+            "leaseDurationSeconds": HELD_FOR.as_secs(),
+            "renewTime": now,
+        });
+        if is_new && let Some(spec) = spec.as_object_mut() {
+            spec.insert("acquireTime".to_owned(), json!(now));
+        }
+        spec
+    }
+
+    /// As client-go releases a Lease, so that the original need not wait for its end. What cannot be given back ends by itself.
+    async fn give_back(&mut self) {
+        for (name, version) in std::mem::take(&mut self.written) {
+            let now = MicroTime(self.env.wall());
+            let spec = json!({ "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now });
+            if let Err(error) = self.patch(name, Some(version), spec).await {
+                tracing::warn!("the Lease {name} could not be given back: {}", plain(&error));
+            }
+        }
+    }
+
     async fn in_the_way(&mut self) -> Option<String> {
         for name in LEASES {
             let lease = match self.leases.get_opt(name).await {
                 Ok(lease) => lease.unwrap_or_default(),
                 Err(error) => return Some(format!("the Lease {name} cannot be read: {}", plain(&error))),
             };
-            if self.is_led(name, &lease) {
-                let holder = record_of(&lease).holder.unwrap_or_default();
-                return Some(format!(
-                    "{holder} holds the Lease {name}, so machine-controller-manager runs here; scale its deployment to 0"
-                ));
+            if let Some(reason) = self.held(name, &lease) {
+                return Some(reason);
             }
         }
         None
+    }
+
+    /// That the original holds one, in words. What a replica of ours holds, it holds to keep the original out.
+    fn held(&mut self, name: &'static str, lease: &Lease) -> Option<String> {
+        let holder = record_of(lease).holder.unwrap_or_default();
+        if !self.is_led(name, lease) || holder.starts_with(OURS) {
+            return None;
+        }
+        Some(format!(
+            "{holder} holds the Lease {name}, so machine-controller-manager runs here; scale its deployment to 0"
+        ))
     }
 
     fn is_led(&mut self, name: &'static str, lease: &Lease) -> bool {

@@ -24,6 +24,9 @@ struct Args {
     /// How long the simulated VM takes until it runs, and again until its node joins.
     #[arg(long, default_value = "1s")]
     delay: String,
+    /// How many machines a rollout makes beyond those that are wanted, as a number or a percentage.
+    #[arg(long, default_value = "20%")]
+    surge: String,
     /// Show what each phase asked of the API server.
     #[arg(long)]
     verbose: bool,
@@ -42,6 +45,7 @@ async fn main() -> anyhow::Result<()> {
         .await
         .context("there is no API server")?;
     let objects = std::fs::read_to_string(workspace_root().join("tests/bench/objects.yaml"))?;
+    let objects = objects.replace("maxSurge: 20%", &format!("maxSurge: {}", args.surge));
     let applied = plane.kubectl_with_input(&["apply", "-f", "-"], &objects).await?;
     ensure!(applied.success, "{}", applied.stderr);
 

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use millwright_tests::laws;
 use millwright_tests::scene::{Scene, shared_plane};
 use millwright_tests::script::Script;
@@ -54,6 +54,55 @@ async fn leader(what: &str) -> Option<Scene> {
     Some(scene)
 }
 
+/// The Leases of the original, and who holds them.
+async fn holders(scene: &Scene) -> Result<Vec<String>, String> {
+    let mut holders = Vec::new();
+    for name in ["machine-controller", "machine-controller-manager"] {
+        let lease = leases(scene).get_opt(name).await.map_err(|error| error.to_string())?;
+        holders.push(lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default());
+    }
+    Ok(holders)
+}
+
+/// Writes that the original leads, as it does once a Lease has run out.
+async fn led_by_the_original(scene: &Scene) {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    let spec = json!({ "holderIdentity": "mcm-0", "leaseDurationSeconds": 15, "renewTime": now });
+    let lease = Patch::Merge(json!({ "spec": spec }));
+    let params = PatchParams::default();
+    let name = "machine-controller-manager";
+    leases(scene).patch(name, &params, &lease).await.unwrap();
+}
+
+/// Rows: pains 34.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_original_that_is_started_beside_a_leader_finds_its_leases_held_and_one_that_leads_ends_it() {
+    let Some(mut scene) = leader("the original is started later").await else {
+        return;
+    };
+    let ours = holders(&scene).await.unwrap();
+    assert!(ours.iter().all(|holder| holder.starts_with("millwright/")), "{ours:?}");
+
+    scene.manager.service.stop(LIMIT).await;
+    assert_eq!(holders(&scene).await.unwrap(), ["", ""], "both are given back");
+
+    scene.manager.service.restart();
+    scene
+        .until("the original's Leases are held", LIMIT, async |scene: &Scene| {
+            let holders = holders(scene).await?;
+            let all = holders.iter().all(|holder| holder.starts_with("millwright/"));
+            if all { Ok(()) } else { Err(format!("{holders:?}")) }
+        })
+        .await;
+    scene.revives = false;
+    led_by_the_original(&scene).await;
+    let status = scene.manager.service.wait_for_exit(LIMIT).await;
+    assert!(!status.success(), "{status}");
+    let log = scene.manager.service.log_tail();
+    assert!(log.contains("this process ends: mcm-0 holds the Lease"), "{log}");
+    assert_eq!(holders(&scene).await.unwrap(), ["", "mcm-0"]);
+}
+
 /// Rows: pains 34.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_done_while_the_original_leads_and_all_once_it_has_gone() {
@@ -62,14 +111,8 @@ async fn nothing_is_done_while_the_original_leads_and_all_once_it_has_gone() {
     let script = Script::new("original").env("MILLWRIGHT_LEADER_ELECT", "true");
     let mut scene = script.begin(&plane).await;
     held(&mut scene, Instant::now()).await;
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
-    let lease = json!({
-        "metadata": {"name": "machine-controller-manager"},
-        "spec": {"holderIdentity": "mcm-0", "leaseDurationSeconds": 15, "renewTime": now},
-    });
-    let lease: Lease = serde_json::from_value(lease).unwrap();
-    leases(&scene).create(&PostParams::default(), &lease).await.unwrap();
     scene.manager.service.kill();
+    led_by_the_original(&scene).await;
     scene.manager.service.restart();
     scene.deploy(1).await;
     tokio::time::sleep(Duration::from_secs(8)).await;
