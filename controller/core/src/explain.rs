@@ -2,7 +2,8 @@
 //!
 //! Plans from the objects alone, as a manager that has watched all along, that has nothing under way, and whose drivers answer:
 //! what a running manager knows beside the objects (calls under way, requests without an answer, pauses between retries) is in its
-//! memory only. Whether machines can be made of a class is taken from the class's own condition. Acts on nothing.
+//! memory only. Whether machines can be made of a class is taken from the class's own condition, and whether a machine waits for
+//! credentials, rights or capacity from its own words. Acts on nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::class;
 use crate::deployment;
 use crate::deployment::view::Asked;
 use crate::driver::DriverInfo;
-use crate::gate::Gates;
+use crate::gate::{self, Gates};
 use crate::ids::{DriverName, Name};
 use crate::kin;
 use crate::kinds::OwnedBy;
@@ -221,6 +222,8 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
         asked_at: is_doubtful.then_some(now),
         ..Calls::default()
     };
+    // Until when it waits, the manager alone knows: no time is told.
+    let gates = Gates::told_by(machine, Timestamp::MAX);
     let claim = kin::node_of(world, machine);
     let plan = machine::plan(
         &machine::Observed {
@@ -238,12 +241,16 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
             volumes: &world.volumes,
             sight: Sight::CLEAR,
             calls: &calls,
-            gates: Gates::OPEN,
+            gates: &gates,
             settings: &settings,
         },
         now,
     );
-    Some(Explanation::of(&plan, now))
+    let mut explanation = Explanation::of(&plan, now);
+    if gate::is_parked(machine) {
+        explanation.again = None;
+    }
+    Some(explanation)
 }
 
 /// A driver that answers and can do what every driver must.

@@ -355,14 +355,31 @@ impl Gates {
 
     /// What a Machine says of an earlier process's gate counts until one has tried.
     pub fn recall(&mut self, errand: Errand, machine: &Machine) {
-        let Some((cause, word, message)) = told(machine).filter(|_| self.is_unheard()) else {
+        if self.is_unheard() {
+            self.shut_as_told(errand, machine, Timestamp::MIN);
+        }
+    }
+
+    /// The gates as the Machine tells of them, shut until then: all that somebody knows of them who is not the manager.
+    pub fn told_by(machine: &Machine, until: Timestamp) -> Self {
+        let mut gates = Self::default();
+        let errand = match meta::is_deleting(&machine.metadata) {
+            true => Errand::Remove,
+            false => Errand::Make,
+        };
+        gates.shut_as_told(errand, machine, until);
+        gates
+    }
+
+    fn shut_as_told(&mut self, errand: Errand, machine: &Machine, until: Timestamp) {
+        let Some((cause, word, message)) = told(machine) else {
             return;
         };
         let shut = Shut {
             cause,
             word,
             message: message.to_owned(),
-            until: Timestamp::MIN,
+            until,
             by: meta::identity(&machine.metadata).1,
             batch: 0,
             went: 0,

@@ -72,6 +72,23 @@ async fn a_machine_that_waits_says_for_what_and_a_refused_class_makes_none() {
 }
 
 #[tokio::test]
+async fn a_machine_that_waits_with_its_class_says_so_and_is_not_said_to_be_asked_for() {
+    let cluster = Cluster::start().await;
+    class(&cluster, "small", "True", "").await;
+    let said = "Cloud provider message - the provider has no capacity or quota left for the class; one machine asks again for all. It \
+                said: zone a is sold out";
+    let mut body = machine("waits", "small");
+    body["status"]["currentStatus"]["phase"] = json!("Pending");
+    let told = json!({ "description": said, "errorCode": "ResourceExhausted", "state": "Failed", "type": "Create" });
+    body["status"]["lastOperation"] = told;
+    let _: Machine = cluster.store(body).await;
+
+    let out = cluster.run("why mc/waits").await.well();
+    assert!(out.contains("one machine asks again for all"), "{out}");
+    assert!(!out.contains("CreateMachine"), "{out}");
+}
+
+#[tokio::test]
 async fn what_is_not_there_or_no_kind_of_ours_is_told() {
     let cluster = Cluster::start().await;
     let said = cluster.run("why mc/absent").await.badly(1);
