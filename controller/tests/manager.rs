@@ -409,3 +409,61 @@ async fn machines_with_refused_credentials_wait_for_one_of_them_and_all_go_on_wh
     assert_eq!(available(&server, MACHINES), MACHINES);
     running.end().await;
 }
+
+fn said(kind: v1::watch_machines_response::Type, resume_token: &str) -> v1::WatchMachinesResponse {
+    v1::WatchMachinesResponse {
+        r#type: kind.into(),
+        machine: None,
+        resume_token: resume_token.to_owned(),
+    }
+}
+
+/// Tokens of the watches that the driver was asked for, each with the seconds since the one before.
+fn watches(driver: &Stub) -> Vec<(u64, String)> {
+    let heard = driver.heard.lock().unwrap();
+    let first = heard.watches.first().map(|(at, _)| *at);
+    let before = first.into_iter().chain(heard.watches.iter().map(|(at, _)| *at));
+    let asked = before.zip(&heard.watches);
+    asked
+        .map(|(before, (at, request))| ((*at - before).as_secs(), request.resume_token.clone()))
+        .collect()
+}
+
+/// Silence is no message for 90 s. A stream that ends is opened anew within seconds from the last token that was seen, also where signs
+/// of life that bear none came after it; one whose token has run out begins anew.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_breaks_is_resumed_one_that_is_silent_is_given_up_and_one_that_is_too_old_begins_anew() {
+    use v1::watch_machines_response::Type::{Heartbeat, Synced};
+    let expired = failure(tonic::Code::Aborted, "RESUME_TOKEN_EXPIRED", "begin anew");
+    let watch = |says, ends| stub::Watch { says, ends };
+    let driver = Stub::named("x").with(|script| {
+        script.info.capabilities = vec![v1::Capability::WatchMachines.into()];
+        script.watches = [
+            watch(vec![said(Synced, "1"), said(Heartbeat, "")], Some(Ok(()))),
+            watch(
+                vec![said(Heartbeat, "2")],
+                Some(Err(tonic::Status::unavailable("the wire broke"))),
+            ),
+            watch(vec![said(Heartbeat, "3")], None),
+            watch(Vec::new(), Some(Err(expired))),
+            watch(vec![said(Synced, "4")], None),
+        ]
+        .into();
+    });
+    let server = Server::default();
+    server.put(
+        CREDENTIALS,
+        credentials(json!({"name": "cloud", "namespace": "default"}), "#"),
+    );
+    server.put(CLASS, class(json!({"name": "small", "namespace": "default"})));
+    server.put(&machine_path("m-1"), machine("m-1"));
+    let running = Running::start(&server, None, &driver);
+    pass(150).await;
+
+    let (pauses, tokens): (Vec<u64>, Vec<String>) = watches(&driver).into_iter().unzip();
+    assert_eq!(tokens, ["", "1", "2", "3", ""]);
+    let silent = pauses[3];
+    assert!((90..100).contains(&silent), "given up after {silent} s");
+    assert!(pauses.iter().all(|pause| *pause == silent || *pause < 10), "{pauses:?}");
+    running.end().await;
+}

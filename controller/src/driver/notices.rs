@@ -76,7 +76,10 @@ impl Notices {
             Ok(Err(status)) => return Err(status::failure(&status)),
             Err(_) => return Err(silent()),
         };
-        self.resume_token.clone_from(&message.resume_token);
+        // A sign of life need not carry one: the last that was seen counts.
+        if !message.resume_token.is_empty() {
+            self.resume_token.clone_from(&message.resume_token);
+        }
         Ok(Some(answer::told(&self.cluster_id, message)))
     }
 

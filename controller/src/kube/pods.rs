@@ -7,32 +7,16 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams, ListParams};
+use kube::api::{DeleteParams, EvictParams};
 use millwright_core::drain::{PodRef, Removal, budget};
-use millwright_core::ids::{Name, NodeName, VolumeName};
+use millwright_core::ids::{Name, VolumeName};
 
 use super::bare::Bare;
 use super::error::{ReadError, WriteError, over_budget};
-use super::write::{Writer, bare, no_target, same};
+use super::write::{Writer, no_target, same};
 use crate::crash;
 
 impl Writer {
-    /// All pods that are bound to a Node. No page size is asked for; what stands between may answer in pages all the same, and the
-    /// first alone would show a Node as empty that is not.
-    pub async fn pods_of(&self, node: &NodeName) -> Result<Vec<Pod>, ReadError> {
-        let api = Api::<Bare<Pod>>::all(self.target().ok_or(ReadError::Gone)?);
-        let mut params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let mut pods = Vec::new();
-        loop {
-            let page = api.list(&params).await?;
-            pods.extend(page.items.into_iter().map(bare));
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if params.continue_token.is_none() {
-                return Ok(pods);
-            }
-        }
-    }
-
     fn pods(&self, pod: &PodRef) -> Result<Api<Pod>, WriteError> {
         let target = self.target().ok_or_else(no_target)?;
         Ok(Api::namespaced(target, &pod.namespace))

@@ -89,9 +89,11 @@ where
         self
     }
 
-    /// The same watch, of objects with these fields only.
+    /// The same watch, of objects with these fields only, which are few: they are listed in one page, so that the API server finds them
+    /// by the index of its cache.
     pub fn of_fields(mut self, selector: &str) -> Self {
         self.config = self.config.fields(selector);
+        self.config.page_size = None;
         self
     }
 
@@ -145,10 +147,15 @@ where
             let Some(change) = absorb(event, self.health.resource()) else {
                 return;
             };
-            if matches!(change, Change::Synced) {
+            let is_listed = matches!(change, Change::Synced);
+            if is_listed {
                 self.health.completes_list(doubts);
             }
             sink(change);
+            if is_listed {
+                // Whoever wanted the list alone has stopped this by now: no watch is opened for it.
+                tokio::task::yield_now().await;
+            }
         }
     }
 

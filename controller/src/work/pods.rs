@@ -10,21 +10,37 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use millwright_core::api::{Machine, meta};
 use millwright_core::change::Change;
-use millwright_core::drain::{Drain, PodRef, Removal};
+use millwright_core::drain::{PodRef, Removal};
 use millwright_core::ids::{Name, NodeName, Uid};
 use millwright_core::queue::Urgency;
 use millwright_core::wake::Key;
+use millwright_core::world::World;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
 use super::step::StepError;
 use crate::kube::watch::Watch;
 
+/// How many drains list the pods of their Nodes at once.
+const LIST_AT_ONCE: usize = 8;
+
 /// The watches that run: of pods, by Machine, and the one of attached volumes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PodWatches {
     pods: Mutex<BTreeMap<Uid, CancellationToken>>,
     volumes: Mutex<Option<CancellationToken>>,
+    turns: Arc<Semaphore>,
+}
+
+impl Default for PodWatches {
+    fn default() -> Self {
+        Self {
+            pods: Mutex::default(),
+            volumes: Mutex::default(),
+            turns: Arc::new(Semaphore::new(LIST_AT_ONCE)),
+        }
+    }
 }
 
 impl PodWatches {
@@ -53,6 +69,12 @@ impl PodWatches {
         token
     }
 
+    /// Waits until few enough list. It ends when it is dropped.
+    async fn turn(&self) -> OwnedSemaphorePermit {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        turn.expect("nobody closes the semaphore")
+    }
+
     fn end_volumes(&self) {
         let place = self.volumes.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(token) = place {
@@ -65,7 +87,8 @@ impl PodWatches {
     }
 }
 
-/// Shows the Node's pods from now on. A Node without pods that must go is listed once and not watched: it is cordoned.
+/// Shows the Node's pods from now on. A Node without pods that must go is listed once and not watched: it is cordoned. Of hundreds of
+/// drains that begin at once a few list their pods at a time, so that machines are made meanwhile as ever.
 pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
     let (name, uid) = meta::identity(&machine.metadata);
     let now = shared.env.now();
@@ -75,26 +98,30 @@ pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
     let Some(cluster) = shared.target.clone() else { return };
     let stop = shared.pod_watches.begin(&uid, &shared.stop);
     let watch = Watch::everywhere(&cluster, &shared.env).of_fields(&format!("spec.nodeName={node}"));
-    let (task, node) = (Arc::clone(shared), node.clone());
+    let task = Arc::clone(shared);
     shared.calls.spawn(async move {
-        let listed = stop.run_until_cancelled(task.write.pods_of(&node)).await;
-        if let Some(Ok(pods)) = listed {
-            let listed = pods.into_iter().map(Change::Listed);
-            for change in [Change::Restarted].into_iter().chain(listed).chain([Change::Synced]) {
-                show(&task, &name, &uid, change);
-            }
-            let is_empty = |drain: &Drain| drain.is_listed() && drain.left().next().is_none();
-            if task.look(|world| world.ledger.drains.get(&uid).is_none_or(is_empty)) {
-                return;
-            }
-        }
+        let Some(turn) = stop.run_until_cancelled(task.pod_watches.turn()).await else {
+            return;
+        };
+        let mut turn = Some(turn);
+        let end = stop.clone();
         let sink = |change| {
-            if !show(&task, &name, &uid, change) {
+            let is_listed = matches!(change, Change::Synced);
+            let is_wanted = show(&task, &name, &uid, change);
+            if !is_wanted {
                 task.pod_watches.end(&uid);
             }
+            if is_listed && turn.take().is_some() && task.look(|world| is_empty(world, &uid)) {
+                end.cancel();
+            }
         };
-        Box::pin(watch.run(stop.clone(), sink)).await;
+        Box::pin(watch.run(stop, sink)).await;
     });
+}
+
+fn is_empty(world: &World, uid: &Uid) -> bool {
+    let drain = world.ledger.drains.get(uid);
+    drain.is_none_or(|drain| drain.is_listed() && drain.left().next().is_none())
 }
 
 /// Nobody wants to know the pods of the Machine's Node any more.

@@ -2,11 +2,13 @@
 //! Not built on the SDK, so that it can break the contract.
 #![allow(dead_code, reason = "each test binary uses its own part of it")]
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
 use millwright::driver::{
     CallObserver, CallRecord, Deadlines, Driver, DriverClass, DriverState, Endpoint, Endpoints, Lead, MachineKey,
     ManagerIdentity, Method, Pauses, Pool, PoolSettings, SecretData, Target,
@@ -17,6 +19,7 @@ use millwright_proto::v1;
 use millwright_proto::v1::driver_service_server::{DriverService, DriverServiceServer};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
 /// What the stub does with a call.
@@ -45,6 +48,17 @@ pub struct Script {
     pub remembers: u64,
     pub machine: Option<v1::Machine>,
     pub page: v1::ListMachinesResponse,
+    /// What each next stream of WatchMachines says. One that nothing is left for says nothing.
+    pub watches: VecDeque<Watch>,
+}
+
+/// One stream of WatchMachines.
+#[derive(Clone)]
+pub struct Watch {
+    /// What it says at once.
+    pub says: Vec<v1::WatchMachinesResponse>,
+    /// How it ends. `None`: it stays open and silent.
+    pub ends: Option<Result<(), Status>>,
 }
 
 /// What the stub was asked.
@@ -53,6 +67,7 @@ pub struct Heard {
     pub creates: Vec<Request<v1::CreateMachineRequest>>,
     pub deletes: Vec<v1::DeleteMachineRequest>,
     pub infos: Vec<v1::GetDriverInfoRequest>,
+    pub watches: Vec<(Instant, v1::WatchMachinesRequest)>,
 }
 
 /// A driver that does what its script says.
@@ -84,6 +99,7 @@ impl Stub {
             remembers: 0,
             machine: Some(machine),
             page: v1::ListMachinesResponse::default(),
+            watches: VecDeque::new(),
         };
         Self {
             script: Arc::new(Mutex::new(script)),
@@ -226,6 +242,22 @@ impl DriverService for Stub {
         _: Request<v1::ListMachinesRequest>,
     ) -> Result<Response<v1::ListMachinesResponse>, Status> {
         Ok(Response::new(self.script().page))
+    }
+
+    async fn watch_machines(
+        &self,
+        request: Request<v1::WatchMachinesRequest>,
+    ) -> Result<Response<BoxStream<v1::WatchMachinesResponse>>, Status> {
+        let heard = (Instant::now(), request.into_inner());
+        self.heard.lock().unwrap().watches.push(heard);
+        let watch = self.script.lock().unwrap().watches.pop_front();
+        let (says, ends) = watch.map_or((Vec::new(), None), |watch| (watch.says, watch.ends));
+        let says = stream::iter(says.into_iter().map(Ok));
+        Ok(Response::new(match ends {
+            None => Box::pin(says.chain(stream::pending())),
+            Some(Ok(())) => Box::pin(says),
+            Some(Err(status)) => Box::pin(says.chain(stream::iter([Err(status)]))),
+        }))
     }
 }
 
