@@ -82,11 +82,9 @@ fn stage(phase: &Phase, standing: Standing, marks: Marks) -> Stage {
     }
 }
 
-/// The Machine's Node, where it may be written.
-fn own_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
-    let is_own = |node: &&Node| node::belongs(node, seen.machine) && !node::is_unmanaged(node);
-    let own = seen.node.filter(is_own).filter(|_| seen.settings.has_target);
-    own.filter(|node| !meta::is_deleting(&node.metadata) && !super::is_blind(seen))
+/// The Machine's Node, where it stays and may be written.
+fn staying_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
+    seen.own_node().filter(|node| !meta::is_deleting(&node.metadata))
 }
 
 fn stage_of<'a>(seen: &Observed<'a>) -> Option<(&'a Node, Marks, Stage)> {
@@ -104,7 +102,7 @@ fn stage_of<'a>(seen: &Observed<'a>) -> Option<(&'a Node, Marks, Stage)> {
         | Phase::Terminating
         | Phase::Other(_) => return None,
     }
-    let found = own_node(seen)?;
+    let found = staying_node(seen)?;
     let marks = Marks::of(found);
     let stage = stage(seen.machine.phase(), seen.standing, marks);
     Some((found, marks, stage))
@@ -165,7 +163,7 @@ fn health_timeout(seen: &Observed<'_>) -> SignedDuration {
 
 /// What a Machine needs that the agent has updated. Its Node's health counts again, so that it has a way out (W10).
 pub fn done(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let Some(found) = own_node(seen) else {
+    let Some(found) = staying_node(seen) else {
         return health::plan(seen, now);
     };
     let is_healthy = node::is_healthy(found, &super::node_conditions(seen));
