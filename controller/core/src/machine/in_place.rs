@@ -57,7 +57,7 @@ enum Stage {
 
 fn stage(phase: &Phase, standing: Standing, marks: Marks) -> Stage {
     let is_updating = *phase == Phase::InPlaceUpdating;
-    let is_agents = is_updating || *phase == Phase::InPlaceUpdateFailed;
+    let is_agents = phase.is_agents();
     let is_due = matches!(standing, Standing::InPlace | Standing::Aside) && marks.is_candidate;
     match (marks.outcome, marks.reason) {
         (Some(_), _) if !is_agents && !is_due => Stage::Idle,
@@ -88,19 +88,8 @@ fn staying_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
 }
 
 fn stage_of<'a>(seen: &Observed<'a>) -> Option<(&'a Node, Marks, Stage)> {
-    match seen.machine.phase() {
-        Phase::Running
-        | Phase::Unknown
-        | Phase::InPlaceUpdating
-        | Phase::InPlaceUpdateFailed
-        | Phase::InPlaceUpdateSuccessful => {}
-        Phase::New
-        | Phase::Pending
-        | Phase::Available
-        | Phase::Failed
-        | Phase::CrashLoopBackOff
-        | Phase::Terminating
-        | Phase::Other(_) => return None,
+    if !seen.machine.phase().has_node() {
+        return None;
     }
     let found = staying_node(seen)?;
     let marks = Marks::of(found);

@@ -138,23 +138,9 @@ fn timeout(seen: &Observed<'_>, machine: &Machine) -> SignedDuration {
 /// How many Machines of the set are given up and not replaced yet, or are on their way: as long as a Machine that was asked for does
 /// not run, another one is not given up for it.
 fn under_way(seen: &Observed<'_>, present: &[&Machine], now: Timestamp) -> usize {
-    let settled = present.iter().filter(|machine| {
-        let is_there = match machine.phase() {
-            Phase::Running
-            | Phase::Available
-            | Phase::Unknown
-            | Phase::InPlaceUpdating
-            | Phase::InPlaceUpdateSuccessful
-            | Phase::InPlaceUpdateFailed => true,
-            Phase::New
-            | Phase::Pending
-            | Phase::Failed
-            | Phase::CrashLoopBackOff
-            | Phase::Terminating
-            | Phase::Other(_) => false,
-        };
-        is_there || is_kept(seen, machine, now)
-    });
+    let settled = present
+        .iter()
+        .filter(|machine| machine.phase().is_there() || is_kept(seen, machine, now));
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     wanted.saturating_sub(settled.count()).max(given_up_before(seen, now))
 }
