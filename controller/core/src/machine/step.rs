@@ -237,7 +237,7 @@ impl fmt::Display for Why {
             Self::NodeRecovered => "the node is healthy again",
             Self::ConditionsChanged => "the node's conditions changed",
             Self::Running => "the machine is running",
-            Self::HealthTimedOut => "the node was unhealthy for too long",
+            Self::HealthTimedOut => "the machine was unhealthy for too long",
             Self::Failed => "the machine has failed and awaits its replacement",
             Self::Preserved(until, asked) => {
                 return write!(f, "the machine is preserved until {until:.0}, because {asked}");
