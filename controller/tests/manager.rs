@@ -9,7 +9,9 @@
 mod apiserver;
 mod stub;
 
-use std::sync::Arc;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use apiserver::{Server, encoded};
@@ -42,8 +44,14 @@ fn machine_path(name: &str) -> String {
 /// The time at which every test begins.
 const NOON: Timestamp = Timestamp::constant(1_893_456_000, 0);
 
-/// A wall clock that goes with the virtual time.
-struct Clock(Instant);
+/// A wall clock that goes with the virtual time, and dice that fall the same in every run.
+struct Clock(Instant, AtomicU64);
+
+impl Clock {
+    fn begun(at: Instant) -> Self {
+        Self(at, AtomicU64::new(0))
+    }
+}
 
 impl Outside for Clock {
     fn now(&self) -> Timestamp {
@@ -51,7 +59,15 @@ impl Outside for Clock {
     }
 
     fn chance(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_nanos()).unwrap()
+        // Knuth's steps through all numbers: the high bits, which are the ones that count, look like chance.
+        let step = |number: u64| {
+            Some(
+                number
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407),
+            )
+        };
+        self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).unwrap()
     }
 }
 
@@ -91,7 +107,7 @@ impl Running {
         let driver = driver.clone();
         let given = Given {
             predecessor: None,
-            env: Env::within(Arc::new(Clock(begun)), Planners::default()),
+            env: Env::within(Arc::new(Clock::begun(begun)), Planners::default()),
             control,
             target,
             leads,
@@ -107,7 +123,7 @@ impl Running {
     }
 
     fn now(&self) -> Timestamp {
-        Clock(self.begun).now()
+        Clock::begun(self.begun).now()
     }
 
     async fn end(mut self) {
@@ -466,4 +482,189 @@ async fn a_watch_that_breaks_is_resumed_one_that_is_silent_is_given_up_and_one_t
     assert!((90..100).contains(&silent), "given up after {silent} s");
     assert!(pauses.iter().all(|pause| *pause == silent || *pause < 10), "{pauses:?}");
     running.end().await;
+}
+
+fn finalizers(server: &Server, path: &str) -> Vec<String> {
+    let object = server.get(path).expect("it is there");
+    let held = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    held.iter().map(|held| held.as_str().unwrap().to_owned()).collect()
+}
+
+/// Rows: W32.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_another_adds_between_read_and_write_stays_on_a_class_and_its_secret() {
+    let (server, driver) = (Server::default(), Stub::named("x"));
+    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
+    server.put(CREDENTIALS, credentials(metadata("cloud"), "#"));
+    server.put(CLASS, class(metadata("small")));
+    server.put(&machine_path("m-1"), machine("m-1"));
+    let both = [(CLASS, keys::FINALIZER), (CREDENTIALS, keys::SECRET_FINALIZER)];
+    for (path, _) in both {
+        server.meddle(path, "example.com/first");
+    }
+    let running = Running::start(&server, None, &driver);
+    pass(60).await;
+    for (path, ours) in both {
+        assert_eq!(finalizers(&server, path), ["example.com/first", ours]);
+    }
+
+    // Ours goes, and again another comes meanwhile.
+    for (path, _) in both {
+        server.meddle(path, "example.com/second");
+    }
+    server.edit(
+        &machine_path("m-1"),
+        json!({"metadata": {"deletionTimestamp": NOON.to_string()}}),
+    );
+    server.edit(CLASS, json!({"metadata": {"deletionTimestamp": NOON.to_string()}}));
+    pass(60).await;
+    assert_eq!(server.get(&machine_path("m-1")), None);
+    assert_eq!(finalizers(&server, CLASS), ["example.com/first", "example.com/second"]);
+    // As long as the class is there, it needs its Secret.
+    server.remove(CLASS);
+    pass(60).await;
+    assert_eq!(
+        finalizers(&server, CREDENTIALS),
+        ["example.com/first", "example.com/second"]
+    );
+    running.end().await;
+}
+
+/// Rows: W44.
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_a_class_names_for_its_credentials_alone_is_kept_and_its_change_is_seen() {
+    let (server, driver) = (Server::default(), Stub::named("x"));
+    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
+    let mut class = class(metadata("small"));
+    class["credentialsSecretRef"] = class["secretRef"].take();
+    server.put(CREDENTIALS, credentials(metadata("cloud"), "#"));
+    server.put(CLASS, class);
+    server.put(&machine_path("m-1"), machine("m-1"));
+    let running = Running::start(&server, None, &driver);
+    pass(10).await;
+    assert_eq!(finalizers(&server, CREDENTIALS), [keys::SECRET_FINALIZER]);
+    server.edit(CREDENTIALS, json!({"data": {"key": encoded("newer")}}));
+    pass(10).await;
+    server.put(&machine_path("m-2"), machine("m-2"));
+    pass(10).await;
+    let keys: Vec<Vec<u8>> = driver
+        .heard
+        .lock()
+        .unwrap()
+        .creates
+        .iter()
+        .map(|request| request.get_ref().secret_data["key"].clone())
+        .collect();
+    assert_eq!(keys, [b"canary".to_vec(), b"newer".to_vec()]);
+    running.end().await;
+}
+
+/// How many creations came in each tenth of a second.
+async fn creations_by_tenths(driver: &Stub, seconds: u32) -> Vec<usize> {
+    let mut tenths = Vec::new();
+    for _ in 0..seconds * 10 {
+        let before = creations(driver);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        tenths.push(creations(driver) - before);
+    }
+    tenths
+}
+
+/// Rows: W34, pains 106.
+#[tokio::test(start_paused = true)]
+async fn machines_that_failed_together_are_not_tried_again_together() {
+    const MACHINES: usize = 100;
+    let server = Server::default();
+    let down = failure(tonic::Code::Unavailable, "PROVIDER_UNAVAILABLE", "down");
+    let driver = Stub::named("x").with(|script| script.on_create = Act::Fail(down));
+    crowd(&server, MACHINES);
+    let running = Running::start(&server, None, &driver);
+    let tenths = creations_by_tenths(&driver, 20).await;
+    let first: usize = tenths[..30].iter().sum();
+    assert_eq!(first, MACHINES, "all are tried at once: {tenths:?}");
+    // The second try is due 5 s after the first, a fifth sooner or later.
+    let second = &tenths[30..80];
+    let (busy, most) = (
+        second.iter().filter(|count| **count > 0).count(),
+        second.iter().max().unwrap(),
+    );
+    println!("of {MACHINES} machines, {most} at most in a tenth of a second, over {busy} tenths: {second:?}");
+    assert!(busy >= 12, "they come over at least a second: {second:?}");
+    assert!(*most <= MACHINES / 5, "{second:?}");
+    running.end().await;
+}
+
+/// Rows: pains 106.
+#[tokio::test(start_paused = true)]
+async fn machines_come_up_though_provider_and_api_server_throttle_at_once_and_neither_makes_the_other_worse() {
+    const MACHINES: usize = 200;
+    let server = Server::default();
+    let driver = Stub::named("x").with(|script| script.on_create = Act::AtMost(20, std::sync::Arc::default()));
+    crowd(&server, MACHINES);
+    server.throttle(300);
+    let running = Running::start(&server, None, &driver);
+    let mut took = 0;
+    while available(&server, MACHINES) < MACHINES && took < 600 {
+        pass(1).await;
+        took += 1;
+    }
+    let (refused, left) = (creations(&driver) - MACHINES, server.throttle(0));
+    println!("{MACHINES} machines took {took} s; {refused} calls were refused, {left} writes were left to be put off");
+    assert!(took <= 90, "{took} s where 10 would do with neither");
+    assert!(refused <= 80, "{refused} calls were refused");
+    assert_eq!(left, 0, "the API server was throttling");
+    running.end().await;
+}
+
+/// What is logged while it is there.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Rows: W40.
+#[tokio::test(start_paused = true)]
+async fn no_token_and_nothing_of_a_secret_stands_in_the_log_however_much_is_logged() {
+    let log = Log::default();
+    let writer = log.clone();
+    let all = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _logged = tracing::subscriber::set_default(all);
+    let (server, target, driver) = (Server::default(), Server::default(), Stub::named("x"));
+    let user_data = format!("words-of-the-user-data {}", keys::PLACEHOLDER_TOKEN);
+    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
+    server.put(CREDENTIALS, credentials(metadata("cloud"), &user_data));
+    server.put(CLASS, class(metadata("small")));
+    server.put(&machine_path("m-1"), machine("m-1"));
+    let running = Running::start(&server, Some(&target), &driver);
+    pass(30).await;
+    let (token, _) = target.token();
+    server.edit(
+        &machine_path("m-1"),
+        json!({"metadata": {"deletionTimestamp": NOON.to_string()}}),
+    );
+    pass(60).await;
+    assert_eq!(server.get(&machine_path("m-1")), None);
+    running.end().await;
+
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("m-1") && log.contains("TRACE"), "{log}");
+    let (_, secret) = token.split_once('.').unwrap();
+    for secret in [secret, "words-of-the-user-data", "canary"] {
+        for text in [secret, encoded(secret).as_str().unwrap()] {
+            let told = log.lines().find(|line| line.contains(text));
+            assert_eq!(told, None, "{text}");
+        }
+    }
 }

@@ -73,7 +73,38 @@ fn is_common(ill: usize, all: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::change::Change;
+
+    /// So many Nodes of a zone, and how many of them are ready.
+    fn sees_zone(world: &mut World, zone: &str, all: usize, ready: usize) {
+        for number in 0..all {
+            let status = if number < ready { "True" } else { "Unknown" };
+            let node = json!({
+                "metadata": {"name": format!("{zone}-{number}"), "uid": format!("{zone}-{number}"), "resourceVersion": "1",
+                    "labels": {"topology.kubernetes.io/zone": zone}},
+                "status": {"conditions": [{"type": "Ready", "status": status}]},
+            });
+            let node: k8s_openapi::api::core::v1::Node = serde_json::from_value(node).expect("a Node");
+            world.observe(Change::Applied(node), Duration::ZERO);
+        }
+    }
+
+    /// Rows: pains 37.
+    #[test]
+    fn a_zone_that_is_cut_off_keeps_its_machines_and_holds_back_no_other() {
+        let mut world = World::default();
+        sees_zone(&mut world, "a", 5, 2);
+        sees_zone(&mut world, "b", 20, 18);
+        let told = of_zone(&world, Some("a")).map(|tripped| tripped.to_string());
+        assert_eq!(told.as_deref(), Some("3 of 5 nodes of zone a are not ready"));
+        assert_eq!(of_zone(&world, Some("b")), None);
+        assert_eq!(of_zone(&world, None), None);
+    }
 
     #[test]
     fn two_are_few_and_more_than_half_are_many() {

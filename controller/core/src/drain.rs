@@ -554,6 +554,22 @@ mod tests {
 
     /// Rows: W29.
     #[test]
+    fn a_claim_that_lives_as_long_as_its_pod_is_a_volume_like_any_other() {
+        let volumes = json!([
+            {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "db"}},
+            {"name": "settings", "configMap": {"name": "settings"}},
+        ]);
+        let many =
+            (0..=VOLUMES_AT_ONCE).map(|number| pod(&format!("db-{number:02}"), json!({"spec": {"volumes": volumes}})));
+        let drain = listed(many);
+        let due = drain.due(&known([]), &settings(), now());
+        assert_eq!(due.len(), VOLUMES_AT_ONCE, "they go a few at a time");
+        assert_eq!(due[0].claims, ["db-00-scratch", "db"]);
+    }
+
+    /// Rows: W29.
+    #[test]
     fn important_pods_go_first() {
         let drain = listed([pod("a", json!({})), pod("b", json!({"spec": {"priority": 1000}}))]);
         assert_eq!(names(&drain.due(&known([]), &settings(), now())), ["b", "a"]);

@@ -326,19 +326,7 @@ fn set_reason(set: &MachineSet, note: Option<String>) -> String {
 
 /// What was last done to a machine that is not as wanted.
 fn machine_reason(machine: &Machine) -> Option<String> {
-    let is_fine = match machine.phase() {
-        Phase::Running | Phase::Available | Phase::InPlaceUpdateSuccessful => true,
-        Phase::New
-        | Phase::Pending
-        | Phase::Unknown
-        | Phase::Failed
-        | Phase::CrashLoopBackOff
-        | Phase::Terminating
-        | Phase::InPlaceUpdating
-        | Phase::InPlaceUpdateFailed
-        | Phase::Other(_) => false,
-    };
-    if is_fine && machine.operation_state() != Some(OperationState::Failed) {
+    if machine.phase().is_fine() && machine.operation_state() != Some(OperationState::Failed) {
         return None;
     }
     let description = machine.last_operation()?.description.as_deref()?;

@@ -90,3 +90,34 @@ fn removed(answer: Result<(), kube::Error>) -> Result<Removal, WriteError> {
         other => Ok(Removal::Failed(other.to_string())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn refused(code: u16, extra: Value) -> Removal {
+        let mut status =
+            json!({"status": "Failure", "code": code, "reason": "TooManyRequests", "message": "too many requests"});
+        millwright_core::merge::apply(&mut status, &extra);
+        let status = serde_json::from_value(status).unwrap();
+        removed(Err(kube::Error::Api(status))).unwrap()
+    }
+
+    /// Rows: W49.
+    #[test]
+    fn a_429_blames_a_budget_only_where_one_gave_it() {
+        let causes = json!({"details": {"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 2 pods"}]}});
+        assert_eq!(
+            refused(429, causes),
+            Removal::OverBudget("The disruption budget web needs 2 pods".to_owned())
+        );
+        for busy in [json!({}), json!({"details": {"retryAfterSeconds": 1}})] {
+            let Removal::Failed(words) = refused(429, busy) else {
+                panic!("it is no budget's")
+            };
+            assert!(words.contains("too many requests"), "{words}");
+        }
+    }
+}

@@ -125,6 +125,7 @@ async fn give_up(shared: &Shared, given: GivenUp) -> Result<(), StepError> {
         ill,
         change,
         reason,
+        fault: _,
     } = given;
     if let Some(node) = ill {
         see_node(shared, &machine, &node).await?;

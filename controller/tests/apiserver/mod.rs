@@ -1,5 +1,5 @@
 //! An API server of a few lines for tests: objects by their paths, events that were written, watches that say only that one
-//! must list anew. Minds no versions and no preconditions.
+//! must list anew. Minds versions, and no other precondition.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -33,6 +33,10 @@ struct Stored {
     /// A path whose object cannot be read, and the status of the answer.
     refused: Option<(String, u16)>,
     is_away: bool,
+    /// Finalizers that somebody adds to objects, by path, just before the next write of each.
+    meddled: BTreeMap<String, String>,
+    /// So many of the next writes are answered with a 429.
+    throttled: u32,
 }
 
 type Answer = (u16, Value);
@@ -112,6 +116,16 @@ impl Server {
         self.stored().refused = refused.map(|(path, code)| (path.to_owned(), code));
     }
 
+    /// Somebody adds a finalizer to an object after the manager has read it and before its next write arrives.
+    pub fn meddle(&self, path: &str, finalizer: &str) {
+        self.stored().meddled.insert(path.to_owned(), finalizer.to_owned());
+    }
+
+    /// It has too much to do: so many of the next writes are put off. Gives how many were still to be.
+    pub fn throttle(&self, writes: u32) -> u32 {
+        std::mem::replace(&mut self.stored().throttled, writes)
+    }
+
     /// Whether it can be reached.
     pub fn is_away(&self, is_away: bool) {
         self.stored().is_away = is_away;
@@ -146,6 +160,10 @@ impl Stored {
         }
         if let Some((_, code)) = self.refused.as_ref().filter(|(refused, _)| refused == path) {
             return failure(*code, "Failed");
+        }
+        if *method != Method::GET && self.throttled > 0 {
+            self.throttled -= 1;
+            return failure(429, "TooManyRequests");
         }
         match *method {
             Method::GET if is_collection(path) => self.list(path),
@@ -204,10 +222,15 @@ impl Stored {
     }
 
     fn patch(&mut self, path: &str, body: &Value) -> Answer {
+        self.meddle(path);
         let Some(mut object) = self.objects.get(path).cloned() else {
             return missing();
         };
         let version = object["metadata"]["resourceVersion"].clone();
+        let planned_on = &body["metadata"]["resourceVersion"];
+        if !planned_on.is_null() && *planned_on != version {
+            return failure(409, "Conflict");
+        }
         merge::apply(&mut object, body);
         object["metadata"]["resourceVersion"] = version;
         let object = self.keep(path, object);
@@ -217,6 +240,16 @@ impl Stored {
             self.objects.remove(path);
         }
         (200, object)
+    }
+
+    fn meddle(&mut self, path: &str) {
+        let (Some(finalizer), Some(mut object)) = (self.meddled.remove(path), self.objects.get(path).cloned()) else {
+            return;
+        };
+        let held = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        object["metadata"]["finalizers"] = held.into_iter().chain([json!(finalizer)]).collect();
+        self.keep(path, object);
+        self.changed = self.version;
     }
 
     fn keep(&mut self, path: &str, mut object: Value) -> Value {

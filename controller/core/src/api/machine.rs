@@ -250,6 +250,70 @@ impl Phase {
     pub fn is_new(&self) -> bool {
         *self == Self::New
     }
+
+    /// Where in its life a Machine is. The one list of all phases: what else is asked of a phase follows from it.
+    fn stage(&self) -> Stage {
+        match self {
+            Self::New | Self::Pending | Self::CrashLoopBackOff => Stage::Coming,
+            Self::Available => Stage::Alone,
+            Self::Running => Stage::Serving,
+            Self::Unknown => Stage::Ill,
+            Self::InPlaceUpdating => Stage::Updating,
+            Self::InPlaceUpdateSuccessful => Stage::Updated,
+            Self::InPlaceUpdateFailed => Stage::NotUpdated,
+            Self::Failed | Self::Terminating => Stage::Leaving,
+            Self::Other(_) => Stage::Unheard,
+        }
+    }
+
+    /// Whether the Machine is as it is wanted.
+    pub fn is_fine(&self) -> bool {
+        matches!(self.stage(), Stage::Alone | Stage::Serving | Stage::Updated)
+    }
+
+    /// Whether the Machine came up and is not given up.
+    pub fn is_there(&self) -> bool {
+        matches!(self.stage(), Stage::Alone) || self.has_node()
+    }
+
+    /// Whether the Machine's Node joined, and the Machine is not given up.
+    pub fn has_node(&self) -> bool {
+        let is_updated = matches!(self.stage(), Stage::Updating | Stage::Updated | Stage::NotUpdated);
+        is_updated || matches!(self.stage(), Stage::Serving | Stage::Ill)
+    }
+
+    /// Whether an agent may be at work on the Machine's Node, or has left it half-way.
+    pub fn is_agents(&self) -> bool {
+        matches!(self.stage(), Stage::Updating | Stage::NotUpdated)
+    }
+
+    /// Whether an update in place may begin. An unhealthy Machine recovers, or is replaced: what a silent Node was told would be lost.
+    pub fn may_be_updated(&self) -> bool {
+        matches!(self.stage(), Stage::Serving | Stage::Updated | Stage::NotUpdated)
+    }
+}
+
+/// Where in its life a Machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is being made.
+    Coming,
+    /// It is there, and no Node is expected.
+    Alone,
+    /// Its Node serves.
+    Serving,
+    /// Its Node served.
+    Ill,
+    /// An agent updates its Node.
+    Updating,
+    /// The agent has done it.
+    Updated,
+    /// The agent has not.
+    NotUpdated,
+    /// It is given up, or being deleted.
+    Leaving,
+    /// Nobody here knows.
+    Unheard,
 }
 
 impl From<String> for Phase {

@@ -17,7 +17,7 @@ use super::observed::{Observed, Step};
 use super::plan::{Stand, strategy};
 use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
-use crate::api::{Machine, MachineDeployment, MachineSet, Phase, keys, meta};
+use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use crate::machine::in_place::marks::{self, Outcome, Reason, Update};
 use crate::machine::node_patch::NodePatch;
 use crate::owner::{self, Owner as _};
@@ -87,18 +87,7 @@ pub(super) fn transfer(seen: &Observed<'_>, members: &Members<'_>, mode: Mode) -
 
 /// Whether the agent has updated the Machine's node, as its Node says and the Machine has seen.
 fn is_updated(member: &set::Observed<'_>, machine: &Machine) -> bool {
-    let is_settled = match machine.phase() {
-        Phase::InPlaceUpdateSuccessful | Phase::Running | Phase::Unknown => true,
-        Phase::New
-        | Phase::Pending
-        | Phase::Available
-        | Phase::Failed
-        | Phase::CrashLoopBackOff
-        | Phase::Terminating
-        | Phase::InPlaceUpdating
-        | Phase::InPlaceUpdateFailed
-        | Phase::Other(_) => false,
-    };
+    let is_settled = machine.phase().has_node() && !machine.phase().is_agents();
     let is_told = Reason::copied(machine) == Some(Reason::Successful);
     let outcome = update(member, machine).and_then(|update| update.marks.outcome);
     is_settled && is_told && outcome == Some(Outcome::Successful)
@@ -164,30 +153,13 @@ fn candidates<'a>(members: &Members<'a>, now: Timestamp) -> Vec<Candidate<'a>> {
         let member: &'a set::Observed<'a> = member;
         own.into_iter().filter_map(move |machine| {
             let update = update(member, &machine)?;
-            let may_be = is_ready(&machine) && stays(member, &machine);
+            let may_be = machine.phase().may_be_updated() && stays(member, &machine);
             let awaits = update.marks.is_candidate && !update.marks.is_under_way();
             let is_available = counts_as_available(member, &machine, now);
             (may_be && awaits).then_some(Candidate { update, is_available })
         })
     };
     members.old().iter().flat_map(of).collect()
-}
-
-/// Whether the Machine's phase lets its update begin.
-fn is_ready(machine: &Machine) -> bool {
-    match machine.phase() {
-        Phase::Running | Phase::InPlaceUpdateSuccessful | Phase::InPlaceUpdateFailed => true,
-        // An unhealthy one recovers, or is replaced: what a silent node was told would be lost.
-        Phase::Unknown
-        | Phase::New
-        | Phase::Pending
-        | Phase::Available
-        | Phase::Failed
-        | Phase::CrashLoopBackOff
-        | Phase::Terminating
-        | Phase::InPlaceUpdating
-        | Phase::Other(_) => false,
-    }
 }
 
 /// Whether the original has kept a set from making Machines, which now has the template again (§16.4).

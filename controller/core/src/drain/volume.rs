@@ -119,3 +119,42 @@ impl Stored for VolumeAttachment {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn attachment(name: &str, source: Value) -> Change<VolumeAttachment> {
+        let attachment = json!({
+            "metadata": {"name": name, "uid": name},
+            "spec": {"attacher": "csi", "nodeName": "n", "source": source},
+            "status": {"attached": true},
+        });
+        Change::Listed(serde_json::from_value(attachment).expect("it is a VolumeAttachment"))
+    }
+
+    /// A volume may be described in the attachment itself.
+    /// Rows: W28.
+    #[test]
+    fn a_volume_that_is_no_persistent_volume_is_waited_for_by_its_attachments_name() {
+        let mut volumes = Volumes::default();
+        volumes.begin();
+        let inline = json!({"inlineVolumeSpec": {"capacity": {"storage": "1Gi"}}});
+        let listed = [
+            Change::Restarted,
+            attachment("csi-inline", inline),
+            attachment("csi-nothing", json!({})),
+            attachment("csi-named", json!({"persistentVolumeName": "pv"})),
+            Change::Synced,
+        ];
+        for change in listed {
+            drop(volumes.apply(change));
+        }
+        let node = NodeName::new("n");
+        assert_eq!(volumes.attached_to(&node), ["csi-inline", "pv", "csi-nothing"]);
+        assert_eq!(volumes.on(&node).len(), 3, "all are let go of when a drain is forced");
+        assert!(!volumes.is_on(&VolumeName::new(""), &node));
+    }
+}

@@ -292,11 +292,11 @@ fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
     if deadline.is_some_and(|deadline| deadline <= now) {
         return super::join::timed_out(seen, now);
     }
-    let trouble = seen
-        .calls
-        .trouble
-        .as_ref()
-        .filter(|trouble| trouble.call == Call::Status);
+    if let Some((told, why)) = room(seen, now) {
+        steps.push(told);
+        return Plan::act(steps, why).or_at(deadline, now);
+    }
+    let trouble = doubted(seen);
     // The later of the two: a question that could not be asked, its driver being away, is put off beyond an older failure.
     let retry_at = trouble.map(|trouble| trouble.retry_at);
     let due = retry_at.max(seen.calls.poll_at).filter(|at| *at > now);
@@ -305,6 +305,25 @@ fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
         steps.push(Step::Call(Call::Status));
     }
     Plan::act(steps, Why::VmBooting).or_at(due, now).or_at(deadline, now)
+}
+
+/// The last question for the VM, where it failed.
+fn doubted<'a>(seen: &Observed<'a>) -> Option<&'a Trouble> {
+    let trouble = seen.calls.trouble.as_ref();
+    trouble.filter(|trouble| trouble.call == Call::Status)
+}
+
+/// Tells that there is no room for a VM that was accepted, where its provider finds that out only afterwards, and that there is room
+/// after all: by the code the autoscaler chooses another pool.
+pub fn room(seen: &Observed<'_>, now: Timestamp) -> Option<(Step, Why)> {
+    let shortage = doubted(seen).filter(|trouble| trouble.failure.is_exhausted());
+    let is_told = code_of(seen.machine) == Some(Code::ResourceExhausted.word());
+    let (change, why) = match (shortage, &seen.calls.vm) {
+        (Some(shortage), _) => (told(seen, shortage, now), Why::NoRoom),
+        (None, Some(vm)) if is_told && seen.settings.has_target => (accepted(seen, vm, now), Why::VmMade),
+        (None, _) => return None,
+    };
+    (!change.is_told(seen.machine)).then(|| (Step::Record(Box::new(change)), why))
 }
 
 /// What identifies the VM, if the Machine does not carry all of it. What its driver says of this Machine's own uid counts more than

@@ -43,17 +43,20 @@ pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
 /// Begins what a Machine says of itself whose provider told the end of its VM.
 const SAID: &str = "The provider says that ";
 
+/// Whether a Machine says that its provider told the end of its VM.
+pub fn tells_of_vm(machine: &Machine) -> bool {
+    machine.last_words().is_some_and(|said| said.starts_with(SAID))
+}
+
 /// Whether the Machine says that its provider told the end of its VM, and its driver has not said since that it runs. What is said is
 /// no more than a reason to ask.
 fn is_said_to_be_lost(seen: &Observed<'_>) -> bool {
     let machine = seen.machine;
-    let said = machine.last_words();
-    let is_said = said.is_some_and(|said| said.starts_with(SAID));
     let runs = machine.phase_since().is_some_and(|since| {
         let is_asked = seen.calls.asked_at.is_some_and(|at| at >= since);
         is_asked && seen.calls.vm.is_some() && seen.calls.lost(since).is_none()
     });
-    is_said && !runs
+    tells_of_vm(machine) && !runs
 }
 
 /// When the driver is asked for the VM again, if it can be.
@@ -213,7 +216,13 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
     let is_told = *seen.machine.phase() != Phase::Running;
     let lost = seen.calls.lost_unasked().filter(|_| is_told);
     let is_doubtful = lost.is_some() || (is_told && is_said_to_be_lost(seen));
-    let healthy = node::is_healthy(joined, &super::node_conditions(seen)) && !is_doubtful;
+    let is_fit = node::is_healthy(joined, &super::node_conditions(seen));
+    let healthy = is_fit && !is_doubtful;
+    let ailing = match lost {
+        Some(lost) => Why::VmLost(lost),
+        None if is_fit => Why::VmDoubted,
+        None => Why::NodeUnhealthy,
+    };
     let copied = seen
         .machine
         .status
@@ -229,7 +238,7 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         (true, true) if !changed => return Plan::rest(Why::Running),
         // One that was updated in place has only this way out of its phase (W10).
         (false, false) if !changed && *seen.machine.phase() != Phase::InPlaceUpdateSuccessful => {
-            return Plan::rest(Why::NodeUnhealthy);
+            return Plan::rest(ailing);
         }
         (true, true) => {
             let text = "The machine is healthy".to_owned();
@@ -259,10 +268,7 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
                 None if bad.is_empty() => seen.machine.last_words().unwrap_or("The node is unhealthy").to_owned(),
                 None => format!("The node is unhealthy: {bad}; {}", outlook(seen)),
             };
-            (
-                told(Phase::Unknown, OperationState::Processing, text),
-                Why::NodeUnhealthy,
-            )
+            (told(Phase::Unknown, OperationState::Processing, text), ailing)
         }
     };
     Plan::act(vec![Step::Record(Box::new(change))], why)

@@ -55,9 +55,10 @@ enum Stage {
     Fail,
 }
 
-fn stage(phase: &Phase, standing: Standing, marks: Marks) -> Stage {
+fn stage(machine: &Machine, standing: Standing, marks: Marks) -> Stage {
+    let phase = machine.phase();
     let is_updating = *phase == Phase::InPlaceUpdating;
-    let is_agents = is_updating || *phase == Phase::InPlaceUpdateFailed;
+    let is_agents = phase.is_agents();
     let is_due = matches!(standing, Standing::InPlace | Standing::Aside) && marks.is_candidate;
     match (marks.outcome, marks.reason) {
         (Some(_), _) if !is_agents && !is_due => Stage::Idle,
@@ -72,6 +73,10 @@ fn stage(phase: &Phase, standing: Standing, marks: Marks) -> Stage {
         (None, _) if !is_due => Stage::Idle,
         // It recovers, or is replaced.
         (None, _) if *phase == Phase::Unknown && marks.is_selected => Stage::Idle,
+        // It had its time, and the agent never heard of it; as with those below.
+        (None, Some(Reason::Selected)) if is_agents && marks.is_selected && marks.since < machine.phase_since() => {
+            Stage::Idle
+        }
         (None, Some(Reason::Selected)) if marks.is_selected => Stage::Vacate(marks.since),
         // It had its time; who takes the label of its selection off lets it begin anew.
         (None, Some(Reason::Drained | Reason::Ready)) if marks.is_selected && is_agents => Stage::Idle,
@@ -82,31 +87,18 @@ fn stage(phase: &Phase, standing: Standing, marks: Marks) -> Stage {
     }
 }
 
-/// The Machine's Node, where it may be written.
-fn own_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
-    let is_own = |node: &&Node| node::belongs(node, seen.machine) && !node::is_unmanaged(node);
-    let own = seen.node.filter(is_own).filter(|_| seen.settings.has_target);
-    own.filter(|node| !meta::is_deleting(&node.metadata) && !super::is_blind(seen))
+/// The Machine's Node, where it stays and may be written.
+fn staying_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
+    seen.own_node().filter(|node| !meta::is_deleting(&node.metadata))
 }
 
 fn stage_of<'a>(seen: &Observed<'a>) -> Option<(&'a Node, Marks, Stage)> {
-    match seen.machine.phase() {
-        Phase::Running
-        | Phase::Unknown
-        | Phase::InPlaceUpdating
-        | Phase::InPlaceUpdateFailed
-        | Phase::InPlaceUpdateSuccessful => {}
-        Phase::New
-        | Phase::Pending
-        | Phase::Available
-        | Phase::Failed
-        | Phase::CrashLoopBackOff
-        | Phase::Terminating
-        | Phase::Other(_) => return None,
+    if !seen.machine.phase().has_node() {
+        return None;
     }
-    let found = own_node(seen)?;
+    let found = staying_node(seen)?;
     let marks = Marks::of(found);
-    let stage = stage(seen.machine.phase(), seen.standing, marks);
+    let stage = stage(seen.machine, seen.standing, marks);
     Some((found, marks, stage))
 }
 
@@ -165,7 +157,7 @@ fn health_timeout(seen: &Observed<'_>) -> SignedDuration {
 
 /// What a Machine needs that the agent has updated. Its Node's health counts again, so that it has a way out (W10).
 pub fn done(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let Some(found) = own_node(seen) else {
+    let Some(found) = staying_node(seen) else {
         return health::plan(seen, now);
     };
     let is_healthy = node::is_healthy(found, &super::node_conditions(seen));
@@ -210,6 +202,8 @@ pub fn join(seen: &Observed<'_>, mut plan: Plan, now: Timestamp) -> Plan {
     let mut own = match stage {
         Stage::Idle => return plan,
         Stage::Wait => return expired(seen, plan, now),
+        // The API server may refuse to let the agent be told: its time runs all the same.
+        Stage::Tell(Reason::Ready) if is_expired(seen, now) => return expired(seen, plan, now),
         Stage::Tell(reason) => tell(found, marks, reason, now),
         Stage::Vacate(since) => emptied(seen, found, since.unwrap_or(now), now),
         Stage::Enter => enter(seen, found, Phase::InPlaceUpdating, now),
@@ -234,21 +228,32 @@ pub fn join(seen: &Observed<'_>, mut plan: Plan, now: Timestamp) -> Plan {
     plan.or_at(own.wake, now)
 }
 
-/// The agent had its time. It counts only while the Node could be seen.
+/// Whether the agent had its time. It counts only while the Node could be seen.
+fn is_expired(seen: &Observed<'_>, now: Timestamp) -> bool {
+    work_deadline(seen, now).is_some_and(|deadline| deadline <= now)
+}
+
+/// Until when the agent may be at work.
+fn work_deadline(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
+    let since = seen.machine.phase_since().unwrap_or(now);
+    seen.sight.deadline(since, work_timeout(seen), Judging::Rollout)
+}
+
+fn work_timeout(seen: &Observed<'_>) -> SignedDuration {
+    let own = seen.machine.in_place_update_timeout();
+    own.unwrap_or(seen.settings.in_place_update_timeout)
+}
+
+/// The agent had its time.
 fn expired(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
     if *seen.machine.phase() != Phase::InPlaceUpdating {
         return plan;
     }
-    let timeout = seen
-        .machine
-        .in_place_update_timeout()
-        .unwrap_or(seen.settings.in_place_update_timeout);
-    let since = seen.machine.phase_since().unwrap_or(now);
-    match seen.sight.deadline(since, timeout, Judging::Rollout) {
+    match work_deadline(seen, now) {
         Some(deadline) if deadline <= now => {
             let text = format!(
                 "The node was not updated within {}; {}",
-                GoDuration::from(timeout),
+                GoDuration::from(work_timeout(seen)),
                 outlook(seen)
             );
             let change =

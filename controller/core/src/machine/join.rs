@@ -52,6 +52,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = super::crumb_due(seen, now).or_else(|| token_due(seen, deadline)) {
         return plan;
     }
+    if let Some((told, why)) = create::room(seen, now) {
+        return Plan::act(vec![told], why).or_at(deadline, now);
+    }
     let why = match (seen.rival, seen.node) {
         (Some(rival), _) => Why::NodeContested(rival.to_owned()),
         (None, Some(_)) => Why::NodeForeign,

@@ -146,6 +146,7 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
         })
     };
     let turned = *machine.phase() != change.phase;
+    let is_said = machine.last_words() == Some(change.description.as_str());
     match &change.phase {
         Phase::Unknown | Phase::Failed if turned => worse(&change.description),
         Phase::Running if turned && matches!(machine.phase(), Phase::Unknown | Phase::Failed) => Some(LifeEvent {
@@ -186,6 +187,8 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
         | Phase::InPlaceUpdateSuccessful
         | Phase::InPlaceUpdateFailed
         | Phase::Other(_) => match change.state {
+            // The same words again, with what the driver wants to see again.
+            OperationState::Failed if *why == Why::CrumbChanged && is_said => None,
             OperationState::Failed => worse(&change.description),
             OperationState::Processing | OperationState::Successful => None,
         },

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::node;
 use super::steer::Standing;
 use crate::api::{Machine, keys, meta};
 use crate::class::Readiness;
@@ -51,6 +52,13 @@ pub struct Observed<'a> {
 }
 
 impl<'a> Observed<'a> {
+    /// The Machine's own Node, where it is seen and nobody wants it left alone.
+    pub fn own_node(&self) -> Option<&'a Node> {
+        let is_own = |node: &&Node| node::belongs(node, self.machine) && !node::is_unmanaged(node);
+        let own = self.node.filter(is_own);
+        own.filter(|_| self.settings.has_target && !super::is_blind(self))
+    }
+
     /// How the Machine stands before the gate of an errand.
     pub fn way(&self, errand: Errand, now: Timestamp) -> Way<'a> {
         match self.gates.way(errand, &meta::identity(&self.machine.metadata).1, now) {

@@ -18,7 +18,6 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::{Map, Value as Json, json};
 
 use super::in_place;
-use super::node;
 use super::node_patch::Sketch;
 use super::observed::Observed;
 use super::status::seconds;
@@ -142,7 +141,7 @@ impl<'a> Scene<'a> {
     /// `None`: nobody requests anything, and nothing is left of a preservation.
     fn of(seen: &'a Observed<'a>, now: Timestamp) -> Option<Self> {
         let machine = seen.machine;
-        let own = own_node(seen);
+        let own = seen.own_node();
         let is_bound = machine.preserved_until().is_some()
             || !request::forgotten(machine).is_empty()
             || own.is_some_and(marks::is_marked)
@@ -168,13 +167,6 @@ impl<'a> Scene<'a> {
         let since = self.seen.machine.phase_since();
         self.has_failed && self.seen.machine.preserve_drained().is_none_or(|at| Some(at) < since)
     }
-}
-
-/// The Machine's Node, where it is seen and nobody wants it left alone.
-fn own_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
-    let is_own = |node: &&Node| node::belongs(node, seen.machine) && !node::is_unmanaged(node);
-    let own = seen.node.filter(is_own);
-    own.filter(|_| seen.settings.has_target && !super::is_blind(seen))
 }
 
 /// Whether the Machine is preserved now: its time is stored and runs, and somebody requests it.
@@ -250,7 +242,7 @@ fn keep(scene: &Scene<'_>, asked: Asked) -> Plan {
         };
         return Plan::act(vec![Step::Keep(keeping)], Why::Preserved(until, asked));
     };
-    let own = own_node(seen).filter(|_| scene.has_failed);
+    let own = seen.own_node().filter(|_| scene.has_failed);
     if own.is_some_and(|node| meta::is_deleting(&node.metadata)) {
         return Plan::act(vec![Step::DeleteMachine], Why::NodeDeleted);
     }
@@ -370,6 +362,6 @@ fn stop(scene: &Scene<'_>, why: End, forgets: bool) -> Plan {
 
 /// What cannot be read, unless that was told already.
 fn complaint(scene: &Scene<'_>) -> Option<Step> {
-    let fault = request::fault(scene.seen.machine, own_node(scene.seen))?;
+    let fault = request::fault(scene.seen.machine, scene.seen.own_node())?;
     (scene.seen.calls.complaint.as_ref() != Some(&fault)).then_some(Step::Complain(fault))
 }

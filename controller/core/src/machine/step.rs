@@ -147,6 +147,7 @@ pub enum Why {
     CreationTimedOut,
     VmMade,
     VmBooting,
+    NoRoom,
     VmFailed,
     NotInitialized,
     InitializationFailed,
@@ -218,6 +219,7 @@ impl fmt::Display for Why {
             Self::CreationTimedOut => "the VM could not be created in time",
             Self::VmMade => "the provider has accepted the VM",
             Self::VmBooting => "the VM is not running yet",
+            Self::NoRoom => "the provider has no room for the VM that it accepted",
             Self::VmFailed => "the VM will not run",
             Self::NotInitialized => "the VM is not initialised yet",
             Self::InitializationFailed => "the VM could not be initialised",
@@ -237,7 +239,7 @@ impl fmt::Display for Why {
             Self::NodeRecovered => "the node is healthy again",
             Self::ConditionsChanged => "the node's conditions changed",
             Self::Running => "the machine is running",
-            Self::HealthTimedOut => "the node was unhealthy for too long",
+            Self::HealthTimedOut => "the machine was unhealthy for too long",
             Self::Failed => "the machine has failed and awaits its replacement",
             Self::Preserved(until, asked) => {
                 return write!(f, "the machine is preserved until {until:.0}, because {asked}");

@@ -130,6 +130,26 @@ fn what_a_machine_owns_or_claims_or_may_be_about_to_own_stays() {
     }
 }
 
+/// Rows: pains 20.
+#[test]
+fn a_vm_whose_creation_is_tried_again_stays() {
+    let mut story = Story::new();
+    for phase in ["", "Pending", "CrashLoopBackOff", "Failed"] {
+        let name = format!("again-{}", phase.to_lowercase());
+        let failed = json!({"status": {
+            "currentStatus": {"phase": phase},
+            "lastOperation": {"type": "Create", "state": "Failed", "errorCode": "Internal", "description": "no answer"},
+        }});
+        let tried = machine(&name, &format!("uid-{name}"), &failed);
+        story.world.observe(Change::Applied(tried), Duration::ZERO);
+        // Its first try was not answered: only the provider knows of the VM.
+        for minute in [0, 15, 30] {
+            let plan = story.look(minute, &[vm(&name)], None);
+            assert_eq!((deleted(&plan), plan.report.owned), (vec![], 7), "{phase}");
+        }
+    }
+}
+
 #[test]
 fn a_second_vm_of_a_machine_is_told_once_and_stays() {
     let mut story = Story::new();

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::bring::Brought;
 use super::keep::{Choice, Mark};
 use super::made::NewMachine;
-use super::repair::{GivenUp, Repair};
+use super::repair::{GivenUp, Ill, Repair};
 use super::status::StatusChange;
 use crate::api::{Machine, MachineSet};
 use crate::breaker::Tripped;
@@ -148,10 +148,10 @@ pub enum Why {
     Preserved(Option<Timestamp>),
     Spared,
     Held,
-    GivingUp,
-    GivenUpAt(Timestamp),
-    TooManyIll(Tripped),
-    OthersFirst,
+    GivingUp(Ill),
+    GivenUpAt(Ill, Timestamp),
+    TooManyIll(Ill, Tripped),
+    OthersFirst(Ill),
     Settled,
 }
 
@@ -184,10 +184,14 @@ impl fmt::Display for Why {
             Self::Held => {
                 f.write_str("the machine is too many, but available, and the deployment has none to spare now")
             }
-            Self::GivingUp => f.write_str("machines were unhealthy for longer than their health timeout"),
-            Self::GivenUpAt(at) => write!(f, "its node is unhealthy, and it is replaced at {at:.0} if that lasts"),
-            Self::TooManyIll(tripped) => write!(f, "its node is unhealthy, and nothing is replaced while {tripped}"),
-            Self::OthersFirst => f.write_str("its node is unhealthy, and another machine is replaced first"),
+            Self::GivingUp(Ill::Node) => f.write_str("machines were unhealthy for longer than their health timeout"),
+            Self::GivingUp(Ill::NotUpdated) => {
+                f.write_str("machines were not updated in place for longer than their health timeout")
+            }
+            Self::GivingUp(Ill::Vm(_) | Ill::Said) => f.write_str("VMs of machines do not run any more"),
+            Self::GivenUpAt(ill, at) => write!(f, "{ill}, and it is replaced at {at:.0} if that lasts"),
+            Self::TooManyIll(ill, tripped) => write!(f, "{ill}, and nothing is replaced while {tripped}"),
+            Self::OthersFirst(ill) => write!(f, "{ill}, and another machine is replaced first"),
             Self::Settled => f.write_str("the set has what it wants"),
         }
     }

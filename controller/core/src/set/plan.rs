@@ -15,6 +15,7 @@ use super::claim::{Claimed, claim};
 use super::freeze;
 use super::growth::{grow, may_still_arrive};
 use super::observed::{Observed, Plan, Step, Victim, Why};
+use super::repair::Ill;
 use super::{keep, rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::Name;
@@ -110,6 +111,14 @@ fn invalid(seen: &Observed<'_>, fault: String, now: Timestamp) -> Plan {
     Plan::act(report.step.into_iter().collect(), Why::Invalid(fault)).or_at(report.due, now)
 }
 
+/// What ails the first Machine that is given up.
+fn first_fault(given_up: Option<&Step>) -> Option<Ill> {
+    let Some(Step::GiveUp(given)) = given_up else {
+        return None;
+    };
+    given.first().map(|given| given.fault)
+}
+
 /// A valid set that stays.
 fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let set = seen.set;
@@ -139,8 +148,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         (true, _) => Why::TooMany {
             by: kept.len() - wanted,
         },
-        (false, 0) if given_up.is_some() => Why::GivingUp,
-        (false, 0) => Why::Settled,
+        (false, 0) => first_fault(given_up.as_ref()).map_or(Why::Settled, Why::GivingUp),
         (false, failed) => Why::Replacing { failed },
     };
     let replaced = failed.into_iter().map(|machine| {

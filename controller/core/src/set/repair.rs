@@ -5,6 +5,7 @@
 //! until their replacements run; none while the breaker is open. Decides nothing about what is deleted: `set::plan` replaces.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -14,7 +15,7 @@ use super::plan::{is_kept, is_leaving, owned};
 use crate::api::{Machine, OperationType, Phase, meta};
 use crate::breaker::Tripped;
 use crate::ids::{Name, NodeName, Uid};
-use crate::machine::health::{timed_out, vm_lost};
+use crate::machine::health::{self, timed_out, vm_lost};
 use crate::machine::{Calls, Lost, StatusChange, in_place, node};
 use crate::sight::{Judging, Sight, later};
 
@@ -58,6 +59,32 @@ pub struct GivenUp {
     pub change: Box<StatusChange>,
     /// The reason of the event that tells it.
     pub reason: &'static str,
+    /// What ails it.
+    pub fault: Ill,
+}
+
+/// What ails a Machine that may be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ill {
+    /// Its Node is unhealthy, or gone.
+    Node,
+    /// An agent could not update its Node.
+    NotUpdated,
+    /// Its VM does not run any more, as its driver says.
+    Vm(Lost),
+    /// The same, as its provider told unasked; its driver has not been asked since.
+    Said,
+}
+
+impl fmt::Display for Ill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node => f.write_str("its node is unhealthy"),
+            Self::NotUpdated => f.write_str("its node was not updated in place"),
+            Self::Vm(lost) => lost.fmt(f),
+            Self::Said => f.write_str("its VM is said not to run any more"),
+        }
+    }
 }
 
 /// How it stands with one unhealthy Machine.
@@ -85,11 +112,11 @@ pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: 
             }
             Verdict::Until(at) => {
                 look_again(at);
-                Why::GivenUpAt(at)
+                Why::GivenUpAt(ill(seen, machine), at)
             }
             Verdict::Kept(tripped) => {
                 look_again(later(now, LOOK_AGAIN));
-                Why::TooManyIll(tripped)
+                Why::TooManyIll(ill(seen, machine), tripped)
             }
         };
         plan.withheld.push((Name::new(meta::name(&machine.metadata)), why));
@@ -97,11 +124,10 @@ pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: 
     over.sort_by_cached_key(|machine| (machine.phase_since(), meta::name(&machine.metadata).to_owned()));
     let free = seen.repair.at_most.saturating_sub(under_way(seen, present, now));
     let waiting = over.split_off(free.min(over.len()));
-    plan.withheld.extend(
-        waiting
-            .iter()
-            .map(|machine| (Name::new(meta::name(&machine.metadata)), Why::OthersFirst)),
-    );
+    plan.withheld.extend(waiting.iter().map(|machine| {
+        let name = Name::new(meta::name(&machine.metadata));
+        (name, Why::OthersFirst(ill(seen, machine)))
+    }));
     *plan = std::mem::replace(plan, Plan::rest(Why::Settled)).or_at(wake, now);
     let given: Vec<GivenUp> = over
         .into_iter()
@@ -125,6 +151,16 @@ fn verdict(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<Ver
     Some(tripped.map_or(Verdict::Over, |tripped| Verdict::Kept(tripped.clone())))
 }
 
+/// What ails an unhealthy Machine.
+fn ill(seen: &Observed<'_>, machine: &Machine) -> Ill {
+    match lost(seen, machine) {
+        Some(lost) => Ill::Vm(lost),
+        None if *machine.phase() == Phase::InPlaceUpdateFailed => Ill::NotUpdated,
+        None if health::tells_of_vm(machine) => Ill::Said,
+        None => Ill::Node,
+    }
+}
+
 /// Why the VM does not run any more, as its driver said since the node is unhealthy.
 fn lost(seen: &Observed<'_>, machine: &Machine) -> Option<Lost> {
     let calls = seen.repair.vms.get(&machine.uid()?)?;
@@ -138,23 +174,9 @@ fn timeout(seen: &Observed<'_>, machine: &Machine) -> SignedDuration {
 /// How many Machines of the set are given up and not replaced yet, or are on their way: as long as a Machine that was asked for does
 /// not run, another one is not given up for it.
 fn under_way(seen: &Observed<'_>, present: &[&Machine], now: Timestamp) -> usize {
-    let settled = present.iter().filter(|machine| {
-        let is_there = match machine.phase() {
-            Phase::Running
-            | Phase::Available
-            | Phase::Unknown
-            | Phase::InPlaceUpdating
-            | Phase::InPlaceUpdateSuccessful
-            | Phase::InPlaceUpdateFailed => true,
-            Phase::New
-            | Phase::Pending
-            | Phase::Failed
-            | Phase::CrashLoopBackOff
-            | Phase::Terminating
-            | Phase::Other(_) => false,
-        };
-        is_there || is_kept(seen, machine, now)
-    });
+    let settled = present
+        .iter()
+        .filter(|machine| machine.phase().is_there() || is_kept(seen, machine, now));
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     wanted.saturating_sub(settled.count()).max(given_up_before(seen, now))
 }
@@ -182,10 +204,11 @@ fn given_up(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<Gi
     let uid = machine.uid()?;
     let object = seen.machines.iter().find(|other| other.uid().as_ref() == Some(&uid))?;
     let timeout = timeout(seen, machine);
-    let (change, reason) = match (lost(seen, machine), machine.phase()) {
-        (Some(lost), _) => (vm_lost(machine, lost, now), "VmLost"),
-        (None, Phase::InPlaceUpdateFailed) => (in_place::timed_out(machine, timeout, now), "InPlaceUpdateFailed"),
-        (None, _) => (timed_out(machine, timeout, now), "HealthTimedOut"),
+    let fault = ill(seen, machine);
+    let (change, reason) = match fault {
+        Ill::Vm(lost) => (vm_lost(machine, lost, now), "VmLost"),
+        Ill::NotUpdated => (in_place::timed_out(machine, timeout, now), "InPlaceUpdateFailed"),
+        Ill::Node | Ill::Said => (timed_out(machine, timeout, now), "HealthTimedOut"),
     };
     // Whether a node could be updated cannot be told from its health.
     // Nor does it say anything of a VM whose end its provider told.
@@ -201,6 +224,7 @@ fn given_up(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> Option<Gi
         ill,
         change: Box::new(change),
         reason,
+        fault,
     })
 }
 

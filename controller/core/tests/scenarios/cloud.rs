@@ -28,18 +28,26 @@ pub enum Dictated {
     Fails(Failure),
     /// A VM that has no ids yet.
     Unnamed,
+    /// A VM that is not powered on yet.
+    Creating,
     /// A VM that will never run.
     Broken,
     /// The deletion goes on.
     Going,
     /// What it would say anyway, with a breadcrumb.
     Crumbed,
+    /// The VM is not found, although it is there.
+    Unseen,
+    /// What comes before the VM is made, and the VM is not.
+    HalfDone,
 }
 
 /// See the module's text.
 pub struct Cloud {
     pub vms: BTreeMap<Uid, CloudVm>,
     tombstones: BTreeSet<Uid>,
+    /// A port is made before each VM, and outlives it until its Machine's deletion is asked for. `None`: VMs need none.
+    pub ports: Option<BTreeMap<Uid, Name>>,
     /// How many VMs were ever made for a uid.
     pub made: BTreeMap<Uid, u32>,
     pub dictated: VecDeque<(Call, Dictated)>,
@@ -67,6 +75,7 @@ impl Default for Cloud {
         Self {
             vms: BTreeMap::new(),
             tombstones: BTreeSet::new(),
+            ports: None,
             made: BTreeMap::new(),
             dictated: VecDeque::new(),
             info,
@@ -118,6 +127,9 @@ impl Cloud {
             }
             Call::Delete => {
                 self.tombstones.insert(uid.clone());
+                if let Some(ports) = &mut self.ports {
+                    ports.remove(uid);
+                }
                 // A VM that does not show yet is not found, and stays: the provider's fault, the manager's duty.
                 if self.vms.get(uid).is_some_and(|vm| known || vm.visible <= now) {
                     self.vms.remove(uid);
@@ -159,6 +171,13 @@ impl Cloud {
                 }
                 other => other,
             },
+            (Dictated::HalfDone, _) => {
+                self.connect(machine, uid);
+                let failed = failure(Code::Unavailable, Some(Reason::ProviderUnavailable));
+                let effect = Effect::Partial;
+                Answer::Vm(call, Err(Failure { effect, ..failed }))
+            }
+            (Dictated::Unseen, _) => Answer::Vm(call, Err(failure(Code::NotFound, Some(Reason::MachineNotFound)))),
             (Dictated::Unnamed, _) => {
                 let vm = self.create(machine, uid, now);
                 Answer::Vm(
@@ -170,6 +189,11 @@ impl Cloud {
                         ..vm
                     }),
                 )
+            }
+            (Dictated::Creating, _) => {
+                let vm = self.create(machine, uid, now);
+                let state = VmState::Creating;
+                Answer::Vm(call, vm.map(|vm| Vm { state, ..vm }))
             }
             (Dictated::Broken, _) => {
                 let vm = self.create(machine, uid, now);
@@ -195,6 +219,7 @@ impl Cloud {
                 return Err(failure(Code::ResourceExhausted, Some(Reason::CapacityUnavailable)));
             }
             *self.made.entry(uid.clone()).or_default() += 1;
+            self.connect(machine, uid);
             let initialization = if self.needs_initialization {
                 Initialization::Pending
             } else {
@@ -213,6 +238,12 @@ impl Cloud {
             );
         }
         Ok(self.describe(uid))
+    }
+
+    fn connect(&mut self, machine: &Name, uid: &Uid) {
+        if let Some(ports) = &mut self.ports {
+            ports.insert(uid.clone(), machine.clone());
+        }
     }
 
     fn status(&self, uid: &Uid, known: bool, now: Timestamp) -> Result<Vm, Failure> {

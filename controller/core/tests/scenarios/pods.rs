@@ -20,6 +20,9 @@ const HELD: &str = "The disruption budget web needs 2 healthy pods and has 2 cur
 /// What is wrong with a budget that never lets anything go.
 const MISHELD: &str = "the PodDisruptionBudget web wants 2 of 2 pods healthy, and they are";
 
+/// What the manager makes of a 429 that no budget gave.
+const BUSY: &str = "the API server did not answer the write: too many requests (HTTP 429)";
+
 /// How a pod takes its eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
@@ -28,6 +31,8 @@ enum Manner {
     Held,
     /// A budget never lets it go.
     Misheld,
+    /// The API server has too much to do to evict it.
+    Throttled,
     /// It is asked to end, and does not.
     Stuck,
 }
@@ -71,11 +76,12 @@ impl Stage {
         self.show_pod(name);
     }
 
-    /// `pod NAME is held | misheld | free | stuck | gone`
+    /// `pod NAME is held | misheld | throttled | free | stuck | gone`
     pub fn treat_pod(&mut self, name: &str, how: &str) -> Option<()> {
         let manner = match how {
             "held" => Manner::Held,
             "misheld" => Manner::Misheld,
+            "throttled" => Manner::Throttled,
             "free" => Manner::Goes,
             "stuck" => Manner::Stuck,
             "gone" => return self.end_pod(name),
@@ -107,6 +113,7 @@ impl Stage {
                     fault: MISHELD.to_owned(),
                     words: String::new(),
                 },
+                Some(Manner::Throttled) => Removal::Failed(BUSY.to_owned()),
                 Some(Manner::Goes | Manner::Stuck) | None => Removal::Accepted,
             };
             if removal == Removal::Accepted {
@@ -116,7 +123,7 @@ impl Stage {
             match manner {
                 Some(Manner::Goes) => drop(self.end_pod(&pod.name)),
                 Some(Manner::Stuck) => self.begin_end(&pod.name),
-                Some(Manner::Held | Manner::Misheld) | None => {}
+                Some(Manner::Held | Manner::Misheld | Manner::Throttled) | None => {}
             }
         }
         true

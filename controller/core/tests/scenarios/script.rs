@@ -4,19 +4,21 @@
 //! ```text
 //! create KIND NAME [of CLASS | of COUNT] [JSON]     edit|status KIND NAME JSON     delete KIND NAME
 //! check CLASS ready | token | faulty TEXT           driver ready | away TEXT | missing | unheard | silent | speaks
-//! driver can initialise                             driver shows VMs after SECONDS
-//! driver fails CALL with REASON                     driver answers CALL unnamed | broken | going
+//! driver can initialise | makes ports                             driver shows VMs after SECONDS
+//! driver fails CALL with REASON                     driver answers CALL unnamed | creating | broken | going | crumbed | unseen | half-done
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
 //! vm of MACHINE is running | stopped | reclaimed | doubtful    provider tells of MACHINE    provider shows | lists all of CLASS
-//! pod NAME runs on MACHINE [with volume] [of daemon]   pod NAME is held | misheld | free | stuck | gone
+//! pod NAME runs on MACHINE [with volume] [of daemon]   pod NAME is held | misheld | throttled | free | stuck | gone
 //! volume NAME is attached to MACHINE | volume NAME is detached from MACHINE
 //! deletions are lost | answered | refused | allowed  creations are lost | answered | refused | allowed
-//! creations of sets are refused | allowed
+//! creations of sets are refused | allowed            conditions are refused | allowed
 //! class NAME is removed by force                     all nodes join (but those of Machines annotated version=broken)
 //! machine NAME cannot be written | can be written    target is away | back              lease is lost
 //! after SECONDS        restart        no target cluster        show        show conditions        show preserved
+//! show states
 //! ```
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -130,6 +132,8 @@ impl Stage {
             ["creations", "are", "allowed"] => self.refuses_creations = false,
             ["creations", "of", "sets", "are", "refused"] => self.refuses_sets = true,
             ["creations", "of", "sets", "are", "allowed"] => self.refuses_sets = false,
+            ["conditions", "are", "refused"] => self.refuses_conditions = true,
+            ["conditions", "are", "allowed"] => self.refuses_conditions = false,
             ["deletions", "are", "refused"] => self.refuses_deletions = true,
             ["deletions", "are", "allowed"] => self.refuses_deletions = false,
             ["machine", name, "cannot", "be", "written"] => drop(self.unwritable.insert(Name::new(*name))),
@@ -166,6 +170,7 @@ impl Stage {
             ["no", "target", "cluster"] => self.settings.has_target = false,
             ["show"] => return Some(self.show()),
             ["show", "preserved"] => return Some(self.show_preserved()),
+            ["show", "states"] => return Some(self.show_states()),
             ["show", "conditions"] => return Some(self.show_conditions()),
             _ => return None,
         }
@@ -277,6 +282,7 @@ impl Stage {
                 self.cloud.info.capabilities.insert(Capability::InitializeMachine);
                 self.cloud.needs_initialization = true;
             }
+            ["makes", "ports"] => self.cloud.ports = Some(BTreeMap::new()),
             ["shows", "VMs", "after", seconds] => {
                 self.cloud.info.propagation_delay = SignedDuration::from_secs(seconds.parse().ok()?);
             }
@@ -289,9 +295,12 @@ impl Stage {
             ["answers", call, how] => {
                 let how = match *how {
                     "unnamed" => Dictated::Unnamed,
+                    "creating" => Dictated::Creating,
                     "broken" => Dictated::Broken,
                     "going" => Dictated::Going,
                     "crumbed" => Dictated::Crumbed,
+                    "unseen" => Dictated::Unseen,
+                    "half-done" => Dictated::HalfDone,
                     _ => return None,
                 };
                 self.cloud.dictated.push_back((called(call)?, how));
@@ -390,6 +399,21 @@ impl Stage {
         }
     }
 
+    /// What drivers want to see again of each Machine.
+    fn show_states(&self) -> String {
+        let state = |machine: &Machine| {
+            machine
+                .status
+                .as_ref()
+                .and_then(|status| status.last_known_state.clone())
+        };
+        let told = self.etcd.machines.iter().map(|(name, machine)| {
+            let state = state(machine).unwrap_or_else(|| "nothing".to_owned());
+            format!("= Machine {name} lastKnownState: {state}")
+        });
+        told.collect::<Vec<String>>().join("\n")
+    }
+
     /// All there is, a line each.
     fn show(&self) -> String {
         let machines = self.etcd.machines.values().map(|machine| {
@@ -423,10 +447,13 @@ impl Stage {
             .tokens
             .iter()
             .map(|(uid, until)| format!("= token of {uid} until {until:.0}"));
+        let ports = self.cloud.ports.iter().flatten();
+        let ports = ports.map(|(_, machine)| format!("= port of {machine}"));
         let all: Vec<String> = deployments
             .chain(sets)
             .chain(machines)
             .chain(vms)
+            .chain(ports)
             .chain(nodes)
             .chain(tokens)
             .collect();

@@ -68,6 +68,8 @@ pub struct Stage {
     pub refused_creations: usize,
     /// The API server refuses creations of MachineSets.
     pub refuses_sets: bool,
+    /// The API server lets nobody tell of an update in place, or of a deletion, on Nodes.
+    pub refuses_conditions: bool,
     /// The API server refuses deletions of Machines.
     pub refuses_deletions: bool,
     /// Machines that the API server lets nobody write.
@@ -118,6 +120,7 @@ impl Default for Stage {
             refuses_creations: false,
             refused_creations: 0,
             refuses_sets: false,
+            refuses_conditions: false,
             refuses_deletions: false,
             unwritable: BTreeSet::new(),
             holds_lease: true,

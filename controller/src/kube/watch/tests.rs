@@ -12,8 +12,19 @@ use crate::kube::client::{Policy, Role};
 
 /// A server that answers lists and watches from a script, in order; when it is through, requests hang.
 fn scripted(answers: impl IntoIterator<Item = (u16, Vec<Value>)>) -> Cluster {
+    overheard(answers).0
+}
+
+/// The same, and what it is asked: the query of each request.
+fn overheard(answers: impl IntoIterator<Item = (u16, Vec<Value>)>) -> (Cluster, Arc<Mutex<Vec<String>>>) {
     let script: Mutex<VecDeque<_>> = Mutex::new(answers.into_iter().collect());
-    let service = service_fn(move |_: Request<Body>| {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let queries = Arc::clone(&heard);
+    let service = service_fn(move |request: Request<Body>| {
+        queries
+            .lock()
+            .unwrap()
+            .push(request.uri().query().unwrap_or_default().to_owned());
         let next = script.lock().unwrap().pop_front();
         async move {
             let Some((code, lines)) = next else {
@@ -30,7 +41,7 @@ fn scripted(answers: impl IntoIterator<Item = (u16, Vec<Value>)>) -> Cluster {
         budget: None,
         metrics: Metrics::default(),
     };
-    Cluster::over(ClientBuilder::new(service, "default"), policy)
+    (Cluster::over(ClientBuilder::new(service, "default"), policy), heard)
 }
 
 fn map(name: &str, version: &str) -> Value {
@@ -95,6 +106,31 @@ async fn a_list_and_a_watch_become_changes_in_order() {
         ["restarted", "listed a", "listed b", "synced", "applied a", "deleted b"]
     );
     assert_eq!(health.check(), Ok(()));
+}
+
+/// A list from an API server's own cache may be older than what was read before.
+/// Rows: pains 98.
+#[tokio::test(start_paused = true)]
+async fn every_list_asks_for_the_newest_state() {
+    let expired = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"});
+    let (cluster, heard) = overheard([
+        list(&[map("a", "1")]),
+        (200, vec![event("ERROR", &expired)]),
+        list(&[map("a", "1")]),
+    ]);
+
+    let (told, _) = story(&cluster, Duration::from_secs(60)).await;
+
+    assert_eq!(
+        told,
+        ["restarted", "listed a", "synced", "restarted", "listed a", "synced"]
+    );
+    let heard = heard.lock().unwrap();
+    let lists: Vec<&String> = heard.iter().filter(|query| !query.contains("watch=")).collect();
+    assert_eq!(lists.len(), 2, "{heard:?}");
+    for query in lists {
+        assert!(!query.contains("resourceVersion"), "{query}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 
-use crate::api::{Machine, NodeTemplateSpec, Phase, keys, meta};
+use crate::api::{Machine, NodeTemplateSpec, keys, meta};
 use crate::ids::NodeRef;
 use crate::machine::node;
 use crate::machine::node_patch::{Changes, NodePatch, Sketch};
@@ -181,17 +181,12 @@ pub fn sketch(node: &mut Sketch<'_>, machine: &Machine, standing: Standing, mark
             let label = (keys::CANDIDATE_FOR_UPDATE.to_owned(), keys::PRESENT.to_owned());
             node.labels.insert(label.0, label.1);
         }
-        Standing::Current | Standing::Old | Standing::Free if is_agents(machine.phase()) => {}
+        Standing::Current | Standing::Old | Standing::Free if machine.phase().is_agents() => {}
         Standing::Current | Standing::Old | Standing::Free => {
             let is_updated = standing == Standing::Current && marks.outcome == Some(Outcome::Successful);
             end(node, machine, marks, is_updated);
         }
     }
-}
-
-/// Whether the agent may be at work, or has left the node half-way.
-fn is_agents(phase: &Phase) -> bool {
-    matches!(phase, Phase::InPlaceUpdating | Phase::InPlaceUpdateFailed)
 }
 
 fn end(node: &mut Sketch<'_>, machine: &Machine, marks: Marks, is_updated: bool) {
