@@ -88,8 +88,7 @@ impl Stage {
                 self.world.ledger.calls.entry(uid).or_default().node_written = Some(now);
                 self.write_node(&patch)
             }
-            Step::WriteCondition(_) if self.refuses_conditions => false,
-            Step::WriteCondition(patch) => self.write_node(&patch),
+            Step::WriteCondition(patch) => !self.refuses_conditions && self.write_node(&patch),
             Step::Keep(keeping) => {
                 let written = self.etcd.merge_status::<Machine>(&name, Some(&uid), &keeping.patch());
                 self.took(written)
