@@ -323,8 +323,9 @@ fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now:
     };
     let said = told(seen, text(found, now, &what), now);
     let mut steps = vec![Step::Record(Box::new(said))];
-    steps.extend(prepared(seen, found, drain, true, now));
+    // The mark holds for the version of the Node that is seen; what follows would make it another one.
     steps.extend(mark);
+    steps.extend(prepared(seen, found, drain, true, now));
     steps.push(Step::DeletePods(left));
     Plan::act(steps, Why::DrainForced).or_at(Some(later(now, LOOK)), now)
 }
