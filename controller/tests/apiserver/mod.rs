@@ -55,11 +55,13 @@ impl Server {
     async fn serve(&self, request: Request<Body>) -> Result<Response<Box<DynBody>>, BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let asked_at = self.stored().changed;
-        if head.uri.query().unwrap_or_default().contains("watch=") {
+        let query = head.uri.query().unwrap_or_default();
+        if query.contains("watch=") {
+            let version = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="));
+            let since: u64 = version.and_then(|version| version.parse().ok()).unwrap_or_default();
             tokio::time::sleep(WATCHED).await;
             let mut stored = self.stored();
-            let is_expired = stored.changed > asked_at;
+            let is_expired = stored.changed > since;
             return match stored.reached()? {
                 _ if is_expired => Ok(answer(
                     200,
