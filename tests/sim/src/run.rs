@@ -290,7 +290,7 @@ impl Cast {
     /// The workload, the quiet tail, and what time is given beyond.
     async fn act(&self, plan: &Plan, soaks: bool) {
         let world = &self.world;
-        workload::act(world, &self.port, workload::deeds(&self.workload).unwrap_or_default()).await;
+        workload::act(world, &self.port, workload::actions(&self.workload).unwrap_or_default()).await;
         if !matches!(plan.faults, Faults::None | Faults::Injected(_)) {
             world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
         }
