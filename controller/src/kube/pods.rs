@@ -9,7 +9,7 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Api;
 use kube::api::{DeleteParams, EvictParams, ListParams};
 use millwright_core::drain::{PodRef, Removal, budget};
-use millwright_core::ids::{Name, NodeName, VolumeName};
+use millwright_core::ids::{Name, NodeName, Uid, VolumeName};
 
 use super::bare::Bare;
 use super::error::{ReadError, WriteError, over_budget};
@@ -80,11 +80,13 @@ impl Writer {
         Ok(VolumeName::non_empty(volume.as_deref()))
     }
 
-    /// Deletes a VolumeAttachment, so that whoever attaches and detaches lets go of the Node. One that is gone is what was wanted.
-    pub async fn detach(&self, attachment: &Name) -> Result<(), WriteError> {
+    /// Deletes the VolumeAttachment of that name and uid, so that whoever attaches and detaches lets go of the Node. One that is gone is
+    /// what was wanted.
+    pub async fn detach(&self, attachment: &Name, uid: &Uid) -> Result<(), WriteError> {
         let target = self.target().ok_or_else(no_target)?;
         let api = Api::<VolumeAttachment>::all(target);
-        let sent = async { api.delete(attachment.as_str(), &DeleteParams::default()).await };
+        let params = DeleteParams::default().preconditions(same(uid));
+        let sent = async { api.delete(attachment.as_str(), &params).await };
         match crash::around("detach", sent).await.map_err(WriteError::from) {
             Ok(_) | Err(WriteError::Gone) => Ok(()),
             Err(error) => Err(error),
