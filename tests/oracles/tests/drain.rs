@@ -355,6 +355,54 @@ fn pods_of_machines_that_stay_and_of_the_node_itself_are_left_alone() {
     breaks(&[evicted(&pod(&json!({})))], &stays, "and its machine stays");
     let mirror = pod(&json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}));
     breaks(&[evicted(&mirror)], &plain(), "belongs to its node");
+    let owner = json!([{"kind": "DaemonSet", "controller": true}]);
+    let daemon = pod(&json!({"metadata": {"ownerReferences": owner}}));
+    breaks(&[evicted(&daemon)], &plain(), "belongs to its node");
+}
+
+fn attachment() -> Value {
+    json!({"metadata": {"name": "csi", "uid": "csi"}, "status": {"attached": true},
+        "spec": {"nodeName": "n", "source": {"persistentVolumeName": "pv"}}})
+}
+
+fn attached(seconds: i64) -> Event {
+    let write = write(By::Cluster, Verb::Create, "volumeattachments", None, Some(attachment()));
+    event(seconds, Act::Write(write))
+}
+
+#[test]
+fn a_vm_that_goes_before_the_volumes_of_its_pods_are_detached_is_flagged() {
+    let cordoned = node(&json!({"spec": {"unschedulable": true}}));
+    let mut held = world(machine(&json!({})), cordoned.clone(), Vec::new());
+    held.objects.insert("volumeattachments", vec![attachment()]);
+    let trace = |asks| [attached(-60), node_seen(5, &cordoned), asked(asks)];
+    breaks(
+        &trace(20),
+        &held,
+        "volume pv is attached to node n, before the detach deadline",
+    );
+    breaks(&trace(80), &held, "before the detach deadline");
+    keeps(&trace(126), &held);
+    keeps(&[node_seen(5, &cordoned), attached(19), asked(20)], &held);
+    held.objects.remove("volumeattachments");
+    keeps(&trace(20), &held);
+}
+
+#[test]
+fn a_volume_that_the_manager_detaches_itself_before_it_may_force_the_drain_is_flagged() {
+    let detached = |seconds| {
+        let deletion = write(
+            MANAGER,
+            Verb::Delete,
+            "volumeattachments",
+            Some(attachment()),
+            Some(merged(attachment(), &going())),
+        );
+        let sent = at(seconds);
+        event(seconds, Act::Write(Write { sent, ..deletion }))
+    };
+    breaks(&[detached(10)], &plain(), "was deleted and not waited for");
+    keeps(&[detached(181)], &plain());
 }
 
 #[test]

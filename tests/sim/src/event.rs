@@ -31,6 +31,8 @@ pub enum Actor {
     Scheduler,
     /// kube-controller-manager's disruption controller.
     Disruption,
+    /// kube-controller-manager's attach/detach controller, and the storage driver that it orders.
+    VolumeController,
     /// The API server, where a request changes more than what it names.
     Server,
 }
@@ -265,6 +267,7 @@ impl fmt::Display for Actor {
             Self::NodeController => f.write_str("node controller"),
             Self::Scheduler => f.write_str("scheduler"),
             Self::Disruption => f.write_str("disruption controller"),
+            Self::VolumeController => f.write_str("volume controller"),
             Self::Server => f.write_str("API server"),
         }
     }

@@ -22,7 +22,7 @@ use crate::clock::{DAWN, after};
 use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, Violation, What};
 use crate::fault::{self, Lags};
 use crate::kinds;
-use crate::life::{CLUSTER, CREATION_TIMEOUT, DRAIN_TIMEOUT, NAMESPACE, ORPHAN_MIN_AGE, ORPHAN_PERIOD};
+use crate::life::{CLUSTER, CREATION_TIMEOUT, DETACH_TIMEOUT, DRAIN_TIMEOUT, NAMESPACE, ORPHAN_MIN_AGE, ORPHAN_PERIOD};
 use crate::workload::{CANARY, FORSAKEN, NEVER};
 
 /// A panel of all oracles, as one oracle of the simulator's.
@@ -162,6 +162,7 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         read_lag: signed(lags.read),
         creation_timeout: CREATION_TIMEOUT,
         drain_timeout: DRAIN_TIMEOUT,
+        detach_timeout: DETACH_TIMEOUT,
         orphan_min_age: ORPHAN_MIN_AGE,
         orphan_apart: ORPHAN_PERIOD * 3 / 4,
         target_may_be_away: lags.has_outages,
@@ -231,7 +232,12 @@ fn by(actor: Actor) -> By {
         Actor::Manager(life) => By::Manager(life),
         Actor::Human => By::Human,
         Actor::Kubelet => By::Kubelet,
-        Actor::Collector | Actor::NodeController | Actor::Scheduler | Actor::Disruption | Actor::Server => By::Cluster,
+        Actor::Collector
+        | Actor::NodeController
+        | Actor::Scheduler
+        | Actor::Disruption
+        | Actor::VolumeController
+        | Actor::Server => By::Cluster,
     }
 }
 

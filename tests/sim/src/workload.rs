@@ -7,6 +7,7 @@ use self::body::{class, machine, set_of, user_data};
 pub use self::operator::{act, collection, one, path, settle};
 use crate::choices::Choices;
 use crate::event::Regime;
+use crate::pods::Wanted;
 
 pub mod action;
 mod autoscaler;
@@ -36,7 +37,7 @@ pub const FORSAKEN: &str = "forsaken";
 pub const NEVER: &str = "never";
 
 /// The names of all workloads.
-pub const ALL: [&str; 33] = [
+pub const ALL: [&str; 35] = [
     "scale",
     "create",
     "machine",
@@ -70,6 +71,8 @@ pub const ALL: [&str; 33] = [
     "in-place",
     "in-place-surge",
     "drain-in-place",
+    "drain-volumes",
+    "drain-volumes-dead",
 ];
 
 /// The workload that begins in any state; it has campaigns of its own.
@@ -85,9 +88,18 @@ pub fn regime(name: &str) -> Regime {
     }
 }
 
-/// How many pods a workload has, where it has any.
-pub fn pods(name: &str) -> Option<usize> {
-    name.starts_with("drain").then_some(drains::PODS as usize)
+/// Which pods a workload has, where it has any.
+pub fn pods(name: &str) -> Option<Wanted> {
+    if !name.starts_with("drain") {
+        return None;
+    }
+    let has_volumes = name.starts_with("drain-volumes");
+    let stateful = if has_volumes { drains::STATEFUL } else { 0 };
+    Some(Wanted {
+        plain: (drains::PODS - stateful) as usize,
+        stateful,
+        has_daemons: has_volumes,
+    })
 }
 
 /// Whether a workload is about VMs of no Machine.

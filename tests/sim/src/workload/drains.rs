@@ -10,16 +10,26 @@ use super::keep;
 use super::operator::{LOOK, PATIENCE, path};
 use crate::event::{Actor, What};
 use crate::pods;
+use crate::pods::volumes::claims;
 use crate::world::World;
 
 /// How many pods there are where there are any.
 pub const PODS: u32 = 4;
+
+/// How many of them have volumes where any have.
+pub const STATEFUL: u32 = 2;
 
 /// Workloads with pods, which a budget covers.
 pub fn workload(name: &str) -> Option<Vec<Action>> {
     let begun = |least: u32, machines: u32| {
         let budget = make("creates the budget", "poddisruptionbudgets", budget(least));
         vec![budget, begin(machines), Action::Settle, Action::Serve]
+    };
+    // The volumes are there before the pods that use them.
+    let with_volumes = |machines: u32| {
+        let volumes = claims(STATEFUL).into_iter();
+        let made = volumes.map(|(plural, body)| make(&format!("creates {}", object::name(&body)), plural, body));
+        made.chain(begun(PODS - 1, machines)).collect::<Vec<_>>()
     };
     let (mut script, more) = match name {
         // The last pods have nowhere to go, and end by the deadline.
@@ -54,6 +64,24 @@ pub fn workload(name: &str) -> Option<Vec<Action>> {
                 Action::Serve,
             ],
             vec![of_class("large"), moment(), scale(1), moment(), of_class("small")],
+        ),
+        // Volumes follow their pods, of which the DaemonSet's stay.
+        "drain-volumes" => (
+            with_volumes(3),
+            vec![scale(2), moment(), of_class("large"), moment(), scale(1)],
+        ),
+        // A node is dead, and nobody says that its volumes are unmounted.
+        "drain-volumes-dead" => (
+            with_volumes(3),
+            vec![
+                Action::SwitchOff,
+                moment(),
+                scale(2),
+                moment(),
+                Action::DeleteOne("machines"),
+                moment(),
+                Action::Force,
+            ],
         ),
         // No pod may ever go: by the deadline, and by force.
         "drain-stuck" => (
