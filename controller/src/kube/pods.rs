@@ -4,10 +4,12 @@
 //! write any more.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams, ListParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::core::Status;
 use millwright_core::drain::{PodRef, Removal, budget};
 use millwright_core::ids::{Name, NodeName, Uid, VolumeName};
 
@@ -41,11 +43,11 @@ impl Writer {
     /// Evicts a pod of that name and uid, as its budget allows.
     pub async fn evict(&self, pod: &PodRef) -> Result<Removal, WriteError> {
         let api = self.pods(pod)?;
-        let params = EvictParams {
-            delete_options: Some(DeleteParams::default().preconditions(same(&pod.uid))),
-            ..EvictParams::default()
+        let (eviction, params) = (eviction(pod), PostParams::default());
+        let sent = async {
+            let sent = api.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction);
+            sent.await
         };
-        let sent = async { api.evict(&pod.name, &params).await };
         removed(crash::around("evict", sent).await.map(drop))
     }
 
@@ -94,6 +96,26 @@ impl Writer {
     }
 }
 
+/// Kubernetes reads the uid from `deleteOptions`. `Api::evict` of the kube crate sends `delete_options`, which is ignored: a pod of a
+/// StatefulSet that runs elsewhere under the same name would be evicted in place of the one that is gone.
+fn eviction(pod: &PodRef) -> Eviction {
+    let preconditions = Preconditions {
+        uid: Some(pod.uid.as_str().to_owned()),
+        ..Preconditions::default()
+    };
+    Eviction {
+        delete_options: Some(DeleteOptions {
+            preconditions: Some(preconditions),
+            ..DeleteOptions::default()
+        }),
+        metadata: ObjectMeta {
+            name: Some(pod.name.clone()),
+            namespace: Some(pod.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+    }
+}
+
 /// What an answer says of a pod that was to go. One that is gone, or whose name another one bears, went.
 fn removed(answer: Result<(), kube::Error>) -> Result<Removal, WriteError> {
     let Err(error) = answer else {
@@ -106,5 +128,22 @@ fn removed(answer: Result<(), kube::Error>) -> Result<Removal, WriteError> {
         WriteError::Gone => Ok(Removal::Accepted),
         WriteError::Fenced => Err(WriteError::Fenced),
         other => Ok(Removal::Failed(other.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eviction_is_bound_to_the_uid_of_its_pod() {
+        let pod = PodRef {
+            namespace: "default".to_owned(),
+            name: "db-0".to_owned(),
+            uid: Uid::new("a"),
+            claims: Vec::new(),
+        };
+        let sent = serde_json::to_value(eviction(&pod)).unwrap();
+        assert_eq!(sent["deleteOptions"]["preconditions"]["uid"], "a", "{sent}");
     }
 }
