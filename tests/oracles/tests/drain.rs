@@ -372,7 +372,8 @@ fn attached(seconds: i64) -> Event {
 
 #[test]
 fn a_vm_that_goes_before_the_volumes_of_its_pods_are_detached_is_flagged() {
-    let cordoned = node(&json!({"spec": {"unschedulable": true}}));
+    let attaches = json!([{"name": "kubernetes.io/csi/sim^pv", "devicePath": ""}]);
+    let cordoned = node(&json!({"spec": {"unschedulable": true}, "status": {"volumesAttached": attaches}}));
     let mut held = world(machine(&json!({})), cordoned.clone(), Vec::new());
     held.objects.insert("volumeattachments", vec![attachment()]);
     let trace = |asks| [attached(-60), node_seen(5, &cordoned), asked(asks)];
@@ -384,6 +385,23 @@ fn a_vm_that_goes_before_the_volumes_of_its_pods_are_detached_is_flagged() {
     breaks(&trace(80), &held, "before the detach deadline");
     keeps(&trace(126), &held);
     keeps(&[node_seen(5, &cordoned), attached(19), asked(20)], &held);
+    // The Node does not name it any more, as it is being detached: who began afterwards does not know of it.
+    let told = node(&json!({"spec": {"unschedulable": true}}));
+    held.objects.insert("nodes", vec![told.clone()]);
+    let detaching = event(
+        15,
+        Act::Write(write(
+            By::Cluster,
+            Verb::Patch,
+            "nodes",
+            Some(cordoned.clone()),
+            Some(told),
+        )),
+    );
+    let began = event(16, Act::Started(MANAGER));
+    let trace_of = |more: &[Event]| [&[attached(-60), detaching.clone()], more, &[asked(30)]].concat();
+    breaks(&trace_of(&[]), &held, "before the detach deadline");
+    keeps(&trace_of(&[began]), &held);
     held.objects.remove("volumeattachments");
     keeps(&trace(20), &held);
 }

@@ -114,7 +114,10 @@ impl Drain {
             !came_late && since.is_none_or(|since| *since <= seen)
         };
         let too_early = match pods.iter().find(|pod| counts(pod)) {
-            None => self.volumes.judge(at, seen, &node, truth),
+            None => {
+                let (call, of) = ((at, call.by), (&*machine, &*node));
+                self.volumes.judge(call, self.max_lag, of, truth)
+            }
             Some(pod) => Err(format!("pod {} is on its node {}", name(pod), name(&node))),
         };
         too_early.map_err(|what| format!("the VM of machine {} was asked to go while {what}", name(&machine)))
@@ -283,6 +286,9 @@ impl Drain {
         if let Some(node) = of.and_then(|of| node_named(truth, of)) {
             self.note(at, &node, truth);
         }
+        if let Some(before) = write.before.as_ref().filter(|_| write.resource == "nodes") {
+            self.volumes.told(at, before, truth);
+        }
         // What was selected, silent or dead until now.
         if let Some(before) = write
             .before
@@ -406,6 +412,7 @@ impl Oracle for Drain {
                 self.away = None;
                 self.back = Some(event.at);
             }
+            Act::Started(by) => self.volumes.started(event.at, *by),
             Act::ClockSet => self.is_clock_set = true,
             _ => {}
         }
