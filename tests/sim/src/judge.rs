@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use millwright_oracles as oracles;
 use millwright_oracles::panel::Settings;
-use millwright_oracles::{Act, By, Call, Method, Panel, VmChange, Write};
+use millwright_oracles::{Act, By, Call, Heard, Method, Panel, VmChange, Write};
 use millwright_provider_virtual::cloud::{Event as CloudEvent, Vm};
 use millwright_sandbox::request::Verb;
 use millwright_sandbox::store::Place;
@@ -47,6 +47,17 @@ impl Judge {
         match what {
             What::Api(request) => of_request(request, truth).into_iter().collect(),
             What::Leaves(call) => vec![Act::Call(self.call(call))],
+            What::Heard {
+                incarnation,
+                method,
+                uid,
+                outcome,
+            } => vec![Act::Heard(Heard {
+                by: By::Manager(*incarnation),
+                method: method_of(method),
+                uid: uid.clone(),
+                outcome: *outcome,
+            })],
             What::Listed { incarnation, ids } => {
                 let (by, ids) = (By::Manager(*incarnation), ids.clone());
                 vec![Act::Listed { by, ids }]
@@ -71,11 +82,7 @@ impl Judge {
     }
 
     fn call(&mut self, call: &Departure) -> Call {
-        let method = match call.method.as_str() {
-            "CreateMachine" => Method::CreateMachine,
-            "DeleteMachine" => Method::DeleteMachine,
-            _ => Method::Other,
-        };
+        let method = method_of(&call.method);
         let asked = match method {
             Method::CreateMachine => Some(&mut self.creator),
             Method::DeleteMachine => Some(&mut self.remover),
@@ -176,6 +183,14 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         repaired: regime == Regime::Repaired,
         canaries: vec![CANARY.to_owned()],
         ..Settings::default()
+    }
+}
+
+fn method_of(name: &str) -> Method {
+    match name {
+        "CreateMachine" => Method::CreateMachine,
+        "DeleteMachine" => Method::DeleteMachine,
+        _ => Method::Other,
     }
 }
 
