@@ -34,6 +34,8 @@ pub enum Actor {
     Disruption,
     /// kube-controller-manager's attach/detach controller, and the storage driver that it orders.
     VolumeController,
+    /// The cluster autoscaler.
+    Autoscaler,
     /// The API server, where a request changes more than what it names.
     Server,
 }
@@ -280,6 +282,7 @@ impl fmt::Display for Actor {
             Self::Scheduler => f.write_str("scheduler"),
             Self::Disruption => f.write_str("disruption controller"),
             Self::VolumeController => f.write_str("volume controller"),
+            Self::Autoscaler => f.write_str("autoscaler"),
             Self::Server => f.write_str("API server"),
         }
     }

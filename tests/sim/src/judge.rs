@@ -245,7 +245,7 @@ fn of_request(request: &ApiRequest, truth: &Truth<'_>) -> Option<Act> {
 fn by(actor: Actor) -> By {
     match actor {
         Actor::Manager(life) => By::Manager(life),
-        Actor::Human => By::Human,
+        Actor::Human | Actor::Autoscaler => By::Human,
         Actor::Kubelet => By::Kubelet,
         Actor::Collector
         | Actor::NodeController

@@ -24,7 +24,7 @@ use crate::meddle::Debts;
 use crate::pods::Crew;
 use crate::provider::{Port, Transport};
 use crate::world::{Parts, World};
-use crate::{actors, agents, any, outage, reference, tail, workload};
+use crate::{actors, agents, any, autoscaler, outage, reference, tail, workload};
 
 /// Which faults a run may have.
 #[derive(Clone, Debug)]
@@ -276,6 +276,7 @@ impl Cast {
         if let Some(pods) = workload::pods(&self.workload) {
             tokio::spawn(Crew::new(Arc::clone(world), pods).run());
         }
+        tokio::spawn(autoscaler::run(Arc::clone(world)));
         let debts = Arc::<Debts>::default();
         tokio::spawn(actors::operator(Arc::clone(world), Arc::clone(&debts)));
         let chaos = Chaos {
