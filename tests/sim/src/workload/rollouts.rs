@@ -90,13 +90,15 @@ pub fn workload(name: &str) -> Option<Vec<Action>> {
             moment(),
             scale(2),
         ],
-        // What needs no rollout is brought to the machines that there are, and then more are wanted.
-        "bring" => {
-            let timeout = json!({ "spec": { "template": { "spec": { "healthTimeout": "3m" } } } });
-            let text = "changes the health timeout";
-            let change = patch(text, "machinedeployments/workers", timeout);
-            vec![begin(2), Action::Settle, moment(), change, moment(), scale(3), moment()]
-        }
+        "bring" => bring(),
         _ => return None,
     })
+}
+
+/// What needs no rollout is brought to the machines that there are, and then more are wanted.
+fn bring() -> Vec<Action> {
+    let timeout = json!({ "spec": { "template": { "spec": { "healthTimeout": "3m" } } } });
+    let text = "changes the health timeout";
+    let change = patch(text, "machinedeployments/workers", timeout);
+    vec![begin(2), Action::Settle, moment(), change, moment(), scale(3), moment()]
 }
