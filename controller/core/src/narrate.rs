@@ -12,7 +12,6 @@ use crate::api::lenient::GoDuration;
 use crate::api::meta;
 use crate::api::operation::MachineSummary;
 use crate::drain::PodRef;
-use crate::ids::Name;
 use crate::machine::StatusChange;
 use crate::plan::Plan;
 use crate::{class, deployment, machine, set};
@@ -91,7 +90,7 @@ fn machine_step(step: &machine::Step) -> String {
         Step::LeavePods => "watch the node's pods no longer".to_owned(),
         Step::WatchVolumes => "watch where volumes are attached".to_owned(),
         Step::Detach(attachments) => {
-            let names: Vec<&str> = attachments.iter().map(Name::as_str).collect();
+            let names: Vec<&str> = attachments.iter().map(|(name, _)| name.as_str()).collect();
             format!("delete VolumeAttachment {}", names.join(", "))
         }
         Step::Evict(pods) => format!("evict {}", pod_names(pods)),

@@ -4,12 +4,14 @@
 //! write any more.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams};
+use kube::api::{DeleteParams, PostParams};
+use kube::core::Status;
 use millwright_core::drain::{PodRef, Removal, budget};
-use millwright_core::ids::{Name, VolumeName};
+use millwright_core::ids::{Name, Uid, VolumeName};
 
 use super::bare::Bare;
 use super::error::{ReadError, WriteError, over_budget};
@@ -25,11 +27,11 @@ impl Writer {
     /// Evicts a pod of that name and uid, as its budget allows.
     pub async fn evict(&self, pod: &PodRef) -> Result<Removal, WriteError> {
         let api = self.pods(pod)?;
-        let params = EvictParams {
-            delete_options: Some(DeleteParams::default().preconditions(same(&pod.uid))),
-            ..EvictParams::default()
+        let (eviction, params) = (eviction(pod), PostParams::default());
+        let sent = async {
+            let sent = api.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction);
+            sent.await
         };
-        let sent = async { api.evict(&pod.name, &params).await };
         removed(crash::around("evict", sent).await.map(drop))
     }
 
@@ -64,15 +66,37 @@ impl Writer {
         Ok(VolumeName::non_empty(volume.as_deref()))
     }
 
-    /// Deletes a VolumeAttachment, so that whoever attaches and detaches lets go of the Node. One that is gone is what was wanted.
-    pub async fn detach(&self, attachment: &Name) -> Result<(), WriteError> {
+    /// Deletes the VolumeAttachment of that name and uid, so that whoever attaches and detaches lets go of the Node. One that is gone is
+    /// what was wanted.
+    pub async fn detach(&self, attachment: &Name, uid: &Uid) -> Result<(), WriteError> {
         let target = self.target().ok_or_else(no_target)?;
         let api = Api::<VolumeAttachment>::all(target);
-        let sent = async { api.delete(attachment.as_str(), &DeleteParams::default()).await };
+        let params = DeleteParams::default().preconditions(same(uid));
+        let sent = async { api.delete(attachment.as_str(), &params).await };
         match crash::around("detach", sent).await.map_err(WriteError::from) {
             Ok(_) | Err(WriteError::Gone) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Kubernetes reads the uid from `deleteOptions`. `Api::evict` of the kube crate sends `delete_options`, which is ignored: a pod of a
+/// StatefulSet that runs elsewhere under the same name would be evicted in place of the one that is gone.
+fn eviction(pod: &PodRef) -> Eviction {
+    let preconditions = Preconditions {
+        uid: Some(pod.uid.as_str().to_owned()),
+        ..Preconditions::default()
+    };
+    Eviction {
+        delete_options: Some(DeleteOptions {
+            preconditions: Some(preconditions),
+            ..DeleteOptions::default()
+        }),
+        metadata: ObjectMeta {
+            name: Some(pod.name.clone()),
+            namespace: Some(pod.namespace.clone()),
+            ..ObjectMeta::default()
+        },
     }
 }
 
@@ -119,5 +143,17 @@ mod tests {
             };
             assert!(words.contains("too many requests"), "{words}");
         }
+    }
+
+    #[test]
+    fn an_eviction_is_bound_to_the_uid_of_its_pod() {
+        let pod = PodRef {
+            namespace: "default".to_owned(),
+            name: "db-0".to_owned(),
+            uid: Uid::new("a"),
+            claims: Vec::new(),
+        };
+        let sent = serde_json::to_value(eviction(&pod)).unwrap();
+        assert_eq!(sent["deleteOptions"]["preconditions"]["uid"], "a", "{sent}");
     }
 }

@@ -152,10 +152,10 @@ pub(super) fn watch_volumes(shared: &Arc<Shared>) {
 }
 
 /// Deletes VolumeAttachments. Each is tried; one that cannot be deleted holds up no other.
-pub(super) async fn detach(shared: &Shared, attachments: Vec<Name>) -> Result<(), StepError> {
+pub(super) async fn detach(shared: &Shared, attachments: Vec<(Name, Uid)>) -> Result<(), StepError> {
     let mut failure = None;
-    for attachment in attachments {
-        if let Err(error) = shared.write.detach(&attachment).await {
+    for (attachment, uid) in attachments {
+        if let Err(error) = shared.write.detach(&attachment, &uid).await {
             failure.get_or_insert(error);
         }
     }

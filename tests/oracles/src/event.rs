@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 /// One event at the instant at which it took effect.
@@ -39,6 +39,8 @@ pub enum Act {
     List { by: By, resource: String },
     /// A driver call left the manager.
     Call(Call),
+    /// A manager heard what came of a driver call.
+    Heard(Heard),
     /// A driver has shown a manager all VMs, by its own word: the ids of those.
     Listed { by: By, ids: BTreeSet<String> },
     /// The VM of that id, which has just come to be, is another cluster's or another manager's by its tags.
@@ -124,6 +126,31 @@ pub struct Call {
     pub uid: String,
     /// The leader's epoch that it carries.
     pub epoch: Option<u64>,
+}
+
+/// What a manager heard of a driver call. An answer that it did not wait for it has not heard.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    pub by: By,
+    pub method: Method,
+    /// The Machine's uid; nothing for calls about no machine.
+    pub uid: String,
+    pub outcome: Outcome,
+}
+
+/// What came of a driver call, as far as it says when to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It succeeded.
+    Done,
+    /// It failed for what may be over at any moment, and did not say when.
+    Transient,
+    /// It failed, and said after which time to try again.
+    Later(SignedDuration),
+    /// The account is called too fast, and all its calls are to pause so long.
+    Throttled(SignedDuration),
+    /// It failed for another reason.
+    Refused,
 }
 
 /// What became of a VM.

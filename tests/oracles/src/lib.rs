@@ -19,6 +19,6 @@ pub mod truth;
 pub mod wanted;
 
 pub use ending::Ending;
-pub use event::{Act, By, Call, Event, Method, Verb, VmChange, Write};
+pub use event::{Act, By, Call, Event, Heard, Method, Outcome, Verb, VmChange, Write};
 pub use panel::{Panel, Violation};
 pub use truth::{Truth, Vm};

@@ -24,6 +24,8 @@ pub struct Settings {
     pub orphan_apart: SignedDuration,
     /// How long pods of a Machine that is deleted may take to go.
     pub drain_timeout: SignedDuration,
+    /// How long volumes may stay attached to a Node whose pods are gone before its VM goes.
+    pub detach_timeout: SignedDuration,
     /// Whether a Machine may not be given up too early for a wall clock that was set while it was not waiting.
     pub judges_set_clocks: bool,
     /// Whether the target cluster may be away: what a released Machine has left there is removed later, or runs out.
@@ -63,6 +65,7 @@ impl Default for Settings {
             orphan_min_age: SignedDuration::from_mins(20),
             orphan_apart: SignedDuration::from_mins(1),
             drain_timeout: SignedDuration::from_hours(2),
+            detach_timeout: SignedDuration::from_mins(2),
             judges_set_clocks: true,
             target_may_be_away: false,
             writes_may_be_refused: false,

@@ -16,6 +16,7 @@ mod one_life;
 mod one_vm;
 mod orphan;
 mod own_fields;
+mod polite;
 mod restart;
 mod rollout_budget;
 mod secrecy;
@@ -47,6 +48,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
         Box::new(guarded::Guarded::default()),
         Box::new(secrecy::Secrecy::new(settings.canaries.clone())),
         Box::new(calm::Calm::new(settings.resync)),
+        Box::new(polite::Polite::default()),
         Box::new(fenced::Fenced::new(settings.elects, settings.margin)),
         Box::new(restart::Restart::default()),
         Box::new(victim_order::VictimOrder::new(settings.max_lag)),

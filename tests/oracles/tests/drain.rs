@@ -355,6 +355,72 @@ fn pods_of_machines_that_stay_and_of_the_node_itself_are_left_alone() {
     breaks(&[evicted(&pod(&json!({})))], &stays, "and its machine stays");
     let mirror = pod(&json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}));
     breaks(&[evicted(&mirror)], &plain(), "belongs to its node");
+    let owner = json!([{"kind": "DaemonSet", "controller": true}]);
+    let daemon = pod(&json!({"metadata": {"ownerReferences": owner}}));
+    breaks(&[evicted(&daemon)], &plain(), "belongs to its node");
+}
+
+fn attachment() -> Value {
+    json!({"metadata": {"name": "csi", "uid": "csi"}, "status": {"attached": true},
+        "spec": {"nodeName": "n", "source": {"persistentVolumeName": "pv"}}})
+}
+
+fn attached(seconds: i64) -> Event {
+    let write = write(By::Cluster, Verb::Create, "volumeattachments", None, Some(attachment()));
+    event(seconds, Act::Write(write))
+}
+
+#[test]
+fn a_vm_that_goes_before_the_volumes_of_its_pods_are_detached_is_flagged() {
+    let attaches = json!([{"name": "kubernetes.io/csi/sim^pv", "devicePath": ""}]);
+    let cordoned = node(&json!({"spec": {"unschedulable": true}, "status": {"volumesAttached": attaches}}));
+    let mut held = world(machine(&json!({})), cordoned.clone(), Vec::new());
+    held.objects.insert("volumeattachments", vec![attachment()]);
+    let trace = |asks| [attached(-60), node_seen(5, &cordoned), asked(asks)];
+    breaks(
+        &trace(20),
+        &held,
+        "volume pv is attached to node n, before the detach deadline",
+    );
+    breaks(&trace(80), &held, "before the detach deadline");
+    keeps(&trace(126), &held);
+    keeps(&[node_seen(5, &cordoned), attached(19), asked(20)], &held);
+    // The Node does not name it any more, as it is being detached: who began afterwards does not know of it.
+    let told = node(&json!({"spec": {"unschedulable": true}}));
+    held.objects.insert("nodes", vec![told.clone()]);
+    let detaching = event(
+        15,
+        Act::Write(write(
+            By::Cluster,
+            Verb::Patch,
+            "nodes",
+            Some(cordoned.clone()),
+            Some(told),
+        )),
+    );
+    let began = event(16, Act::Started(MANAGER));
+    let trace_of = |more: &[Event]| [&[attached(-60), detaching.clone()], more, &[asked(30)]].concat();
+    breaks(&trace_of(&[]), &held, "before the detach deadline");
+    keeps(&trace_of(&[began]), &held);
+    held.objects.remove("volumeattachments");
+    keeps(&trace(20), &held);
+}
+
+#[test]
+fn a_volume_that_the_manager_detaches_itself_before_it_may_force_the_drain_is_flagged() {
+    let detached = |seconds| {
+        let deletion = write(
+            MANAGER,
+            Verb::Delete,
+            "volumeattachments",
+            Some(attachment()),
+            Some(merged(attachment(), &going())),
+        );
+        let sent = at(seconds);
+        event(seconds, Act::Write(Write { sent, ..deletion }))
+    };
+    breaks(&[detached(10)], &plain(), "was deleted and not waited for");
+    keeps(&[detached(181)], &plain());
 }
 
 #[test]

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use millwright_oracles::panel::Settings;
 use millwright_oracles::wanted::{served, settled as is_settled};
-use millwright_oracles::{Act, By, Call, Ending, Event, Method, Panel, Truth, Verb, Violation, Vm, VmChange, Write};
+use millwright_oracles::{
+    Act, By, Call, Ending, Event, Heard, Method, Outcome, Panel, Truth, Verb, Violation, Vm, VmChange, Write,
+};
 use serde_json::{Value, json};
 
 const MANAGER: By = By::Manager(1);
@@ -1139,7 +1141,7 @@ fn s21_more_machines_preserved_unasked_than_may_be_are_flagged() {
 #[test]
 fn a_run_knows_which_properties_had_nothing_to_judge() {
     let hits = Panel::new(&Settings::default()).hits();
-    assert_eq!(hits.len(), 26, "{hits:?}");
+    assert_eq!(hits.len(), 27, "{hits:?}");
     assert!(hits.values().all(|count| *count == 0));
     assert_eq!(Settings::default().resync, SignedDuration::from_hours(1));
 }
@@ -1761,4 +1763,91 @@ fn machines_of_another_template_than_the_deployments_are_not_as_wanted() {
     let why = |name: &str| is_settled(&of(name), &BTreeSet::new()).unwrap_err();
     assert!(why("small").contains("in use are"), "{}", why("small"));
     assert!(!why("large").contains("in use are"), "{}", why("large"));
+}
+
+fn creation(seconds: i64, uid: &str) -> Event {
+    let call = Call {
+        by: MANAGER,
+        method: Method::CreateMachine,
+        uid: uid.to_owned(),
+        epoch: None,
+    };
+    event(seconds, Act::Call(call))
+}
+
+fn heard(seconds: i64, uid: &str, outcome: Outcome) -> Event {
+    let heard = Heard {
+        by: MANAGER,
+        method: Method::CreateMachine,
+        uid: uid.to_owned(),
+        outcome,
+    };
+    event(seconds, Act::Heard(heard))
+}
+
+/// Two machines of one class, which have no VMs yet.
+fn two_wanted() -> Hand {
+    let class = json!({"metadata": {"name": "small", "uid": "small"}, "secretRef": {"name": "user-data"}});
+    let machines = vec![machine("m", ""), machine("n", "")];
+    Hand {
+        objects: BTreeMap::from([("machines", machines), ("machineclasses", vec![class])]),
+        ..Hand::default()
+    }
+}
+
+#[test]
+fn s13_a_call_that_failed_is_not_sent_again_before_its_backoff_is_over() {
+    let world = two_wanted();
+    let failed = |seconds| heard(seconds, "m", Outcome::Transient);
+    tells_apart(
+        "S13",
+        (&[failed(1), creation(4, "m")], &world),
+        (&[failed(1), creation(5, "m")], &world),
+    );
+    // The third pause is of 20 s, and a fifth of it may be jitter.
+    let thrice = |last: i64| [failed(1), failed(6), failed(20), creation(20 + last, "m")];
+    tells_apart("S13", (&thrice(15), &world), (&thrice(16), &world));
+    let told = |seconds| heard(seconds, "m", Outcome::Later(SignedDuration::from_secs(60)));
+    tells_apart(
+        "S13",
+        (&[told(1), creation(40, "m")], &world),
+        (&[told(1), creation(50, "m")], &world),
+    );
+    let class = write(
+        Verb::Patch,
+        "machineclasses",
+        None,
+        Some(json!({"metadata": {"uid": "small"}})),
+    );
+    let mended = Act::Write(Write { by: By::Human, ..class });
+    let trace = [
+        failed(1),
+        creation(6, "m"),
+        failed(7),
+        event(8, mended),
+        creation(8, "m"),
+    ];
+    assert_eq!(broken_by(&settings(), "S13", &trace, &world), None);
+}
+
+#[test]
+fn s13_while_an_account_pauses_no_call_for_any_machine_leaves() {
+    let world = two_wanted();
+    let throttled = heard(1, "m", Outcome::Throttled(SignedDuration::from_secs(30)));
+    tells_apart(
+        "S13",
+        (&[throttled.clone(), creation(20, "n")], &world),
+        (&[throttled.clone(), creation(31, "n")], &world),
+    );
+    let other = event(
+        20,
+        Act::Call(Call {
+            by: By::Manager(2),
+            method: Method::CreateMachine,
+            uid: "n".to_owned(),
+            epoch: None,
+        }),
+    );
+    let trace = [throttled, other, creation(31, "n")];
+    assert_eq!(broken_by(&settings(), "S13", &trace, &world), None);
 }

@@ -63,11 +63,11 @@ impl Desk {
             Ok(answer) => answer,
             Err(never) => match never {},
         };
-        let (answer, code, answered) = match read(answer).await {
+        let (answer, status, answered) = match read(answer).await {
             Ok(read) => read,
-            Err(status) => (status.clone().into_http(), status.code(), Bytes::new()),
+            Err(status) => (status.clone().into_http(), status, Bytes::new()),
         };
-        let caller = caller.unwrap_or_default();
+        let (caller, code) = (caller.unwrap_or_default(), status.code());
         if let Some(listing) = listing.filter(|_| code == Code::Ok) {
             self.shows(caller, &listing, &answered);
         }
@@ -135,16 +135,16 @@ impl Service<http::Request<Body>> for Desk {
     }
 }
 
-/// Reads an answer to its end, for its code.
-pub async fn read(answer: http::Response<Body>) -> Result<(http::Response<Body>, Code, Bytes), Status> {
+/// Reads an answer to its end, for its status.
+pub async fn read(answer: http::Response<Body>) -> Result<(http::Response<Body>, Status, Bytes), Status> {
     let (head, body) = answer.into_parts();
     let collected = body.collect().await?;
-    let told = collected.trailers().unwrap_or(&head.headers).get("grpc-status");
-    let code = told.map_or(Code::Unknown, |code| Code::from_bytes(code.as_bytes()));
+    let told = Status::from_header_map(collected.trailers().unwrap_or(&head.headers));
+    let status = told.unwrap_or_else(|| Status::unknown("an answer without a status"));
     let trailers = collected.trailers().cloned();
     let bytes = collected.to_bytes();
     let body = Full::new(bytes.clone()).with_trailers(std::future::ready(trailers.map(Ok)));
-    Ok((http::Response::from_parts(head, Body::new(body)), code, bytes))
+    Ok((http::Response::from_parts(head, Body::new(body)), status, bytes))
 }
 
 /// The message in a call's body.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millwright_oracles::Outcome;
 use millwright_provider_virtual::cloud::{Cloud, Event as CloudEvent, Vm};
 use millwright_sandbox::api::Api;
 use millwright_sandbox::request::Verb;
@@ -31,6 +32,10 @@ pub enum Actor {
     Scheduler,
     /// kube-controller-manager's disruption controller.
     Disruption,
+    /// kube-controller-manager's attach/detach controller, and the storage driver that it orders.
+    VolumeController,
+    /// The cluster autoscaler.
+    Autoscaler,
     /// The API server, where a request changes more than what it names.
     Server,
 }
@@ -121,6 +126,17 @@ pub enum What {
     Leaves(Departure),
     /// A call reached the driver and was answered.
     Driver(DriverCall),
+    /// A manager heard what came of a call.
+    Heard {
+        /// Its life.
+        incarnation: u32,
+        /// Name of the method.
+        method: String,
+        /// The Machine's uid, where the call is about one.
+        uid: String,
+        /// What it heard.
+        outcome: Outcome,
+    },
     /// A driver has shown a manager the last page of its VMs, and by its word these are all.
     Listed {
         /// The manager.
@@ -265,6 +281,8 @@ impl fmt::Display for Actor {
             Self::NodeController => f.write_str("node controller"),
             Self::Scheduler => f.write_str("scheduler"),
             Self::Disruption => f.write_str("disruption controller"),
+            Self::VolumeController => f.write_str("volume controller"),
+            Self::Autoscaler => f.write_str("autoscaler"),
             Self::Server => f.write_str("API server"),
         }
     }
@@ -303,6 +321,12 @@ impl fmt::Display for Event {
                 call.uid,
                 tonic::Code::from_i32(call.code)
             ),
+            What::Heard {
+                incarnation,
+                method,
+                uid,
+                outcome,
+            } => write!(f, "manager {incarnation} heard of {method} {uid}: {outcome:?}"),
             What::Listed { incarnation, ids } => {
                 write!(f, "manager {incarnation} has been shown all VMs: {}", ids.len())
             }

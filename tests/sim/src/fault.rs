@@ -29,7 +29,7 @@ const fn fault(name: &'static str, per_mille: u32, what: &'static str) -> Fault 
 }
 
 /// All of them.
-pub const ALL: [Fault; 55] = [
+pub const ALL: [Fault; 56] = [
     fault("F1", 12, "the manager dies before or after a call"),
     fault("F1r", 0, "the manager dies at any moment"),
     fault(
@@ -133,6 +133,11 @@ pub const ALL: [Fault; 55] = [
         "the driver's socket goes from the directory of drivers and comes back",
     ),
     fault("F61", 150, "a zone cannot be asked for its VMs, and the driver says so"),
+    fault(
+        "F49",
+        0,
+        "a cluster autoscaler changes how many machines are wanted, and says which are to go",
+    ),
 ];
 
 /// Faults that the manager does not stand yet: runs have them only where they are named. Whoever mends the manager takes them out of here.
@@ -233,7 +238,7 @@ const VIEW: Duration = Duration::from_secs(2);
 const READ: Duration = Duration::from_millis(500);
 
 /// Seconds by which each fault makes a view older, and the answer to a read.
-const OLDER: [(&str, u64, u64); 25] = [
+const OLDER: [(&str, u64, u64); 26] = [
     // A manager stands still with an answer in its hand, or before it asks.
     ("F2", 95, 95),
     ("F5", 205, 0),
@@ -260,6 +265,7 @@ const OLDER: [(&str, u64, u64); 25] = [
     ("F23", 60, 0),
     ("F24", 30, 0),
     ("F48", 5, 0),
+    ("F49", 5, 0),
     ("F57", 60, 60),
     ("F58", 60, 0),
 ];

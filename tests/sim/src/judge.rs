@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use millwright_oracles as oracles;
 use millwright_oracles::panel::Settings;
-use millwright_oracles::{Act, By, Call, Method, Panel, VmChange, Write};
+use millwright_oracles::{Act, By, Call, Heard, Method, Panel, VmChange, Write};
 use millwright_provider_virtual::cloud::{Event as CloudEvent, Vm};
 use millwright_sandbox::request::Verb;
 use millwright_sandbox::store::Place;
@@ -22,7 +22,7 @@ use crate::clock::{DAWN, after};
 use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, Violation, What};
 use crate::fault::{self, Lags};
 use crate::kinds;
-use crate::life::{CLUSTER, CREATION_TIMEOUT, DRAIN_TIMEOUT, NAMESPACE, ORPHAN_MIN_AGE, ORPHAN_PERIOD};
+use crate::life::{CLUSTER, CREATION_TIMEOUT, DETACH_TIMEOUT, DRAIN_TIMEOUT, NAMESPACE, ORPHAN_MIN_AGE, ORPHAN_PERIOD};
 use crate::workload::{CANARY, FORSAKEN, NEVER};
 
 /// A panel of all oracles, as one oracle of the simulator's.
@@ -47,6 +47,17 @@ impl Judge {
         match what {
             What::Api(request) => of_request(request, truth).into_iter().collect(),
             What::Leaves(call) => vec![Act::Call(self.call(call))],
+            What::Heard {
+                incarnation,
+                method,
+                uid,
+                outcome,
+            } => vec![Act::Heard(Heard {
+                by: By::Manager(*incarnation),
+                method: method_of(method),
+                uid: uid.clone(),
+                outcome: *outcome,
+            })],
             What::Listed { incarnation, ids } => {
                 let (by, ids) = (By::Manager(*incarnation), ids.clone());
                 vec![Act::Listed { by, ids }]
@@ -71,11 +82,7 @@ impl Judge {
     }
 
     fn call(&mut self, call: &Departure) -> Call {
-        let method = match call.method.as_str() {
-            "CreateMachine" => Method::CreateMachine,
-            "DeleteMachine" => Method::DeleteMachine,
-            _ => Method::Other,
-        };
+        let method = method_of(&call.method);
         let asked = match method {
             Method::CreateMachine => Some(&mut self.creator),
             Method::DeleteMachine => Some(&mut self.remover),
@@ -162,6 +169,7 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         read_lag: signed(lags.read),
         creation_timeout: CREATION_TIMEOUT,
         drain_timeout: DRAIN_TIMEOUT,
+        detach_timeout: DETACH_TIMEOUT,
         orphan_min_age: ORPHAN_MIN_AGE,
         orphan_apart: ORPHAN_PERIOD * 3 / 4,
         target_may_be_away: lags.has_outages,
@@ -175,6 +183,14 @@ fn settings(elects: bool, regime: Regime, lags: Lags) -> Settings {
         repaired: regime == Regime::Repaired,
         canaries: vec![CANARY.to_owned()],
         ..Settings::default()
+    }
+}
+
+fn method_of(name: &str) -> Method {
+    match name {
+        "CreateMachine" => Method::CreateMachine,
+        "DeleteMachine" => Method::DeleteMachine,
+        _ => Method::Other,
     }
 }
 
@@ -229,9 +245,14 @@ fn of_request(request: &ApiRequest, truth: &Truth<'_>) -> Option<Act> {
 fn by(actor: Actor) -> By {
     match actor {
         Actor::Manager(life) => By::Manager(life),
-        Actor::Human => By::Human,
+        Actor::Human | Actor::Autoscaler => By::Human,
         Actor::Kubelet => By::Kubelet,
-        Actor::Collector | Actor::NodeController | Actor::Scheduler | Actor::Disruption | Actor::Server => By::Cluster,
+        Actor::Collector
+        | Actor::NodeController
+        | Actor::Scheduler
+        | Actor::Disruption
+        | Actor::VolumeController
+        | Actor::Server => By::Cluster,
     }
 }
 

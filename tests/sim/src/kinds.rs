@@ -28,11 +28,12 @@ const fn kind_of(plural: &'static str, group: &'static str, version: &'static st
 }
 
 /// All of them.
-pub const ALL: [Kind; 13] = [
+pub const ALL: [Kind; 14] = [
     ours("machinedeployments"),
     ours("machinesets"),
     ours("machines"),
     ours("machineclasses"),
+    kind_of("namespaces", "", "v1", ""),
     kind_of("nodes", "", "v1", ""),
     kind_of("secrets", "", "v1", "default"),
     kind_of("pods", "", "v1", "default"),

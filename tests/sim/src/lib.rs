@@ -16,6 +16,7 @@
 //! | [`pipes`], [`desk`] | gRPC over pipes; where the driver's end counts calls |
 //! | [`faulty_provider`], [`account`] | the driver with what goes wrong in it; what ails its cloud for a while |
 //! | [`life`], [`actors`] | the managers' lives; kubelets, controllers, what happens now and then |
+//! | [`autoscaler`] | the cluster autoscaler, where a run has one |
 //! | [`chaos`], [`outage`] | harm that comes by itself; outages of minutes and hours, and what must be done all the same |
 //! | [`sockets`] | the directory in which managers look for drivers |
 //! | [`kinds`] | the kinds of objects, by their plurals |
@@ -37,6 +38,7 @@ pub mod account;
 pub mod actors;
 mod agents;
 pub mod any;
+pub mod autoscaler;
 pub mod bound;
 pub mod call_fault;
 pub mod campaign;

@@ -35,6 +35,8 @@ pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(4);
 const HEALTH_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 /// How long pods of a run may take to go.
 pub const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_mins(3);
+/// How long volumes of a run may take to be detached.
+pub const DETACH_TIMEOUT: SignedDuration = SignedDuration::from_secs(100);
 /// How often VMs of no Machine are looked for, in a run that has that.
 pub const ORPHAN_PERIOD: SignedDuration = SignedDuration::from_secs(40);
 /// How old they must be.
@@ -350,6 +352,7 @@ fn settings() -> Settings {
     settings.resource_exhausted_retry = EXHAUSTED;
     settings.health_timeout = HEALTH_TIMEOUT;
     settings.drain_timeout = DRAIN_TIMEOUT;
+    settings.detach_timeout = DETACH_TIMEOUT;
     settings.orphan_min_age = ORPHAN_MIN_AGE;
     settings.preserve_timeout = PRESERVE_TIMEOUT;
     settings.in_place_update_timeout = IN_PLACE_UPDATE_TIMEOUT;

@@ -94,7 +94,7 @@ impl From<Way> for Transport {
 impl What {
     fn plan(&self) -> anyhow::Result<Plan> {
         if let Some(name) = &self.workload
-            && workload::deeds(name).is_none()
+            && workload::actions(name).is_none()
         {
             bail!(
                 "{name} is no workload; there are {}, {}",

@@ -1,8 +1,10 @@
-//! Whoever has to do with pods, beside managers: what makes them again, the scheduler, kubelets, who counts for budgets, and who removes
-//! pods of Nodes that are dead or gone.
+//! Whoever has to do with pods, beside managers: the controllers that make them again, the scheduler, kubelets, the disruption
+//! controller, who removes pods of Nodes that are dead or gone, and who attaches and detaches their volumes ([`volumes`]).
 //!
 //! Each does, after a while by choice, what is to be done by what is; decides nothing of machines. Runs of workloads without pods have
-//! none of them, and no choice of theirs. Not played: pods with volumes, and pods that no Node has a place for.
+//! none of them, and no choice of theirs. A pod of a StatefulSet has a volume, and is made again under its name when the one before is
+//! gone; a pod of a DaemonSet is made again on its Node, whether new pods may come there or not. Not played: pods that no Node has a
+//! place for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,12 +22,25 @@ use crate::kinds;
 use crate::workload::{collection, path};
 use crate::world::World;
 
+pub mod volumes;
+
 /// How long a Node is not ready until its pods are deleted, as they tolerate by default.
 const TOLERATED: Duration = Duration::from_mins(5);
 /// How often it is looked whether a cluster that is away is back.
 const AWAY: Duration = Duration::from_secs(30);
 /// Seconds that a pod has to end.
 const GRACE: u64 = 30;
+
+/// Which pods a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Those of a ReplicaSet.
+    pub plain: usize,
+    /// Those of a StatefulSet, each with a volume.
+    pub stateful: u32,
+    /// Whether there is one of a DaemonSet on each Node.
+    pub has_daemons: bool,
+}
 
 /// One pod, as long as it is.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,12 +52,14 @@ struct Pod {
 /// What somebody has to do, and about what.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Duty {
-    /// Makes the next pod, by its number, and finds a Node for it.
-    Make(u32),
+    /// Makes a pod, by its name, and finds a Node for it.
+    Make(String),
     /// Brings it to the Node that was found, whatever has become of that meanwhile.
-    Bind(u32, String),
+    Bind(String, String),
     /// Makes the pod that the kubelet of a Node has by itself.
     Mirror(String),
+    /// Makes the pod of the DaemonSet on a Node.
+    Daemon(String),
     /// Runs it.
     Start(Pod),
     /// Says that it does not serve any more: its Node is not ready.
@@ -55,6 +72,8 @@ enum Duty {
     Collect(Pod),
     /// Counts for a budget.
     Count(String),
+    /// Does something about a volume.
+    Volume(volumes::Task),
 }
 
 impl Duty {
@@ -64,12 +83,14 @@ impl Duty {
             Self::Make(_) => ("pod-made", &[50, 5, 1000, 4000]),
             Self::Bind(..) => ("pod-bound", &[10, 0, 600, 1500]),
             Self::Mirror(_) => ("pod-mirrored", &[100]),
+            Self::Daemon(_) => ("daemon-made", &[200, 20, 3000]),
             Self::Start(_) => ("pod-starts", &[2000, 300, 6000, 25_000]),
             Self::Miss(_) => ("pod-missed", &[10]),
             Self::End(_) => ("pod-ends", &[2000, 50, 10_000, GRACE * 1000]),
             Self::Shun(_) => ("pod-shunned", &[0]),
             Self::Collect(_) => ("pod-collected", &[40_000, 20_000, 60_000]),
             Self::Count(_) => ("budget-counted", &[20, 0, 300, 2000]),
+            Self::Volume(task) => task.delay(),
         }
     }
 }
@@ -77,23 +98,22 @@ impl Duty {
 /// Everybody who has to do with pods.
 pub struct Crew {
     world: Arc<World>,
-    /// How many pods there are to be.
-    wanted: usize,
-    /// How many were made.
+    wanted: Wanted,
+    /// How many of the ReplicaSet were made.
     made: u32,
-    /// The Node that was found for the next one.
-    found: Option<String>,
+    /// The Nodes that were found for pods that are not made yet, by the pods' names.
+    found: BTreeMap<String, String>,
     agenda: BTreeMap<Duty, Timestamp>,
 }
 
 impl Crew {
-    /// Who sees to it that there are so many pods.
-    pub fn new(world: Arc<World>, wanted: usize) -> Self {
+    /// Who sees to it that there are these pods.
+    pub fn new(world: Arc<World>, wanted: Wanted) -> Self {
         Self {
             world,
             wanted,
             made: 0,
-            found: None,
+            found: BTreeMap::new(),
             agenda: BTreeMap::new(),
         }
     }
@@ -101,7 +121,7 @@ impl Crew {
     /// Works to the end of the run.
     pub async fn run(mut self) {
         let world = Arc::clone(&self.world);
-        let kinds = ["pods", "nodes", "poddisruptionbudgets"];
+        let kinds = ["pods", "nodes", "poddisruptionbudgets", "volumeattachments"];
         let mut bells = kinds.map(|plural| world.bell_of(kinds::place(plural)));
         loop {
             if world.target.is_cut().is_some() {
@@ -150,39 +170,63 @@ impl Crew {
     fn duties(&self, truth: &Truth<'_>) -> Vec<(Duty, Option<Timestamp>)> {
         let nodes = Nodes::of(truth);
         let pods: Vec<_> = truth.all("pods").collect();
-        let mut duties: Vec<_> = pods.iter().filter_map(|pod| of_pod(pod, &nodes)).collect();
-        let active = pods
-            .iter()
-            .filter(|pod| is_ours(pod) && !object::is_deleting(pod))
-            .count();
-        if let Some(node) = &self.found {
-            duties.push((Duty::Bind(self.made, node.clone()), None));
-        } else if active < self.wanted && nodes.free().next().is_some() {
-            duties.push((Duty::Make(self.made), None));
-        }
-        let bare = nodes
-            .ready()
-            .filter(|node| !pods.iter().any(|pod| object::name(pod) == mirror_name(node)));
+        let mut duties: Vec<_> = pods.iter().filter_map(|pod| of_pod(pod, &nodes, truth)).collect();
+        let has_room = nodes.free().next().is_some();
+        duties.extend(self.missing(&pods).filter_map(|name| match self.found.get(&name) {
+            Some(node) => Some((Duty::Bind(name, node.clone()), None)),
+            None => has_room.then_some((Duty::Make(name), None)),
+        }));
+        let lacks = |name: String| !pods.iter().any(|pod| object::name(pod) == name);
+        let bare = nodes.ready().filter(|node| lacks(mirror_name(node)));
         duties.extend(bare.map(|node| (Duty::Mirror(node.to_owned()), None)));
+        let bare = nodes.ready().filter(|node| lacks(daemon_name(node)));
+        let bare = bare.filter(|_| self.wanted.has_daemons);
+        duties.extend(bare.map(|node| (Duty::Daemon(node.to_owned()), None)));
         let uncounted = truth
             .all("poddisruptionbudgets")
             .filter(|budget| !is_counted(budget, &pods));
         duties.extend(uncounted.map(|budget| (Duty::Count(object::name(&budget).to_owned()), None)));
+        if self.wanted.stateful > 0 {
+            let tasks = volumes::tasks(truth, &nodes, &pods).into_iter();
+            duties.extend(tasks.map(|task| (Duty::Volume(task), None)));
+        }
         duties
+    }
+
+    /// The names of pods that are to be made: the next of the ReplicaSet, and those of the StatefulSet whose namesakes are gone.
+    fn missing(&self, pods: &[Arc<Value>]) -> impl Iterator<Item = String> {
+        let active = pods
+            .iter()
+            .filter(|pod| is_ours(pod) && !is_stateful(pod) && !object::is_deleting(pod))
+            .count();
+        let next = format!("web-{}", self.made);
+        let is_due = active < self.wanted.plain || self.found.contains_key(&next);
+        let is_free = |name: &String| !pods.iter().any(|pod| object::name(pod) == name);
+        let stateful = (0..self.wanted.stateful).map(|number| format!("db-{number}"));
+        let stateful: Vec<String> = stateful.filter(is_free).collect();
+        is_due.then_some(next).into_iter().chain(stateful)
     }
 
     fn carry_out(&mut self, duty: Duty) {
         match duty {
-            Duty::Make(_) => self.found = self.world.look(least_loaded),
-            Duty::Bind(number, node) => {
-                self.found = None;
-                self.made = number + 1;
-                let pod = pod(&format!("web-{number}"), &node);
+            Duty::Make(name) => {
+                let node = self.world.look(least_loaded);
+                self.found.extend(node.map(|node| (name, node)));
+            }
+            Duty::Bind(name, node) => {
+                self.found.remove(&name);
+                self.made += u32::from(name.starts_with("web-"));
+                let pod = pod(&name, &node);
                 self.world.order(Actor::Scheduler, "POST", &collection("pods"), &pod);
             }
             Duty::Mirror(node) => {
                 let pod = mirror(&node);
                 self.world.order(Actor::Kubelet, "POST", &collection("pods"), &pod);
+            }
+            Duty::Daemon(node) => {
+                let owner = self.world.look(|truth| truth.named("namespaces", "default"));
+                let pod = daemon(&node, owner.as_deref().map_or("", object::uid));
+                self.world.order(Actor::Scheduler, "POST", &collection("pods"), &pod);
             }
             Duty::Start(pod) => self.tell(Actor::Kubelet, &pod, "True"),
             Duty::Miss(pod) => self.tell(Actor::NodeController, &pod, "False"),
@@ -190,6 +234,7 @@ impl Crew {
             Duty::Shun(pod) => self.remove(Actor::NodeController, &pod, None),
             Duty::Collect(pod) => self.remove(Actor::Collector, &pod, Some(0)),
             Duty::Count(budget) => self.count(&budget),
+            Duty::Volume(task) => task.carry_out(&self.world),
         }
     }
 
@@ -230,6 +275,7 @@ struct Node {
     is_free: bool,
     is_ready: bool,
     has_kubelet: bool,
+    is_out_of_service: bool,
     since: Option<Timestamp>,
 }
 
@@ -248,6 +294,7 @@ impl Nodes {
                     && vms
                         .iter()
                         .any(|vm| vm.provider_id() == id && vm.phase(now) == Phase::Running),
+                is_out_of_service: volumes::is_out_of_service(found),
                 since: ready.and_then(|ready| object::text(ready, "/lastTransitionTime").parse().ok()),
             }
         };
@@ -271,7 +318,7 @@ impl Nodes {
 }
 
 /// What is to be done about one pod.
-fn of_pod(found: &Value, nodes: &Nodes) -> Option<(Duty, Option<Timestamp>)> {
+fn of_pod(found: &Value, nodes: &Nodes, truth: &Truth<'_>) -> Option<(Duty, Option<Timestamp>)> {
     let pod = Pod {
         uid: object::uid(found).to_owned(),
         name: object::name(found).to_owned(),
@@ -284,8 +331,10 @@ fn of_pod(found: &Value, nodes: &Nodes) -> Option<(Duty, Option<Timestamp>)> {
         (true, _) => node.has_kubelet.then_some((Duty::End(pod), None)),
         (false, true) if !node.is_ready => Some((Duty::Miss(pod), None)),
         (false, true) => None,
-        (false, false) if node.has_kubelet => Some((Duty::Start(pod), None)),
-        (false, false) if !node.is_ready => Some((Duty::Shun(pod), node.since.map(|since| after(since, TOLERATED)))),
+        (false, false) if node.has_kubelet => volumes::are_attached(truth, found).then_some((Duty::Start(pod), None)),
+        (false, false) if !node.is_ready && !is_daemon(found) => {
+            Some((Duty::Shun(pod), node.since.map(|since| after(since, TOLERATED))))
+        }
         (false, false) => None,
     }
 }
@@ -305,6 +354,14 @@ fn least_loaded(truth: &Truth<'_>) -> Option<String> {
 /// Whether it is one of those that are made again.
 fn is_ours(pod: &Value) -> bool {
     object::text(pod, "/metadata/labels/app") == "web"
+}
+
+fn is_stateful(pod: &Value) -> bool {
+    object::name(pod).starts_with("db-")
+}
+
+fn is_daemon(pod: &Value) -> bool {
+    object::name(pod).starts_with("agent-")
 }
 
 /// Whether it counts for budgets.
@@ -345,11 +402,38 @@ pub fn are_well(truth: &Truth<'_>, wanted: usize) -> bool {
 }
 
 fn pod(name: &str, node: &str) -> Value {
-    json!({
+    let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": name, "namespace": "default", "labels": { "app": "web" } },
         "spec": {
             "nodeName": node, "terminationGracePeriodSeconds": GRACE, "containers": [{ "name": "web", "image": "web" }],
+        },
+    });
+    let spec = pod.get_mut("spec").and_then(Value::as_object_mut);
+    if let Some(spec) = spec.filter(|_| name.starts_with("db-")) {
+        let claim = json!({ "claimName": format!("data-{name}") });
+        let volume = json!([{ "name": "data", "persistentVolumeClaim": claim }]);
+        spec.insert("volumes".to_owned(), volume);
+    }
+    pod
+}
+
+fn daemon_name(node: &str) -> String {
+    format!("agent-{node}")
+}
+
+/// The API of the simulator serves no DaemonSets: its garbage collector is shown the namespace's uid, which always is.
+fn daemon(node: &str, namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": daemon_name(node), "namespace": "default", "labels": { "app": "agent" },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": namespace, "controller": true,
+            }],
+        },
+        "spec": {
+            "nodeName": node, "terminationGracePeriodSeconds": GRACE, "containers": [{ "name": "agent", "image": "agent" }],
         },
     })
 }

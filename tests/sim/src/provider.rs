@@ -8,17 +8,22 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _};
 use http_body_util::{BodyExt as _, Full};
+use jiff::SignedDuration;
 use millwright::driver::{Connect, Wire};
+use millwright_oracles::Outcome;
 use millwright_proto::LEADER_EPOCH_KEY;
 use millwright_provider_sdk::in_process;
 use millwright_provider_virtual::cloud::Delays;
 use millwright_provider_virtual::driver::VirtualDriver;
+use prost::Message as _;
 use tokio::sync::oneshot;
 use tonic::body::Body;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
+use tonic_types::pb;
 use tower::{ServiceExt as _, service_fn};
 
 use crate::account::Account;
@@ -198,18 +203,35 @@ async fn carry(port: Arc<Port>, process: Arc<Process>, way: Way, request: http::
         process.thawed().await;
         return Err(Status::unavailable("a process that stands still calls nobody"));
     }
-    let (mut parts, body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let (method, uid) = about(&parts, &body);
     let blow = world.blow(&format!("{method} {uid}"), call_fault::of_call(&method));
     if blow == Some(CallFault::DieBefore) {
         process.die().await;
     }
+    let call = (method.as_str(), uid.as_str());
+    let request = http::Request::from_parts(parts, body);
+    let answer = exchange(&port, &process, &way, request, call, blow).await;
+    hear(&world, &process, call, answer).await
+}
+
+/// The same, once it is known what becomes of it.
+async fn exchange(
+    port: &Arc<Port>,
+    process: &Arc<Process>,
+    way: &Way,
+    request: http::Request<Bytes>,
+    (method, uid): (&str, &str),
+    blow: Option<CallFault>,
+) -> Reply {
+    let world = Arc::clone(&port.world);
+    let (mut parts, body) = request.into_parts();
     let epoch = retold_epoch(&world, &mut parts.headers);
     world.tell(What::Leaves(Departure {
         incarnation: process.incarnation,
-        method: method.clone(),
-        uid: uid.clone(),
+        method: method.to_owned(),
+        uid: uid.to_owned(),
         epoch,
     }));
     match blow {
@@ -219,17 +241,17 @@ async fn carry(port: Arc<Port>, process: Arc<Process>, way: Way, request: http::
             return Err(reset());
         }
         Some(CallFault::Fail) => return Err(failure(&world)),
-        Some(CallFault::Freeze) => world.freeze(&process),
-        Some(CallFault::Cut) => world.cut(&process),
-        Some(blow) => port.account.order(&method, &uid, blow),
+        Some(CallFault::Freeze) => world.freeze(process),
+        Some(CallFault::Cut) => world.cut(process),
+        Some(blow) => port.account.order(method, uid, blow),
         None => {}
     }
     parts.headers.insert(CALLER, process.incarnation.into());
     let request = http::Request::from_parts(parts, Body::new(Full::new(body)));
-    let answer = send(&port, &process, &way, request);
+    let answer = send(port, process, way, request);
     match blow {
         Some(CallFault::DieDuring) => {
-            depart(&world, &way, answer).await;
+            depart(&world, way, answer).await;
             process.die().await;
             Err(reset())
         }
@@ -240,9 +262,68 @@ async fn carry(port: Arc<Port>, process: Arc<Process>, way: Way, request: http::
         _ => {
             let answer = answer.await;
             // A call that never arrived leaves its blow behind.
-            port.account.ordered(&method, &uid);
-            come_back(&port, &process, blow, answer).await
+            port.account.ordered(method, uid);
+            come_back(port, process, blow, answer).await
         }
+    }
+}
+
+/// Tells what a manager hears of a call.
+async fn hear(world: &World, process: &Process, (method, uid): (&str, &str), answer: Reply) -> Reply {
+    let (answer, status) = match answer {
+        Ok(answer) => {
+            let (answer, status, _) = read(answer).await?;
+            (Ok(answer), status)
+        }
+        Err(status) => (Err(status.clone()), status),
+    };
+    world.tell(What::Heard {
+        incarnation: process.incarnation,
+        method: method.to_owned(),
+        uid: uid.to_owned(),
+        outcome: outcome(&status),
+    });
+    answer
+}
+
+/// What a status says of when to try again.
+fn outcome(status: &Status) -> Outcome {
+    let details = pb::Status::decode(status.details())
+        .unwrap_or_default()
+        .details
+        .into_iter();
+    let (mut reason, mut pause) = (None, None);
+    for detail in details {
+        match detail.type_url.rsplit('/').next() {
+            Some("google.rpc.ErrorInfo") => {
+                let info = pb::ErrorInfo::decode(&*detail.value).unwrap_or_default();
+                reason = Some(info.reason);
+            }
+            Some("google.rpc.RetryInfo") => {
+                let told = pb::RetryInfo::decode(&*detail.value).unwrap_or_default();
+                let told = told.retry_delay.map(|it| SignedDuration::new(it.seconds, it.nanos));
+                pause = told;
+            }
+            _ => {}
+        }
+    }
+    let is_throttled = reason.as_deref() == Some("RATE_LIMITED");
+    match (status.code(), reason, pause) {
+        (Code::Ok, ..) => Outcome::Done,
+        (_, _, Some(pause)) if is_throttled => Outcome::Throttled(pause),
+        (_, _, Some(pause)) => Outcome::Later(pause),
+        (
+            Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unavailable
+            | Code::Aborted
+            | Code::Internal
+            | Code::DataLoss,
+            None,
+            None,
+        ) => Outcome::Transient,
+        (_, _, None) => Outcome::Refused,
     }
 }
 

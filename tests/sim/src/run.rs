@@ -24,7 +24,7 @@ use crate::meddle::Debts;
 use crate::pods::Crew;
 use crate::provider::{Port, Transport};
 use crate::world::{Parts, World};
-use crate::{actors, agents, any, outage, reference, tail, workload};
+use crate::{actors, agents, any, autoscaler, outage, reference, tail, workload};
 
 /// Which faults a run may have.
 #[derive(Clone, Debug)]
@@ -276,6 +276,7 @@ impl Cast {
         if let Some(pods) = workload::pods(&self.workload) {
             tokio::spawn(Crew::new(Arc::clone(world), pods).run());
         }
+        tokio::spawn(autoscaler::run(Arc::clone(world)));
         let debts = Arc::<Debts>::default();
         tokio::spawn(actors::operator(Arc::clone(world), Arc::clone(&debts)));
         let chaos = Chaos {
@@ -290,7 +291,7 @@ impl Cast {
     /// The workload, the quiet tail, and what time is given beyond.
     async fn act(&self, plan: &Plan, soaks: bool) {
         let world = &self.world;
-        workload::act(world, &self.port, workload::deeds(&self.workload).unwrap_or_default()).await;
+        workload::act(world, &self.port, workload::actions(&self.workload).unwrap_or_default()).await;
         if !matches!(plan.faults, Faults::None | Faults::Injected(_)) {
             world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
         }

@@ -159,7 +159,7 @@ impl Tape {
             "breaks" => self.breaks = Some(rest.to_owned()),
             "workload" => {
                 let known = workload::ALL.join(", ");
-                workload::deeds(rest).with_context(|| format!("{rest} is no workload; there are {known}"))?;
+                workload::actions(rest).with_context(|| format!("{rest} is no workload; there are {known}"))?;
                 rest.clone_into(&mut self.workload);
             }
             "faults" => {

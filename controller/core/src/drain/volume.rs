@@ -47,10 +47,10 @@ impl Volumes {
         self.is_watched && self.attachments.is_synced()
     }
 
-    /// Attachments to a Node.
-    pub fn on(&self, node: &NodeName) -> Vec<Name> {
+    /// Attachments to a Node. Their names follow from volume and Node, so that one that is made again bears the same.
+    pub fn on(&self, node: &NodeName) -> Vec<(Name, Uid)> {
         let found = self.attachments.find(AttachedBy::Node, node.as_str());
-        found.map(|attachment| attachment.key()).collect()
+        found.map(|attachment| meta::identity(&attachment.metadata)).collect()
     }
 
     /// Volumes that are attached to a Node, by name; one that is no PersistentVolume, by its attachment's.

@@ -13,7 +13,7 @@ use super::preserve::{Asked, End, Keeping};
 use super::status::StatusChange;
 use crate::drain::PodRef;
 use crate::gate::Errand;
-use crate::ids::{Name, NodeName, NodeRef, ProviderId};
+use crate::ids::{Name, NodeName, NodeRef, ProviderId, Uid};
 use crate::plan::Bearing;
 
 /// The plan of a Machine.
@@ -68,7 +68,7 @@ pub enum Step {
     /// Watch where volumes are attached, until no Node is drained any more.
     WatchVolumes,
     /// Delete these VolumeAttachments: whoever detaches does it for a Node that nobody waits for any more.
-    Detach(Vec<Name>),
+    Detach(Vec<(Name, Uid)>),
     /// Evict these pods, as far as budgets allow.
     Evict(Vec<PodRef>),
     /// Delete these pods without grace, whatever budgets say. One that cannot be deleted holds nobody up.

@@ -182,8 +182,8 @@ impl Stage {
     }
 
     /// VolumeAttachments are deleted: whoever detaches does it at once.
-    pub fn detach(&mut self, attachments: &[Name]) -> bool {
-        for name in attachments {
+    pub fn detach(&mut self, attachments: &[(Name, Uid)]) -> bool {
+        for (name, _) in attachments {
             if let Some(attachment) = self.pods.attachments.remove(name.as_str()) {
                 self.world.see_volumes(Change::Deleted(attachment), self.uptime);
             }

@@ -69,6 +69,7 @@ impl Oracle for Calm {
             Act::Write(_)
             | Act::List { .. }
             | Act::Call(_)
+            | Act::Heard(_)
             | Act::Listed { .. }
             | Act::Foreign { .. }
             | Act::Vm { .. }

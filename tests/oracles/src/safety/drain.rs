@@ -3,6 +3,8 @@
 //! by evictions alone, and those leave each budget whole; pods that the kubelet itself brings stay. Of a Node that stays, pods are removed
 //! only where its Machine failed, is preserved, and lets no new ones come, and the deadline counts from its failure; or where it is selected for
 //! an update in place and cordoned, and the deadline counts from that. Its agent may begin only when no pod that must go first is on it.
+//! A VM stays until the volumes of its pods are detached, or their deadline has passed, and the manager itself detaches none before
+//! it may force the drain ([`volumes`]). A pod of a DaemonSet is never removed and never waited for.
 //!
 //! A pod counts that was on the Node for as long as a manager may act on an older view. One that came to a Node that was cordoned and
 //! empty before does not: a scheduler that is behind may send it at any time. Budgets are judged by a number of `minAvailable`; Machines
@@ -14,12 +16,15 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use self::volumes::Volumes;
 use super::in_place::SELECTED;
 use super::kept;
 use crate::event::{Act, By, Call, Event, Method, Verb, Write};
 use crate::object::{controller_kind, is_deleting, is_true, name, phase, selects, text, time, uid};
 use crate::panel::{Oracle, Settings};
 use crate::truth::{Truth, by_uid};
+
+mod volumes;
 
 /// How long a Node is not ready until it counts as dead.
 const DEAD_AFTER: SignedDuration = SignedDuration::from_mins(5);
@@ -57,6 +62,7 @@ pub(crate) struct Drain {
     dead: BTreeMap<String, Timestamp>,
     /// When one of their healthy pods was lost otherwise than by an eviction, for budgets whose status does not count that yet, by uid.
     stale: BTreeMap<String, Timestamp>,
+    volumes: Volumes,
     hits: u64,
 }
 
@@ -77,6 +83,7 @@ impl Drain {
             kept: BTreeMap::new(),
             dead: BTreeMap::new(),
             stale: BTreeMap::new(),
+            volumes: Volumes::new(settings.detach_timeout),
             hits: 0,
         }
     }
@@ -91,7 +98,8 @@ impl Drain {
             return Ok(());
         };
         let pods: Vec<_> = pods_on(truth, name(&node)).filter(|pod| must_go(pod)).collect();
-        if pods.is_empty() && !self.clear.contains_key(uid(&node)) {
+        let has_volumes = Volumes::has_any(truth, &node);
+        if pods.is_empty() && !has_volumes && !self.clear.contains_key(uid(&node)) {
             return Ok(());
         }
         self.hits += 1;
@@ -105,12 +113,29 @@ impl Drain {
             let came_late = clear.zip(since).is_some_and(|(clear, since)| since > clear);
             !came_late && since.is_none_or(|since| *since <= seen)
         };
-        match pods.iter().find(|pod| counts(pod)) {
-            None => Ok(()),
-            Some(pod) => Err(format!(
-                "the VM of machine {} was asked to go while pod {} is on its node {}",
-                name(&machine),
-                name(pod),
+        let too_early = match pods.iter().find(|pod| counts(pod)) {
+            None => {
+                let (call, of) = ((at, call.by), (&*machine, &*node));
+                self.volumes.judge(call, self.max_lag, of, truth)
+            }
+            Some(pod) => Err(format!("pod {} is on its node {}", name(pod), name(&node))),
+        };
+        too_early.map_err(|what| format!("the VM of machine {} was asked to go while {what}", name(&machine)))
+    }
+
+    /// A manager deletes a VolumeAttachment: the volume is detached although nobody says that it is unmounted.
+    fn detached(&mut self, write: &Write, attachment: &Value, truth: &dyn Truth) -> Result<(), String> {
+        let node = node_named(truth, text(attachment, "/spec/nodeName"));
+        let machine = node.as_ref().and_then(|node| machine_of(truth, node));
+        let Some((node, machine)) = node.zip(machine) else {
+            return Ok(());
+        };
+        self.hits += 1;
+        match self.may_force(write.sent, &machine, &node, truth) {
+            true => Ok(()),
+            false => Err(format!(
+                "{} was deleted and not waited for, before the deadline of node {}",
+                name(attachment),
                 name(&node)
             )),
         }
@@ -261,6 +286,9 @@ impl Drain {
         if let Some(node) = of.and_then(|of| node_named(truth, of)) {
             self.note(at, &node, truth);
         }
+        if let Some(before) = write.before.as_ref().filter(|_| write.resource == "nodes") {
+            self.volumes.told(at, before, truth);
+        }
         // What was selected, silent or dead until now.
         if let Some(before) = write
             .before
@@ -309,7 +337,9 @@ impl Drain {
 
     fn note(&mut self, at: Timestamp, node: &Value, truth: &dyn Truth) {
         let is_cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
-        if is_cordoned && !pods_on(truth, name(node)).any(|pod| must_go(&pod)) {
+        let is_empty = !pods_on(truth, name(node)).any(|pod| must_go(&pod));
+        self.volumes.note(at, node, is_empty, is_cordoned);
+        if is_cordoned && is_empty {
             self.clear.insert(uid(node).to_owned(), at);
         }
     }
@@ -359,6 +389,12 @@ impl Oracle for Drain {
                     self.stale.remove(uid(budget));
                 }
             }
+            Act::Write(write) if write.accepted && write.resource == "volumeattachments" => {
+                self.volumes.wrote(event.at, write);
+                if let (By::Manager(_), Some(attachment)) = (write.by, &write.before) {
+                    return self.detached(write, attachment, truth);
+                }
+            }
             Act::Write(write) if write.accepted && write.resource == "machines" => {
                 // Until now it was, or from now on it is.
                 let all = write.before.iter().chain(&write.after);
@@ -376,6 +412,7 @@ impl Oracle for Drain {
                 self.away = None;
                 self.back = Some(event.at);
             }
+            Act::Started(by) => self.volumes.started(event.at, *by),
             Act::ClockSet => self.is_clock_set = true,
             _ => {}
         }

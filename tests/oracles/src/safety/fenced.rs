@@ -121,6 +121,7 @@ impl Oracle for Fenced {
             | Act::Listed { .. }
             | Act::Foreign { .. }
             | Act::Call(_)
+            | Act::Heard(_)
             | Act::Vm { .. }
             | Act::Said { .. }
             | Act::Started(_)

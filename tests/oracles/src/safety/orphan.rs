@@ -97,6 +97,7 @@ impl Oracle for Orphan {
             Act::Write(_)
             | Act::List { .. }
             | Act::Call(_)
+            | Act::Heard(_)
             | Act::Said { .. }
             | Act::Started(_)
             | Act::Crashed(_)

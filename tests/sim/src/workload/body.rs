@@ -3,7 +3,8 @@
 use millwright_core::merge;
 use serde_json::{Value, json};
 
-use super::{CANARY, FORSAKEN, HOLD, ZONE};
+use super::operator::HOLD;
+use super::{CANARY, FORSAKEN, ZONE};
 
 /// A Secret whose user data bears the canary.
 pub fn user_data(name: &str) -> Value {

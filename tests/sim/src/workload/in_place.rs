@@ -1,15 +1,15 @@
 //! Machines that keep their VMs when their template changes.
 
+use super::action::{Action, make, moment, of_class, paused, scale};
 use super::body::updated_in_place;
-use super::{Deed, make, moment, of_class, paused, scale};
 
 /// Workloads in which machines are updated in place.
-pub fn workload(name: &str) -> Option<Vec<Deed>> {
+pub fn workload(name: &str) -> Option<Vec<Action>> {
     let begin = |surge, unavailable| {
         let deployment = updated_in_place(3, surge, unavailable);
         [
             make("creates the deployment", "machinedeployments", deployment),
-            Deed::Settle,
+            Action::Settle,
         ]
     };
     let (begun, more) = match name {
@@ -39,7 +39,7 @@ pub fn workload(name: &str) -> Option<Vec<Deed>> {
                 scale(3),
             ],
         ),
-        "in-place-once" => (begin(0, 1), vec![moment(), of_class("large"), Deed::Settle]),
+        "in-place-once" => (begin(0, 1), vec![moment(), of_class("large"), Action::Settle]),
         _ => return None,
     };
     Some(begun.into_iter().chain(more).collect())

@@ -4,34 +4,35 @@ use millwright_core::api::keys;
 use millwright_provider_virtual::cloud::VmId;
 use serde_json::json;
 
-use super::{Deed, begin, moment, of_class, one, patch, path, scale};
+use super::action::{Action, begin, moment, of_class, patch, scale};
+use super::operator::{one, path};
 use crate::event::{Actor, What};
 use crate::world::World;
 
 /// Workloads in which machines fail, and somebody wants them kept.
-pub fn workload(name: &str) -> Option<Vec<Deed>> {
-    let begun = [begin(3), Deed::Settle, unasked(1), Deed::Wish];
+pub fn workload(name: &str) -> Option<Vec<Action>> {
+    let begun = [begin(3), Action::Settle, unasked(1), Action::Wish];
     let more = match name {
         "keep" => vec![
-            Deed::SwitchOff,
+            Action::SwitchOff,
             moment(),
-            Deed::SwitchOff,
-            Deed::Wish,
+            Action::SwitchOff,
+            Action::Wish,
             moment(),
             scale(2),
             moment(),
-            Deed::Wish,
+            Action::Wish,
             unasked(0),
         ],
         // Where nobody takes anything back, what is kept is kept to the end.
-        "keep-to-the-end" => vec![Deed::SwitchOff, Deed::Settle, Deed::SwitchOff, Deed::Settle],
+        "keep-to-the-end" => vec![Action::SwitchOff, Action::Settle, Action::SwitchOff, Action::Settle],
         "keep-roll" => vec![
-            Deed::SwitchOff,
+            Action::SwitchOff,
             moment(),
             of_class("large"),
             moment(),
-            Deed::Wish,
-            Deed::SwitchOff,
+            Action::Wish,
+            Action::SwitchOff,
             moment(),
             of_class("small"),
         ],
@@ -40,7 +41,7 @@ pub fn workload(name: &str) -> Option<Vec<Deed>> {
     Some(begun.into_iter().chain(more).collect())
 }
 
-pub fn unasked(most: u32) -> Deed {
+pub fn unasked(most: u32) -> Action {
     let body = json!({ "spec": { "autoPreserveFailedMachineMax": most } });
     let text = format!("lets {most} failed machines be preserved unasked");
     patch(&text, "machinedeployments/workers", body)

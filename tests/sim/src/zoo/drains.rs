@@ -1,14 +1,26 @@
 //! Mistakes in what comes before a VM goes: its pods, their budgets, and the deadline of it all.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{Phase, keys, meta};
+use millwright_core::drain::Volumes;
 use millwright_core::machine::{self, Calls, Observed, Plan, Step, Why, node};
 use millwright_core::sight::later;
+use millwright_sandbox::object;
+use serde_json::json;
 
 use super::Mutant;
 use super::machines::{deciding, is_deleting, told_at};
+use crate::event::Actor;
+use crate::hooks::Hooks;
+use crate::process::Process;
+use crate::workload::path;
+use crate::world::World;
 
-pub(super) const ALL: [Mutant; 8] = [
+pub(super) const ALL: [Mutant; 11] = [
     Mutant {
         name: "goes-undrained",
         rows: "57",
@@ -80,6 +92,39 @@ pub(super) const ALL: [Mutant; 8] = [
         hooks: || deciding(forced_by_eviction),
     },
     Mutant {
+        name: "leaves-volumes",
+        rows: "56, 65",
+        what: "a VM is removed as soon as its pods are gone, whether their volumes are detached or not",
+        property: "S7",
+        workload: "drain-volumes",
+        faults: &[],
+        rests: false,
+        hooks: || deciding(leaves_volumes),
+    },
+    Mutant {
+        name: "detaches-at-once",
+        rows: "55, 65",
+        what: "VolumeAttachments are deleted as soon as a drain begins, whether their volumes are unmounted or not",
+        property: "S7",
+        workload: "drain-volumes",
+        faults: &[],
+        rests: false,
+        hooks: || deciding(detaches_at_once),
+    },
+    Mutant {
+        name: "evicts-daemons",
+        rows: "-",
+        what: "pods of DaemonSets are evicted as all others are, and come back",
+        property: "S7",
+        workload: "drain-volumes",
+        faults: &[],
+        rests: false,
+        hooks: || Hooks {
+            beside: |world, process| evicts_daemons(world, process).boxed(),
+            ..Hooks::default()
+        },
+    },
+    Mutant {
         name: "waits-for-its-node",
         rows: "68, 70",
         what: "a machine that is deleted waits for its Node, which is gone already",
@@ -91,6 +136,8 @@ pub(super) const ALL: [Mutant; 8] = [
     },
 ];
 
+/// Between two looks for pods of DaemonSets.
+const LOOK: Duration = Duration::from_secs(1);
 /// Between two evictions of a pod past the deadline.
 const PAUSE: SignedDuration = SignedDuration::from_secs(20);
 
@@ -181,6 +228,48 @@ fn deadline_slides(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
     let machine = &machine;
     machine::plan(&Observed { machine, ..*seen }, now)
+}
+
+fn leaves_volumes(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut node = seen.node.cloned();
+    if let Some(status) = node.as_mut().and_then(|node| node.status.as_mut()) {
+        status.volumes_attached = None;
+    }
+    let (node, volumes) = (node.as_ref(), &Volumes::default());
+    let mut plan = machine::plan(&Observed { node, volumes, ..*seen }, now);
+    plan.steps.retain(|step| !matches!(step, Step::WatchVolumes));
+    plan
+}
+
+fn detaches_at_once(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = machine::plan(seen, now);
+    let found = seen.node.filter(|found| node::belongs(found, seen.machine));
+    let attached = found.map_or_else(Vec::new, |found| seen.volumes.on(&node::name(found)));
+    if is_deleting(seen.machine) && !attached.is_empty() {
+        plan.steps.insert(0, Step::Detach(attached));
+    }
+    plan
+}
+
+/// Evicts, as the manager, the DaemonSet's pods of each node whose machine is deleted.
+async fn evicts_daemons(world: Arc<World>, process: Arc<Process>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let names: Vec<String> = world.look(|truth| {
+            let leaving = truth.all("machines").filter(|machine| object::is_deleting(machine));
+            leaving.map(|machine| object::name(&machine).to_owned()).collect()
+        });
+        for name in names {
+            let pod = format!("agent-{name}");
+            if world.look(|truth| truth.named("pods", &pod)).is_some() {
+                let path = format!("{}/eviction", path("pods", &pod));
+                let eviction = json!({
+                    "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": "default" },
+                });
+                world.order(Actor::Manager(process.incarnation), "POST", &path, &eviction);
+            }
+        }
+    }
 }
 
 fn waits_for_its_node(seen: &Observed<'_>, now: Timestamp) -> Plan {

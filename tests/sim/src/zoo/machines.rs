@@ -11,7 +11,17 @@ use millwright_core::machine::{self, Call, DriverView, Observed, Plan, StatusCha
 use super::Mutant;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 18] = [
+pub(super) const ALL: [Mutant; 19] = [
+    Mutant {
+        name: "retries-at-once",
+        rows: "104",
+        what: "a call that failed is sent again at once, however often it failed",
+        property: "S13",
+        workload: "machine",
+        faults: &["F30x3"],
+        rests: false,
+        hooks: || deciding(retries_at_once),
+    },
     Mutant {
         name: "finalizer-late",
         rows: "12, 13",
@@ -213,6 +223,15 @@ pub(super) fn deciding(machine: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
         planners,
         ..Hooks::default()
     }
+}
+
+fn retries_at_once(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut calls = seen.calls.clone();
+    if let Some(trouble) = &mut calls.trouble {
+        trouble.retry_at = trouble.retry_at.min(now);
+    }
+    let calls = &calls;
+    machine::plan(&Observed { calls, ..*seen }, now)
 }
 
 fn is_held(machine: &Machine) -> bool {

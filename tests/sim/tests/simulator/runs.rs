@@ -43,6 +43,21 @@ fn every_workload_comes_right_where_nothing_goes_wrong() {
     }
 }
 
+/// A drain that waited for a pod of a DaemonSet, which comes back for ever, would end by its deadline, and by force.
+#[test]
+fn pods_of_a_daemon_set_hold_no_drain_up() {
+    let plan = Plan {
+        is_told: true,
+        ..plan("drain-volumes", Faults::None)
+    };
+    let outcome = by_names(&plan, &[]);
+    right(&outcome, "drain-volumes");
+    let count = |words: &str| outcome.story.iter().filter(|line| line.contains(words)).count();
+    assert!(count("scheduler: Create pods agent-") > 2, "{:#?}", outcome.story);
+    assert!(count("manager 1: Create pods/eviction") > 2, "{:#?}", outcome.story);
+    assert_eq!(count("manager 1: Delete pods"), 0, "{:#?}", outcome.story);
+}
+
 #[test]
 fn a_run_is_what_its_seed_says_and_what_its_choices_say() {
     let mut digests = std::collections::BTreeSet::new();
