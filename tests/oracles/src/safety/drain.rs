@@ -378,6 +378,9 @@ impl Oracle for Drain {
     }
 
     fn see(&mut self, event: &Event, truth: &dyn Truth) -> Result<(), String> {
+        if let Act::Call(call) = &event.act {
+            self.volumes.called(event.at, call);
+        }
         match &event.act {
             Act::Write(write) if write.accepted && matches!(write.resource.as_str(), "pods" | "nodes") => {
                 return self.wrote(event.at, write, truth);

@@ -57,6 +57,16 @@ fn each_fault_of_reads_and_watches_strikes_and_all_comes_right() {
 }
 
 #[test]
+fn the_autoscaler_names_victims_and_meets_conflicts_and_all_comes_right() {
+    let plan = plan("renew", &["F49"]);
+    shown(&plan, |outcome| line(outcome, 0, &["F49", "and wants to go"]).is_some());
+    shown(&plan, |outcome| line(outcome, 0, &["F49", "to go first"]).is_some());
+    shown(&plan, |outcome| {
+        line(outcome, 0, &["autoscaler: Update machinedeployments", "409"]).is_some()
+    });
+}
+
+#[test]
 fn a_list_that_loses_its_version_between_two_pages_is_begun_anew() {
     shown(&plan("scale", &["F14", "F20"]), |outcome| {
         line(outcome, 0, &["is forgotten between two pages"]).is_some()

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::APART;
-use crate::event::{By, Write};
+use crate::event::{By, Call, Write};
 use crate::object::{name, text, time, uid};
 use crate::truth::Truth;
 
@@ -22,8 +22,10 @@ pub(super) struct Volumes {
     since: BTreeMap<String, Timestamp>,
     /// When their Nodes last named them among the attached, by the uid of the VolumeAttachment.
     told: BTreeMap<String, Timestamp>,
-    /// Since when processes are there.
+    /// Since when processes are there, or lead anew: then they begin with nothing, too.
     started: BTreeMap<By, Timestamp>,
+    /// Under which epoch of leadership they last called a driver.
+    epochs: BTreeMap<By, u64>,
     /// Since when Nodes are without pods that must go, by uid.
     empty: BTreeMap<String, Timestamp>,
 }
@@ -35,6 +37,7 @@ impl Volumes {
             since: BTreeMap::new(),
             told: BTreeMap::new(),
             started: BTreeMap::new(),
+            epochs: BTreeMap::new(),
             empty: BTreeMap::new(),
         }
     }
@@ -54,6 +57,15 @@ impl Volumes {
     /// A process began.
     pub(super) fn started(&mut self, at: Timestamp, by: By) {
         self.started.insert(by, at);
+    }
+
+    /// A process called a driver.
+    pub(super) fn called(&mut self, at: Timestamp, call: &Call) {
+        if let Some(epoch) = call.epoch
+            && self.epochs.insert(call.by, epoch) != Some(epoch)
+        {
+            self.started.insert(call.by, at);
+        }
     }
 
     /// A Node has changed, which named what was attached until now.
