@@ -82,7 +82,9 @@ fn not_left_in_an_update(
     let (Some(owner), Some(node)) = (owner, own) else {
         return Ok(());
     };
-    let is_cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+    // A cluster autoscaler leaves nodes cordoned that it chose and that stayed.
+    let is_theirs = !text(node, "/metadata/annotations/cluster-autoscaler~1cordoned").is_empty();
+    let is_cordoned = !is_theirs && node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
     let labels = node.pointer("/metadata/labels").and_then(Value::as_object);
     let is_marked = labels.is_some_and(|labels| {
         let of_update = ["candidate-for-update", "selected-for-update", "update-result"];

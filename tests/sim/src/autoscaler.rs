@@ -139,7 +139,8 @@ fn write(world: &World, stored: &Value, change: &Value) -> bool {
 fn cordon(world: &World, machine: &str) {
     let node = world.look(|truth| node_of(truth.all("nodes"), &*truth.named("machines", machine)?));
     if let Some(node) = node {
-        let body = json!({ "spec": { "unschedulable": true } });
+        let noted = json!({ "annotations": { "cluster-autoscaler/cordoned": "true" } });
+        let body = json!({ "metadata": noted, "spec": { "unschedulable": true } });
         world.order(Actor::Autoscaler, "PATCH", &path("nodes", object::name(&node)), &body);
     }
 }

@@ -278,11 +278,28 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> P
     plan.or_at(drain.again_at(seen.volumes, seen.settings, now), now)
 }
 
+/// Whether an earlier process drained the Node: it alone knew which volumes were on their way. The Node names a volume no longer from when
+/// it is to be detached, so where they are is found out before the VM goes.
+fn was_begun_before(seen: &Observed<'_>, drain: &Drain) -> bool {
+    let said = seen.machine.last_operation();
+    let is_drain = seen.machine.last_words().is_some_and(|words| {
+        let mut marks = [keys::MARK_DRAIN, keys::MARK_DETACH].into_iter();
+        marks.any(|mark| words.ends_with(mark))
+    });
+    let at = said.and_then(|said| said.last_update_time.as_ref()).map(|time| time.0);
+    // Times of objects are whole seconds.
+    is_drain && at.is_some_and(|at| later(at, SignedDuration::from_secs(1)) <= drain.began())
+}
+
 /// The pods are gone; their volumes have to follow before the VM does, or their data is at risk. A driver that never detaches holds it up
 /// for so long and no longer.
 fn detached(seen: &Observed<'_>, found: &Node, drain: &Drain, since: Timestamp, now: Timestamp) -> Plan {
     let attached = attached(seen, found);
     let until = later(since, seen.settings.detach_timeout);
+    if attached.is_empty() && now < until && was_begun_before(seen, drain) && !seen.volumes.is_known() {
+        let look = (!seen.volumes.is_watched()).then_some(Step::WatchVolumes);
+        return Plan::act(look.into_iter().collect(), Why::VolumesUnknown).or_at(Some(until), now);
+    }
     let Some(first) = attached.first() else {
         return over(seen, "The node is drained; removing the VM", now);
     };

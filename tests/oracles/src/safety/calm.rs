@@ -14,6 +14,8 @@ pub(crate) struct Calm {
     resync: SignedDuration,
     /// Since when there is rest, and how often each kind was listed since then.
     rest: Option<(Timestamp, BTreeMap<String, i64>)>,
+    /// Who wrote the Lease last.
+    leader: Option<By>,
     hits: u64,
 }
 
@@ -22,6 +24,7 @@ impl Calm {
         Self {
             resync,
             rest: None,
+            leader: None,
             hits: 0,
         }
     }
@@ -40,6 +43,11 @@ impl Oracle for Calm {
             }
             // A manager that begins lists everything once.
             Act::Unrest | Act::Started(_) | Act::Crashed(_) => self.rest = None,
+            // One that takes the lead over tells what it finds, as one that begins.
+            Act::Write(write) if write.resource == "leases" && self.leader != Some(write.by) => {
+                self.leader = Some(write.by);
+                self.rest = None;
+            }
             Act::Write(write)
                 if self.rest.is_some() && matches!(write.by, By::Manager(_)) && write.resource != "leases" =>
             {

@@ -3,8 +3,9 @@
 //! that keeps what failed together from coming back together. And while a provider asks an account to pause, no other call of
 //! that account leaves, whichever Machine it is about.
 //!
-//! Judged for each process and each of its terms as leader, since backoff is nobody's but its own, and for creations and deletions. A user who changes the
-//! Machine, its class or a Secret meanwhile ends the wait. Runs in which a clock was set are not judged: backoff counts by the wall clock.
+//! Judged for each process and each of its terms as leader, since backoff is nobody's but its own, and for creations and deletions. A user
+//! who changes the Machine, its class or a Secret meanwhile ends the wait. Runs in which a clock was set are not judged: backoff counts by
+//! the wall clock.
 
 use std::collections::BTreeMap;
 
@@ -80,6 +81,7 @@ impl Polite {
         let before = self.epochs.insert(call.by, call.epoch);
         if before.is_some_and(|before| before != call.epoch) {
             self.failed.retain(|(by, _), _| *by != call.by);
+            self.paused.retain(|(by, _), _| *by != call.by);
         }
         let account = account_of(truth, &call.uid);
         let paused = account.and_then(|account| self.paused.get(&(call.by, account)));

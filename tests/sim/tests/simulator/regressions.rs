@@ -84,10 +84,12 @@ fn a_creation_that_arrives_late_makes_no_more_than_one_machine_for_a_while() {
     );
 }
 
-/// A driver that spoke of a newer leader that there was not was never answered where it was asked to delete an orphan, and kept it.
+/// A driver that spoke of a newer leader that there was not was never answered where it was asked to delete an orphan, and kept it. In
+/// which runs it is asked meanwhile is not fixed, as above.
 #[test]
 fn an_orphan_goes_although_its_driver_speaks_of_a_leader_that_there_is_not() {
-    for seed in [291, 296, 302, 306, 309] {
+    let mut refused = 0;
+    for seed in 291..391 {
         let plan = Plan {
             workload: Some("orphans".to_owned()),
             faults: Faults::These(vec!["F56x5".to_owned(), "F1r".to_owned()]),
@@ -98,9 +100,10 @@ fn an_orphan_goes_although_its_driver_speaks_of_a_leader_that_there_is_not() {
         let outcome = by_seed(&plan, seed);
         assert_eq!(outcome.violation, None, "seed {seed}: {:#?}", outcome.story);
         let is_refused = |line: &String| line.contains("DeleteMachine") && line.contains("FailedPrecondition");
-        assert!(
-            outcome.story.iter().any(is_refused),
-            "seed {seed}: no orphan was refused"
-        );
+        refused += usize::from(outcome.story.iter().any(is_refused));
+        if refused == 5 {
+            return;
+        }
     }
+    panic!("of a hundred runs an orphan was refused in {refused}");
 }
