@@ -11,10 +11,10 @@ use millwright_sandbox::api::Answer;
 use millwright_sandbox::object;
 use serde_json::{Value, json};
 
+use crate::accidents::Debts;
 use crate::clock::after;
 use crate::event::{Actor, What};
 use crate::judge::expiration;
-use crate::meddle::Debts;
 use crate::world::World;
 
 /// After this long without a heartbeat the node lifecycle controller says Unknown.
@@ -227,7 +227,7 @@ pub async fn operator(world: Arc<World>, debts: Arc<Debts>) {
         }
         debts.settle(&world).await;
         for name in lost_machines(&world) {
-            world.tell(What::Deed {
+            world.tell(What::UserAction {
                 text: format!("deletes {name}, which nobody else mends"),
             });
             let path = format!("/apis/machine.sapcloud.io/v1alpha1/namespaces/default/machines/{name}");

@@ -26,7 +26,7 @@ const PHASES: [&str; 6] = ["", "Pending", "Running", "Unknown", "Failed", "Crash
 /// Makes the objects and the VMs that the manager finds when it begins.
 pub async fn prepare(world: &Arc<World>, delays: Delays) {
     let text = "nobody knows what happened before".to_owned();
-    world.tell(What::Deed { text });
+    world.tell(What::UserAction { text });
     let mut owners = vec![Value::Null, gone("MachineDeployment")];
     if world.choose("any-deployment", 4) > 0 {
         let made = make(world, "machinedeployments", deployment(world));
@@ -185,7 +185,7 @@ fn status(world: &World, phase: &str) -> Value {
 /// Makes a Machine in no phase, and its VM, of which it says nothing yet.
 pub async fn leave(world: &Arc<World>, name: &str) {
     let text = format!("another controller has left machine {name} with a VM that nobody wrote down");
-    world.tell(What::Deed { text });
+    world.tell(What::UserAction { text });
     let mut body = workload::body::machine(name);
     put(&mut body, "/metadata", "finalizers", json!([keys::FINALIZER]));
     let delays = Delays {

@@ -94,7 +94,7 @@ pub struct InjectedFault {
     /// The call's number, from zero, over API and driver.
     pub call: u64,
     /// What becomes of it.
-    pub blow: CallFault,
+    pub call_fault: CallFault,
 }
 
 /// What may become of any request to the API that reads, besides a manager that is cut off.
@@ -205,7 +205,7 @@ const OF_LISTINGS: [Kind; 6] = [
     ("F43", CallFault::Throttle),
 ];
 
-/// What may become of a call of each method that has blows of its own.
+/// What may become of a call of each method that has call faults of its own.
 static BY_METHOD: LazyLock<[(&str, Vec<Kind>); 4]> = LazyLock::new(|| {
     let all = |besides: &[Kind]| OF_CALLS.iter().chain(besides).copied().collect();
     [

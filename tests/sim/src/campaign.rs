@@ -164,7 +164,7 @@ fn arguments(plan: &Plan, seed: u64) -> String {
     all
 }
 
-/// The exhaustive campaign of one workload: each kind of blow that fits, at each call of the run without faults. It is about that one
+/// The exhaustive campaign of one workload: each kind of call_fault that fits, at each call of the run without faults. It is about that one
 /// call, so nobody rests in it.
 pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
     let plan = Plan {
@@ -177,9 +177,13 @@ pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
     };
     let of_call = |(call, kinds): (u64, &'static [(&'static str, CallFault)])| {
         let plan = plan.clone();
-        kinds.iter().map(move |&(fault, blow)| {
-            let faults = Faults::Injected(InjectedFault { fault, call, blow });
-            let how = format!("{} --strike {fault}:{blow:?}@{call}", arguments(&plan, seed));
+        kinds.iter().map(move |&(fault, call_fault)| {
+            let faults = Faults::Injected(InjectedFault {
+                fault,
+                call,
+                call_fault,
+            });
+            let how = format!("{} --strike {fault}:{call_fault:?}@{call}", arguments(&plan, seed));
             (Plan { faults, ..plan.clone() }, seed, how)
         })
     };

@@ -8,10 +8,10 @@ use millwright_provider_virtual::cloud::VmId;
 use millwright_sandbox::api::Answer;
 use serde_json::{Value, json};
 
+use crate::accidents::{self, Debts};
 use crate::account::Account;
 use crate::event::{Actor, What};
 use crate::life::Lives;
-use crate::meddle::{self, Debts};
 use crate::outage;
 use crate::provider::Port;
 use crate::workload::ZONE;
@@ -159,8 +159,8 @@ impl Chaos {
             Harm::VmDies | Harm::VmTaken => fell(world, harm).await,
             Harm::Shortage => run_short(world, &port.account),
             Harm::Throttle => throttle(world, &port.account),
-            Harm::Accident => meddle::meddle(world, debts),
-            Harm::Replaced => meddle::replace(world),
+            Harm::Accident => accidents::accidents(world, debts),
+            Harm::Replaced => accidents::replace(world),
             Harm::LeaseDeleted => take_lease(world, name, "DELETE", &Value::Null),
             Harm::LeaseEmptied => take_lease(world, name, "PATCH", &json!({ "spec": { "holderIdentity": null } })),
             Harm::StaleLeader => {

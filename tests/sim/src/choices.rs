@@ -1,12 +1,12 @@
 //! Every decision of the simulator: drawn from a seed or told by name, and recorded where it is not the default.
 //!
-//! Zero, the tame choice, is the default everywhere (no fault, no delay). Only the others are told, each by its point and its number there,
+//! Zero, the default choice, is the default everywhere (no fault, no delay). Only the others are told, each by its point and its number there,
 //! so that a run shrinks by leaving some out, and a new point elsewhere moves none of them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// How often a point was reached, and how often it did not choose the tame way.
+/// How often a point was reached, and how often it did not choose the default way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Decisions asked for.
@@ -17,7 +17,7 @@ pub struct Count {
 
 /// A decision that was not the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wild {
+pub struct Deviation {
     /// Where.
     pub point: Cow<'static, str>,
     /// The index of this decision at its choice point, from zero.
@@ -37,7 +37,7 @@ enum Source {
 #[derive(Debug, Clone)]
 pub struct Choices {
     source: Source,
-    wild: Vec<Wild>,
+    deviations: Vec<Deviation>,
     points: BTreeMap<&'static str, Count>,
 }
 
@@ -48,10 +48,10 @@ impl Choices {
         Self::of(Source::Seed(mix(seed)))
     }
 
-    /// These, and the tame one everywhere else.
-    pub fn told(wild: &[Wild]) -> Self {
+    /// These, and the default one everywhere else.
+    pub fn told(deviations: &[Deviation]) -> Self {
         let mut names: BTreeMap<_, BTreeMap<u64, u32>> = BTreeMap::new();
-        for Wild { point, nth, value } in wild {
+        for Deviation { point, nth, value } in deviations {
             names.entry(point.clone()).or_default().insert(*nth, *value);
         }
         Self::of(Source::Names(names))
@@ -60,7 +60,7 @@ impl Choices {
     fn of(source: Source) -> Self {
         Self {
             source,
-            wild: Vec::new(),
+            deviations: Vec::new(),
             points: BTreeMap::new(),
         }
     }
@@ -83,9 +83,9 @@ impl Choices {
         self.note(point, chosen) == 1
     }
 
-    /// What was not tame, in the order in which it was chosen.
-    pub fn into_wild(self) -> Vec<Wild> {
-        self.wild
+    /// What was not the default, in the order in which it was chosen.
+    pub fn into_deviations(self) -> Vec<Deviation> {
+        self.deviations
     }
 
     /// How often each point was reached.
@@ -116,7 +116,7 @@ impl Choices {
     fn note(&mut self, point: &'static str, chosen: u32) -> u32 {
         let count = self.points.entry(point).or_default();
         if chosen != 0 {
-            self.wild.push(Wild {
+            self.deviations.push(Deviation {
                 point: Cow::Borrowed(point),
                 nth: count.asked,
                 value: chosen,
@@ -149,28 +149,28 @@ mod tests {
         let mut drawn = Choices::drawn(7);
         let first: Vec<u32> = (1..50).map(|n| drawn.choose("a", n)).collect();
         let flips: Vec<bool> = (0..50).map(|_| drawn.happens("b", 500)).collect();
-        let mut told = Choices::told(&drawn.clone().into_wild());
+        let mut told = Choices::told(&drawn.clone().into_deviations());
         assert_eq!(first, (1..50).map(|n| told.choose("a", n)).collect::<Vec<u32>>());
         assert_eq!(flips, (0..50).map(|_| told.happens("b", 1)).collect::<Vec<bool>>());
         assert_eq!(drawn.points(), told.points());
-        assert_eq!(drawn.into_wild(), told.into_wild());
+        assert_eq!(drawn.into_deviations(), told.into_deviations());
         assert!(flips.contains(&true) && flips.contains(&false));
     }
 
     #[test]
     fn what_is_not_told_is_tame_and_what_does_not_fit_is_cut_down() {
-        let wild = |value| Wild {
+        let deviations = |value| Deviation {
             point: "a".into(),
             nth: 1,
             value,
         };
-        let mut told = Choices::told(&[wild(9)]);
+        let mut told = Choices::told(&[deviations(9)]);
         assert_eq!(
             [told.choose("a", 4), told.choose("a", 4), told.choose("a", 4)],
             [0, 3, 0]
         );
         assert!(!told.happens("b", 1000));
-        assert_eq!(told.into_wild(), [wild(3)]);
+        assert_eq!(told.into_deviations(), [deviations(3)]);
     }
 
     #[test]
@@ -178,20 +178,24 @@ mod tests {
         let mut drawn = Choices::drawn(3);
         let first: Vec<u32> = (0..40).map(|_| drawn.choose("a", 3)).collect();
         let flips: Vec<bool> = (0..40).map(|_| drawn.happens("b", 200)).collect();
-        let wild = drawn.into_wild();
-        assert!(wild.iter().all(|wild| wild.value != 0));
-        let mut told = Choices::told(&wild);
+        let deviations = drawn.into_deviations();
+        assert!(deviations.iter().all(|deviations| deviations.value != 0));
+        let mut told = Choices::told(&deviations);
         for nth in 0..40 {
             assert_eq!(told.choose("new", 9), 0);
             assert_eq!(told.choose("a", 3), first[nth]);
             assert_eq!(told.happens("b", 1), flips[nth]);
         }
-        let by_point = |wild: Vec<Wild>, point| wild.into_iter().filter(move |wild| wild.point == point);
-        let again = told.into_wild();
+        let by_point = |deviations: Vec<Deviation>, point| {
+            deviations
+                .into_iter()
+                .filter(move |deviations| deviations.point == point)
+        };
+        let again = told.into_deviations();
         for point in ["a", "b"] {
-            assert!(by_point(again.clone(), point).eq(by_point(wild.clone(), point)));
+            assert!(by_point(again.clone(), point).eq(by_point(deviations.clone(), point)));
         }
-        assert_eq!(again.len(), wild.len());
+        assert_eq!(again.len(), deviations.len());
     }
 
     #[test]

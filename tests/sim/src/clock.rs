@@ -48,7 +48,7 @@ pub struct CloudSky {
 }
 
 impl CloudSky {
-    /// A sky over this run.
+    /// A outside over this run.
     pub fn new(time: Time) -> Self {
         Self {
             time,

@@ -185,7 +185,7 @@ pub enum What {
     /// All has converged, every request has arrived and every watch has caught up: from now on nobody changes anything.
     Rest,
     /// What the human is about to do.
-    Deed {
+    UserAction {
         /// In words.
         text: String,
     },
@@ -341,7 +341,7 @@ impl fmt::Display for Event {
             What::Note(text) => f.write_str(text),
             What::Quiet => f.write_str("QUIET: faults end"),
             What::Rest => f.write_str("REST: nothing is to do"),
-            What::Deed { text } => write!(f, "human: {text}"),
+            What::UserAction { text } => write!(f, "human: {text}"),
         }
     }
 }

@@ -44,18 +44,18 @@ impl Provider {
 
     /// What is asked of the cloud is metered.
     fn begin(&self, method: &str, uid: &str) -> Result<Option<CallFault>, DriverError> {
-        let blow = self.account.ordered(method, uid);
-        if blow == Some(CallFault::Throttle) {
+        let call_fault = self.account.ordered(method, uid);
+        if call_fault == Some(CallFault::Throttle) {
             return Err(throttled(Duration::from_secs(7)));
         }
         self.account.heed(method)?;
         self.account.meter(method)?;
-        Ok(blow)
+        Ok(call_fault)
     }
 
     async fn create(&self, mut request: CreateMachine, context: Context) -> Result<MachineStatus, DriverError> {
-        let blow = self.begin("CreateMachine", &request.key.uid)?;
-        match blow {
+        let call_fault = self.begin("CreateMachine", &request.key.uid)?;
+        match call_fault {
             Some(CallFault::Excuse) => return Err(self.honest()),
             Some(CallFault::NoStock) => return Err(no_stock(&request)),
             Some(CallFault::NeverBoots) => request = never_boots(request),
@@ -70,7 +70,7 @@ impl Provider {
             self.world.cloud.run_vm(launch).await.ok();
         }
         let status = self.driver.create_machine(request, context).await?;
-        match blow {
+        match call_fault {
             Some(CallFault::Partial) => {
                 let id = status.machine.provider_id;
                 let error = DriverError::new(Reason::DriverFault, "the VM is there, its network card is not");
@@ -101,14 +101,14 @@ impl Provider {
     }
 
     async fn delete(&self, request: DeleteMachine, context: Context) -> Result<Deletion, DriverError> {
-        let blow = self.begin("DeleteMachine", &request.key.uid)?;
+        let call_fault = self.begin("DeleteMachine", &request.key.uid)?;
         let key = request.key.clone();
         let deletion = self.driver.delete_machine(request, context).await?;
         // What lookups show cannot be said to be gone.
         if deletion == Deletion::Deleted && self.account.ghost(&key).is_some() {
             return Ok(Deletion::deleting(Duration::from_secs(1)));
         }
-        match blow {
+        match call_fault {
             // It may be gone: asked again, the driver will say so.
             Some(CallFault::Bare) => Ok(Deletion::Deleting {
                 poll_after: None,
@@ -120,13 +120,13 @@ impl Provider {
 
     /// A listing, perhaps one that is wrong in a way that the contract lets pass, or that nobody can tell.
     async fn list(&self, mut request: ListMachines, context: Context) -> Result<MachinePage, DriverError> {
-        let blow = self.begin("ListMachines", "")?;
-        if blow == Some(CallFault::SmallPages) {
+        let call_fault = self.begin("ListMachines", "")?;
+        if call_fault == Some(CallFault::SmallPages) {
             request.page_size = 1;
         }
         let cluster = request.cluster_id.clone();
         let mut page = self.driver.list_machines(request, context).await?;
-        match blow {
+        match call_fault {
             Some(CallFault::Unreachable) => {
                 if self.world.choose("unreachable", 2) == 1 {
                     page.machines.clear();
@@ -145,13 +145,13 @@ impl Provider {
     }
 
     async fn look(&self, request: GetMachineStatus, context: Context) -> Result<MachineStatus, DriverError> {
-        let blow = self.begin("GetMachineStatus", &request.key.uid)?;
-        if blow == Some(CallFault::Blind) {
+        let call_fault = self.begin("GetMachineStatus", &request.key.uid)?;
+        if call_fault == Some(CallFault::Blind) {
             return Err(DriverError::not_found("made up by the simulator"));
         }
         let key = request.key.clone();
         match self.driver.get_machine_status(request, context).await {
-            Ok(status) if blow == Some(CallFault::Bare) => Ok(bare(status, None)),
+            Ok(status) if call_fault == Some(CallFault::Bare) => Ok(bare(status, None)),
             Ok(status) => Ok(self.account.failing(status)),
             Err(error) if *error.reason() == Reason::MachineNotFound => self.account.ghost(&key).ok_or(error),
             Err(error) => Err(error),

@@ -50,7 +50,7 @@ pub struct Flow {
     /// How far its replica is behind.
     behind: Duration,
     /// What becomes of its first change.
-    blow: Option<CallFault>,
+    call_fault: Option<CallFault>,
     /// It must look without being rung for: what happened while the answer was on its way back rang for nobody, nor does the
     /// rest of what was sent in part.
     is_due: bool,
@@ -72,12 +72,12 @@ impl Flow {
         process: Arc<Process>,
         is_target: bool,
         started: Started,
-        blow: Option<CallFault>,
+        call_fault: Option<CallFault>,
     ) -> Self {
         let lasts = started.watch.ends.map_or(LASTS, |ends| {
             Duration::try_from(ends.duration_since(world.time.wall())).unwrap_or_default()
         });
-        let behind = match blow {
+        let behind = match call_fault {
             Some(CallFault::Behind) => Duration::from_secs(world.pick("behind", &BEHIND)),
             _ => Duration::ZERO,
         };
@@ -93,12 +93,12 @@ impl Flow {
             ready: started.first,
             ends: Instant::now() + lasts,
             behind,
-            blow,
+            call_fault,
             is_due: true,
             is_broken: false,
             is_over: false,
         };
-        if blow == Some(CallFault::Replay) {
+        if call_fault == Some(CallFault::Replay) {
             flow.go_back();
         }
         flow
@@ -166,9 +166,13 @@ impl Flow {
             return;
         };
         // A gap waits for something to go.
-        let blow = self.blow.take_if(|blow| *blow != CallFault::Gap || has_deletion);
+        let call_fault = self
+            .call_fault
+            .take_if(|call_fault| *call_fault != CallFault::Gap || has_deletion);
         let world = Arc::clone(&self.world);
-        let is = |this: CallFault, name: &'static str| blow == Some(this) || (blow.is_none() && world.strikes(name));
+        let is = |this: CallFault, name: &'static str| {
+            call_fault == Some(this) || (call_fault.is_none() && world.strikes(name))
+        };
         if is(CallFault::Expire, "F20") {
             self.tell("F20", "ends by 410");
             self.expire();

@@ -75,7 +75,7 @@ impl Judge {
             What::FalseLeader => vec![Act::FalseLeader],
             What::ClockSet => vec![Act::ClockSet],
             What::Rest => vec![Act::Rest],
-            What::Deed { .. } => vec![Act::Unrest],
+            What::UserAction { .. } => vec![Act::Unrest],
             // What a call came to is seen by what it changed.
             What::Begin { .. } | What::Driver(_) | What::Fault { .. } | What::Note(_) | What::Quiet => Vec::new(),
         }

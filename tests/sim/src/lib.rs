@@ -11,16 +11,16 @@
 //! | [`fault`], [`call_fault`] | which harm there is, and where it may strike |
 //! | [`clock`] | virtual time |
 //! | [`world`], [`witness`] | the state that outlives every process, and who hears of what; who sees what happens |
-//! | [`door`], [`flow`], [`provider`] | what a request, a watch, a call meets on its way to the API or the driver |
+//! | [`transport`], [`flow`], [`provider`] | what a request, a watch, a call meets on its way to the API or the driver |
 //! | [`process`] | a process's lifetime: crash, freeze, partition |
-//! | [`pipes`], [`desk`] | gRPC over pipes; where the driver's end counts calls |
+//! | [`pipes`], [`call_recorder`] | gRPC over pipes; where the driver's end counts calls |
 //! | [`faulty_provider`], [`account`] | the driver with what goes wrong in it; what ails its cloud for a while |
 //! | [`life`], [`actors`] | the managers' lives; kubelets, controllers, what happens now and then |
 //! | [`autoscaler`] | the cluster autoscaler, where a run has one |
 //! | [`chaos`], [`outage`] | harm that comes by itself; outages of minutes and hours, and what must be done all the same |
 //! | [`sockets`] | the directory in which managers look for drivers |
 //! | [`kinds`] | the kinds of objects, by their plurals |
-//! | [`meddle`] | the human's accidents, and what he then owes |
+//! | [`accidents`] | the human's accidents, and what he then owes |
 //! | [`workload`], [`any`] | what is wanted; a start in any state that the API admits |
 //! | [`notifier`] | in which order waiters are woken |
 //! | [`spin`] | how much may happen while no time passes |
@@ -34,6 +34,7 @@
 //! | [`tape`] | how a run is written down, to be had again by others |
 //! | [`hooks`], [`zoo`] | where mistakes can be put, and those that are; how soon each is caught |
 
+pub mod accidents;
 pub mod account;
 pub mod actors;
 mod agents;
@@ -41,12 +42,11 @@ pub mod any;
 pub mod autoscaler;
 pub mod bound;
 pub mod call_fault;
+pub mod call_recorder;
 pub mod campaign;
 pub mod chaos;
 pub mod choices;
 pub mod clock;
-pub mod desk;
-pub mod door;
 pub mod event;
 pub mod fault;
 pub mod faulty_provider;
@@ -55,7 +55,6 @@ pub mod hooks;
 pub mod judge;
 pub mod kinds;
 pub mod life;
-pub mod meddle;
 pub mod notifier;
 pub mod outage;
 pub mod pipes;
@@ -72,6 +71,7 @@ pub mod spin;
 pub mod tail;
 pub mod tape;
 pub mod trace;
+pub mod transport;
 pub mod witness;
 pub mod workload;
 pub mod world;

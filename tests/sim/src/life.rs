@@ -1,5 +1,5 @@
 //! The lives of managers: each begins with nothing, runs the production wiring, and ends by a crash, in order, or by losing
-//! its lease. Where there are two, each has its own seat: process, clock and way to the API; the lease decides between them.
+//! its lease. Where there are two, each has its own slot: process, clock and way to the API; the lease decides between them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,11 +18,11 @@ use millwright_core::settings::Settings;
 use tokio_util::sync::CancellationToken;
 
 use crate::choices::mix;
-use crate::door::Door;
 use crate::event::What;
 use crate::process::Process;
 use crate::provider::Port;
 use crate::spin::{LOOKS, stop};
+use crate::transport::Transport;
 use crate::world::World;
 
 /// The cluster's id at the cloud.
@@ -57,14 +57,14 @@ const OFF: [i64; 6] = [1, -1, 5, -5, 20, -20];
 const LAST_WORD: Duration = Duration::from_millis(20);
 
 /// What a manager gets from outside of itself.
-struct Sky {
+struct ManagerOutside {
     world: Arc<World>,
     skew: Mutex<SignedDuration>,
     last: Mutex<Timestamp>,
     chances: Mutex<u64>,
 }
 
-impl Outside for Sky {
+impl Outside for ManagerOutside {
     /// Never the same time twice, as a real clock.
     fn now(&self) -> Timestamp {
         let skew = *self.skew.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,28 +94,28 @@ impl Outside for Sky {
 }
 
 /// Where one manager's process runs, whichever life it is in.
-struct Seat {
-    sky: Arc<Sky>,
+struct Slot {
+    outside: Arc<ManagerOutside>,
     /// How wrong its clock always is.
     drift: SignedDuration,
     current: Mutex<(Arc<Process>, CancellationToken)>,
 }
 
-impl Seat {
+impl Slot {
     fn new(world: &Arc<World>) -> Self {
         let mut drift = SignedDuration::ZERO;
         let chance = world.choose("chance", 1 << 16);
         if world.strikes("F27") {
             drift = SignedDuration::from_secs(world.pick("drift", &OFF));
         }
-        let sky = Arc::new(Sky {
+        let outside = Arc::new(ManagerOutside {
             world: Arc::clone(world),
             skew: Mutex::new(drift),
             last: Mutex::new(Timestamp::MIN),
             chances: Mutex::new(u64::from(chance)),
         });
         Self {
-            sky,
+            outside,
             drift,
             current: Mutex::new((Arc::new(Process::new(0)), CancellationToken::new())),
         }
@@ -130,7 +130,7 @@ impl Seat {
 pub struct Lives {
     world: Arc<World>,
     port: Arc<Port>,
-    seats: Vec<Seat>,
+    slots: Vec<Slot>,
     started: AtomicU32,
     is_elected: bool,
     /// How often managers look for VMs of no Machine; zero: never.
@@ -148,11 +148,11 @@ impl Lives {
         let is_elected = world.hooks.elects.unwrap_or(is_elected || needs_lease);
         let is_pair = world.strikes("F3") || is_pair;
         let count = if is_pair { 2 } else { 1 };
-        let seats: Vec<Seat> = (0..count).map(|_| Seat::new(&world)).collect();
+        let slots: Vec<Slot> = (0..count).map(|_| Slot::new(&world)).collect();
         Arc::new(Self {
             world,
             port,
-            seats,
+            slots,
             started: AtomicU32::new(0),
             is_elected: is_elected || is_pair,
             orphan_period: if looks { ORPHAN_PERIOD } else { SignedDuration::ZERO },
@@ -162,12 +162,12 @@ impl Lives {
 
     /// Tells of what holds from the beginning on.
     pub fn tell(&self) {
-        if self.seats.len() > 1 {
+        if self.slots.len() > 1 {
             let about = "a second manager stands for the lease".to_owned();
             self.world.tell(What::Fault { name: "F3", about });
         }
-        for (number, seat) in self.seats.iter().enumerate().filter(|(_, seat)| !seat.drift.is_zero()) {
-            let about = format!("the clock at seat {number} is {} s off", seat.drift.as_secs());
+        for (number, slot) in self.slots.iter().enumerate().filter(|(_, slot)| !slot.drift.is_zero()) {
+            let about = format!("the clock at slot {number} is {} s off", slot.drift.as_secs());
             self.world.tell(What::Fault { name: "F27", about });
         }
     }
@@ -177,17 +177,17 @@ impl Lives {
         self.is_elected
     }
 
-    /// Lives again and again, at all seats.
+    /// Lives again and again, at all slots.
     pub async fn run(self: Arc<Self>) {
-        join_all(self.seats.iter().map(|seat| self.sit(seat))).await;
+        join_all(self.slots.iter().map(|slot| self.sit(slot))).await;
     }
 
-    async fn sit(&self, seat: &Seat) {
+    async fn sit(&self, slot: &Slot) {
         loop {
             let incarnation = self.started.fetch_add(1, Ordering::Relaxed) + 1;
             let process = Arc::new(Process::new(incarnation));
             let stop = CancellationToken::new();
-            *seat.current() = (Arc::clone(&process), stop.clone());
+            *slot.current() = (Arc::clone(&process), stop.clone());
             self.world.tell(What::Start { incarnation });
             if self.world.strikes("F5") {
                 let seconds = self.world.pick("start-seconds", &STARTS);
@@ -197,7 +197,7 @@ impl Lives {
             }
             let config = self.config(incarnation);
             let life = async {
-                let end = self.life(&config, &seat.sky, &process, stop).await;
+                let end = self.life(&config, &slot.outside, &process, stop).await;
                 // Inside it ended while it stood still: it does so as soon as it goes on.
                 if process.frozen_until().is_some() {
                     process.thawed().await;
@@ -224,37 +224,37 @@ impl Lives {
         }
     }
 
-    /// One of the seats.
-    fn any(&self) -> &Seat {
-        let count = u32::try_from(self.seats.len()).unwrap_or(1);
-        let nth = if count > 1 { self.world.choose("seat", count) } else { 0 };
-        self.seats
+    /// One of the slots.
+    fn any(&self) -> &Slot {
+        let count = u32::try_from(self.slots.len()).unwrap_or(1);
+        let nth = if count > 1 { self.world.choose("slot", count) } else { 0 };
+        self.slots
             .get(nth as usize)
             .expect("a choice is below the number it is made of")
     }
 
-    /// Kills the current life at one of the seats.
+    /// Kills the current life at one of the slots.
     pub fn kill(&self) {
         self.any().current().0.close();
     }
 
-    /// Asks the current life at one of the seats to end.
+    /// Asks the current life at one of the slots to end.
     pub fn stop(&self) {
         self.any().current().1.cancel();
     }
 
-    /// Sets the wall clock of one of the seats wrong by this much.
+    /// Sets the wall clock of one of the slots wrong by this much.
     pub fn set_skew(&self, skew: SignedDuration) {
-        let seat = self.any();
-        *seat.sky.skew.lock().unwrap_or_else(PoisonError::into_inner) = seat.drift + skew;
+        let slot = self.any();
+        *slot.outside.skew.lock().unwrap_or_else(PoisonError::into_inner) = slot.drift + skew;
         let mut set_back = self.set_back.lock().unwrap_or_else(PoisonError::into_inner);
         *set_back = (*set_back).max(-skew);
     }
 
     /// Sets all wall clocks as right as they ever are.
     pub fn end_skew(&self) {
-        for seat in &self.seats {
-            *seat.sky.skew.lock().unwrap_or_else(PoisonError::into_inner) = seat.drift;
+        for slot in &self.slots {
+            *slot.outside.skew.lock().unwrap_or_else(PoisonError::into_inner) = slot.drift;
         }
     }
 
@@ -303,27 +303,27 @@ impl Lives {
     async fn life(
         &self,
         config: &Config,
-        sky: &Arc<Sky>,
+        outside: &Arc<ManagerOutside>,
         process: &Arc<Process>,
         stop: CancellationToken,
     ) -> anyhow::Result<run::End> {
         let metrics = Metrics::default();
         let (leads, leadership) = run::election(config);
-        let door = Door::new(Arc::clone(&self.world), Arc::clone(process));
+        let transport = Transport::new(Arc::clone(&self.world), Arc::clone(process));
         let policy = run::policy(config, Role::Control, &metrics, &leadership);
-        let control = Cluster::over(ClientBuilder::new(door, NAMESPACE), policy);
+        let control = Cluster::over(ClientBuilder::new(transport, NAMESPACE), policy);
         // A client of its own for the target cluster only where that can be away: in the order of requests it makes a difference.
         let target = match self.world.enter().enabled.has("F57") {
             true => {
-                let door = Door::to_target(Arc::clone(&self.world), Arc::clone(process));
+                let transport = Transport::to_target(Arc::clone(&self.world), Arc::clone(process));
                 let policy = run::policy(config, Role::Target, &metrics, &leadership);
-                Cluster::over(ClientBuilder::new(door, NAMESPACE), policy)
+                Cluster::over(ClientBuilder::new(transport, NAMESPACE), policy)
             }
             false => control.clone(),
         };
         let given = Given {
             predecessor: None,
-            env: Env::within(Arc::clone(sky) as Arc<dyn Outside>, self.world.hooks.planners),
+            env: Env::within(Arc::clone(outside) as Arc<dyn Outside>, self.world.hooks.planners),
             target: Some(target),
             control,
             leads,

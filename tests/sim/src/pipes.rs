@@ -14,7 +14,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::{Channel, Endpoint, Server};
 use tower::service_fn;
 
-use crate::desk::Desk;
+use crate::call_recorder::CallRecorder;
 use crate::process::Process;
 use crate::world::World;
 
@@ -31,13 +31,13 @@ pub struct Listener(Mutex<Option<(Arc<Process>, Incoming)>>);
 
 impl Listener {
     /// A process listens, for as long as it lives.
-    pub fn open(&self, process: &Arc<Process>, desk: Desk, world: &Arc<World>) {
+    pub fn open(&self, process: &Arc<Process>, call_recorder: CallRecorder, world: &Arc<World>) {
         let (incoming, connections) = mpsc::unbounded_channel();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::clone(process), incoming));
         let (process, world) = (Arc::clone(process), Arc::clone(world));
         tokio::spawn(async move {
             let serving = Server::builder()
-                .add_service(desk)
+                .add_service(call_recorder)
                 .serve_with_incoming(UnboundedReceiverStream::new(connections));
             tokio::select! {
                 biased;

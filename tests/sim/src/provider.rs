@@ -28,7 +28,7 @@ use tower::{ServiceExt as _, service_fn};
 
 use crate::account::Account;
 use crate::call_fault::{self, CallFault};
-use crate::desk::{CALLER, Desk, Served, about, read};
+use crate::call_recorder::{CALLER, CallRecorder, Served, about, read};
 use crate::event::{Departure, What};
 use crate::faulty_provider::Provider;
 use crate::pipes::Listener;
@@ -51,7 +51,7 @@ pub enum Transport {
 /// A process that listens.
 struct Serving {
     process: Arc<Process>,
-    desk: Desk,
+    call_recorder: CallRecorder,
 }
 
 /// The socket at which a provider listens, if one lives.
@@ -127,11 +127,11 @@ impl Port {
         };
         let service = in_process(provider).expect("the virtual driver's info keeps the contract");
         let service = Served::new(service);
-        let desk = Desk::new(service, Arc::clone(&self.world));
+        let call_recorder = CallRecorder::new(service, Arc::clone(&self.world));
         if self.transport == Transport::Grpc {
-            self.listener.open(&process, desk.clone(), &self.world);
+            self.listener.open(&process, call_recorder.clone(), &self.world);
         }
-        current.1 = Some(Serving { process, desk });
+        current.1 = Some(Serving { process, call_recorder });
         if let Some(sockets) = &self.world.sockets {
             sockets.show(true);
         }
@@ -189,10 +189,10 @@ impl Port {
     }
 
     /// The process that listens now.
-    fn listening(&self) -> Option<(Arc<Process>, Desk)> {
+    fn listening(&self) -> Option<(Arc<Process>, CallRecorder)> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let serving = current.1.as_ref()?;
-        Some((Arc::clone(&serving.process), serving.desk.clone()))
+        Some((Arc::clone(&serving.process), serving.call_recorder.clone()))
     }
 }
 
@@ -206,13 +206,13 @@ async fn carry(port: Arc<Port>, process: Arc<Process>, way: Way, request: http::
     let (parts, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let (method, uid) = about(&parts, &body);
-    let blow = world.blow(&format!("{method} {uid}"), call_fault::of_call(&method));
-    if blow == Some(CallFault::DieBefore) {
+    let call_fault = world.call_fault(&format!("{method} {uid}"), call_fault::of_call(&method));
+    if call_fault == Some(CallFault::DieBefore) {
         process.die().await;
     }
     let call = (method.as_str(), uid.as_str());
     let request = http::Request::from_parts(parts, body);
-    let answer = exchange(&port, &process, &way, request, call, blow).await;
+    let answer = exchange(&port, &process, &way, request, call, call_fault).await;
     hear(&world, &process, call, answer).await
 }
 
@@ -223,7 +223,7 @@ async fn exchange(
     way: &Way,
     request: http::Request<Bytes>,
     (method, uid): (&str, &str),
-    blow: Option<CallFault>,
+    call_fault: Option<CallFault>,
 ) -> Reply {
     let world = Arc::clone(&port.world);
     let (mut parts, body) = request.into_parts();
@@ -234,7 +234,7 @@ async fn exchange(
         uid: uid.to_owned(),
         epoch,
     }));
-    match blow {
+    match call_fault {
         Some(CallFault::Hang) => return std::future::pending().await,
         Some(CallFault::DriverDiesBefore) => {
             port.restart();
@@ -243,13 +243,13 @@ async fn exchange(
         Some(CallFault::Fail) => return Err(failure(&world)),
         Some(CallFault::Freeze) => world.freeze(process),
         Some(CallFault::Cut) => world.cut(process),
-        Some(blow) => port.account.order(method, uid, blow),
+        Some(call_fault) => port.account.order(method, uid, call_fault),
         None => {}
     }
     parts.headers.insert(CALLER, process.incarnation.into());
     let request = http::Request::from_parts(parts, Body::new(Full::new(body)));
     let answer = send(port, process, way, request);
-    match blow {
+    match call_fault {
         Some(CallFault::DieDuring) => {
             depart(&world, way, answer).await;
             process.die().await;
@@ -261,9 +261,9 @@ async fn exchange(
         }
         _ => {
             let answer = answer.await;
-            // A call that never arrived leaves its blow behind.
+            // A call that never arrived leaves its call_fault behind.
             port.account.ordered(method, uid);
-            come_back(port, process, blow, answer).await
+            come_back(port, process, call_fault, answer).await
         }
     }
 }
@@ -347,8 +347,8 @@ fn retold_epoch(world: &World, headers: &mut http::HeaderMap) -> Option<u64> {
 }
 
 /// What the manager hears of an answer.
-async fn come_back(port: &Arc<Port>, process: &Process, blow: Option<CallFault>, answer: Reply) -> Reply {
-    match blow {
+async fn come_back(port: &Arc<Port>, process: &Process, call_fault: Option<CallFault>, answer: Reply) -> Reply {
+    match call_fault {
         Some(CallFault::DieAfter) => {
             process.die().await;
             Err(reset())
@@ -430,12 +430,12 @@ fn send(
 
 /// Calls the process that listens, which may die of it.
 async fn call(port: &Port, request: http::Request<Body>) -> Reply {
-    let Some((process, desk)) = port.listening() else {
+    let Some((process, call_recorder)) = port.listening() else {
         return Err(Status::unavailable("connection refused"));
     };
     tokio::select! {
         biased;
-        answer = desk.oneshot(request) => answer.map_err(|never: Infallible| match never {}),
+        answer = call_recorder.oneshot(request) => answer.map_err(|never: Infallible| match never {}),
         () = process.closed() => Err(reset()),
     }
 }

@@ -1,6 +1,6 @@
 //! L6: a run ends as the run of its workload in which nothing went wrong, where the same was wanted last.
 //!
-//! The reference is made once for each workload, without faults, mistakes and times of rest, with the tame way at every choice.
+//! The reference is made once for each workload, without faults, mistakes and times of rest, with the default way at every choice.
 //! A human who in this run wanted something else at last cannot be held against it. Of what class VMs that are updated in place were made
 //! is their history, so those workloads have no reference.
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millwright_oracles::Ending;
 
 use crate::event::Violation;
-use crate::run::{Faults, Outcome, Plan, tame};
+use crate::run::{Faults, Outcome, Plan, by_default};
 
 /// The property's name.
 pub const PROPERTY: &str = "L6";
@@ -29,7 +29,7 @@ fn of(workload: &str) -> Option<Arc<Ending>> {
         rests: false,
         ..Plan::default()
     };
-    let ending = tame(&plan).ending.map(Arc::new);
+    let ending = by_default(&plan).ending.map(Arc::new);
     made.insert(workload.to_owned(), ending.clone());
     ending
 }

@@ -112,13 +112,13 @@ pub fn story(outcome: &Outcome) -> ExitCode {
     outcome.story.iter().for_each(|line| println!("{line}"));
     let choices: u64 = outcome.points.values().map(|count| count.asked).sum();
     println!(
-        "workload {}, faults {:?}: {} events, {} requests, {} writes, {choices} choices ({} not tame), {:.1} s of virtual time, digest {:016x}",
+        "workload {}, faults {:?}: {} events, {} requests, {} writes, {choices} choices ({} not the default), {:.1} s of virtual time, digest {:016x}",
         outcome.workload,
         outcome.faults,
         outcome.events,
         outcome.requests,
         outcome.writes,
-        outcome.wild.len(),
+        outcome.deviations.len(),
         outcome.passed.as_secs_f64(),
         outcome.digest
     );

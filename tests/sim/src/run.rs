@@ -11,16 +11,16 @@ use millwright_oracles::Ending;
 use millwright_provider_virtual::cloud::{Cloud, Delays};
 use millwright_sandbox::api::{Api, Moment};
 
+use crate::accidents::Debts;
 use crate::call_fault::{CallFault, InjectedFault};
 use crate::chaos::Chaos;
-use crate::choices::{Choices, Count, Wild};
+use crate::choices::{Choices, Count, Deviation};
 use crate::clock::{CloudSky, DAWN, Time};
 use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::{Enabled, Lags};
 use crate::hooks::Hooks;
 use crate::judge::{Judge, ending};
 use crate::life::Lives;
-use crate::meddle::Debts;
 use crate::pods::Crew;
 use crate::provider::{Port, Transport};
 use crate::world::{Parts, World};
@@ -82,8 +82,8 @@ pub struct Outcome {
     pub digest: u64,
     /// The first broken property.
     pub violation: Option<Violation>,
-    /// The decisions that were not tame.
-    pub wild: Vec<Wild>,
+    /// The decisions that were not the default.
+    pub deviations: Vec<Deviation>,
     /// How often each point was reached.
     pub points: BTreeMap<&'static str, Count>,
     /// How often each oracle could judge.
@@ -115,7 +115,7 @@ thread_local! {
     static BASE: Api = base();
 }
 
-/// An API with our definitions and the furniture, made once for each thread.
+/// An API with our definitions and the fixtures, made once for each thread.
 fn base() -> Api {
     let moment = |number: usize| Moment {
         now: DAWN,
@@ -126,8 +126,8 @@ fn base() -> Api {
     let definitions = millwright_core::api::crds::all()
         .into_iter()
         .map(|crd| serde_json::to_value(crd).expect("a definition is JSON"));
-    let furniture = workload::furniture().into_iter();
-    for (number, object) in definitions.chain(furniture).enumerate() {
+    let fixtures = workload::fixtures().into_iter();
+    for (number, object) in definitions.chain(fixtures).enumerate() {
         api.install(&object, &moment(number))
             .expect("what every run has is admitted");
     }
@@ -139,13 +139,13 @@ pub fn by_seed(plan: &Plan, seed: u64) -> Outcome {
     run(plan, Choices::drawn(seed))
 }
 
-/// Runs a plan by these choices, and the tame one everywhere else.
-pub fn by_names(plan: &Plan, wild: &[Wild]) -> Outcome {
-    run(plan, Choices::told(wild))
+/// Runs a plan by these choices, and the default one everywhere else.
+pub fn by_names(plan: &Plan, deviations: &[Deviation]) -> Outcome {
+    run(plan, Choices::told(deviations))
 }
 
-/// Runs a plan with the tame choice everywhere, and compares it with no other run.
-pub fn tame(plan: &Plan) -> Outcome {
+/// Runs a plan with the default choice everywhere, and compares it with no other run.
+pub fn by_default(plan: &Plan) -> Outcome {
     simulate(plan, Choices::told(&[]), false)
 }
 
@@ -319,7 +319,7 @@ impl Cast {
             digest: trace.digest(),
             violation: state.witness.violation.clone(),
             points: choices.points().clone(),
-            wild: choices.into_wild(),
+            deviations: choices.into_deviations(),
             antecedents,
             workload: self.workload,
             ending,

@@ -1,13 +1,13 @@
-//! Makes a failing run small: makes choices tame, and lowers the others, as long as the same property breaks.
+//! Makes a failing run small: makes choices by_default, and lowers the others, as long as the same property breaks.
 
 use std::collections::BTreeSet;
 
-use crate::choices::Wild;
+use crate::choices::Deviation;
 use crate::run::{Outcome, Plan, by_names};
 
 /// What came of the smallest run found within so many that breaks the same property. `None`: these choices break nothing.
-pub fn shrink(plan: &Plan, wild: &[Wild], budget: usize) -> Option<Outcome> {
-    let best = by_names(plan, wild);
+pub fn shrink(plan: &Plan, deviations: &[Deviation], budget: usize) -> Option<Outcome> {
+    let best = by_names(plan, deviations);
     let property = best.violation.as_ref()?.property;
     let mut search = Search {
         plan,
@@ -16,11 +16,11 @@ pub fn shrink(plan: &Plan, wild: &[Wild], budget: usize) -> Option<Outcome> {
         best,
     };
     loop {
-        let before = weight(&search.best.wild);
+        let before = weight(&search.best.deviations);
         search.tame_points();
         search.tame_stretches();
         search.lower();
-        if weight(&search.best.wild) == before || search.left == 0 {
+        if weight(&search.best.deviations) == before || search.left == 0 {
             return Some(search.best);
         }
     }
@@ -35,42 +35,51 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Whether these choices are as bad, and fewer or lower; then they are the best.
-    fn is_as_bad(&mut self, wild: &[Wild]) -> bool {
-        if self.left == 0 || wild == self.best.wild {
+    fn is_as_bad(&mut self, deviations: &[Deviation]) -> bool {
+        if self.left == 0 || deviations == self.best.deviations {
             return false;
         }
         self.left -= 1;
-        let outcome = by_names(self.plan, wild);
+        let outcome = by_names(self.plan, deviations);
         let broken = outcome.violation.as_ref();
         let is_same = broken.is_some_and(|broken| broken.property == self.property);
-        let is_better = is_same && weight(&outcome.wild) < weight(&self.best.wild);
+        let is_better = is_same && weight(&outcome.deviations) < weight(&self.best.deviations);
         if is_better {
             self.best = outcome;
         }
         is_better
     }
 
-    /// Makes all that points chose tame, a point at a time.
+    /// Makes all that points chose by_default, a point at a time.
     fn tame_points(&mut self) {
-        let points: BTreeSet<_> = self.best.wild.iter().map(|wild| wild.point.clone()).collect();
+        let points: BTreeSet<_> = self
+            .best
+            .deviations
+            .iter()
+            .map(|deviations| deviations.point.clone())
+            .collect();
         for point in points {
-            let others = self.best.wild.iter().filter(|wild| wild.point != point);
-            let others: Vec<Wild> = others.cloned().collect();
+            let others = self
+                .best
+                .deviations
+                .iter()
+                .filter(|deviations| deviations.point != point);
+            let others: Vec<Deviation> = others.cloned().collect();
             self.is_as_bad(&others);
         }
     }
 
-    /// Makes stretches tame, from the end, ever shorter ones.
+    /// Makes stretches by_default, from the end, ever shorter ones.
     fn tame_stretches(&mut self) {
-        let mut size = self.best.wild.len();
+        let mut size = self.best.deviations.len();
         while size > 0 {
-            let mut end = self.best.wild.len();
+            let mut end = self.best.deviations.len();
             while end > 0 {
                 let start = end.saturating_sub(size);
-                let mut fewer = self.best.wild.clone();
+                let mut fewer = self.best.deviations.clone();
                 fewer.drain(start..end);
                 self.is_as_bad(&fewer);
-                end = start.min(self.best.wild.len());
+                end = start.min(self.best.deviations.len());
             }
             size /= 2;
         }
@@ -78,11 +87,17 @@ impl Search<'_> {
 
     /// Lowers single numbers.
     fn lower(&mut self) {
-        for at in 0..self.best.wild.len() {
-            while let Some(value) = self.best.wild.get(at).map(|wild| wild.value).filter(|value| *value > 1) {
-                let mut lower = self.best.wild.clone();
-                if let Some(wild) = lower.get_mut(at) {
-                    wild.value = value / 2;
+        for at in 0..self.best.deviations.len() {
+            while let Some(value) = self
+                .best
+                .deviations
+                .get(at)
+                .map(|deviations| deviations.value)
+                .filter(|value| *value > 1)
+            {
+                let mut lower = self.best.deviations.clone();
+                if let Some(deviations) = lower.get_mut(at) {
+                    deviations.value = value / 2;
                 }
                 if !self.is_as_bad(&lower) {
                     break;
@@ -93,6 +108,9 @@ impl Search<'_> {
 }
 
 /// What is smaller: fewer choices, then smaller numbers.
-fn weight(wild: &[Wild]) -> (usize, u64) {
-    (wild.len(), wild.iter().map(|wild| u64::from(wild.value)).sum())
+fn weight(deviations: &[Deviation]) -> (usize, u64) {
+    (
+        deviations.len(),
+        deviations.iter().map(|deviations| u64::from(deviations.value)).sum(),
+    )
 }

@@ -101,7 +101,7 @@ impl Shrink {
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let plan = self.what.plan()?;
         let failed = by_seed(&plan, self.seed);
-        let Some(smallest) = shrink(&plan, &failed.wild, self.budget) else {
+        let Some(smallest) = shrink(&plan, &failed.deviations, self.budget) else {
             println!("seed {} breaks nothing", self.seed);
             return Ok(ExitCode::SUCCESS);
         };
@@ -136,8 +136,12 @@ impl Shrink {
 
 fn parse(text: &str) -> anyhow::Result<InjectedFault> {
     let (kind, call) = text.rsplit_once('@').context("--strike wants NAME:BLOW@CALL")?;
-    let found = call_fault::all().find(|(fault, blow)| format!("{fault}:{blow:?}") == kind);
-    let (fault, blow) = *found.with_context(|| format!("{kind} is no blow"))?;
+    let found = call_fault::all().find(|(fault, call_fault)| format!("{fault}:{call_fault:?}") == kind);
+    let (fault, call_fault) = *found.with_context(|| format!("{kind} is no call_fault"))?;
     let call = call.parse()?;
-    Ok(InjectedFault { fault, call, blow })
+    Ok(InjectedFault {
+        fault,
+        call,
+        call_fault,
+    })
 }

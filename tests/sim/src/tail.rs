@@ -9,10 +9,10 @@ use std::time::Duration;
 use millwright_provider_virtual::cloud::Vm;
 use millwright_sandbox::store::Place;
 
-use crate::door::LATEST;
 use crate::event::{Truth, What};
 use crate::judge::{is_ahead, last_expiry, last_preservation, settled, settled_by};
 use crate::life::Lives;
+use crate::transport::LATEST;
 use crate::world::World;
 
 /// L1: all is as wanted this long after faults ended, and after what machines of the run may take to be given up (`Lives::patience`).

@@ -1,4 +1,4 @@
-//! A run that is worth having again, as a small text: what is run, and the choices in it that are not tame, by name.
+//! A run that is worth having again, as a small text: what is run, and the choices in it that are not the default, by name.
 //!
 //! ```text
 //! # A line like this one is passed over.
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::choices::Wild;
+use crate::choices::Deviation;
 use crate::fault::Enabled;
 use crate::hooks::Hooks;
 use crate::provider::Transport;
@@ -55,8 +55,8 @@ pub struct Tape {
     pub is_pair: bool,
     /// With a time of rest.
     pub rests: bool,
-    /// The choices that are not tame.
-    pub choices: Vec<Wild>,
+    /// The choices that are not the default.
+    pub choices: Vec<Deviation>,
 }
 
 impl Tape {
@@ -68,7 +68,7 @@ impl Tape {
             Faults::Swarm => Some(outcome.faults.iter().map(|&name| name.to_owned()).collect()),
             Faults::Injected(_) => return None,
         };
-        let is_named = |wild: &&Wild| NAMED.contains(&wild.point.as_ref());
+        let is_named = |deviations: &&Deviation| NAMED.contains(&deviations.point.as_ref());
         Some(Self {
             what: outcome.violation.as_ref().map_or_else(String::new, ToString::to_string),
             bug: None,
@@ -78,7 +78,12 @@ impl Tape {
             transport: plan.transport,
             is_pair: plan.is_pair,
             rests: plan.rests,
-            choices: outcome.wild.iter().filter(|wild| !is_named(wild)).cloned().collect(),
+            choices: outcome
+                .deviations
+                .iter()
+                .filter(|deviations| !is_named(deviations))
+                .cloned()
+                .collect(),
         })
     }
 
@@ -109,11 +114,11 @@ impl Tape {
 
     /// Choices that the run did not come to, or that its points do not have.
     pub fn unmet(&self, outcome: &Outcome) -> Vec<String> {
-        let missed = |wild: &Wild| {
-            if outcome.wild.contains(wild) {
+        let missed = |deviations: &Deviation| {
+            if outcome.deviations.contains(deviations) {
                 return None;
             }
-            let Wild { point, nth, value } = wild;
+            let Deviation { point, nth, value } = deviations;
             let asked = outcome.points.get(point.as_ref()).map_or(0, |count| count.asked);
             Some(match *nth < asked {
                 false => format!("choice {point} {nth} {value} was never reached: {point} decided {asked} times"),
@@ -185,14 +190,14 @@ impl Tape {
     }
 }
 
-fn choice(text: &str) -> anyhow::Result<Wild> {
+fn choice(text: &str) -> anyhow::Result<Deviation> {
     let mut parts = text.split_whitespace();
     let (Some(point), Some(nth), Some(value), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
         anyhow::bail!("a choice is POINT NTH VALUE");
     };
     let value = value.parse().context("its value is a number")?;
-    anyhow::ensure!(value != 0, "a value of 0 is the tame choice, which no tape tells");
-    Ok(Wild {
+    anyhow::ensure!(value != 0, "a value of 0 is the default choice, which no tape tells");
+    Ok(Deviation {
         point: Cow::Owned(point.to_owned()),
         nth: nth.parse().context("its nth is a number")?,
         value,
@@ -222,7 +227,7 @@ impl fmt::Display for Tape {
             writeln!(f, "rests")?;
         }
         let mut each = self.choices.iter();
-        each.try_for_each(|Wild { point, nth, value }| writeln!(f, "choice    {point} {nth} {value}"))
+        each.try_for_each(|Deviation { point, nth, value }| writeln!(f, "choice    {point} {nth} {value}"))
     }
 }
 
@@ -257,7 +262,7 @@ mod tests {
             transport: Transport::Grpc,
             is_pair: true,
             rests: true,
-            choices: vec![Wild {
+            choices: vec![Deviation {
                 point: Cow::Borrowed("F9"),
                 nth: 4,
                 value: 1,
@@ -294,7 +299,7 @@ mod tests {
             ),
             ("faults F9 F999", "F999 is no fault; `sim faults` names all"),
             ("choice F9 4", "a choice is POINT NTH VALUE"),
-            ("choice F9 4 0", "a value of 0 is the tame choice"),
+            ("choice F9 4 0", "a value of 0 is the default choice"),
             ("choice F9 x 1", "its nth is a number"),
             ("transport pigeons", "there is grpc"),
             ("1 0 0 4", "1 is no word of a tape; there are what,"),

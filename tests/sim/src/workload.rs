@@ -161,6 +161,6 @@ pub fn actions(name: &str) -> Option<Vec<Action>> {
 }
 
 /// The classes and the Secret that every workload has.
-pub fn furniture() -> Vec<Value> {
+pub fn fixtures() -> Vec<Value> {
     vec![user_data("user-data"), class("small"), class("large")]
 }

@@ -188,7 +188,7 @@ impl World {
         self.enter().choices.choose(point, n)
     }
 
-    /// One of these; the first is the tame one.
+    /// One of these; the first is the default one.
     pub fn pick<T: Copy>(&self, point: &'static str, all: &[T]) -> T {
         let n = u32::try_from(all.len()).unwrap_or(u32::MAX);
         let nth = self.choose(point, n) as usize;
@@ -210,14 +210,14 @@ impl World {
     }
 
     /// Counts a call of the manager and says what becomes of it.
-    pub fn blow(&self, about: &str, kinds: &'static [(&'static str, CallFault)]) -> Option<CallFault> {
+    pub fn call_fault(&self, about: &str, kinds: &'static [(&'static str, CallFault)]) -> Option<CallFault> {
         let mut state = self.enter();
-        let blow = state.blow(kinds);
-        if let Some((name, _)) = blow {
+        let call_fault = state.call_fault(kinds);
+        if let Some((name, _)) = call_fault {
             let about = about.to_owned();
             self.happened(&mut state, What::Fault { name, about });
         }
-        blow.map(|(_, blow)| blow)
+        call_fault.map(|(_, call_fault)| call_fault)
     }
 
     /// A driver begins to work on a creation.
@@ -356,13 +356,13 @@ impl State {
     }
 
     /// What becomes of this call of the manager: by the plan of an exhaustive campaign, or by choice.
-    fn blow(&mut self, kinds: &'static [(&'static str, CallFault)]) -> Option<(&'static str, CallFault)> {
+    fn call_fault(&mut self, kinds: &'static [(&'static str, CallFault)]) -> Option<(&'static str, CallFault)> {
         let call = self.calls.len();
         self.calls.push(kinds);
         if let Some(strike) = self.strike {
             let fits = kinds
                 .iter()
-                .find(|(name, blow)| *name == strike.fault && *blow == strike.blow);
+                .find(|(name, call_fault)| *name == strike.fault && *call_fault == strike.call_fault);
             return fits.filter(|_| usize::try_from(strike.call) == Ok(call)).copied();
         }
         kinds.iter().find(|(name, _)| self.strikes(name)).copied()

@@ -103,7 +103,7 @@ impl Mutant {
         let plan = self.plan();
         let mut runs = (0..most).map(|seed| by_seed(&plan, seed));
         let shown = runs.find(|outcome| self.is_caught(outcome))?;
-        let smallest = shrink(&plan, &shown.wild, budget)?;
+        let smallest = shrink(&plan, &shown.deviations, budget)?;
         Some(Tape {
             what: self.what.to_owned(),
             bug: Some(self.name.to_owned()),

@@ -28,7 +28,7 @@ pub enum Action {
     /// Wants one machine less and says which, by choice and in one write, as the autoscaler does.
     Name,
     /// Says of a machine, or of its Node, whether it is to be preserved, or takes that back, by choice.
-    Wish,
+    AskToPreserve,
     /// Switches a VM off, by choice: its node falls silent.
     SwitchOff,
     /// Leaves a machine as another controller does that ends between a VM's creation and its first word about it.

@@ -13,7 +13,7 @@ use crate::world::World;
 pub fn prefer(world: &World) {
     if let Some(name) = one(world, "one", "machines") {
         let text = format!("wants machine {name} to go first");
-        world.tell(What::Deed { text });
+        world.tell(What::UserAction { text });
         let body = json!({ "metadata": { "annotations": { keys::PRIORITY: keys::PRIORITY_TRIGGERED } } });
         world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
     }
@@ -39,7 +39,7 @@ pub fn name_victim(world: &World) {
     let entry = format!("{name}{}{:.0}", keys::TRIGGER_DELETION_SEPARATOR, world.time.wall());
     let list: Vec<&str> = before.into_iter().chain([entry.as_str()]).collect();
     let text = format!("scales to {} and wants to go: {}", size - 1, list.join(","));
-    world.tell(What::Deed { text });
+    world.tell(What::UserAction { text });
     let change = json!({
         "metadata": { "annotations": { keys::TRIGGER_DELETION: list.join(",") } },
         "spec": { "replicas": size - 1 },

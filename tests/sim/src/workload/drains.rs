@@ -43,10 +43,10 @@ pub fn workload(name: &str) -> Option<Vec<Action>> {
             begun(PODS - 1, 3),
             vec![
                 keep::unasked(1),
-                Action::Wish,
+                Action::AskToPreserve,
                 Action::SwitchOff,
                 moment(),
-                Action::Wish,
+                Action::AskToPreserve,
                 moment(),
                 scale(2),
             ],
@@ -110,7 +110,7 @@ pub fn force(world: &World) {
     });
     for name in names {
         let text = format!("forces the deletion of machine {name}");
-        world.tell(What::Deed { text });
+        world.tell(What::UserAction { text });
         let body = json!({ "metadata": { "labels": { keys::FORCE_DELETION: "True" } } });
         world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
     }

@@ -11,17 +11,17 @@ use crate::world::World;
 
 /// Workloads in which machines fail, and somebody wants them kept.
 pub fn workload(name: &str) -> Option<Vec<Action>> {
-    let begun = [begin(3), Action::Settle, unasked(1), Action::Wish];
+    let begun = [begin(3), Action::Settle, unasked(1), Action::AskToPreserve];
     let more = match name {
         "keep" => vec![
             Action::SwitchOff,
             moment(),
             Action::SwitchOff,
-            Action::Wish,
+            Action::AskToPreserve,
             moment(),
             scale(2),
             moment(),
-            Action::Wish,
+            Action::AskToPreserve,
             unasked(0),
         ],
         // Where nobody takes anything back, what is kept is kept to the end.
@@ -31,7 +31,7 @@ pub fn workload(name: &str) -> Option<Vec<Action>> {
             moment(),
             of_class("large"),
             moment(),
-            Action::Wish,
+            Action::AskToPreserve,
             Action::SwitchOff,
             moment(),
             of_class("small"),
@@ -48,14 +48,14 @@ pub fn unasked(most: u32) -> Action {
 }
 
 /// Says of a machine or a Node whether it is to be preserved, or takes that back.
-pub fn wish(world: &World) {
+pub fn ask_to_preserve(world: &World) {
     let plural = world.pick("wish-on", &["machines", "nodes"]);
     let value = world.pick("wish", &["when-failed", "now", "false", "", "perhaps"]);
     let value = Some(value).filter(|value| !value.is_empty());
     if let Some(name) = one(world, "one", plural) {
         let said = value.unwrap_or("nothing any more");
         let text = format!("says of {plural} {name} whether it is to be preserved: {said}");
-        world.tell(What::Deed { text });
+        world.tell(What::UserAction { text });
         let body = json!({ "metadata": { "annotations": { keys::PRESERVE: value } } });
         world.order(Actor::Human, "PATCH", &path(plural, &name), &body);
     }
@@ -70,7 +70,7 @@ pub async fn switch_off(world: &World) {
     }
     let vm = world.pick("victim", &ids);
     let text = format!("switches VM {vm} off");
-    world.tell(What::Deed { text });
+    world.tell(What::UserAction { text });
     // It may be gone by itself.
     world.cloud.stop(&VmId::new(vm)).await.ok();
 }

@@ -30,7 +30,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, actions: Vec<Action>) {
             Action::DeleteOne(plural) => delete_one(world, plural),
             Action::DriverAway(lasts) => {
                 let text = format!("ends the driver's process for {} s", lasts.as_secs());
-                world.tell(What::Deed { text });
+                world.tell(What::UserAction { text });
                 port.restart_after(lasts);
             }
             Action::Settle => settle(world, PATIENCE).await,
@@ -40,7 +40,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, actions: Vec<Action>) {
             Action::Drift => drift(world),
             Action::Prefer => autoscaler::prefer(world),
             Action::Name => autoscaler::name_victim(world),
-            Action::Wish => keep::wish(world),
+            Action::AskToPreserve => keep::ask_to_preserve(world),
             Action::SwitchOff => keep::switch_off(world).await,
             Action::Leave(name) => any::leave(world, name).await,
             Action::Orphans => orphans::make(world).await,
@@ -58,7 +58,7 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, actions: Vec<Action>) {
                 path,
                 body,
             } => {
-                world.tell(What::Deed { text });
+                world.tell(What::UserAction { text });
                 let path = match path.split_once('/') {
                     Some((plural, name)) => self::path(plural, name),
                     None => collection(&path),
@@ -98,7 +98,7 @@ pub fn one(world: &World, point: &'static str, plural: &'static str) -> Option<S
 fn delete_one(world: &World, plural: &'static str) {
     if let Some(name) = one(world, "one", plural) {
         let text = format!("deletes {plural} {name}");
-        world.tell(What::Deed { text });
+        world.tell(What::UserAction { text });
         world.order(Actor::Human, "DELETE", &path(plural, &name), &Value::Null);
     }
 }
@@ -107,7 +107,7 @@ fn delete_one(world: &World, plural: &'static str) {
 fn drift(world: &World) {
     if let Some(name) = one(world, "one", "machines") {
         let text = format!("takes the label of machine {name}");
-        world.tell(What::Deed { text });
+        world.tell(What::UserAction { text });
         let body = json!({ "metadata": { "labels": { "name": null } } });
         world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
     }
@@ -128,7 +128,7 @@ fn unhold(world: &World, name: &str) {
         .filter(|finalizer| *finalizer != HOLD)
         .collect();
     let text = format!("lets machine {name} go");
-    world.tell(What::Deed { text });
+    world.tell(What::UserAction { text });
     let body = json!({ "metadata": { "finalizers": kept } });
     world.order(Actor::Human, "PATCH", &path("machines", name), &body);
 }

@@ -26,7 +26,7 @@ const ALL: [(&str, &str, &str); 5] = [
 /// Makes them.
 pub async fn make(world: &Arc<World>) {
     let text = "makes VMs of no machine at the cloud".to_owned();
-    world.tell(What::Deed { text });
+    world.tell(What::UserAction { text });
     for (number, (cluster, namespace, name)) in ALL.into_iter().enumerate() {
         let uid = format!("00000000-0000-4000-b000-{number:012}");
         let launch = Launch {

@@ -17,23 +17,7 @@ pub fn workload(name: &str) -> Option<Vec<Action>> {
             scale(5),
             moment(),
         ],
-        // A template comes that never works, others before it is out, and the last one works.
-        "flip" => vec![
-            make(
-                "creates a class whose secret never comes",
-                "machineclasses",
-                of_secret(NEVER, NEVER),
-            ),
-            begin(3),
-            Action::Settle,
-            of_class(NEVER),
-            moment(),
-            of_class("large"),
-            moment(),
-            of_class("small"),
-            moment(),
-            of_class("large"),
-        ],
+        "flip" => flip(),
         "pause" => vec![
             begin(3),
             Action::Settle,
@@ -93,6 +77,17 @@ pub fn workload(name: &str) -> Option<Vec<Action>> {
         "bring" => bring(),
         _ => return None,
     })
+}
+
+/// A template comes that never works, others before it is out, and the last one works.
+fn flip() -> Vec<Action> {
+    let never = of_secret(NEVER, NEVER);
+    let class = make("creates a class whose secret never comes", "machineclasses", never);
+    let mut all = vec![class, begin(3), Action::Settle, of_class(NEVER)];
+    for class in ["large", "small", "large"] {
+        all.extend([moment(), of_class(class)]);
+    }
+    all
 }
 
 /// What needs no rollout is brought to the machines that there are, and then more are wanted.

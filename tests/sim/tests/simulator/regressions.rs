@@ -12,8 +12,12 @@ struct Regression {
     words: &'static str,
 }
 
-const fn strike(fault: &'static str, blow: CallFault, call: u64) -> InjectedFault {
-    InjectedFault { fault, call, blow }
+const fn strike(fault: &'static str, call_fault: CallFault, call: u64) -> InjectedFault {
+    InjectedFault {
+        fault,
+        call,
+        call_fault,
+    }
 }
 
 #[track_caller]

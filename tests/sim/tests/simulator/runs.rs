@@ -64,7 +64,7 @@ fn a_run_is_what_its_seed_says_and_what_its_choices_say() {
     for seed in 0..12 {
         let (first, second) = (by_seed(&Plan::default(), seed), by_seed(&Plan::default(), seed));
         assert_eq!(first.digest, second.digest, "seed {seed}");
-        let again = by_names(&Plan::default(), &first.wild);
+        let again = by_names(&Plan::default(), &first.deviations);
         assert_eq!(first.digest, again.digest, "choices of seed {seed}");
         digests.insert(first.digest);
     }
@@ -75,7 +75,7 @@ fn a_run_is_what_its_seed_says_and_what_its_choices_say() {
 fn a_manager_that_dies_at_any_call_is_followed_by_one_that_ends_its_work() {
     let mut died = 0;
     for (plan, seed, how) in campaign::strikes(&plan("create", Faults::None), 0) {
-        let dies = matches!(&plan.faults, Faults::Injected(strike) if strike.blow == CallFault::DieAfter);
+        let dies = matches!(&plan.faults, Faults::Injected(strike) if strike.call_fault == CallFault::DieAfter);
         if !dies {
             continue;
         }
@@ -111,15 +111,15 @@ fn a_failing_run_shrinks_to_little_more_than_its_fault() {
         .map(|seed| by_seed(&plan, seed))
         .find(|outcome| outcome.violation.is_some())
         .unwrap();
-    let outcome = shrink(&plan, &failed.wild, 150).unwrap();
+    let outcome = shrink(&plan, &failed.deviations, 150).unwrap();
     assert_eq!(outcome.violation.unwrap().property, "immortal");
     assert!(
-        outcome.wild.len() <= 3,
+        outcome.deviations.len() <= 3,
         "of {} choices are left: {:?}",
-        failed.wild.len(),
-        outcome.wild
+        failed.deviations.len(),
+        outcome.deviations
     );
-    assert_eq!(by_names(&plan, &outcome.wild).digest, outcome.digest);
+    assert_eq!(by_names(&plan, &outcome.deviations).digest, outcome.digest);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use millwright_sim::choices::Wild;
+use millwright_sim::choices::Deviation;
 use millwright_sim::run::Outcome;
 use millwright_sim::share;
 use millwright_sim::tape::{self, Tape};
@@ -76,7 +76,7 @@ fn every_bug_of_the_zoo_has_its_tape() {
 
 #[test]
 fn a_choice_that_the_run_does_not_come_to_or_does_not_have_is_told() {
-    let choice = |point: &'static str, nth, value| Wild {
+    let choice = |point: &'static str, nth, value| Deviation {
         point: point.into(),
         nth,
         value,

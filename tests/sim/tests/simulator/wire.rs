@@ -120,14 +120,18 @@ fn a_creation_that_never_boots_does_not_hold_up_the_deletion_of_its_machine() {
     let calls = by_seed(&clean, 0).calls;
     let mut struck = 0;
     for (call, kinds) in (0..).zip(calls) {
-        for &(fault, blow) in kinds {
+        for &(fault, call_fault) in kinds {
             if !matches!(
-                blow,
+                call_fault,
                 CallFault::NeverBoots | CallFault::FailsLater | CallFault::Partial | CallFault::Bare
             ) {
                 continue;
             }
-            let faults = Faults::Injected(InjectedFault { fault, call, blow });
+            let faults = Faults::Injected(InjectedFault {
+                fault,
+                call,
+                call_fault,
+            });
             let outcome = by_seed(
                 &Plan {
                     faults,
@@ -135,11 +139,11 @@ fn a_creation_that_never_boots_does_not_hold_up_the_deletion_of_its_machine() {
                 },
                 0,
             );
-            right(&outcome, &format!("{fault} {blow:?} at call {call}"));
+            right(&outcome, &format!("{fault} {call_fault:?} at call {call}"));
             struck += 1;
         }
     }
-    assert!(struck >= 8, "only {struck} blows fitted");
+    assert!(struck >= 8, "only {struck} call faults fitted");
 }
 
 #[test]

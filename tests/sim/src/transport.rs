@@ -49,7 +49,7 @@ type Response = http::Response<Box<DynBody>>;
 
 /// The service under one manager's client.
 #[derive(Clone)]
-pub struct Door {
+pub struct Transport {
     world: Arc<World>,
     process: Arc<Process>,
     /// Whether it leads to the cluster of the Nodes and tokens. It is the same API, on a way of its own.
@@ -65,8 +65,8 @@ struct Paging {
     is_lost: bool,
 }
 
-impl Door {
-    /// A door to the control cluster for the manager behind this process.
+impl Transport {
+    /// A transport to the control cluster for the manager behind this process.
     pub fn new(world: Arc<World>, process: Arc<Process>) -> Self {
         Self {
             world,
@@ -76,7 +76,7 @@ impl Door {
         }
     }
 
-    /// A door to the target cluster.
+    /// A transport to the target cluster.
     pub fn to_target(world: Arc<World>, process: Arc<Process>) -> Self {
         Self {
             is_target: true,
@@ -85,7 +85,7 @@ impl Door {
     }
 }
 
-impl Service<http::Request<Body>> for Door {
+impl Service<http::Request<Body>> for Transport {
     type Response = Response;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Response, BoxError>>;
@@ -95,15 +95,15 @@ impl Service<http::Request<Body>> for Door {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let door = self.clone();
+        let transport = self.clone();
         Box::pin(async move {
-            let process = Arc::clone(&door.process);
-            process.pass(door.carry(request)).await
+            let process = Arc::clone(&transport.process);
+            process.pass(transport.carry(request)).await
         })
     }
 }
 
-impl Door {
+impl Transport {
     fn lists(&self) -> MutexGuard<'_, BTreeMap<String, Paging>> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,20 +129,20 @@ impl Door {
             Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => &call_fault::OF_WRITES,
         };
         let about = format!("{:?} {} {}", request.verb, request.target.resource, request.target.name);
-        let blow = self.world.blow(&about, kinds);
-        if let Some(answer) = self.stopped(blow).await? {
+        let call_fault = self.world.call_fault(&about, kinds);
+        if let Some(answer) = self.stopped(call_fault).await? {
             return Ok(whole(answer));
         }
         if request.verb == Verb::List
-            && let Some(failure) = self.turn_page(&mut request, parts.uri.query(), blow).await
+            && let Some(failure) = self.turn_page(&mut request, parts.uri.query(), call_fault).await
         {
             return Ok(whole(failure.into()));
         }
-        let answer = self.send(request, sent, blow);
-        if blow == Some(CallFault::DieDuring) {
+        let answer = self.send(request, sent, call_fault);
+        if call_fault == Some(CallFault::DieDuring) {
             self.process.die().await;
         }
-        let answer = match blow {
+        let answer = match call_fault {
             Some(CallFault::LoseAnswer) => {
                 answer.await.ok();
                 return Err("connection reset by peer".into());
@@ -152,30 +152,30 @@ impl Door {
             _ => answer.await,
         };
         self.reach().await?;
-        if blow == Some(CallFault::DieAfter) {
+        if call_fault == Some(CallFault::DieAfter) {
             self.process.die().await;
         }
         match answer {
-            Ok(Answer::Watch(started)) => Ok(self.stream(*started, blow)),
+            Ok(Answer::Watch(started)) => Ok(self.stream(*started, call_fault)),
             Ok(answer) => Ok(whole(answer)),
             Err(_) => Err("connection reset by peer".into()),
         }
     }
 
     /// What becomes of a request before it is sent: an answer of nobody who ever saw it, a failure, or nothing.
-    async fn stopped(&self, blow: Option<CallFault>) -> Result<Option<Answer>, BoxError> {
-        if blow == Some(CallFault::DieBefore) {
+    async fn stopped(&self, call_fault: Option<CallFault>) -> Result<Option<Answer>, BoxError> {
+        if call_fault == Some(CallFault::DieBefore) {
             self.process.die().await;
         }
         if self.world.is_away() {
             self.world.delay("way", &WAYS).await;
             return Err("connection refused".into());
         }
-        if blow == Some(CallFault::Cut) {
+        if call_fault == Some(CallFault::Cut) {
             self.world.cut(&self.process);
         }
         self.reach().await?;
-        let answer = match blow {
+        let answer = match call_fault {
             Some(CallFault::Refuse(code)) => refusal(code, self.world.choose("retry-after", 2) == 1),
             Some(CallFault::LostPlace) => lost_place(),
             Some(CallFault::Freeze) => {
@@ -202,12 +202,12 @@ impl Door {
     }
 
     /// Sends a request on its way; it does not come back from there.
-    fn send(&self, request: Request, sent: Duration, blow: Option<CallFault>) -> oneshot::Receiver<Answer> {
+    fn send(&self, request: Request, sent: Duration, call_fault: Option<CallFault>) -> oneshot::Receiver<Answer> {
         let (reply, answer) = oneshot::channel();
         let (world, actor) = (Arc::clone(&self.world), Actor::Manager(self.process.incarnation));
         // Drawn here, so that the order of the tape is that of the requests.
         let (there, back) = (world.pick("way", &WAYS), world.pick("way", &WAYS));
-        let extra = match blow {
+        let extra = match call_fault {
             Some(CallFault::Late) => world.pick("late", &LATE),
             Some(CallFault::VeryLate) => world.pick("very-late", &VERY_LATE),
             Some(CallFault::Slow) => world.pick("slow", &SLOW),
@@ -232,9 +232,9 @@ impl Door {
         answer
     }
 
-    fn stream(&self, started: Started, blow: Option<CallFault>) -> Response {
+    fn stream(&self, started: Started, call_fault: Option<CallFault>) -> Response {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
-        let flow = Flow::begin(world, process, self.is_target, started, blow);
+        let flow = Flow::begin(world, process, self.is_target, started, call_fault);
         let frames = unfold(flow, |mut flow| async move {
             let next = flow.next().await?;
             Some((next.map(Frame::data), flow))
@@ -248,16 +248,21 @@ impl Door {
     }
 
     /// A list that comes in pages goes on in pages, some time later; the version that it is of may be forgotten by then.
-    async fn turn_page(&self, request: &mut Request, query: Option<&str>, blow: Option<CallFault>) -> Option<Failure> {
+    async fn turn_page(
+        &self,
+        request: &mut Request,
+        query: Option<&str>,
+        call_fault: Option<CallFault>,
+    ) -> Option<Failure> {
         let resource = request.target.resource.clone();
         let token = request.query.first("continue").to_owned();
-        let paging = match blow {
+        let paging = match call_fault {
             _ if !token.is_empty() => self.lists().get(&resource).copied(),
             Some(CallFault::Pages | CallFault::PagesLost) => {
                 let size = self.world.pick("page-size", &[1, 2]);
                 let paging = Paging {
                     size,
-                    is_lost: blow == Some(CallFault::PagesLost),
+                    is_lost: call_fault == Some(CallFault::PagesLost),
                 };
                 self.lists().insert(resource, paging);
                 Some(paging)

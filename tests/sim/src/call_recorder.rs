@@ -27,17 +27,17 @@ const PREFIX: usize = 5;
 /// The SDK's service around a driver.
 pub type Served = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;
 
-/// The desk in front of it.
+/// The call_recorder in front of it.
 #[derive(Clone)]
-pub struct Desk {
+pub struct CallRecorder {
     served: Served,
     world: Arc<World>,
     /// Listings under way, by the manager's life.
     listings: Arc<Mutex<BTreeMap<u32, Shown>>>,
 }
 
-impl Desk {
-    /// A desk in front of this service.
+impl CallRecorder {
+    /// A call_recorder in front of this service.
     pub fn new(served: Served, world: Arc<World>) -> Self {
         let listings = Arc::default();
         Self {
@@ -116,11 +116,11 @@ struct ListsFrom {
     page_token: String,
 }
 
-impl NamedService for Desk {
+impl NamedService for CallRecorder {
     const NAME: &'static str = millwright_proto::SERVICE_NAME;
 }
 
-impl Service<http::Request<Body>> for Desk {
+impl Service<http::Request<Body>> for CallRecorder {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<http::Response<Body>, Infallible>>;
@@ -130,8 +130,8 @@ impl Service<http::Request<Body>> for Desk {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let desk = self.clone();
-        Box::pin(async move { Ok(desk.take(request).await) })
+        let call_recorder = self.clone();
+        Box::pin(async move { Ok(call_recorder.take(request).await) })
     }
 }
 

@@ -48,7 +48,7 @@ impl Debts {
                 continue;
             };
             let text = format!("removes VM {} of a Machine that he made go by force", vm.id);
-            world.tell(What::Deed { text });
+            world.tell(What::UserAction { text });
             // It may be gone by itself.
             world.cloud.remove(&VmId::new(vm.id.as_str())).await.ok();
             ids.insert(vm.provider_id());
@@ -63,7 +63,7 @@ impl Debts {
         });
         for name in nodes {
             let text = format!("removes node {name} of a Machine that he made go by force");
-            world.tell(What::Deed { text });
+            world.tell(What::UserAction { text });
             let path = workload::path("nodes", &name);
             world.order(Actor::Human, "DELETE", &path, &Value::Null);
             // The Machine that would let it go is no more.
@@ -77,8 +77,8 @@ fn without_finalizers() -> Value {
 }
 
 /// The human edits or deletes something.
-pub fn meddle(world: &Arc<World>, debts: &Debts) {
-    match world.choose("meddle", 15) {
+pub fn accidents(world: &Arc<World>, debts: &Debts) {
+    match world.choose("accidents", 15) {
         0 => of(world, "machines", "DELETE", Value::Null),
         1 => of(world, "nodes", "DELETE", Value::Null),
         2 => of(world, "machines", "PATCH", annotation("note", "mine")),
@@ -144,12 +144,12 @@ fn annotation(key: &str, value: &str) -> Value {
 }
 
 fn replicas(world: &World) -> Value {
-    json!({ "spec": { "replicas": world.pick("meddle-size", &[0, 1, 2, 4]) } })
+    json!({ "spec": { "replicas": world.pick("accidents-size", &[0, 1, 2, 4]) } })
 }
 
 /// One object of a kind, if there is any.
 fn one(world: &World, plural: &'static str) -> Option<String> {
-    workload::one(world, "meddle-with", plural)
+    workload::one(world, "accidents-with", plural)
 }
 
 /// Does one thing to one object of a kind.
@@ -179,7 +179,7 @@ fn there_and_back(world: &Arc<World>) {
     let of_class = |class: &str| json!({ "spec": { "template": { "spec": { "class": { "kind": "MachineClass", "name": class } } } } });
     tell(world, format!("template of {name}: {now}, {other}, {now}"));
     world.order(Actor::Human, "PATCH", &path, &of_class(other));
-    let pause = world.pick("meddle-pause", &PAUSES);
+    let pause = world.pick("accidents-pause", &PAUSES);
     let (world, back) = (Arc::clone(world), of_class(&now));
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -191,9 +191,9 @@ fn there_and_back(world: &Arc<World>) {
 fn again(world: &Arc<World>, plural: &'static str, by_force: bool) {
     let name = match plural {
         "secrets" => "user-data".to_owned(),
-        _ => world.pick("meddle-class", &["small", "large"]).to_owned(),
+        _ => world.pick("accidents-class", &["small", "large"]).to_owned(),
     };
-    let Some(body) = workload::furniture().into_iter().find(|it| object::name(it) == name) else {
+    let Some(body) = workload::fixtures().into_iter().find(|it| object::name(it) == name) else {
         return;
     };
     let path = workload::path(plural, &name);
@@ -203,7 +203,7 @@ fn again(world: &Arc<World>, plural: &'static str, by_force: bool) {
     if by_force {
         world.order(Actor::Human, "PATCH", &path, &without_finalizers());
     }
-    let pause = world.pick("meddle-pause", &PAUSES);
+    let pause = world.pick("accidents-pause", &PAUSES);
     let world = Arc::clone(world);
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(pause)).await;
