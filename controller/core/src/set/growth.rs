@@ -100,21 +100,25 @@ fn settled(seen: &Observed<'_>) -> i64 {
     settled.min(counted(seen))
 }
 
-/// Names for `missing` Machines and the counter after them. Numbers that were reserved and whose Machine was never seen come
-/// first: a request of an earlier process may still be under way, and must meet ours. All that are missing are reserved at once,
-/// so that the batches after the first need no write of their own. A Machine that leaves and may come again by a request that was
-/// sent before holds its place.
+/// Names for `missing` Machines and the counter after them. Names under which a creation was sent that may still arrive come first: it
+/// must meet ours. Then numbers that were reserved and whose Machine was never seen, since an earlier process may have asked for them. All
+/// that are missing are reserved at once, so that the batches after the first need no write of their own. A Machine that leaves and may
+/// come again by a request that was sent before holds its place.
 fn choose(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timestamp) -> (Vec<Name>, i64) {
     let (title, own) = meta::identity(&seen.set.metadata);
-    let (mut names, mut places) = (Vec::new(), 0);
-    let mut number = settled(seen);
+    let name_of = |number| machine_name(title.as_str(), &own, number);
     let is_kept = |name: &str| kept.iter().any(|machine| meta::name(&machine.metadata) == name);
+    let may_arrive = |name: &String| is_open(seen, name, now) && !(seen.exists)(name);
+    let sent = (settled(seen)..counted(seen)).map(name_of).filter(may_arrive);
+    let mut names: Vec<Name> = sent.take(missing).map(Name::new).collect();
+    let (mut places, mut number) = (names.len(), settled(seen));
     while places < missing {
-        let name = machine_name(title.as_str(), &own, number);
+        let name = name_of(number);
         let is_free = !(seen.exists)(&name);
         let comes_again = !is_free && is_open(seen, &name, now) && !is_kept(&name);
-        places += usize::from(is_free || comes_again);
-        names.extend(is_free.then(|| Name::new(name)));
+        let is_new = is_free && !names.iter().any(|chosen| chosen.as_str() == name);
+        places += usize::from(is_new || comes_again);
+        names.extend(is_new.then(|| Name::new(name)));
         number += 1;
     }
     (names, number.max(counted(seen)))

@@ -394,6 +394,27 @@ proptest! {
         }
     }
 
+    /// Whoever takes the name of a Machine that is gone instead makes one too many when the request arrives after all.
+    #[test]
+    fn a_name_whose_creation_may_still_arrive_is_taken_before_any_other(open in any::<u8>()) {
+        let mut scene = Scene::throw(&mut Dice::new(Vec::new()));
+        scene.machines.clear();
+        let named = |number| Name::new(set::names::machine_name("workers", &Uid::new("uid-s"), number));
+        let sent: BTreeSet<Name> = (0..8).filter(|number| open & (1 << number) != 0).map(named).collect();
+        scene.unanswered = sent.iter().map(|name| (name.clone(), now())).collect();
+        let mut set = (*scene.set).clone();
+        set.status.get_or_insert_default().next_machine_number = 8;
+        scene.set = Arc::new(set);
+
+        let steps = scene.plan(now()).0.steps;
+        let taken = steps.iter().find_map(|step| match step {
+            Step::Create(batch) => batch.first().map(|new| new.name.clone()),
+            _ => None,
+        });
+        prop_assert!(taken.is_some(), "{steps:?}");
+        prop_assert!(sent.is_empty() || taken.as_ref().is_some_and(|taken| sent.contains(taken)), "{taken:?} of {sent:?}");
+    }
+
     #[test]
     fn a_set_comes_to_rest_when_nothing_else_moves(tape in tapes()) {
         let mut scene = Scene::throw(&mut Dice::new(tape));
