@@ -265,15 +265,16 @@ async fn creation(scene: &mut Scene, deployment: &str, machines: u32) -> f64 {
     took
 }
 
-/// The quickest of three: whatever else this computer does can only make one slower.
-async fn quickest(scene: &mut Scene, deployment: &str, machines: u32) -> f64 {
-    let mut quickest = f64::MAX;
-    for _ in 0..3 {
+/// The median of five: what else this computer does makes one or two slower, or lucky.
+async fn typical(scene: &mut Scene, deployment: &str, machines: u32) -> f64 {
+    let mut all = Vec::new();
+    for _ in 0..5 {
         let took = creation(scene, deployment, machines).await;
         println!("  {machines} machines made in {took:.2} s");
-        quickest = quickest.min(took);
+        all.push(took);
     }
-    quickest
+    all.sort_by(f64::total_cmp);
+    all[2]
 }
 
 /// 300 drains beside 200 creations in the long suite, a tenth of both in the ordinary one. Judged while the drains go on; what
@@ -292,7 +293,7 @@ async fn drains_that_never_end_make_no_creation_slower() {
     all_are(&mut scene, &old, drained, "run", runs).await;
     apply(&scene, &immovable(drained)).await;
     ready(&cluster, &scene, "rock", drained as usize).await;
-    let without = quickest(&mut scene, &new, made).await;
+    let without = typical(&mut scene, &new, made).await;
 
     resize(&scene, &old, 0).await;
     let onset = creation(&mut scene, &new, made).await;
@@ -301,7 +302,7 @@ async fn drains_that_never_end_make_no_creation_slower() {
         said.is_some_and(|said| said.contains("may never be evicted"))
     };
     all_are(&mut scene, &old, drained, "are drained", is_stuck).await;
-    let during = quickest(&mut scene, &new, made).await;
+    let during = typical(&mut scene, &new, made).await;
     println!(
         "{made} machines made in {without:.2} s; {onset:.2} s while {drained} drains begin, {during:.2} s while they go on"
     );
