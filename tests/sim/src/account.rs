@@ -63,13 +63,13 @@ impl Account {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers the call_fault to a call on its way to the driver.
+    /// Remembers the fault of a call on its way to the driver.
     pub fn order(&self, method: &str, uid: &str, call_fault: CallFault) {
         let call = (method.to_owned(), uid.to_owned());
         self.enter().orders.insert(call, call_fault);
     }
 
-    /// The call_fault to this call, which is used up.
+    /// The fault of this call, which is used up.
     pub fn ordered(&self, method: &str, uid: &str) -> Option<CallFault> {
         let call = (method.to_owned(), uid.to_owned());
         self.enter().orders.remove(&call)

@@ -27,7 +27,7 @@ const PREFIX: usize = 5;
 /// The SDK's service around a driver.
 pub type Served = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;
 
-/// The call_recorder in front of it.
+/// The recorder in front of it.
 #[derive(Clone)]
 pub struct CallRecorder {
     served: Served,
@@ -37,7 +37,7 @@ pub struct CallRecorder {
 }
 
 impl CallRecorder {
-    /// A call_recorder in front of this service.
+    /// A recorder in front of this service.
     pub fn new(served: Served, world: Arc<World>) -> Self {
         let listings = Arc::default();
         Self {

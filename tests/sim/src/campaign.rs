@@ -164,7 +164,7 @@ fn arguments(plan: &Plan, seed: u64) -> String {
     all
 }
 
-/// The exhaustive campaign of one workload: each kind of call_fault that fits, at each call of the run without faults. It is about that one
+/// The exhaustive campaign of one workload: each kind of fault of a call that fits, at each call of the run without faults. It is about that one
 /// call, so nobody rests in it.
 pub fn strikes(plan: &Plan, seed: u64) -> Vec<Job> {
     let plan = Plan {

@@ -48,7 +48,7 @@ pub struct CloudSky {
 }
 
 impl CloudSky {
-    /// A outside over this run.
+    /// What such a cloud gets, over this run.
     pub fn new(time: Time) -> Self {
         Self {
             time,

@@ -261,7 +261,7 @@ async fn exchange(
         }
         _ => {
             let answer = answer.await;
-            // A call that never arrived leaves its call_fault behind.
+            // A call that never arrived leaves its fault behind.
             port.account.ordered(method, uid);
             come_back(port, process, call_fault, answer).await
         }

@@ -1,4 +1,4 @@
-//! Makes a failing run small: makes choices by_default, and lowers the others, as long as the same property breaks.
+//! Makes a failing run small: sets choices to their defaults, and lowers the others, as long as the same property breaks.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ impl Search<'_> {
         is_better
     }
 
-    /// Makes all that points chose by_default, a point at a time.
+    /// Sets all that points chose to the defaults, a point at a time.
     fn tame_points(&mut self) {
         let points: BTreeSet<_> = self
             .best
@@ -69,7 +69,7 @@ impl Search<'_> {
         }
     }
 
-    /// Makes stretches by_default, from the end, ever shorter ones.
+    /// Sets stretches to the defaults, from the end, ever shorter ones.
     fn tame_stretches(&mut self) {
         let mut size = self.best.deviations.len();
         while size > 0 {
