@@ -83,6 +83,7 @@ impl Predecessor {
     }
 
     async fn hold(&mut self, holder: &str, mut leadership: watch::Receiver<Leadership>) -> String {
+        let mut complaint = None;
         loop {
             let leads = |now: &Leadership| matches!(now, Leadership::Leader { .. });
             let has_ended = leadership.wait_for(leads).await.is_err();
@@ -92,12 +93,18 @@ impl Predecessor {
             }
             for name in LEASES {
                 match self.take(name, holder).await {
-                    Ok(None) => {}
+                    Ok(None) => complaint = None,
                     Ok(Some(reason)) => return reason,
-                    Err(error) => tracing::warn!(
-                        "the Lease {name}, which keeps machine-controller-manager out, cannot be renewed: {}",
-                        plain(&error)
-                    ),
+                    Err(error) => {
+                        let reason = plain(&error);
+                        // Said once: an API server may be away for hours.
+                        if complaint.as_ref() != Some(&reason) {
+                            tracing::warn!(
+                                "the Lease {name}, which keeps machine-controller-manager out, cannot be renewed: {reason}"
+                            );
+                            complaint = Some(reason);
+                        }
+                    }
                 }
             }
             tokio::time::sleep(RENEW).await;
