@@ -33,6 +33,8 @@ const EMPTY_FOR: SignedDuration = SignedDuration::from_secs(5);
 /// How often the status is written while pods go.
 const PACE: SignedDuration = SignedDuration::from_secs(5);
 
+/// How a description begins while pods go, or are to.
+const DRAINING: &str = "Draining node ";
 /// Said of a pod whose budget does not let it go.
 const NOT_NOW: &str = "may not be evicted now";
 /// Said of a pod whose budget never lets it go.
@@ -347,14 +349,21 @@ fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now:
     Plan::act(steps, Why::DrainForced).or_at(Some(later(now, LOOK)), now)
 }
 
+/// Whether a process has seen the pods of a Node that joined too late for the Machine to say so, or waits for them already.
+fn was_draining(machine: &Machine, deadline: Timestamp) -> bool {
+    let said = machine.last_words();
+    said.is_some_and(|said| said.starts_with(DRAINING) || said == waiting(deadline))
+}
+
 /// Until when the pods are waited for that are in a cluster out of sight: until the deadline, if the Machine has joined or its Node was
 /// seen; for as long as views may take to be complete at a process's beginning, if nothing but its Node's name is known.
 fn awaited(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
     if !super::is_blind(seen) || seen.machine.is_deletion_forced() {
         return None;
     }
-    let has_pods = seen.machine.has_joined() || node_to_drain(seen).is_some();
     let deadline = deadline(seen);
+    let is_known = seen.machine.has_joined() || node_to_drain(seen).is_some();
+    let has_pods = is_known || was_draining(seen.machine, deadline);
     let until = match (has_pods, seen.sight.control_since) {
         (true, _) => deadline,
         (false, Some(since)) if seen.machine.node_label().is_some() => later(since, PATIENCE).min(deadline),
@@ -461,7 +470,77 @@ pub fn tells_blocker(machine: &Machine) -> bool {
 fn text(found: &Node, until: Timestamp, what: &str) -> String {
     let name = node::name(found);
     format!(
-        "Draining node {name} until {until:.0} at the latest: {what}. {}",
+        "{DRAINING}{name} until {until:.0} at the latest: {what}. {}",
         keys::MARK_DRAIN
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::drain::Volumes;
+    use crate::gate::Gates;
+    use crate::machine::observed::{Calls, ClassView, DriverView};
+    use crate::machine::steer::Standing;
+    use crate::settings::Settings;
+    use crate::sight::Sight;
+
+    fn leaving(words: &str) -> Machine {
+        let machine = json!({
+            "metadata": {"name": "m1", "uid": "u1", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [keys::FINALIZER],
+                "labels": {keys::NODE: "node-of-m1"}},
+            "status": {"currentStatus": {"phase": "Terminating"},
+                "lastOperation": {"type": "Delete", "state": "Processing", "description": words}},
+        });
+        serde_json::from_value(machine).expect("it is a Machine")
+    }
+
+    /// What a manager waits for that has seen the control cluster since that time, and never a Node.
+    fn awaited_by(words: &str, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let settings = Settings {
+            has_target: true,
+            ..Settings::new("c")
+        };
+        let sight = Sight {
+            lead_since: since,
+            control_since: Some(since),
+            target_since: None,
+            driver_since: Some(since),
+        };
+        let seen = Observed {
+            machine: &leaving(words),
+            class: ClassView::Unnamed,
+            driver: DriverView::Unnamed { all_ready: true },
+            node: None,
+            rival: None,
+            virtual_capacity: None,
+            standing: Standing::default(),
+            sight,
+            calls: &Calls::default(),
+            gates: Gates::OPEN,
+            drain: None,
+            volumes: &Volumes::default(),
+            settings: &settings,
+        };
+        awaited(&seen, now)
+    }
+
+    /// The Node joined after its Machine was deleted, so that the Machine's conditions do not tell of it.
+    #[test]
+    fn a_drain_that_was_told_is_waited_for_by_a_manager_that_never_saw_the_node() {
+        let at = |text: &str| text.parse::<Timestamp>().expect("it is a time");
+        let (since, now) = (at("2026-01-01T00:10:00Z"), at("2026-01-01T00:20:00Z"));
+        let deadline = at("2026-01-01T02:00:00Z");
+        let draining =
+            "Draining node node-of-m1 until 2026-01-01T02:00:00Z at the latest: 1 pod is left. Initiate node drain";
+        assert_eq!(awaited_by(draining, since, now), Some(deadline));
+        assert_eq!(
+            awaited_by(&waiting(deadline), since, now),
+            Some(deadline),
+            "said by the manager before"
+        );
+        assert_eq!(awaited_by("Looking for the VM and its node", since, now), None);
+    }
 }
