@@ -135,8 +135,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 
 /// Whether the deletion is past its drain: the driver was asked to remove the VM, or the description says so and nothing speaks against it.
 pub fn is_over(seen: &Observed<'_>, now: Timestamp) -> bool {
-    let is_asked = seen.calls.delete_at.is_some() || seen.calls.gone_since.is_some();
-    is_asked || (is_said_to_be_over(seen.machine) && !is_doubtful(seen, now))
+    // A driver is asked only after the description says so. Without its word, the time of the next question may be that of a creation.
+    let is_asked = seen.calls.delete_at.is_some() || !is_doubtful(seen, now);
+    seen.calls.gone_since.is_some() || (is_said_to_be_over(seen.machine) && is_asked)
 }
 
 /// Whether the description says that the VM is removed.
@@ -497,8 +498,8 @@ mod tests {
         serde_json::from_value(machine).expect("it is a Machine")
     }
 
-    /// What a manager waits for that has seen the control cluster since that time, and never a Node.
-    fn awaited_by(words: &str, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    /// Shows the Machine as a manager sees it that has seen the control cluster since that time, and never a Node.
+    fn look<T>(words: &str, since: Timestamp, calls: &Calls, ask: impl FnOnce(&Observed<'_>) -> T) -> T {
         let settings = Settings {
             has_target: true,
             ..Settings::new("c")
@@ -518,13 +519,26 @@ mod tests {
             virtual_capacity: None,
             standing: Standing::default(),
             sight,
-            calls: &Calls::default(),
+            calls,
             gates: Gates::OPEN,
             drain: None,
             volumes: &Volumes::default(),
             settings: &settings,
         };
-        awaited(&seen, now)
+        ask(&seen)
+    }
+
+    /// A driver that was away while a VM booted is to be asked again: that is no word that the VM is removed.
+    #[test]
+    fn a_question_that_a_creation_left_over_ends_no_drain() {
+        let now = "2026-01-01T00:20:00Z".parse::<Timestamp>().expect("it is a time");
+        let calls = Calls {
+            delete_at: Some(now),
+            ..Calls::default()
+        };
+        let over = |words: &str| look(words, now, &calls, |seen| is_over(seen, now));
+        assert!(!over("Creating the VM on the provider"));
+        assert!(over(&removing("Removing the VM")));
     }
 
     /// The Node joined after its Machine was deleted, so that the Machine's conditions do not tell of it.
@@ -535,12 +549,9 @@ mod tests {
         let deadline = at("2026-01-01T02:00:00Z");
         let draining =
             "Draining node node-of-m1 until 2026-01-01T02:00:00Z at the latest: 1 pod is left. Initiate node drain";
-        assert_eq!(awaited_by(draining, since, now), Some(deadline));
-        assert_eq!(
-            awaited_by(&waiting(deadline), since, now),
-            Some(deadline),
-            "said by the manager before"
-        );
-        assert_eq!(awaited_by("Looking for the VM and its node", since, now), None);
+        let until = |words: &str| look(words, since, &Calls::default(), |seen| awaited(seen, now));
+        assert_eq!(until(draining), Some(deadline));
+        assert_eq!(until(&waiting(deadline)), Some(deadline), "said by the manager before");
+        assert_eq!(until("Looking for the VM and its node"), None);
     }
 }
