@@ -26,7 +26,7 @@ impl Epochs {
         *highest = epoch.max(*highest);
         if mutating && epoch < *highest {
             let message = format!("a leader of epoch {highest} has spoken, this call is of epoch {epoch}");
-            return Err(DriverError::new(Reason::StaleLeader, message));
+            return Err(DriverError::new(Reason::StaleLeader, message).metadata("epoch", highest.to_string()));
         }
         Ok(())
     }
@@ -53,10 +53,9 @@ mod tests {
     fn an_older_leader_may_look_but_not_touch() {
         let epochs = Epochs::default();
         epochs.admit("c", Some(5), true).expect("the first");
-        assert_eq!(
-            epochs.admit("c", Some(4), true).unwrap_err().reason(),
-            &Reason::StaleLeader
-        );
+        let refusal = epochs.admit("c", Some(4), true).unwrap_err();
+        assert_eq!(refusal.reason(), &Reason::StaleLeader);
+        assert_eq!(refusal.told_metadata().get("epoch").map(String::as_str), Some("5"));
         epochs.admit("c", Some(4), false).expect("reads are allowed");
         epochs.admit("c", None, true).expect("no epoch, no fence");
         epochs.admit("c", Some(5), true).expect("the same leader again");

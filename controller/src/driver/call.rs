@@ -66,6 +66,8 @@ pub struct Driver {
     pub(super) doubted: Arc<Notify>,
     /// What is added to the leader's epoch for this driver, which remembers a higher one than the Lease knows.
     pub(super) epoch_ahead: AtomicU64,
+    /// The highest epoch that this driver says it remembers; 0 where it named none.
+    pub(super) epoch_heard: AtomicU64,
 }
 
 /// The first addition to the epoch of a driver that remembers too high a one; four times as much at each further try. Epochs are seconds
@@ -73,6 +75,14 @@ pub struct Driver {
 const FIRST_AHEAD: u64 = 1024;
 /// The largest addition: no epoch comes near it, and a driver that claims a newer leader without end changes nothing else.
 const MOST_AHEAD: u64 = 1 << 40;
+
+/// The next addition to the epoch: what the driver needs, if it said so and was not told as much yet.
+fn raised(ahead: u64, needed: u64) -> u64 {
+    match needed > ahead {
+        true => needed,
+        false => ahead.saturating_mul(4).clamp(FIRST_AHEAD, MOST_AHEAD).max(ahead),
+    }
+}
 
 /// What was decided so long ago may be wanted no longer.
 const STALE: Duration = Duration::from_secs(1);
@@ -108,9 +118,11 @@ impl Driver {
     }
 
     /// The driver remembers a higher epoch than that of the Lease, which this process has just read and holds: a Lease was lost, or a
-    /// clock was wrong. From now on this driver, and no other, is told a higher one (P5).
+    /// clock was wrong. From now on this driver, and no other, is told a higher one than it names, or than it was told if it names none (P5).
     pub fn raise_epoch(&self) {
-        let raised = |ahead: u64| Some((ahead * 4).clamp(FIRST_AHEAD, MOST_AHEAD));
+        let heard = self.epoch_heard.load(Ordering::Acquire);
+        let needed = heard.saturating_add(1).saturating_sub(self.lead.epoch().unwrap_or(0));
+        let raised = |ahead: u64| Some(raised(ahead, needed));
         // The closure always gives a value, so this cannot fail.
         let _ = self
             .epoch_ahead
@@ -176,6 +188,16 @@ impl Driver {
 
     /// Removes the VM and everything made for it. The permit is used up: a repeat needs evidence anew.
     pub async fn delete_machine(&self, target: &Target, permit: DeletePermit) -> Result<Deletion, Failure> {
+        self.delete_unneeded_machine(target, permit, || Ok(())).await
+    }
+
+    /// The same, where the VM may have come to be needed while the call waited: then `unneeded` says once more whether it is to be sent.
+    pub async fn delete_unneeded_machine(
+        &self,
+        target: &Target,
+        permit: DeletePermit,
+        unneeded: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<Deletion, Failure> {
         if *permit.uid() != target.key.uid {
             let message = format!(
                 "not sent: the permit is for uid {}, the call for {}",
@@ -195,8 +217,13 @@ impl Driver {
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
         };
         let send = async |mut client: Client, request| client.delete_machine(request).await;
+        let of = Of {
+            method: Method::DeleteMachine,
+            machine: Some(&target.key),
+            credentials: &target.secrets,
+        };
         let response = self
-            .call(Method::DeleteMachine, Some(&target.key), &target.secrets, request, send)
+            .call_wanted(of, request, || std::future::ready(unneeded()), send)
             .await?;
         Ok(answer::deletion(response))
     }
@@ -341,7 +368,11 @@ impl Driver {
         let sent = send(self.client.clone(), request);
         let result = match tokio::time::timeout(lane.timeout(), sent).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(status::failure(&status)),
+            Ok(Err(status)) => {
+                self.epoch_heard
+                    .fetch_max(status::remembered_epoch(&status).unwrap_or(0), Ordering::AcqRel);
+                Err(status::failure(&status))
+            }
             Err(_) => Err(too_late(lane.timeout())),
         };
         self.record(method, result.as_ref().err(), begun.elapsed());
@@ -459,6 +490,17 @@ mod tests {
             reason,
             ..Failure::transport(Code::NotFound, "m")
         }
+    }
+
+    /// A manager before this one may have gone as far as it could with a driver that claimed a newer leader for nothing.
+    #[test]
+    fn a_driver_that_names_a_high_epoch_is_told_a_higher_one_at_once_and_others_step_by_step() {
+        assert_eq!(raised(0, 0), FIRST_AHEAD);
+        assert_eq!(raised(FIRST_AHEAD, 0), 4 * FIRST_AHEAD);
+        assert_eq!(raised(MOST_AHEAD, 0), MOST_AHEAD);
+        assert_eq!(raised(FIRST_AHEAD, MOST_AHEAD + 7), MOST_AHEAD + 7);
+        assert_eq!(raised(MOST_AHEAD + 7, 3), MOST_AHEAD + 7, "it was told as much");
+        assert_eq!(raised(u64::MAX, u64::MAX), u64::MAX);
     }
 
     #[test]

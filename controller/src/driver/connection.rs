@@ -281,6 +281,7 @@ impl Connection {
             accounts: Arc::clone(&self.shared.accounts),
             doubted: Arc::clone(&self.doubted),
             epoch_ahead: AtomicU64::new(0),
+            epoch_heard: AtomicU64::new(0),
         }
     }
 

@@ -91,6 +91,13 @@ pub(super) fn failure(status: &tonic::Status) -> Failure {
     failure
 }
 
+/// The epoch of leadership that a driver remembers, where it refused a call for a newer one.
+pub(super) fn remembered_epoch(status: &tonic::Status) -> Option<u64> {
+    let info = Details::read(status.details()).info?;
+    let is_fence = reason_of(&info.reason) == Some(Reason::StaleLeader);
+    is_fence.then(|| info.metadata.get("epoch")?.parse().ok()).flatten()
+}
+
 /// The sentence with the VMs that it does not name itself: people read nothing else of a failure, and with two VMs of a machine
 /// they have to look for both.
 fn naming(message: String, ids: &[ProviderId]) -> String {
@@ -259,6 +266,26 @@ mod tests {
             let read = failure(&status(tonic::Code::Internal, "m", vec![info(ERROR_DOMAIN, name)])).reason;
             assert_eq!(read.map(reason_name), Some(name));
         }
+    }
+
+    #[test]
+    fn a_driver_names_the_epoch_that_it_remembers_where_it_refuses_for_it() {
+        let told = |reason: &str, epoch: &str| {
+            let info = pb::ErrorInfo {
+                domain: ERROR_DOMAIN.into(),
+                reason: reason.into(),
+                metadata: [("epoch".into(), epoch.into())].into(),
+            };
+            let status = status(
+                tonic::Code::FailedPrecondition,
+                "m",
+                vec![any("google.rpc.ErrorInfo", &info)],
+            );
+            remembered_epoch(&status)
+        };
+        assert_eq!(told("STALE_LEADER", "7"), Some(7));
+        assert_eq!(told("STALE_LEADER", "seven"), None);
+        assert_eq!(told("MACHINE_DELETED", "7"), None);
     }
 
     #[test]

@@ -56,32 +56,57 @@ impl Search {
     }
 }
 
-/// Remembers every Machine that is gone and whose token is there.
-async fn find(shared: &Shared) -> Result<(), ReadError> {
+/// Remembers every Machine that is gone and whose token is there, and removes the token of one that has joined: a request of a process
+/// before this one may have made it again late, and its Machine looks for it no more. One that cannot be removed holds up no other.
+async fn find(shared: &Shared) -> Result<(), StepError> {
+    let mut failure = None;
     for machine in token::owners(shared).await? {
-        if is_there(shared, &machine).await? {
-            continue;
-        }
         let name = meta::name(&machine.metadata);
-        tracing::info!(
-            machine = name,
-            "the machine is gone, and its bootstrap token is there: what it left is removed"
-        );
-        shared.change(|world, uptime| world.leaves_behind(Arc::new(machine), uptime));
+        match stage(shared, &machine).await? {
+            Stage::MayJoin => {}
+            Stage::Joined => {
+                let removed = token::remove(shared, &machine).await;
+                failure = failure.or(removed.err());
+            }
+            Stage::Gone => {
+                tracing::info!(
+                    machine = name,
+                    "the machine is gone, and its bootstrap token is there: what it left is removed"
+                );
+                shared.change(|world, uptime| world.leaves_behind(Arc::new(machine), uptime));
+            }
+        }
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
-/// Whether the Machine is there; the API server is asked before it is held for gone.
-async fn is_there(shared: &Shared, machine: &Machine) -> Result<bool, ReadError> {
+/// Whether a Machine still needs its token.
+enum Stage {
+    MayJoin,
+    Joined,
+    Gone,
+}
+
+impl Stage {
+    fn of(machine: &Machine) -> Self {
+        match machine.has_joined() {
+            true => Self::Joined,
+            false => Self::MayJoin,
+        }
+    }
+}
+
+/// The API server is asked before a Machine is held for gone.
+async fn stage(shared: &Shared, machine: &Machine) -> Result<Stage, ReadError> {
     let (name, uid) = meta::identity(&machine.metadata);
     let is_it = |known: &Machine| meta::identity(&known.metadata).1 == uid;
-    if shared.look(|world| world.machines.get(&name).is_some_and(|known| is_it(known))) {
-        return Ok(true);
+    let known = shared.look(|world| world.machines.get(&name).filter(|known| is_it(known)).cloned());
+    if let Some(known) = known {
+        return Ok(Stage::of(&known));
     }
     match shared.write.read::<Machine>(&name).await {
-        Ok(live) => Ok(is_it(&live)),
-        Err(ReadError::Gone) => Ok(false),
+        Ok(live) if is_it(&live) => Ok(Stage::of(&live)),
+        Ok(_) | Err(ReadError::Gone) => Ok(Stage::Gone),
         Err(error) => Err(error),
     }
 }
@@ -149,6 +174,7 @@ mod tests {
         let tokens = [
             token("test/default/gone", "gone"),
             token("test/default/there", "there"),
+            token("test/default/joined", "joined"),
             token("test/default/anew", "before"),
             token("other/default/gone", "of-another-cluster"),
             token("test/elsewhere/gone", "of-another-namespace"),
@@ -161,9 +187,21 @@ mod tests {
         match path.rsplit_once('/') {
             Some((_, "secrets")) => (200, json!({"metadata": {}, "items": tokens})),
             Some((_, "there")) => (200, machine("there", "there")),
+            Some((_, "joined")) => {
+                let mut joined = machine("joined", "joined");
+                joined["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+                (200, joined)
+            }
+            Some((_, name)) if name.starts_with("bootstrap-token-") => (200, own_token(name)),
             Some((_, "anew")) => (200, machine("anew", "after")),
             _ => failure(404, "NotFound"),
         }
+    }
+
+    /// The token of the Machine that joined, under its own name.
+    fn own_token(name: &str) -> Value {
+        let metadata = json!({"name": name, "uid": "7", "annotations": {"machine.sapcloud.io/machine-uid": "joined"}});
+        json!({"metadata": metadata})
     }
 
     fn remembered(scripted: &Scripted) -> Vec<String> {
@@ -176,7 +214,12 @@ mod tests {
         let scripted = Scripted::new(answer);
         find(&scripted.shared).await.unwrap();
         assert_eq!(remembered(&scripted), ["before", "gone"]);
-        assert_eq!(scripted.heard("kube-system/secrets").len(), 1);
+        let removed: Vec<_> = scripted.heard("kube-system/secrets/");
+        assert_eq!(
+            removed.len(),
+            2,
+            "one token is read and removed, of the machine that has joined: {removed:?}"
+        );
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
 use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
-use millwright_core::machine::{node, preserve, watched_conditions};
+use millwright_core::machine::{drain, node, preserve, watched_conditions};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -41,46 +41,11 @@ impl Reconciler for Machines {
 
     fn plan(shared: &Shared, world: &World, name: &Name, now: Timestamp) -> Option<Planned<Self>> {
         let machine = world.machines.get(name)?;
-        let uid = meta::identity(&machine.metadata).1;
-        let class_name = machine.class_name().map(Name::new);
-        let class = class_name.as_ref().and_then(|class| world.classes.get(class));
-        let driver = driver_of(machine, class.map(AsRef::as_ref));
-        let state = driver.as_ref().map(|driver| shared.drivers.get(driver));
-        let claim = kin::node_of(world, machine);
-        let (info, nothing): (DriverInfo, _);
-        let driver_name = driver.as_ref().map_or("", |driver| driver.as_str());
-        nothing = Calls::default();
-        let driver_view = match &state {
-            None => DriverView::Unnamed {
-                all_ready: shared.drivers.every().is_ok(),
-            },
-            Some(DriverState::Missing { is_certain, .. }) => DriverView::Missing {
-                name: driver_name,
-                is_certain: *is_certain,
-            },
-            Some(DriverState::Away { why }) => DriverView::Away { name: driver_name, why },
-            Some(DriverState::Ready(driver)) => {
-                info = driver.info().clone();
-                DriverView::Ready(&info)
-            }
-        };
-        let seen = Observed {
-            machine,
-            class: ClassView::of(world, class_name.as_ref()),
-            driver: driver_view,
-            node: claim.node,
-            rival: claim.rival,
-            virtual_capacity: class.and_then(|class| class.virtual_capacity()),
-            standing: kin::standing(world, machine),
-            drain: world.ledger.drains.get(&uid),
-            volumes: &world.volumes,
-            sight: shared.sight(driver.as_ref()),
-            calls: world.ledger.calls.get(&uid).unwrap_or(&nothing),
-            gates: world.gates_of(machine),
-            settings: &shared.settings,
-        };
-        let plan = (shared.env.planners.machine)(&seen, now);
-        let broken = shared.env.planners.checked(|| check::machine(&seen, &plan, now));
+        let (plan, broken) = look_at(shared, world, machine, |seen| {
+            let plan = (shared.env.planners.machine)(seen, now);
+            let broken = shared.env.planners.checked(|| check::machine(seen, &plan, now));
+            (plan, broken)
+        });
         let object = Arc::clone(machine);
         Some(Planned { object, plan, broken })
     }
@@ -102,6 +67,58 @@ impl Reconciler for Machines {
         }
         Ok(())
     }
+}
+
+/// Shows a Machine with all that is known about it.
+fn look_at<T>(shared: &Shared, world: &World, machine: &Machine, ask: impl FnOnce(&Observed<'_>) -> T) -> T {
+    let uid = meta::identity(&machine.metadata).1;
+    let class_name = machine.class_name().map(Name::new);
+    let class = class_name.as_ref().and_then(|class| world.classes.get(class));
+    let driver = driver_of(machine, class.map(AsRef::as_ref));
+    let state = driver.as_ref().map(|driver| shared.drivers.get(driver));
+    let claim = kin::node_of(world, machine);
+    let (info, nothing): (DriverInfo, _);
+    let driver_name = driver.as_ref().map_or("", |driver| driver.as_str());
+    nothing = Calls::default();
+    let driver_view = match &state {
+        None => DriverView::Unnamed {
+            all_ready: shared.drivers.every().is_ok(),
+        },
+        Some(DriverState::Missing { is_certain, .. }) => DriverView::Missing {
+            name: driver_name,
+            is_certain: *is_certain,
+        },
+        Some(DriverState::Away { why }) => DriverView::Away { name: driver_name, why },
+        Some(DriverState::Ready(driver)) => {
+            info = driver.info().clone();
+            DriverView::Ready(&info)
+        }
+    };
+    ask(&Observed {
+        machine,
+        class: ClassView::of(world, class_name.as_ref()),
+        driver: driver_view,
+        node: claim.node,
+        rival: claim.rival,
+        virtual_capacity: class.and_then(|class| class.virtual_capacity()),
+        standing: kin::standing(world, machine),
+        drain: world.ledger.drains.get(&uid),
+        volumes: &world.volumes,
+        sight: shared.sight(driver.as_ref()),
+        calls: world.ledger.calls.get(&uid).unwrap_or(&nothing),
+        gates: world.gates_of(machine),
+        settings: &shared.settings,
+    })
+}
+
+/// Whether the Machine's VM may still be removed, as far as its pods are concerned: a Node may have joined since that was planned.
+pub(super) fn is_past_its_drain(shared: &Shared, name: &Name, uid: &Uid) -> bool {
+    let now = shared.env.now();
+    shared.look(|world| {
+        let machine = world.machines.get(name);
+        let machine = machine.filter(|known| meta::identity(&known.metadata).1 == *uid);
+        machine.is_none_or(|machine| look_at(shared, world, machine, |seen| drain::is_over(seen, now)))
+    })
 }
 
 /// The driver of a Machine: the one that was asked for its VM, while it must be found again; else the class's.

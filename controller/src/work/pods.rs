@@ -103,15 +103,21 @@ pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
         let Some(turn) = stop.run_until_cancelled(task.pod_watches.turn()).await else {
             return;
         };
-        let mut turn = Some(turn);
+        let (mut turn, mut is_begun, mut is_new) = (Some(turn), false, true);
         let end = stop.clone();
         let sink = |change| {
+            // A list that failed and begins anew does not keep others waiting.
+            let is_begin = matches!(change, Change::Restarted);
             let is_listed = matches!(change, Change::Synced);
+            let is_again = is_begin && std::mem::replace(&mut is_begun, true);
+            if is_again || is_listed {
+                drop(turn.take());
+            }
             let is_wanted = show(&task, &name, &uid, change);
             if !is_wanted {
                 task.pod_watches.end(&uid);
             }
-            if is_listed && turn.take().is_some() && task.look(|world| is_empty(world, &uid)) {
+            if is_listed && std::mem::replace(&mut is_new, false) && task.look(|world| is_empty(world, &uid)) {
                 end.cancel();
             }
         };

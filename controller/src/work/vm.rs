@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
@@ -21,7 +22,7 @@ use millwright_core::user_data;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::machine::{driver_of, readiness};
+use super::machine::{driver_of, is_past_its_drain, readiness};
 use super::shared::Shared;
 use crate::crash;
 use crate::driver::{
@@ -136,7 +137,7 @@ async fn ask(
     let request = match request(shared, machine, call) {
         Ok(request) => request,
         Err(NoRequest::UnknownDriver) if call == Call::Delete => {
-            return Answer::Deletion(delete_everywhere(shared, machine).await);
+            return delete_everywhere(shared, machine).await;
         }
         Err(NoRequest::NotAsked | NoRequest::UnknownDriver) => return Answer::NotAsked(call),
         Err(NoRequest::Unusable(failure)) => return failed(call, failure),
@@ -164,7 +165,7 @@ async fn ask(
         },
         Call::Initialize => Answer::Vm(call, driver.initialize_machine(&target).await),
         Call::Status => Answer::Vm(call, driver.get_machine_status(&target).await),
-        Call::Delete => Answer::Deletion(delete(driver, &target, machine).await),
+        Call::Delete => delete(shared, driver, &target, machine).await,
     }
 }
 
@@ -297,19 +298,39 @@ async fn create(
         .await
 }
 
-async fn delete(driver: &Driver, target: &Target, machine: &Machine) -> Result<Deletion, Failure> {
+/// Where the call had to wait, the Machine is looked at again before its VM is removed: a Node that joined meanwhile has pods to drain.
+async fn delete(shared: &Shared, driver: &Driver, target: &Target, machine: &Machine) -> Answer {
     let Some(permit) = DeletePermit::for_deleting(machine) else {
-        return Err(not_sent(Code::FailedPrecondition, "the Machine is not being deleted"));
+        let text = "the Machine is not being deleted";
+        return Answer::Deletion(Err(not_sent(Code::FailedPrecondition, text)));
     };
-    driver.delete_machine(target, permit).await
+    let (name, uid) = meta::identity(&machine.metadata);
+    let is_put_off = AtomicBool::new(false);
+    let unneeded = || match is_past_its_drain(shared, &name, &uid) {
+        true => Ok(()),
+        false => {
+            is_put_off.store(true, Ordering::Relaxed);
+            Err(not_sent(
+                Code::Aborted,
+                "not sent: its node joined while the call waited",
+            ))
+        }
+    };
+    let deletion = driver.delete_unneeded_machine(target, permit, unneeded).await;
+    match is_put_off.into_inner() {
+        true => Answer::NotAsked(Call::Delete),
+        false => Answer::Deletion(deletion),
+    }
 }
 
 /// Nobody knows which driver made the VM: the deletion holds when every driver that this manager was given says so, and not while one
 /// of them cannot be asked. Asking the wrong one is harmless, because a driver never touches what does not bear the uid
 /// (driver.proto, DeleteMachine).
-async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Result<Deletion, Failure> {
-    let drivers = shared.drivers.every();
-    let drivers = drivers.map_err(|error| not_sent(Code::Unavailable, error.to_string()))?;
+async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Answer {
+    let drivers = match shared.drivers.every() {
+        Ok(drivers) => drivers,
+        Err(error) => return Answer::Deletion(Err(not_sent(Code::Unavailable, error.to_string()))),
+    };
     let mut all = Deletion {
         gone: true,
         poll_after: None,
@@ -317,13 +338,20 @@ async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Result<Deletio
     };
     for driver in drivers {
         let name = machine.class_name().unwrap_or("unknown");
-        let class = wire_class(machine, name, &driver.info().name, &json!({})).map_err(|error| unusable(&error))?;
+        let class = match wire_class(machine, name, &driver.info().name, &json!({})) {
+            Ok(class) => class,
+            Err(error) => return Answer::Deletion(Err(unusable(&error))),
+        };
         let target = target_of(shared, machine, class, Arc::new(SecretData::default()));
-        let answer = delete(&driver, &target, machine).await?;
-        all.gone &= answer.gone;
-        all.poll_after = all.poll_after.or(answer.poll_after);
+        match delete(shared, &driver, &target, machine).await {
+            Answer::Deletion(Ok(answer)) => {
+                all.gone &= answer.gone;
+                all.poll_after = all.poll_after.or(answer.poll_after);
+            }
+            other => return other,
+        }
     }
-    Ok(all)
+    Answer::Deletion(Ok(all))
 }
 
 #[cfg(test)]

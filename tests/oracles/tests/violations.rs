@@ -726,6 +726,10 @@ fn s14_a_write_without_the_lease_or_when_it_has_run_out_or_is_about_to_is_flagge
     assert_eq!(judged(&[lease(3), call(Some(3))]), None);
     assert_eq!(judged(&[lease(3), call(Some(2))]), Some("S14"), "another epoch");
     assert_eq!(judged(&[lease(3), call(None)]), Some("S14"), "no epoch");
+    assert_eq!(judged(&[lease(3), call(Some(3 + 1024))]), None, "the driver named none");
+    assert_eq!(judged(&[lease(3), call(Some(51))]), Some("S14"), "nobody spoke of 50");
+    let deposed = [lease(50), call(Some(50)), lease(3), call(Some(51))];
+    assert_eq!(judged(&deposed), None, "the driver remembers 50");
 }
 
 #[test]
@@ -1385,6 +1389,28 @@ fn s16_a_machine_that_runs_is_not_deleted_before_one_that_does_not() {
     late[1] = written(0, made("a", "Pending"));
     late.insert(4, written(60, runs));
     assert_eq!(broken_by(&short_lags(), "S16", &late, &world), None);
+    // One that was wanted deleted when nothing ranked before it stays wanted, by the same manager.
+    let falls_ill = |by| {
+        let there = [sized(2), made("a", "Running"), made("b", "Running")];
+        let mut trace: Vec<Event> = there.into_iter().map(|it| written(0, it)).collect();
+        let wants = Act::Condemns {
+            by,
+            machine: "a".to_owned(),
+        };
+        let ill = write(
+            Verb::Patch,
+            "machines",
+            Some(of_phase("b", "Running")),
+            Some(of_phase("b", "Unknown")),
+        );
+        let then = [written(60, sized(1)), event(61, wants), written(70, ill)];
+        trace.extend(then);
+        trace.push(written(120, deleted("a", "Running")));
+        trace
+    };
+    let (own, other) = (falls_ill(By::Manager(1)), falls_ill(By::Manager(2)));
+    assert_eq!(broken_by(&short_lags(), "S16", &own, &world), None);
+    assert_eq!(broken_by(&short_lags(), "S16", &other, &world), Some("S16"));
 }
 
 #[test]

@@ -173,6 +173,14 @@ fn ask(seen: &Observed<'_>, call: Call, why: Why, now: Timestamp) -> Plan {
     Plan::act(turn.into_iter().chain([Step::Call(call)]).collect(), why)
 }
 
+/// The driver is asked for the VM, but not again at once where the last question did not reach it.
+fn look_up(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
+    match seen.calls.poll_at {
+        Some(at) if now < at => Plan::wait(at, why),
+        Some(_) | None => ask(seen, Call::Status, why, now),
+    }
+}
+
 /// Another Machine has met what this one would meet too, and tries again for both. One that has met it itself says so in its own words.
 fn parked(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let Way::Shut(shut, look) = seen.way(Errand::Remove, now) else {
@@ -224,7 +232,7 @@ fn find_node(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         .is_some_and(|trouble| trouble.times >= LOOKUPS);
     match &seen.calls.vm {
         None if fruitless || seen.calls.delete_at.is_some() => None,
-        None => Some(ask(seen, Call::Status, Why::FindingNode, now)),
+        None => Some(look_up(seen, Why::FindingNode, now)),
         Some(vm) => super::create::identify(seen, vm).map(|identify| Plan::act(vec![identify], Why::FindingNode)),
     }
 }
@@ -297,7 +305,7 @@ fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Optio
         return Some(Plan::wait(certain, Why::VmMayAppear));
     }
     let held = parked(seen, now).or_else(|| troubled(seen, now));
-    Some(held.unwrap_or_else(|| ask(seen, Call::Status, Why::VmMayAppear, now)))
+    Some(held.unwrap_or_else(|| look_up(seen, Why::VmMayAppear, now)))
 }
 
 fn node_name(seen: &Observed<'_>) -> Option<NodeName> {

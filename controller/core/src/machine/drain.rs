@@ -135,9 +135,8 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 
 /// Whether the deletion is past its drain: the driver was asked to remove the VM, or the description says so and nothing speaks against it.
 pub fn is_over(seen: &Observed<'_>, now: Timestamp) -> bool {
-    // A driver is asked only after the description says so. Without its word, the time of the next question may be that of a creation.
-    let is_asked = seen.calls.delete_at.is_some() || !is_doubtful(seen, now);
-    seen.calls.gone_since.is_some() || (is_said_to_be_over(seen.machine) && is_asked)
+    let is_asked = seen.calls.gone_since.is_some() || seen.calls.delete_at.is_some();
+    is_asked || (is_said_to_be_over(seen.machine) && !is_doubtful(seen, now))
 }
 
 /// Whether the description says that the VM is removed.
@@ -482,8 +481,10 @@ mod tests {
 
     use super::*;
     use crate::drain::Volumes;
+    use crate::driver::Deletion;
     use crate::gate::Gates;
-    use crate::machine::observed::{Calls, ClassView, DriverView};
+    use crate::machine::observed::{Answer, Call, Calls, ClassView, DriverView};
+    use crate::machine::outcome::Pacing;
     use crate::machine::steer::Standing;
     use crate::settings::Settings;
     use crate::sight::Sight;
@@ -532,13 +533,23 @@ mod tests {
     #[test]
     fn a_question_that_a_creation_left_over_ends_no_drain() {
         let now = "2026-01-01T00:20:00Z".parse::<Timestamp>().expect("it is a time");
-        let calls = Calls {
-            delete_at: Some(now),
-            ..Calls::default()
+        let pacing = Pacing {
+            resource_exhausted: SignedDuration::from_mins(1),
+            jitter: 1.0,
         };
-        let over = |words: &str| look(words, now, &calls, |seen| is_over(seen, now));
-        assert!(!over("Creating the VM on the provider"));
-        assert!(over(&removing("Removing the VM")));
+        let over = |answer: Answer| {
+            let mut calls = Calls::default();
+            calls.absorb(answer, None, pacing, now);
+            let words = removing("Removing the VM");
+            look(&words, now, &calls, |seen| is_over(seen, now))
+        };
+        let going = Deletion {
+            gone: false,
+            poll_after: None,
+            last_known_state: None,
+        };
+        assert!(!over(Answer::NotAsked(Call::Status)), "the Node is not in view yet");
+        assert!(over(Answer::Deletion(Ok(going))));
     }
 
     /// The Node joined after its Machine was deleted, so that the Machine's conditions do not tell of it.

@@ -115,10 +115,7 @@ impl Calls {
             }
             Answer::Deletion(Err(failure)) => self.fail(Call::Delete, failure, recipe, pacing, now),
             // It is no failure, least of all one of the driver's. Who was waiting to ask again, waits again.
-            Answer::NotAsked(Call::Status) => {
-                self.poll_at = Some(now + POLL);
-                self.delete_at = self.poll_at;
-            }
+            Answer::NotAsked(Call::Status) => self.poll_at = Some(now + POLL),
             Answer::NotAsked(Call::Create | Call::Initialize | Call::Delete) => {}
         }
     }
@@ -325,6 +322,7 @@ mod tests {
             assert_eq!(calls.trouble, None, "{call}");
             // A poll that was due is due again; all else follows from what is seen.
             assert_eq!(calls.poll_at.is_some(), call == Call::Status, "{call}");
+            assert_eq!(calls.delete_at, None, "{call}: nobody was asked to remove the VM");
         }
     }
 }

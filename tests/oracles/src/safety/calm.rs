@@ -75,6 +75,7 @@ impl Oracle for Calm {
                 }
             }
             Act::Write(_)
+            | Act::Condemns { .. }
             | Act::List { .. }
             | Act::Call(_)
             | Act::Heard(_)

@@ -1,7 +1,7 @@
 //! S14: nothing is written and no driver is called by a manager whose lease has run out or is about to, nor in an epoch that is
 //! over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::successors;
 
 use jiff::{SignedDuration, Timestamp};
@@ -26,15 +26,27 @@ pub(crate) struct Fenced {
     margin: SignedDuration,
     /// All of each manager, the newest last: a write that comes late was sent under an earlier one.
     claims: BTreeMap<By, Vec<Claim>>,
+    /// All epochs that drivers were told.
+    told: BTreeSet<i64>,
     hits: u64,
 }
 
 impl Fenced {
+    /// A driver is told the epoch that its caller holds. One that remembers a higher epoch than the Lease knows is told one above that, if
+    /// it names it, else one that is higher by 1024; four times as much is added at each further try.
+    fn may_tell(&self, told: i64, held: i64) -> bool {
+        let above = |remembered: &i64| remembered.checked_add(1)?.checked_sub(held).filter(|ahead| *ahead > 0);
+        let mut begins = self.told.iter().filter_map(above).chain([1024]);
+        let leads_to = |ahead: i64| held.checked_add(ahead) == Some(told);
+        told == held || begins.any(|ahead| successors(Some(ahead), |ahead| ahead.checked_mul(4)).any(leads_to))
+    }
+
     pub(crate) fn new(elects: bool, margin: SignedDuration) -> Self {
         Self {
             elects,
             margin,
             claims: BTreeMap::new(),
+            told: BTreeSet::new(),
             hits: 0,
         }
     }
@@ -79,13 +91,6 @@ impl Fenced {
     }
 }
 
-/// A driver is told the epoch that its caller holds. One that remembers a higher epoch than the Lease knows is told one that is higher by
-/// 16, then by four times as much at each further try.
-fn may_tell(told: i64, held: i64) -> bool {
-    let mut ahead = successors(Some(16_i64), |ahead| ahead.checked_mul(4));
-    told == held || ahead.any(|ahead| held.checked_add(ahead) == Some(told))
-}
-
 impl Oracle for Fenced {
     fn id(&self) -> &'static str {
         "S14"
@@ -108,8 +113,11 @@ impl Oracle for Fenced {
             Act::Call(call) if call.method != Method::Other => {
                 let held = self.judge(call.by, event.at, &format!("{:?}", call.method))?;
                 let epoch = call.epoch.and_then(|epoch| i64::try_from(epoch).ok());
-                match epoch.is_some_and(|epoch| held.iter().any(|held| may_tell(epoch, *held))) {
-                    true => Ok(()),
+                match epoch.is_some_and(|epoch| held.iter().any(|held| self.may_tell(epoch, *held))) {
+                    true => {
+                        self.told.extend(epoch);
+                        Ok(())
+                    }
                     false => Err(format!(
                         "{:?} carries epoch {epoch:?} and leads in {:?}",
                         call.by,
@@ -117,10 +125,14 @@ impl Oracle for Fenced {
                     )),
                 }
             }
-            Act::List { .. }
+            Act::Call(call) => {
+                self.told.extend(call.epoch.and_then(|epoch| i64::try_from(epoch).ok()));
+                Ok(())
+            }
+            Act::Condemns { .. }
+            | Act::List { .. }
             | Act::Listed { .. }
             | Act::Foreign { .. }
-            | Act::Call(_)
             | Act::Heard(_)
             | Act::Vm { .. }
             | Act::Said { .. }

@@ -45,6 +45,8 @@ pub(crate) struct VictimOrder {
     max_lag: SignedDuration,
     /// Of each Machine's uid.
     history: BTreeMap<String, Vec<Stood>>,
+    /// Of each Machine's name: which manager wants it deleted, and since when.
+    condemned: BTreeMap<String, (By, Timestamp)>,
     /// Of each set's uid: since when it was to have how many.
     sizes: BTreeMap<String, Vec<(Timestamp, i64)>>,
     /// The ids of VMs whose Node somebody deleted, and the names of such Nodes: their Machines go for that.
@@ -57,6 +59,7 @@ impl VictimOrder {
         Self {
             max_lag,
             history: BTreeMap::new(),
+            condemned: BTreeMap::new(),
             sizes: BTreeMap::new(),
             gone_nodes: BTreeSet::new(),
             hits: 0,
@@ -94,7 +97,9 @@ impl VictimOrder {
     }
 
     fn judge(&mut self, write: &Write, victim: &Value, truth: &dyn Truth) -> Result<(), String> {
-        let (set, from) = (controller(victim), write.sent - self.max_lag);
+        let condemned = self.condemned.get(name(victim)).filter(|(by, _)| *by == write.by);
+        let chosen = condemned.map_or(write.sent, |(_, since)| write.sent.min(*since));
+        let (set, from) = (controller(victim), chosen - self.max_lag);
         let Some(stands) = by_uid(truth, "machinesets", set) else {
             return Ok(());
         };
@@ -231,6 +236,12 @@ impl Oracle for VictimOrder {
     }
 
     fn see(&mut self, event: &Event, truth: &dyn Truth) -> Result<(), String> {
+        if let Act::Condemns { by, machine } = &event.act {
+            let known = self.condemned.entry(machine.clone()).or_insert((*by, event.at));
+            if known.0 != *by {
+                *known = (*by, event.at);
+            }
+        }
         let Act::Write(write) = &event.act else { return Ok(()) };
         if !write.accepted {
             return Ok(());
@@ -245,6 +256,9 @@ impl Oracle for VictimOrder {
             Some(victim) if !controller(victim).is_empty() => self.judge(write, victim, truth),
             Some(_) | None => Ok(()),
         };
+        if let Some(victim) = victim {
+            self.condemned.remove(name(victim));
+        }
         self.note(event.at, write);
         judged?;
         if write.resource == "machinedeployments" && matches!(write.by, By::Manager(_)) {
