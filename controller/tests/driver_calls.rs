@@ -10,6 +10,7 @@ mod stub;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -206,6 +207,23 @@ async fn a_driver_that_remembers_a_higher_epoch_is_told_a_higher_one_and_no_othe
         .await
         .expect("it is high enough");
     assert_eq!(told(&stubs[0]), Some(7 + (1 << 40)), "there is an end to it");
+}
+
+/// A manager before this one may have gone as far ahead as it could, so no step that is known beforehand is enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_that_names_the_epoch_that_it_remembers_is_told_the_next_one() {
+    let line = line(|script| (script.remembers, script.names_epoch) = (1 << 41, true)).await;
+    line.desk.leads(7, None);
+    let told = || stub::epoch(line.stub.heard.lock().unwrap().creates.last().unwrap());
+    let refused = line.driver.create_machine(&target(), &creation()).await;
+    assert_eq!(
+        refused.expect_err("it remembers another").reason,
+        Some(Reason::StaleLeader)
+    );
+    line.driver.raise_epoch();
+    let made = line.driver.create_machine(&target(), &creation()).await;
+    made.expect("it remembers no higher one");
+    assert_eq!(told(), Some((1 << 41) + 1));
 }
 
 /// Rows: W36.
@@ -558,4 +576,22 @@ async fn a_throttled_account_takes_no_place_of_its_lane_from_others() {
     );
     assert_eq!(line.stub.heard.lock().unwrap().creates.len(), 6);
     waiting.abort();
+}
+
+/// Its node may have joined meanwhile, with pods to drain.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_waited_for_its_account_is_sent_only_if_it_is_still_wanted() {
+    let pause = Duration::from_millis(1500);
+    let line = line(|script| script.on_create = Act::Fail(throttled(pause))).await;
+    let refused = line.driver.create_machine(&target(), &creation()).await;
+    assert_eq!(refused.expect_err("it is throttled").reason, Some(Reason::RateLimited));
+    let asked = AtomicU32::new(0);
+    let unneeded = || {
+        asked.fetch_add(1, Ordering::Relaxed);
+        Err(Failure::transport(Code::Aborted, "not sent: its node has joined"))
+    };
+    let put_off = line.driver.delete_unneeded_machine(&target(), permit(), unneeded).await;
+    assert_eq!(put_off.expect_err("it waited").code, Code::Aborted);
+    assert_eq!(asked.into_inner(), 1);
+    assert_eq!(line.stub.heard.lock().unwrap().deletes.len(), 0);
 }

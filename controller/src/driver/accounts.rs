@@ -121,6 +121,11 @@ impl Line {
         }
     }
 
+    /// Whether the provider has refused a call for its rate since that time.
+    pub(super) fn is_refused_since(&self, at: Instant) -> bool {
+        self.throttle().is_refused_since(at)
+    }
+
     /// Takes what an answer says of the account's rate, to a call that had leave at that time. Gives whether the account is throttled now
     /// and was not before.
     pub(super) fn learn(&self, sent_at: Instant, failure: Option<&Failure>) -> bool {

@@ -14,7 +14,7 @@ use millwright_core::ids::DriverName;
 use millwright_core::permit::DeletePermit;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
 use millwright_proto::{LEADER_EPOCH_KEY, v1};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, SemaphorePermit};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use tracing::field::Empty;
@@ -23,7 +23,7 @@ use tracing::{Instrument as _, Span};
 use super::accounts::{Accounts, Leave, Line};
 use super::answer::{self, Page, ValidationReport};
 use super::endpoint::{Endpoint, Wire};
-use super::lanes::{Lanes, Method};
+use super::lanes::{Lane, Lanes, Method};
 use super::lead::Lead;
 use super::secrets::SecretData;
 use super::span::CallSpan;
@@ -140,7 +140,7 @@ impl Driver {
         &self,
         target: &Target,
         creation: &Creation,
-        wanted: impl FnOnce() -> W,
+        wanted: impl Fn() -> W,
     ) -> Result<Vm, Failure>
     where
         W: Future<Output = Result<(), Failure>>,
@@ -196,7 +196,7 @@ impl Driver {
         &self,
         target: &Target,
         permit: DeletePermit,
-        unneeded: impl FnOnce() -> Result<(), Failure>,
+        unneeded: impl Fn() -> Result<(), Failure>,
     ) -> Result<Deletion, Failure> {
         if *permit.uid() != target.key.uid {
             let message = format!(
@@ -304,7 +304,7 @@ impl Driver {
         &self,
         of: Of<'_>,
         request: Req,
-        wanted: impl FnOnce() -> W,
+        wanted: impl Fn() -> W,
         send: impl FnOnce(Client, Request<Req>) -> F,
     ) -> Result<Resp, Failure>
     where
@@ -339,7 +339,7 @@ impl Driver {
         of: Of<'_>,
         call: &CallSpan,
         request: Req,
-        wanted: impl FnOnce() -> W,
+        wanted: impl Fn() -> W,
         send: impl FnOnce(Client, Request<Req>) -> F,
     ) -> Result<Resp, Failure>
     where
@@ -348,17 +348,8 @@ impl Driver {
     {
         let method = of.method;
         let lane = self.lanes.lane(method);
-        // Before the place: who waits for a throttled account takes none from others.
         let line = self.accounts.line(&self.info.name, of.credentials.account());
-        let asked = Instant::now();
-        let leave = self.admit(&line, method, lane.timeout()).await?;
-        let Ok(place) = tokio::time::timeout(lane.timeout(), lane.places().acquire()).await else {
-            return Err(no_place(lane.timeout(), lane.size()));
-        };
-        let _place = place.expect("the semaphore of a lane is never closed");
-        if leave.is_late || asked.elapsed() >= STALE {
-            wanted().await?;
-        }
+        let (leave, _place) = self.enter(&line, lane, method, wanted).await?;
         if method.changes() && !self.lead.may_change(Instant::now()) {
             return Err(no_lead());
         }
@@ -378,6 +369,36 @@ impl Driver {
         self.record(method, result.as_ref().err(), begun.elapsed());
         self.learn(&line, leave, result.as_ref().err());
         result
+    }
+
+    /// Waits for the account, then for a place: who waits for a throttled account takes no place from others. Where that took long, it is
+    /// asked whether the call is still wanted; a pause that the provider asks for meanwhile is waited for, too.
+    async fn enter<'a, W>(
+        &self,
+        line: &Line,
+        lane: &'a Lane,
+        method: Method,
+        wanted: impl Fn() -> W,
+    ) -> Result<(Leave, SemaphorePermit<'a>), Failure>
+    where
+        W: Future<Output = Result<(), Failure>>,
+    {
+        let asked = Instant::now();
+        loop {
+            let patience = lane.timeout().saturating_sub(asked.elapsed());
+            let leave = self.admit(line, method, patience).await?;
+            let Ok(place) = tokio::time::timeout(lane.timeout(), lane.places().acquire()).await else {
+                return Err(no_place(lane.timeout(), lane.size()));
+            };
+            let place = place.expect("the semaphore of a lane is never closed");
+            if !leave.is_late && asked.elapsed() < STALE {
+                return Ok((leave, place));
+            }
+            wanted().await?;
+            if !line.is_refused_since(leave.at) {
+                return Ok((leave, place));
+            }
+        }
     }
 
     /// Waits until the account may be called, no longer than a call may take.

@@ -94,6 +94,11 @@ impl Throttle {
         false
     }
 
+    /// Whether a call was refused for its rate since that time.
+    pub(super) fn is_refused_since(&self, at: Instant) -> bool {
+        self.limit.as_ref().is_some_and(|limit| limit.refused_at > at)
+    }
+
     /// Whether calls may have to wait.
     pub(super) fn is_limited(&self) -> bool {
         self.limit.is_some()

@@ -117,7 +117,7 @@ pub(super) fn is_past_its_drain(shared: &Shared, name: &Name, uid: &Uid) -> bool
     shared.look(|world| {
         let machine = world.machines.get(name);
         let machine = machine.filter(|known| meta::identity(&known.metadata).1 == *uid);
-        machine.is_none_or(|machine| look_at(shared, world, machine, |seen| drain::is_over(seen, now)))
+        machine.is_none_or(|machine| look_at(shared, world, machine, |seen| drain::plan(seen, now).is_none()))
     })
 }
 

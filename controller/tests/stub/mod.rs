@@ -2,7 +2,7 @@
 //! Not built on the SDK, so that it can break the contract.
 #![allow(dead_code, reason = "each test binary uses its own part of it")]
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -46,6 +46,8 @@ pub struct Script {
     pub on_delete: Act,
     /// The highest epoch that it was ever told: creations of a lower one are refused.
     pub remembers: u64,
+    /// Whether it names that epoch where it refuses for it.
+    pub names_epoch: bool,
     pub machine: Option<v1::Machine>,
     pub page: v1::ListMachinesResponse,
     /// What each next stream of WatchMachines says. One that nothing is left for says nothing.
@@ -97,6 +99,7 @@ impl Stub {
             on_create: Act::Answer,
             on_delete: Act::Answer,
             remembers: 0,
+            names_epoch: false,
             machine: Some(machine),
             page: v1::ListMachinesResponse::default(),
             watches: VecDeque::new(),
@@ -184,9 +187,13 @@ pub fn throttled(retry_after: Duration) -> Status {
 }
 
 /// What a driver says to who was told a lower epoch than another before.
-fn stale_leader() -> Status {
+fn stale_leader(remembered: Option<u64>) -> Status {
     use tonic_types::StatusExt as _;
-    let details = tonic_types::ErrorDetails::with_error_info("STALE_LEADER", "machine.driver.v1", []);
+    let metadata: HashMap<String, String> = remembered
+        .map(|epoch| ("epoch".to_owned(), epoch.to_string()))
+        .into_iter()
+        .collect();
+    let details = tonic_types::ErrorDetails::with_error_info("STALE_LEADER", "machine.driver.v1", metadata);
     Status::with_error_details(
         tonic::Code::FailedPrecondition,
         "a newer leader has spoken to this driver",
@@ -214,7 +221,7 @@ impl DriverService for Stub {
         self.heard.lock().unwrap().creates.push(request);
         let script = self.script();
         if epoch.is_some_and(|epoch| epoch < script.remembers) {
-            return Err(stale_leader());
+            return Err(stale_leader(script.names_epoch.then_some(script.remembers)));
         }
         act(script.on_create).await?;
         let poll_after = Some(prost_types::Duration { seconds: 2, nanos: 0 });
