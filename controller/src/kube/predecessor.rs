@@ -42,8 +42,9 @@ pub struct Predecessor {
     env: Env,
     /// Each Lease as it was last seen, and since when it is so.
     seen: BTreeMap<&'static str, (LeaseSpec, Instant)>,
-    /// The version of each Lease that this process wrote last.
-    written: BTreeMap<&'static str, String>,
+    /// The Leases that this process took or tried to take, each in the version that it wrote last; none while a write is under way, which
+    /// may be cut short.
+    written: BTreeMap<&'static str, Option<String>>,
 }
 
 impl Predecessor {
@@ -78,7 +79,7 @@ impl Predecessor {
     ) -> Option<String> {
         let holder = format!("{OURS}{process}");
         let met = stop.run_until_cancelled(self.hold(&holder, leadership)).await;
-        self.give_back().await;
+        self.give_back(&holder).await;
         met
     }
 
@@ -113,17 +114,17 @@ impl Predecessor {
 
     /// Takes or renews one. Gives a reason where another has it.
     async fn take(&mut self, name: &'static str, holder: &str) -> Result<Option<String>, kube::Error> {
-        if let Some(version) = self.written.remove(name) {
+        if let Some(version) = self.written.insert(name, None).flatten() {
             let renewed = self.patch(name, Some(version), self.claim(holder, false)).await;
             if !matches!(&renewed, Err(kube::Error::Api(status)) if status.is_conflict()) {
-                return self.remember(name, renewed);
+                return self.remember(name, renewed).map(|()| None);
             }
         }
         let Some(lease) = self.leases.get_opt(name).await? else {
             let lease = json!({ "metadata": { "name": name }, "spec": self.claim(holder, true) });
             let lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
             let made = self.leases.create(&PostParams::default(), &lease).await;
-            return self.remember(name, made);
+            return self.remember(name, made).map(|()| None);
         };
         if let Some(reason) = self.held(name, &lease) {
             return Ok(Some(reason));
@@ -131,22 +132,17 @@ impl Predecessor {
         let is_new = record_of(&lease).holder.as_deref() != Some(holder);
         let claim = self.claim(holder, is_new);
         let taken = self.patch(name, lease.metadata.resource_version, claim).await;
-        self.remember(name, taken)
+        self.remember(name, taken).map(|()| None)
     }
 
     /// What a write came to. Where somebody wrote first, the next look says who.
-    fn remember(
-        &mut self,
-        name: &'static str,
-        written: Result<Lease, kube::Error>,
-    ) -> Result<Option<String>, kube::Error> {
+    fn remember(&mut self, name: &'static str, written: Result<Lease, kube::Error>) -> Result<(), kube::Error> {
         match written {
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => Ok(None),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => Ok(()),
             Err(error) => Err(error),
             Ok(lease) => {
-                self.written
-                    .extend(lease.metadata.resource_version.map(|version| (name, version)));
-                Ok(None)
+                self.written.insert(name, lease.metadata.resource_version);
+                Ok(())
             }
         }
     }
@@ -172,14 +168,26 @@ impl Predecessor {
     }
 
     /// As client-go releases a Lease, so that the original need not wait for its end. What cannot be given back ends by itself.
-    async fn give_back(&mut self) {
+    async fn give_back(&mut self, holder: &str) {
         for (name, version) in std::mem::take(&mut self.written) {
-            let now = MicroTime(self.env.wall());
-            let spec = json!({ "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now });
-            if let Err(error) = self.patch(name, Some(version), spec).await {
+            if let Err(error) = self.release(name, version, holder).await {
                 tracing::warn!("the Lease {name} could not be given back: {}", plain(&error));
             }
         }
+    }
+
+    async fn release(&self, name: &str, version: Option<String>, holder: &str) -> Result<(), kube::Error> {
+        let version = match version {
+            Some(version) => Some(version),
+            // The end came in the middle of a write.
+            None => match self.leases.get_opt(name).await? {
+                Some(lease) if record_of(&lease).holder.as_deref() == Some(holder) => lease.metadata.resource_version,
+                Some(_) | None => return Ok(()),
+            },
+        };
+        let now = MicroTime(self.env.wall());
+        let spec = json!({ "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now });
+        self.patch(name, version, spec).await.map(drop)
     }
 
     async fn in_the_way(&mut self) -> Option<String> {

@@ -185,7 +185,14 @@ fn mark(world: &World, node: &str, provider_id: &str, status: &str) {
     {
         return;
     }
-    let body = json!({ "status": { "conditions": [ready(status, world.time.wall())] } });
+    // The real one patches its own condition alone, by type; a merge patch takes the list as a whole.
+    let known = found.pointer("/status/conditions").and_then(Value::as_array);
+    let others = known
+        .into_iter()
+        .flatten()
+        .filter(|other| object::text(other, "/type") != "Ready");
+    let conditions: Vec<Value> = others.cloned().chain([ready(status, world.time.wall())]).collect();
+    let body = json!({ "status": { "conditions": conditions } });
     world.order(
         Actor::NodeController,
         "PATCH",

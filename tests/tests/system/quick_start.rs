@@ -19,12 +19,12 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt as _};
 use millwright_core::api::Machine;
 use millwright_dev::process::Process;
+use millwright_tests::programs::programs;
 use tempfile::TempDir;
 
 /// A run takes some forty seconds alone; other tests and builds may run beside it.
 const PATIENCE: Duration = Duration::from_secs(240);
 const LOOK: Duration = Duration::from_millis(20);
-const BINARY: &str = env!("CARGO_BIN_EXE_millwright-dev");
 
 /// A run of the quick start. Dropping it kills it.
 struct Run {
@@ -33,9 +33,9 @@ struct Run {
 }
 
 impl Run {
-    fn start(args: &[&str]) -> Self {
+    async fn start(args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut command = Command::new(BINARY);
+        let mut command = Command::new(&programs().await.quick_start);
         // setpriv is there; Go and kubectl are not needed.
         command.args(args).env("PATH", "/usr/bin:/bin");
         // The logs go with the test.
@@ -98,7 +98,7 @@ fn counts<'a>(output: &'a str, phase: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn once_shows_growth_a_lost_vm_a_drain_a_rollout_its_undoing_and_a_scale_down_and_ends_well() {
-    let mut run = Run::start(&["--once"]);
+    let mut run = Run::start(&["--once"]).await;
     let output = run.ends_with(0).await;
     // Three, five, with the lost one replaced, with the drained one replaced, all of the changed template, all of the one before, three.
     assert_eq!(
@@ -152,7 +152,7 @@ fn births(machines: &[Machine]) -> BTreeMap<String, (String, String)> {
 async fn with_data_a_kill_loses_nothing_that_was_answered_and_the_next_start_goes_on() {
     let data = tempfile::tempdir().unwrap();
     let flag = format!("--data={}", data.path().display());
-    let mut first = Run::start(&[&flag]);
+    let mut first = Run::start(&[&flag]).await;
     first.says("done: 3 machines Running").await;
     let api = client(&data.path().join("kubeconfig")).await;
     let before: Api<Machine> = Api::namespaced(api.clone(), "default");
@@ -162,7 +162,7 @@ async fn with_data_a_kill_loses_nothing_that_was_answered_and_the_next_start_goe
     let made = maps.create(&PostParams::default(), &map).await.unwrap();
     first.process.kill();
 
-    let mut second = Run::start(&[&flag]);
+    let mut second = Run::start(&[&flag]).await;
     second.says("API server ready").await;
     second.kubeconfig().await;
     let api = client(&data.path().join("kubeconfig")).await;
@@ -180,14 +180,14 @@ async fn with_data_a_kill_loses_nothing_that_was_answered_and_the_next_start_goe
 async fn a_directory_that_another_run_uses_is_refused_and_so_is_one_that_cannot_be() {
     let data = tempfile::tempdir().unwrap();
     let flag = format!("--data={}", data.path().display());
-    let mut first = Run::start(&[&flag]);
+    let mut first = Run::start(&[&flag]).await;
     first.says("API server ready").await;
-    let refused = Run::start(&[&flag]).ends_with(1).await;
+    let refused = Run::start(&[&flag]).await.ends_with(1).await;
     assert!(
         refused.contains("is in use by another process: end the other quick start"),
         "{refused}"
     );
-    let impossible = Run::start(&["--data=/dev/null/here"]).ends_with(1).await;
+    let impossible = Run::start(&["--data=/dev/null/here"]).await.ends_with(1).await;
     assert!(
         impossible.contains("the directory /dev/null/here cannot be made"),
         "{impossible}"
@@ -195,9 +195,9 @@ async fn a_directory_that_another_run_uses_is_refused_and_so_is_one_that_cannot_
 }
 
 /// The simulated cloud as a user's own provider, started by hand.
-fn provider(dir: &Path) -> (Process, String) {
+async fn provider(dir: &Path) -> (Process, String) {
     let program = dir.join("millwright-provider-virtual");
-    std::os::unix::fs::symlink(BINARY, &program).unwrap();
+    std::os::unix::fs::symlink(&programs().await.quick_start, &program).unwrap();
     let endpoint = format!("unix://{}", dir.join("own.sock").display());
     let mut command = Command::new(program);
     command.arg(format!("--listen={endpoint}"));
@@ -208,8 +208,8 @@ fn provider(dir: &Path) -> (Process, String) {
 #[tokio::test]
 async fn with_a_driver_of_ones_own_the_steps_that_need_the_simulated_cloud_are_left_out() {
     let dir = tempfile::tempdir().unwrap();
-    let (_provider, endpoint) = provider(dir.path());
-    let mut run = Run::start(&["--once", "--no-nodes", "--driver", &endpoint]);
+    let (_provider, endpoint) = provider(dir.path()).await;
+    let mut run = Run::start(&["--once", "--no-nodes", "--driver", &endpoint]).await;
     let output = run.ends_with(0).await;
     assert!(output.contains("calls itself virtual"), "{output}");
     assert_eq!(counts(&output, "Available"), ["3", "5", "5", "5", "3"], "{output}");
@@ -221,12 +221,15 @@ async fn with_a_driver_of_ones_own_the_steps_that_need_the_simulated_cloud_are_l
 #[tokio::test]
 async fn manifests_for_another_driver_than_the_one_that_is_there_are_refused_before_anything_starts() {
     let dir = tempfile::tempdir().unwrap();
-    let (_provider, endpoint) = provider(dir.path());
+    let (_provider, endpoint) = provider(dir.path()).await;
     let manifests = tempfile::tempdir().unwrap();
     let class = "apiVersion: machine.sapcloud.io/v1alpha1\nkind: MachineClass\nmetadata: {name: c}\nprovider: hello\n";
     std::fs::write(manifests.path().join("class.yaml"), class).unwrap();
     let flag = format!("--manifests={}", manifests.path().display());
-    let output = Run::start(&["--once", "--driver", &endpoint, &flag]).ends_with(1).await;
+    let output = Run::start(&["--once", "--driver", &endpoint, &flag])
+        .await
+        .ends_with(1)
+        .await;
     assert!(
         output.contains("`provider: hello`, but the driver calls itself virtual"),
         "{output}"
@@ -237,6 +240,7 @@ async fn manifests_for_another_driver_than_the_one_that_is_there_are_refused_bef
 #[tokio::test]
 async fn a_socket_that_nobody_serves_is_named() {
     let output = Run::start(&["--once", "--driver=unix:///nowhere/own.sock"])
+        .await
         .ends_with(1)
         .await;
     assert!(
@@ -264,7 +268,7 @@ where
 
 #[tokio::test]
 async fn the_manager_and_the_cloud_may_do_what_they_need_and_nothing_else() {
-    let mut run = Run::start(&[]);
+    let mut run = Run::start(&[]).await;
     run.says("are ready").await;
     let dir = run.kubeconfig().await.parent().unwrap().to_owned();
     let manager = client(&dir.join("manager.kubeconfig")).await;
