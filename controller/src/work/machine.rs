@@ -111,13 +111,23 @@ fn look_at<T>(shared: &Shared, world: &World, machine: &Machine, ask: impl FnOnc
     })
 }
 
-/// Whether the Machine's VM may still be removed, as far as its pods are concerned: a Node may have joined since that was planned.
+/// Whether the Machine's Node can be seen.
+pub(super) fn has_node(shared: &Shared, name: &Name, uid: &Uid) -> bool {
+    look_at_it(shared, name, uid, |seen| seen.node.is_some()).unwrap_or(false)
+}
+
+/// Whether nothing is left to drain.
 pub(super) fn is_past_its_drain(shared: &Shared, name: &Name, uid: &Uid) -> bool {
     let now = shared.env.now();
+    look_at_it(shared, name, uid, |seen| drain::plan(seen, now).is_none()).unwrap_or(true)
+}
+
+/// Shows the Machine of that uid, if it is there.
+fn look_at_it<T>(shared: &Shared, name: &Name, uid: &Uid, ask: impl FnOnce(&Observed<'_>) -> T) -> Option<T> {
     shared.look(|world| {
-        let machine = world.machines.get(name);
-        let machine = machine.filter(|known| meta::identity(&known.metadata).1 == *uid);
-        machine.is_none_or(|machine| look_at(shared, world, machine, |seen| drain::plan(seen, now).is_none()))
+        let machine = world.machines.get(name)?;
+        let is_it = meta::identity(&machine.metadata).1 == *uid;
+        is_it.then(|| look_at(shared, world, machine, ask))
     })
 }
 

@@ -22,7 +22,7 @@ use millwright_core::user_data;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::machine::{driver_of, is_past_its_drain, readiness};
+use super::machine::{driver_of, has_node, is_past_its_drain, readiness};
 use super::shared::Shared;
 use crate::crash;
 use crate::driver::{
@@ -299,14 +299,16 @@ async fn create(
 }
 
 /// Where the call had to wait, the Machine is looked at again before its VM is removed: a Node that joined meanwhile has pods to drain.
+/// One that was there before was drained as far as it goes, or its Machine could wait in vain: for a Node that takes no cordon, and an
+/// account that makes each call wait.
 async fn delete(shared: &Shared, driver: &Driver, target: &Target, machine: &Machine) -> Answer {
     let Some(permit) = DeletePermit::for_deleting(machine) else {
         let text = "the Machine is not being deleted";
         return Answer::Deletion(Err(not_sent(Code::FailedPrecondition, text)));
     };
     let (name, uid) = meta::identity(&machine.metadata);
-    let is_put_off = AtomicBool::new(false);
-    let unneeded = || match is_past_its_drain(shared, &name, &uid) {
+    let (had_node, is_put_off) = (has_node(shared, &name, &uid), AtomicBool::new(false));
+    let unneeded = || match had_node || is_past_its_drain(shared, &name, &uid) {
         true => Ok(()),
         false => {
             is_put_off.store(true, Ordering::Relaxed);
