@@ -115,6 +115,10 @@ pub struct Drain {
     tried: BTreeMap<Uid, Tried>,
     /// When it was first seen that no pod is left that must go.
     emptied: Option<Timestamp>,
+    /// The Node took no new pods when its pods were to be listed.
+    was_closed: bool,
+    /// A pod was there that had to go, so they are watched.
+    is_watched: bool,
     /// The pods were deleted without regard to budgets and grace.
     forced: bool,
 }
@@ -139,8 +143,21 @@ impl Drain {
             pods: Store::default(),
             tried: BTreeMap::new(),
             emptied: None,
+            was_closed: false,
+            is_watched: false,
             forced: false,
         }
+    }
+
+    /// The same, of a Node that takes no new pods.
+    #[must_use]
+    pub fn of_closed(self, was_closed: bool) -> Self {
+        Self { was_closed, ..self }
+    }
+
+    /// Whether pods may have come since none was seen: the list was empty and nothing is watched, and the Node was closed afterwards.
+    pub fn may_have_missed_pods(&self) -> bool {
+        !self.was_closed && !self.is_watched
     }
 
     /// Whose Node it is.
@@ -169,11 +186,13 @@ impl Drain {
                 moving.gone = Some(now);
             }
         }
-        if self.is_listed() && self.left().next().is_none() {
+        let is_left = self.left().next().is_some();
+        if self.is_listed() && !is_left {
             self.emptied.get_or_insert(now);
         } else {
             self.emptied = None;
         }
+        self.is_watched |= is_left;
     }
 
     /// A request to remove a pod was answered, or was not.
@@ -444,6 +463,17 @@ mod tests {
 
     fn claim() -> Value {
         json!({"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}})
+    }
+
+    /// A pod may have been scheduled between the list and the cordon.
+    #[test]
+    fn an_empty_list_is_certain_only_of_a_closed_node_and_where_pods_are_watched() {
+        assert!(listed([]).may_have_missed_pods());
+        assert!(!listed([]).of_closed(true).may_have_missed_pods());
+        let mut watched = listed([pod("a", json!({}))]);
+        watched.observe(Change::Deleted(pod("a", json!({}))), now());
+        assert_eq!(watched.emptied(), Some(now()));
+        assert!(!watched.may_have_missed_pods());
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub const LINGERS: SignedDuration = SignedDuration::from_mins(5);
 pub struct Ledger {
     /// What is known of each Machine's VM.
     pub calls: BTreeMap<Uid, Calls>,
-    /// When a set last sent the deletion of a Machine that was not answered.
+    /// When a deletion of the Machine was last sent that was not answered.
     pub condemned: BTreeMap<Uid, Timestamp>,
     /// Writes to a child that the API server refused, by the child.
     pub refusals: BTreeMap<Uid, Refusal>,

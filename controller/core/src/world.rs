@@ -18,6 +18,7 @@ use crate::drain::{Drain, Volumes};
 use crate::ids::{DriverName, Name, NodeName, Uid};
 use crate::kinds::{OwnedBy, SecretMeta};
 use crate::ledger::{Finding, Ledger, OwnerNotes, Stamp};
+use crate::machine::node::is_cordoned;
 use crate::queue::{Queue, Urgency};
 use crate::set;
 use crate::store::{Store, Stored, Touched};
@@ -117,8 +118,12 @@ impl World {
         if is_new {
             self.ledger.drains.remove(uid);
         }
+        let was_closed = self
+            .nodes
+            .get(&Name::new(node.as_str()))
+            .is_some_and(|node| is_cordoned(node));
         self.note::<Machine>(machine, uid, |ledger| {
-            let begin = || Drain::begin(machine.clone(), node.clone(), now);
+            let begin = || Drain::begin(machine.clone(), node.clone(), now).of_closed(was_closed);
             ledger.drains.entry(uid.clone()).or_insert_with(begin);
         });
         is_new && self.ledger.drains.contains_key(uid)

@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;
-use super::{leftover, pods, token, vm};
+use super::{children, leftover, pods, token, vm};
 use crate::driver::DriverState;
 use crate::kube::error::{ReadError, WriteError};
 use crate::kube::events::Severity;
@@ -362,7 +362,10 @@ fn accepted(
 
 async fn delete(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
     let (name, uid) = meta::identity(&machine.metadata);
-    if let Some(left) = shared.write.delete::<Machine>(&name, &uid, None).await? {
+    let deleted = shared.write.delete::<Machine>(&name, &uid, None).await;
+    // Its set, which scales down meanwhile, is to find no other one gone instead.
+    children::note_unanswered(shared, &name, &uid, &deleted);
+    if let Some(left) = deleted? {
         shared.wrote(left);
     }
     Ok(())

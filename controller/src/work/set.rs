@@ -229,14 +229,7 @@ async fn post(shared: &Shared, made: NewMachine) -> Result<(), WriteError> {
 async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<Victim>) -> Result<(), StepError> {
     let one = |victim: Victim| async move {
         let deleted = children::delete::<Machine>(shared, &victim.name, &victim.uid).await;
-        if let Err(WriteError::Unreachable { .. }) = deleted {
-            let now = shared.env.now();
-            shared.quietly(|world| {
-                world.note::<Machine>(&victim.name, &victim.uid, |ledger| {
-                    ledger.condemned.insert(victim.uid.clone(), now);
-                });
-            });
-        }
+        children::note_unanswered(shared, &victim.name, &victim.uid, &deleted);
         deleted.map(|()| victim.is_replaced)
     };
     let results: Vec<Result<bool, WriteError>> = stream::iter(victims)

@@ -1515,6 +1515,21 @@ fn s20_a_leader_that_believes_a_driver_and_gives_its_own_lease_back_is_flagged()
     assert_eq!(broken_by(&elects, "S20", &of(given_back(5)), &world), Some("S20"));
     // By then it could not have renewed its lease.
     assert_eq!(broken_by(&elects, "S20", &of(given_back(12)), &world), None);
+    // Its renewals arrived, but too late for it to hear of it.
+    let renewal = |sent: i64, arrived: i64| {
+        let mut renewal = write(Verb::Patch, "leases", Some(lease("one")), Some(lease("one")));
+        renewal.sent = at(sent);
+        event(arrived, Act::Write(renewal))
+    };
+    let renewed = |arrived| {
+        [
+            vec![claimed(), renewal(6, arrived), renewal(12, 12)],
+            given_back(13).to_vec(),
+        ]
+        .concat()
+    };
+    assert_eq!(broken_by(&elects, "S20", &renewed(6), &world), Some("S20"));
+    assert_eq!(broken_by(&elects, "S20", &renewed(9), &world), None);
     // Somebody else had taken the lease.
     let mut taken = write(Verb::Patch, "leases", Some(lease("one")), Some(lease("two")));
     taken.by = By::Manager(2);

@@ -1,5 +1,6 @@
 //! What the other tests stand on: control planes, our programs, and the walls between our crates.
 
 mod apiserver;
+mod cluster;
 mod programs;
 mod walls;

@@ -108,10 +108,11 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         return blind(seen, now);
     }
     let found = node_to_drain(seen)?;
-    let is_current = |drain: &&Drain| node::is_cordoned(found) || !is_outdated(drain, now);
+    let is_current = |drain: &&Drain| !is_outdated(found, drain, now);
     let Some(drain) = seen.drain.filter(is_current) else {
         // Where it takes so long until an empty list is looked at, because many Machines go at once, the next would be too old, too.
-        let closed = seen.drain.map(|_| Step::Cordon(node::reference(found)));
+        let again = seen.drain.filter(|_| !node::is_cordoned(found));
+        let closed = again.map(|_| Step::Cordon(node::reference(found)));
         let steps = closed.into_iter().chain([Step::WatchPods(node::name(found))]);
         return Some(Plan::act(steps.collect(), Why::Draining));
     };
@@ -148,25 +149,36 @@ fn is_said_to_be_over(machine: &Machine) -> bool {
     stage.is_some_and(|(stage, _)| stage >= 2)
 }
 
-/// Whether pods may have come to the Node since it was seen without any: it is out of sight, or it is not cordoned, and that was a while
-/// ago, by this process or by another one. Where they would not be waited for anyway, it does not matter.
+/// Whether pods may have come to the Node since it was seen without any: it is out of sight, or it was not cordoned then, and that was a
+/// while ago, by this process or by another one. Where they would not be waited for anyway, it does not matter.
 fn is_doubtful(seen: &Observed<'_>, now: Timestamp) -> bool {
     if awaited(seen, now).is_some() {
         return true;
     }
-    let is_empty = |drain: &Drain| drain.emptied().is_some() && !is_outdated(drain, now);
-    let open = open_node(seen).filter(|found| force(seen, found, deadline(seen), now).is_none());
-    open.is_some() && !seen.drain.is_some_and(is_empty)
+    let Some(found) = staying_node(seen).filter(|found| force(seen, found, deadline(seen), now).is_none()) else {
+        return false;
+    };
+    match seen.drain {
+        Some(drain) => drain.emptied().is_none() || is_outdated(found, drain, now),
+        None => !node::is_cordoned(found),
+    }
 }
 
-fn is_outdated(drain: &Drain, now: Timestamp) -> bool {
-    drain.emptied().is_some_and(|at| now >= later(at, EMPTY_FOR))
+/// Whether it was too long ago that no pod was seen on the Node.
+fn is_outdated(found: &Node, drain: &Drain, now: Timestamp) -> bool {
+    let may_come = !node::is_cordoned(found) || drain.may_have_missed_pods();
+    may_come && drain.emptied().is_some_and(|at| now >= later(at, EMPTY_FOR))
 }
 
-/// The Machine's Node, if new pods may come to it. Of one that is being deleted none but our finalizer may be left.
+/// The Machine's Node, if new pods may come to it.
 fn open_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
+    staying_node(seen).filter(|found| !node::is_cordoned(found))
+}
+
+/// The Machine's Node, if it is in sight. Of one that is being deleted none but our finalizer may be left.
+fn staying_node<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
     let found = node_to_drain(seen).filter(|_| !super::is_blind(seen))?;
-    (!meta::is_deleting(&found.metadata) && !node::is_cordoned(found)).then_some(found)
+    (!meta::is_deleting(&found.metadata)).then_some(found)
 }
 
 /// The Node, if the Machine has one of its own. Without it nobody runs its pods, and the garbage collector of pods ends them.

@@ -154,6 +154,10 @@ impl Scene {
         machine::plan(&self.seen(), now)
     }
 
+    fn is_closed(&self) -> bool {
+        self.node.as_ref().is_some_and(machine::node::is_cordoned)
+    }
+
     /// What the steps change, as far as it is observed. `false`: the Machine's story ends here.
     pub fn apply(&mut self, steps: &[Step]) -> bool {
         for step in steps {
@@ -212,16 +216,11 @@ impl Scene {
                     let node = self.node.as_mut().expect("only a Node that is seen is cordoned");
                     node.spec.get_or_insert_default().unschedulable = Some(true);
                 }
-                Step::CloseNode(_) => {
-                    let node = self.node.as_mut().expect("only a Node that is seen is closed");
-                    node.spec.get_or_insert_default().unschedulable = Some(true);
-                    let finalizers = node.metadata.finalizers.get_or_insert_default();
-                    finalizers.retain(|held| held != keys::NODE_FINALIZER);
-                }
-                Step::WatchPods(_) => self.drain = Some(watched(self.pods)),
+                Step::CloseNode(_) => close(self.node.as_mut().expect("only a Node that is seen is closed")),
+                Step::WatchPods(_) => self.drain = Some(watched(self.pods).of_closed(self.is_closed())),
                 Step::WatchVolumes => drop(self.volumes.begin()),
                 Step::Detach(_) => {}
-                Step::Evict(_) => self.drain = Some(watched(0)),
+                Step::Evict(_) => self.drain = Some(watched(0).of_closed(true)),
                 Step::DeletePods(_) => self.drain.as_mut().expect("only known pods are deleted").forced(),
                 Step::Call(call) => self.calls.begin(*call),
                 Step::DeleteMachine => self.machine.metadata.deletion_timestamp = Some(Time(now())),
@@ -254,6 +253,12 @@ fn gates(dice: &mut Dice) -> Gates {
         });
     }
     gates
+}
+
+fn close(node: &mut Node) {
+    node.spec.get_or_insert_default().unschedulable = Some(true);
+    let finalizers = node.metadata.finalizers.get_or_insert_default();
+    finalizers.retain(|held| held != keys::NODE_FINALIZER);
 }
 
 /// So many pods, as a watch that has just begun shows them.

@@ -16,6 +16,8 @@ use crate::truth::Truth;
 
 /// How soon a manager ends that believes a driver: what it has under way is waited for.
 const SOON: SignedDuration = SignedDuration::from_secs(8);
+/// A claim that took longer to arrive may have been given up by then: its sender does not count on it.
+const PROMPT: SignedDuration = SignedDuration::from_secs(1);
 
 pub(crate) struct LeadKept {
     elects: bool,
@@ -49,12 +51,18 @@ impl LeadKept {
         }
     }
 
-    fn note(&mut self, write: &Write) {
+    fn note(&mut self, at: Timestamp, write: &Write) {
         let claims = write
             .after
             .as_ref()
             .is_some_and(|lease| !text(lease, "/spec/holderIdentity").is_empty());
-        if claims && matches!(write.by, By::Manager(_)) {
+        let is_claim = claims && matches!(write.by, By::Manager(_));
+        if is_claim && at.duration_since(write.sent) > PROMPT {
+            self.stands_anew(write);
+            self.holder = Some((write.by, write.sent, false));
+            return;
+        }
+        if is_claim {
             let is_steady = self
                 .last
                 .is_none_or(|(claimer, claimed, was)| claimer != write.by || was && write.sent < claimed + self.holds);
@@ -109,7 +117,7 @@ impl Oracle for LeadKept {
     fn see(&mut self, event: &Event, _: &dyn Truth) -> Result<(), String> {
         match &event.act {
             Act::Write(write) if write.accepted && write.resource == "leases" => {
-                self.note(write);
+                self.note(event.at, write);
                 Ok(())
             }
             Act::FalseLeader => {
