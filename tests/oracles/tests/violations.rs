@@ -1321,6 +1321,10 @@ fn s6_unhealthy_machines_of_a_set_are_given_up_one_at_a_time_and_in_sight() {
     let world = Hand::default();
     let good = [given_up(0, "a"), gone(10, "a"), given_up(20, "b")];
     tells_apart_soon("S6", &[given_up(0, "a"), given_up(20, "b")], &good, &world);
+    let released = with(machine("a", "Failed"), "metadata/ownerReferences", json!([]));
+    let let_go = write(Verb::Patch, "machines", Some(machine("a", "Failed")), Some(released));
+    let good = [given_up(0, "a"), written(10, let_go), given_up(20, "b")];
+    tells_apart_soon("S6", &[given_up(0, "a"), given_up(20, "b")], &good, &world);
     let away = |at| event(at, Act::TargetAway);
     tells_apart_soon("S6", &[away(0), given_up(60, "a")], &good, &world);
 }

@@ -60,7 +60,13 @@ impl OneAtATime {
                 self.given_up.insert(uid(after).to_owned(), entry);
                 judged
             }
-            (_, "Failed") => Ok(()),
+            (_, "Failed") => {
+                // One that its set let go of is replaced already.
+                if let Some((set, ..)) = self.given_up.get_mut(uid(after)) {
+                    controller(after).clone_into(set);
+                }
+                Ok(())
+            }
             _ => {
                 self.given_up.remove(uid(after));
                 Ok(())
