@@ -206,11 +206,18 @@ pub fn step(sight: &Sight<'_>, me: &str, terms: &Terms) -> LeaseMove {
 }
 
 /// How much longer another may lead whose Lease was deleted or emptied under it. It takes it again at its next renewal; until then two
-/// would lead if we took it now.
+/// would lead if we took it now. Who first sees the Lease when it is emptied already knows no claim, but the Lease still says how long
+/// one was: somebody may lead by it.
 fn still_led(sight: &Sight<'_>, me: &str, terms: &Terms) -> Option<Duration> {
-    let claim = sight.last_claim.filter(|claim| claim.holder != me)?;
-    let is_released = sight.record.is_some_and(LeaseRecord::is_released);
-    (!is_released).then(|| time_left(claim.duration, claim.silent_for, terms))?
+    if sight.record.is_some_and(LeaseRecord::is_released) {
+        return None;
+    }
+    match (sight.last_claim, sight.record) {
+        (Some(claim), _) if claim.holder == me => None,
+        (Some(claim), _) => time_left(claim.duration, claim.silent_for, terms),
+        (None, Some(emptied)) => time_left(emptied.duration, sight.unchanged_for, terms),
+        (None, None) => None,
+    }
 }
 
 /// What is left of the silence that a holder is owed: it may have been started on longer terms than ours.
@@ -241,6 +248,14 @@ mod tests {
             holder: Some(holder.to_owned()),
             duration: Duration::from_secs(15),
             transitions: 4,
+        }
+    }
+
+    fn released() -> LeaseRecord {
+        LeaseRecord {
+            holder: None,
+            duration: Duration::from_secs(1),
+            ..held_by("")
         }
     }
 
@@ -299,9 +314,8 @@ mod tests {
     #[test]
     fn a_lease_that_was_deleted_and_made_anew_by_another_does_not_take_the_epoch_back() {
         let released = LeaseRecord {
-            holder: None,
             transitions: 0,
-            ..held_by("")
+            ..released()
         };
         let sight = Sight {
             record: Some(&released),
@@ -315,7 +329,7 @@ mod tests {
 
     /// What a candidate does that sees no Lease, or a released one of epoch 4.
     fn takes(is_there: bool, highest_epoch: Option<u32>, epoch_floor: u32) -> u32 {
-        let released = held_by("");
+        let released = released();
         let sight = Sight {
             record: is_there.then_some(&released),
             unchanged_for: Duration::ZERO,
@@ -428,12 +442,12 @@ mod tests {
 
     #[test]
     fn a_released_lease_is_taken_at_once_with_the_next_epoch() {
-        let released = LeaseRecord {
-            holder: None,
-            ..held_by("")
+        let with_an_empty_name = LeaseRecord {
+            holder: Some(String::new()),
+            ..released()
         };
-        assert_eq!(next(Some(&released), 0), LeaseMove::Take { epoch: 5 });
-        assert_eq!(next(Some(&held_by("")), 0), LeaseMove::Take { epoch: 5 });
+        assert_eq!(next(Some(&released()), 0), LeaseMove::Take { epoch: 5 });
+        assert_eq!(next(Some(&with_an_empty_name), 0), LeaseMove::Take { epoch: 5 });
     }
 
     /// What `me` does `silent_for` seconds after it saw the claim of `holder`, of 15 s, and sees this now.
@@ -466,6 +480,22 @@ mod tests {
         assert_eq!(after_a_claim("you", 15, Some(&emptied)), LeaseMove::Take { epoch: 5 });
     }
 
+    /// A second manager that never saw the first one's claim (`sim replay 8007979`).
+    #[test]
+    fn a_lease_that_is_first_seen_emptied_is_left_for_the_time_that_it_says() {
+        let emptied = LeaseRecord {
+            duration: Duration::from_secs(20),
+            ..held_by("")
+        };
+        let left = |pause, left| LeaseMove::Wait {
+            pause: Duration::from_secs(pause),
+            left: Duration::from_secs(left),
+        };
+        assert_eq!(next(Some(&emptied), 0), left(2, 20));
+        assert_eq!(next(Some(&emptied), 19), left(1, 1));
+        assert_eq!(next(Some(&emptied), 20), LeaseMove::Take { epoch: 5 });
+    }
+
     #[test]
     fn the_holder_itself_takes_a_lease_that_was_deleted_or_emptied_at_once() {
         let emptied = held_by("");
@@ -475,11 +505,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_was_given_back_is_taken_at_once_whoever_held_it() {
-        let released = LeaseRecord {
-            duration: Duration::from_secs(1),
-            ..held_by("")
-        };
-        assert_eq!(after_a_claim("you", 1, Some(&released)), LeaseMove::Take { epoch: 5 });
+        assert_eq!(after_a_claim("you", 1, Some(&released())), LeaseMove::Take { epoch: 5 });
     }
 
     #[test]

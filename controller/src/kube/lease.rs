@@ -27,6 +27,9 @@ use crate::kube::leadership::Leadership;
 /// A candidate that did not come round for this long hangs: far beyond what its own limits allow.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
+/// So many looks at a Lease that changes all the time follow one another without a pause.
+const MOST_LOOKS_AT_ONCE: u32 = 3;
+
 /// One candidate of an election.
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
@@ -54,8 +57,8 @@ pub struct Candidate {
     claimed: Option<(LeaseRecord, Instant)>,
     /// Whether `seen` may be older than what is stored: the next turn reads.
     is_doubtful: bool,
-    /// Whether the last turn ended with a look at once instead of a pause.
-    looks_at_once: bool,
+    /// How many turns in a row ended with a look at once instead of a pause.
+    looks_at_once: u32,
     highest_epoch: Option<u32>,
     /// The holder that was last told of in the log.
     told_of: Option<String>,
@@ -88,7 +91,7 @@ impl Candidate {
             seen: None,
             claimed: None,
             is_doubtful: true,
-            looks_at_once: false,
+            looks_at_once: 0,
             highest_epoch: None,
             told_of: None,
             complaint: None,
@@ -129,7 +132,7 @@ impl Candidate {
         match outcome {
             Ok(pause) => {
                 self.complaint = None;
-                self.looks_at_once = false;
+                self.looks_at_once = 0;
                 pause
             }
             Err(error) => {
@@ -141,13 +144,15 @@ impl Candidate {
         }
     }
 
-    /// A leader that finds its Lease changed or gone may not lead any more: it looks at once, but not twice in a row.
+    /// Who finds the Lease changed or gone looks at once: a leader may not lead any more, another has not seen whose it is. Not for ever:
+    /// somebody may write it without end.
     fn pause_after(&mut self, error: &TurnError) -> Duration {
-        self.looks_at_once = self.is_leader() && !self.looks_at_once && is_changed(error);
-        match self.looks_at_once {
-            true => Duration::ZERO,
-            false => self.settings.terms.retry_period,
+        if is_changed(error) && self.looks_at_once < MOST_LOOKS_AT_ONCE {
+            self.looks_at_once += 1;
+            return Duration::ZERO;
         }
+        self.looks_at_once = 0;
+        self.settings.terms.retry_period
     }
 
     fn complain(&mut self, error: &TurnError) {
@@ -187,7 +192,8 @@ impl Candidate {
             LeaseMove::Wait { pause, left } => {
                 let holder = self
                     .last_claim()
-                    .map_or_else(String::new, |claim| claim.holder.to_owned());
+                    .map_or("(unknown: its name was taken out)", |claim| claim.holder)
+                    .to_owned();
                 self.follow(holder, left);
                 Ok(pause)
             }

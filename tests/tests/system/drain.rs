@@ -205,7 +205,7 @@ async fn what_is_left_at_the_drain_timeout_is_deleted_and_the_vm_goes() {
     let Some(plane) = shared_plane("a drain timeout").await else {
         return;
     };
-    let script = Script::new("drain-late").manager("--machine-drain-timeout", "6s");
+    let script = Script::new("drain-late").manager("--machine-drain-timeout", "25s");
     let mut scene = script.begin(&plane).await;
     let (machine, on) = one_machine(&mut scene).await;
     let kubelet = Kubelet::start(&scene);

@@ -96,9 +96,10 @@ impl Server {
         self.0.lock().unwrap().is_down = is_down;
     }
 
-    /// Somebody else writes the Lease.
+    /// Somebody else writes the Lease; who names nobody gives it back, as client-go does.
     fn write(&self, holder: &str, transitions: u32) {
-        let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": transitions});
+        let seconds = if holder.is_empty() { 1 } else { 15 };
+        let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": seconds, "leaseTransitions": transitions});
         self.0
             .lock()
             .unwrap()
@@ -346,6 +347,36 @@ async fn a_lease_that_somebody_deletes_or_empties_never_makes_a_second_leader() 
             assert!(leaders() <= 1, "after moment {moment}");
         }
     }
+}
+
+/// It never saw the claim (`sim replay 8007979`).
+#[tokio::test(start_paused = true)]
+async fn who_comes_when_the_lease_was_emptied_leaves_it_to_the_leader() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(1).await;
+    server.empty();
+    let second = Running::start(&server, "second");
+    for _ in 0..600 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(second.epoch(), None);
+    }
+    assert_eq!(first.epoch(), Some(1));
+}
+
+/// Nobody holds it: the leader died, and somebody emptied the Lease to help.
+#[tokio::test(start_paused = true)]
+async fn who_comes_when_the_lease_was_emptied_and_nobody_leads_takes_it_after_the_time_that_it_says() {
+    let server = Server::default();
+    server.write("dead", 3);
+    server.empty();
+    let (log, _guard) = logged();
+    let first = Running::start(&server, "first");
+    pass(14).await;
+    assert_eq!(first.epoch(), None);
+    assert_eq!(log.lines_with("taken out").len(), 1, "{:?}", log.lines_with("holds the lease"));
+    pass(3).await;
+    assert_eq!(first.epoch(), Some(4));
 }
 
 #[tokio::test(start_paused = true)]
