@@ -9,8 +9,8 @@
 mod stub;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -586,12 +586,41 @@ async fn a_deletion_that_waited_for_its_account_is_sent_only_if_it_is_still_want
     let refused = line.driver.create_machine(&target(), &creation()).await;
     assert_eq!(refused.expect_err("it is throttled").reason, Some(Reason::RateLimited));
     let asked = AtomicU32::new(0);
-    let unneeded = || {
+    let still_wanted = async || {
         asked.fetch_add(1, Ordering::Relaxed);
-        Err(Failure::transport(Code::Aborted, "not sent: its node has joined"))
+        Err(Failure::not_sent(Code::Aborted, "not sent: its node has joined"))
     };
-    let put_off = line.driver.delete_unneeded_machine(&target(), permit(), unneeded).await;
+    let put_off = line.driver.delete_machine_if(&target(), permit(), still_wanted).await;
     assert_eq!(put_off.expect_err("it waited").code, Code::Aborted);
     assert_eq!(asked.into_inner(), 1);
     assert_eq!(line.stub.heard.lock().unwrap().deletes.len(), 0);
+}
+
+/// Its provider refuses another call of the account in the moment in which it is asked whether this one is still wanted
+/// (`sim replay 4000900`).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waited_for_its_account_waits_again_where_a_pause_is_asked_for_meanwhile() {
+    let pause = Duration::from_millis(1500);
+    let line = line(|script| script.on_create = Act::Fail(throttled(pause))).await;
+    let refused = line.driver.create_machine(&target(), &creation()).await;
+    assert_eq!(refused.expect_err("it is throttled").reason, Some(Reason::RateLimited));
+    let (asked, refused_at) = (AtomicU32::new(0), Mutex::new(None));
+    let still_wanted = async || {
+        if asked.fetch_add(1, Ordering::Relaxed) == 0 {
+            let other = line.driver.create_machine(&target(), &creation()).await;
+            assert_eq!(other.expect_err("it is throttled").reason, Some(Reason::RateLimited));
+            *refused_at.lock().unwrap() = Some(Instant::now());
+            line.stub.set(|script| script.on_create = Act::Answer);
+        }
+        Ok(())
+    };
+    let made = line
+        .driver
+        .create_machine_if(&target(), &creation(), still_wanted)
+        .await;
+    made.expect("the pause is over");
+    let waited = refused_at.into_inner().unwrap().unwrap().elapsed();
+    assert!(waited >= pause, "{waited:?}");
+    assert_eq!(asked.into_inner(), 2);
+    assert_eq!(line.stub.heard.lock().unwrap().creates.len(), 3);
 }

@@ -156,6 +156,14 @@ impl Failure {
         }
     }
 
+    /// A call that this process did not send: nothing is left behind.
+    pub fn not_sent(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            effect: Effect::None,
+            ..Self::transport(code, message)
+        }
+    }
+
     /// The VM is not there, said by the driver itself or, weaker, by a bare `NOT_FOUND`.
     pub fn is_not_found(&self) -> bool {
         match self.reason {

@@ -96,6 +96,14 @@ impl World {
         }
     }
 
+    /// A deletion of a Machine was sent at `now` and not answered, so it may still arrive: until that is known the Machine goes before all
+    /// others.
+    pub fn condemn(&mut self, machine: &Name, uid: &Uid, now: Timestamp) {
+        self.note::<Machine>(machine, uid, |ledger| {
+            ledger.condemned.insert(uid.clone(), now);
+        });
+    }
+
     /// Notes something about a set or deployment that is known.
     pub fn note_owner<K: Kind>(&mut self, name: &Name, uid: &Uid, note: impl FnOnce(&mut OwnerNotes)) {
         self.note::<K>(name, uid, |ledger| note(ledger.owners.entry(uid.clone()).or_default()));

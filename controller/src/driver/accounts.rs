@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use millwright_core::driver::{Code, Effect, Failure, Reason};
+use millwright_core::driver::{Code, Failure, Reason};
 use millwright_core::ids::{DriverName, SecretKey};
 use tokio::time::Instant;
 
@@ -155,15 +155,16 @@ fn no_leave(pause: Option<Duration>) -> Failure {
         "not sent: the provider throttles the account, and calls that came before take all that it allows now";
     Failure {
         reason: Some(Reason::RateLimited),
-        effect: Effect::None,
         retry_after: pause.and_then(|pause| SignedDuration::try_from(pause).ok()),
-        ..Failure::transport(Code::Unavailable, message)
+        ..Failure::not_sent(Code::Unavailable, message)
     }
 }
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test waits for what it has spawned")]
 mod tests {
+    use millwright_core::driver::Effect;
+
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(120);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millwright_core::driver::{Code, Deletion, DriverInfo, Effect, Failure, Reason, Vm};
+use millwright_core::driver::{Code, Deletion, DriverInfo, Failure, Reason, Vm};
 use millwright_core::ids::DriverName;
 use millwright_core::permit::DeletePermit;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
@@ -131,16 +131,15 @@ impl Driver {
 
     /// Makes sure that one VM exists for the machine.
     pub async fn create_machine(&self, target: &Target, creation: &Creation) -> Result<Vm, Failure> {
-        self.create_wanted_machine(target, creation, || std::future::ready(Ok(())))
-            .await
+        self.create_machine_if(target, creation, always).await
     }
 
-    /// The same, where somebody may have changed his mind while the call waited: then `wanted` says once more whether it is to be sent.
-    pub async fn create_wanted_machine<W>(
+    /// The same, if it is wanted still: a call that had to wait asks that once more before it is sent.
+    pub async fn create_machine_if<W>(
         &self,
         target: &Target,
         creation: &Creation,
-        wanted: impl Fn() -> W,
+        still_wanted: impl Fn() -> W,
     ) -> Result<Vm, Failure>
     where
         W: Future<Output = Result<(), Failure>>,
@@ -160,7 +159,7 @@ impl Driver {
             machine: Some(&target.key),
             credentials: &target.secrets,
         };
-        let response = self.call_wanted(of, request, wanted, send).await?;
+        let response = self.call_if(of, request, still_wanted, send).await?;
         answer::vm_of(&target.key, response.machine, response.poll_after)
     }
 
@@ -188,26 +187,26 @@ impl Driver {
 
     /// Removes the VM and everything made for it. The permit is used up: a repeat needs evidence anew.
     pub async fn delete_machine(&self, target: &Target, permit: DeletePermit) -> Result<Deletion, Failure> {
-        self.delete_unneeded_machine(target, permit, || Ok(())).await
+        self.delete_machine_if(target, permit, always).await
     }
 
-    /// The same, where the VM may have come to be needed while the call waited: then `unneeded` says once more whether it is to be sent.
-    pub async fn delete_unneeded_machine(
+    /// The same, if it is wanted still: a call that had to wait asks that once more before it is sent.
+    pub async fn delete_machine_if<W>(
         &self,
         target: &Target,
         permit: DeletePermit,
-        unneeded: impl Fn() -> Result<(), Failure>,
-    ) -> Result<Deletion, Failure> {
+        still_wanted: impl Fn() -> W,
+    ) -> Result<Deletion, Failure>
+    where
+        W: Future<Output = Result<(), Failure>>,
+    {
         if *permit.uid() != target.key.uid {
-            let message = format!(
+            let why = format!(
                 "not sent: the permit is for uid {}, the call for {}",
                 permit.uid(),
                 target.key.uid
             );
-            return Err(Failure {
-                effect: Effect::None,
-                ..Failure::transport(Code::InvalidArgument, message)
-            });
+            return Err(Failure::not_sent(Code::InvalidArgument, why));
         }
         let request = v1::DeleteMachineRequest {
             key: target.key.to_wire(),
@@ -222,9 +221,7 @@ impl Driver {
             machine: Some(&target.key),
             credentials: &target.secrets,
         };
-        let response = self
-            .call_wanted(of, request, || std::future::ready(unneeded()), send)
-            .await?;
+        let response = self.call_if(of, request, still_wanted, send).await?;
         Ok(answer::deletion(response))
     }
 
@@ -296,15 +293,15 @@ impl Driver {
             machine,
             credentials,
         };
-        self.call_wanted(of, request, || std::future::ready(Ok(())), send).await
+        self.call_if(of, request, always, send).await
     }
 
     /// One call, with what is seen of it.
-    async fn call_wanted<Req, Resp, F, W>(
+    async fn call_if<Req, Resp, F, W>(
         &self,
         of: Of<'_>,
         request: Req,
-        wanted: impl Fn() -> W,
+        still_wanted: impl Fn() -> W,
         send: impl FnOnce(Client, Request<Req>) -> F,
     ) -> Result<Resp, Failure>
     where
@@ -313,7 +310,7 @@ impl Driver {
     {
         let call = CallSpan::begin(of.method.name(), &self.endpoint, Some(&self.info.name), of.machine);
         let result = self
-            .in_its_place(of, &call, request, wanted, send)
+            .in_its_place(of, &call, request, still_wanted, send)
             .instrument(self.log_span(of, &call))
             .instrument(call.span().clone())
             .await;
@@ -339,7 +336,7 @@ impl Driver {
         of: Of<'_>,
         call: &CallSpan,
         request: Req,
-        wanted: impl Fn() -> W,
+        still_wanted: impl Fn() -> W,
         send: impl FnOnce(Client, Request<Req>) -> F,
     ) -> Result<Resp, Failure>
     where
@@ -349,7 +346,7 @@ impl Driver {
         let method = of.method;
         let lane = self.lanes.lane(method);
         let line = self.accounts.line(&self.info.name, of.credentials.account());
-        let (leave, _place) = self.enter(&line, lane, method, wanted).await?;
+        let (leave, _place) = self.enter(&line, lane, method, still_wanted).await?;
         if method.changes() && !self.lead.may_change(Instant::now()) {
             return Err(no_lead());
         }
@@ -378,7 +375,7 @@ impl Driver {
         line: &Line,
         lane: &'a Lane,
         method: Method,
-        wanted: impl Fn() -> W,
+        still_wanted: impl Fn() -> W,
     ) -> Result<(Leave, SemaphorePermit<'a>), Failure>
     where
         W: Future<Output = Result<(), Failure>>,
@@ -394,7 +391,7 @@ impl Driver {
             if !leave.is_late && asked.elapsed() < STALE {
                 return Ok((leave, place));
             }
-            wanted().await?;
+            still_wanted().await?;
             if !line.is_refused_since(leave.at) {
                 return Ok((leave, place));
             }
@@ -475,23 +472,22 @@ fn is_expected(method: Method, failure: &Failure) -> bool {
     }
 }
 
+/// Of a call that is wanted whenever its turn comes.
+async fn always() -> Result<(), Failure> {
+    Ok(())
+}
+
 /// All places stayed taken. Nothing was sent, so nothing is left behind. Not RESOURCE_EXHAUSTED: an autoscaler would take
 /// that for a stock-out (`driver-api.md` §2).
 fn no_place(waited: Duration, places: usize) -> Failure {
-    let message =
+    let why =
         format!("not sent: {places} calls of this kind are under way at the driver and none ended within {waited:?}");
-    Failure {
-        effect: Effect::None,
-        ..Failure::transport(Code::Unavailable, message)
-    }
+    Failure::not_sent(Code::Unavailable, why)
 }
 
 /// The lease is another's by now, or nearly. Nothing was sent, so nothing is left behind.
 fn no_lead() -> Failure {
-    Failure {
-        effect: Effect::None,
-        ..Failure::transport(Code::Aborted, "not sent: the time in which this process leads is over")
-    }
+    Failure::not_sent(Code::Aborted, "not sent: the time in which this process leads is over")
 }
 
 /// The deadline passed on this side. The driver works on, so the outcome is unknown.

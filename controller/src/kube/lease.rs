@@ -457,4 +457,4 @@ fn whole_seconds(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -228,3 +228,23 @@ impl Predecessor {
         is_led(&record_of(lease), now - *since, renewed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::lease::tests::{Server, Ticking, settings};
+
+    /// The process ends in the middle of a renewal: nobody knows whether it arrived.
+    #[tokio::test]
+    async fn a_lease_whose_renewal_was_cut_short_is_given_back_if_it_is_ours() {
+        let server = Server::default();
+        let mut original = Predecessor::new(&server.client(), "default", &settings("me", Ticking).env);
+        let holder = format!("{OURS}me");
+        for (held_by, left_with) in [(holder.as_str(), ""), ("mcm-0", "mcm-0")] {
+            server.write(held_by, 0);
+            original.written.insert(LEASES[0], None);
+            original.give_back(&holder).await;
+            assert_eq!(server.spec()["holderIdentity"], left_with);
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
-use millwright_core::api::{Machine, meta};
+use millwright_core::api::meta;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::Refusal;
 use millwright_core::owner::{self, Owner};
@@ -63,17 +63,13 @@ pub(super) async fn delete<C: Own + Kind>(shared: &Shared, name: &Name, uid: &Ui
     }
 }
 
-/// Notes of a deletion that was not answered that it may still arrive: until that is known the Machine goes before all others.
+/// Notes a deletion that was not answered.
 pub(super) fn note_unanswered<T>(shared: &Shared, name: &Name, uid: &Uid, deleted: &Result<T, WriteError>) {
     if !matches!(deleted, Err(WriteError::Unreachable { .. })) {
         return;
     }
     let now = shared.env.now();
-    shared.quietly(|world| {
-        world.note::<Machine>(name, uid, |ledger| {
-            ledger.condemned.insert(uid.clone(), now);
-        });
-    });
+    shared.quietly(|world| world.condemn(name, uid, now));
 }
 
 /// The version of a child that bears no finalizer yet. The API server would end it even if its pass stored one in the same moment
@@ -149,7 +145,7 @@ mod tests {
     use std::sync::Mutex;
 
     use http::Method;
-    use millwright_core::api::keys;
+    use millwright_core::api::{Machine, keys};
 
     use super::*;
     use crate::work::scripted::Scripted;

@@ -116,10 +116,10 @@ pub(super) fn has_node(shared: &Shared, name: &Name, uid: &Uid) -> bool {
     look_at_it(shared, name, uid, |seen| seen.node.is_some()).unwrap_or(false)
 }
 
-/// Whether nothing is left to drain.
-pub(super) fn is_past_its_drain(shared: &Shared, name: &Name, uid: &Uid) -> bool {
+/// Whether its VM may go although the call had to wait.
+pub(super) fn is_due_still(shared: &Shared, name: &Name, uid: &Uid, had_node: bool) -> bool {
     let now = shared.env.now();
-    look_at_it(shared, name, uid, |seen| drain::plan(seen, now).is_none()).unwrap_or(true)
+    look_at_it(shared, name, uid, |seen| drain::is_due_still(seen, had_node, now)).unwrap_or(true)
 }
 
 /// Shows the Machine of that uid, if it is there.

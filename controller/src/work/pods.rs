@@ -103,26 +103,48 @@ pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
         let Some(turn) = stop.run_until_cancelled(task.pod_watches.turn()).await else {
             return;
         };
-        let (mut turn, mut is_begun, mut is_new) = (Some(turn), false, true);
+        let mut listing = Listing::Due(turn);
         let end = stop.clone();
         let sink = |change| {
-            // A list that failed and begins anew does not keep others waiting.
-            let is_begin = matches!(change, Change::Restarted);
-            let is_listed = matches!(change, Change::Synced);
-            let is_again = is_begin && std::mem::replace(&mut is_begun, true);
-            if is_again || is_listed {
-                drop(turn.take());
-            }
+            let is_first = listing.follow(&change);
             let is_wanted = show(&task, &name, &uid, change);
             if !is_wanted {
                 task.pod_watches.end(&uid);
             }
-            if is_listed && std::mem::replace(&mut is_new, false) && task.look(|world| is_empty(world, &uid)) {
+            if is_first && task.look(|world| is_empty(world, &uid)) {
                 end.cancel();
             }
         };
         Box::pin(watch.run(stop, sink)).await;
     });
+}
+
+/// How far the first list of a Node's pods is. It keeps others waiting while it is under way, and not when it failed and begins anew.
+enum Listing<Turn> {
+    Due(Turn),
+    UnderWay(Turn),
+    Late,
+    Done,
+}
+
+impl<Turn> Listing<Turn> {
+    /// Gives whether the first list is complete with this.
+    fn follow(&mut self, change: &Change<Pod>) -> bool {
+        let (next, is_first) = match (std::mem::replace(self, Self::Late), change) {
+            (Self::Done, _) => (Self::Done, false),
+            (Self::Due(_) | Self::UnderWay(_) | Self::Late, Change::Synced) => (Self::Done, true),
+            (Self::Due(turn), Change::Restarted) => (Self::UnderWay(turn), false),
+            (Self::UnderWay(_) | Self::Late, Change::Restarted) => (Self::Late, false),
+            (other, _) => (other, false),
+        };
+        *self = next;
+        is_first
+    }
+
+    #[cfg(test)]
+    fn keeps_others_waiting(&self) -> bool {
+        matches!(self, Self::Due(_) | Self::UnderWay(_))
+    }
 }
 
 fn is_empty(world: &World, uid: &Uid) -> bool {
@@ -249,4 +271,29 @@ fn note(shared: &Shared, machine: &Machine, pod: &PodRef, removal: Removal) {
             drain.tried(pod, removal, now);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_pods_that_fails_gives_its_turn_to_others_and_is_the_first_all_the_same() {
+        let mut listing = Listing::Due(());
+        assert!(!listing.follow(&Change::Restarted));
+        assert!(listing.keeps_others_waiting(), "it is under way");
+        assert!(!listing.follow(&Change::Restarted));
+        assert!(!listing.keeps_others_waiting(), "it failed and begins anew");
+        assert!(listing.follow(&Change::Synced));
+        assert!(!listing.follow(&Change::Restarted));
+        assert!(!listing.follow(&Change::Synced), "the second one");
+    }
+
+    #[test]
+    fn a_list_of_pods_that_is_complete_gives_its_turn_to_others() {
+        let mut listing = Listing::Due(());
+        let _ = listing.follow(&Change::Restarted);
+        assert!(listing.follow(&Change::Synced));
+        assert!(!listing.keeps_others_waiting());
+    }
 }

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
@@ -22,7 +21,7 @@ use millwright_core::user_data;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::machine::{driver_of, has_node, is_past_its_drain, readiness};
+use super::machine::{driver_of, has_node, is_due_still, readiness};
 use super::shared::Shared;
 use crate::crash;
 use crate::driver::{
@@ -84,15 +83,7 @@ fn failed(call: Call, failure: Failure) -> Answer {
 fn unusable(error: &dyn std::error::Error) -> Failure {
     Failure {
         reason: Some(Reason::InvalidField),
-        ..not_sent(Code::InvalidArgument, error.to_string())
-    }
-}
-
-/// A call that was not sent left nothing behind.
-fn not_sent(code: Code, message: impl Into<String>) -> Failure {
-    Failure {
-        effect: Effect::None,
-        ..Failure::transport(code, message)
+        ..Failure::not_sent(Code::InvalidArgument, error.to_string())
     }
 }
 
@@ -150,7 +141,7 @@ async fn ask(
             data: Arc::new(SecretData::default()),
             user_data: None,
         },
-        Err(error) => return failed(call, not_sent(Code::Unavailable, error.to_string())),
+        Err(error) => return failed(call, Failure::not_sent(Code::Unavailable, error.to_string())),
     };
     let target = target_of(shared, machine, request.class, Arc::clone(&secrets.data));
     let driver = &request.driver;
@@ -256,11 +247,11 @@ async fn still_wanted(shared: &Shared, machine: &Machine) -> Result<(), Failure>
     let (name, uid) = meta::identity(&machine.metadata);
     match shared.write.read::<Machine>(&name).await {
         Ok(live) if meta::identity(&live.metadata).1 == uid && !meta::is_deleting(&live.metadata) => Ok(()),
-        Ok(_) | Err(ReadError::Gone) => Err(not_sent(
+        Ok(_) | Err(ReadError::Gone) => Err(Failure::not_sent(
             Code::Aborted,
             "not sent: the Machine was deleted while the call waited",
         )),
-        Err(error) => Err(not_sent(
+        Err(error) => Err(Failure::not_sent(
             Code::Unavailable,
             format!("not sent: the Machine could not be read again: {error}"),
         )),
@@ -277,7 +268,7 @@ async fn create(
 ) -> Result<millwright_core::driver::Vm, Failure> {
     let Some(template) = &secrets.user_data else {
         let text = "the user data went while the call was made";
-        return Err(not_sent(Code::Unavailable, text));
+        return Err(Failure::not_sent(Code::Unavailable, text));
     };
     let token = token.as_ref().map(|token| token.as_str());
     let filled = user_data::fill(template, token, target.key.name.as_str()).map_err(|error| unusable(&error))?;
@@ -286,7 +277,7 @@ async fn create(
     let class = machine.class_name().filter(|class| class.len() <= 128);
     tags.extend(class.map(|class| ("millwright/machine-class".to_owned(), class.to_owned())));
     driver
-        .create_wanted_machine(
+        .create_machine_if(
             target,
             &Creation {
                 user_data: Zeroizing::new(filled),
@@ -298,30 +289,26 @@ async fn create(
         .await
 }
 
-/// Where the call had to wait, the Machine is looked at again before its VM is removed: a Node that joined meanwhile has pods to drain.
-/// One that was there before was drained as far as it goes, or its Machine could wait in vain: for a Node that takes no cordon, and an
-/// account that makes each call wait.
+/// Where the call had to wait, the Machine is looked at again before its VM is removed. One whose Node joined meanwhile is drained first,
+/// so a call that left nothing behind counts as not made.
 async fn delete(shared: &Shared, driver: &Driver, target: &Target, machine: &Machine) -> Answer {
     let Some(permit) = DeletePermit::for_deleting(machine) else {
         let text = "the Machine is not being deleted";
-        return Answer::Deletion(Err(not_sent(Code::FailedPrecondition, text)));
+        return Answer::Deletion(Err(Failure::not_sent(Code::FailedPrecondition, text)));
     };
     let (name, uid) = meta::identity(&machine.metadata);
-    let (had_node, is_put_off) = (has_node(shared, &name, &uid), AtomicBool::new(false));
-    let unneeded = || match had_node || is_past_its_drain(shared, &name, &uid) {
+    let had_node = has_node(shared, &name, &uid);
+    let is_due = || is_due_still(shared, &name, &uid, had_node);
+    let still_wanted = async || match is_due() {
         true => Ok(()),
-        false => {
-            is_put_off.store(true, Ordering::Relaxed);
-            Err(not_sent(
-                Code::Aborted,
-                "not sent: its node joined while the call waited",
-            ))
-        }
+        false => Err(Failure::not_sent(
+            Code::Aborted,
+            "not sent: its node joined while the call waited",
+        )),
     };
-    let deletion = driver.delete_unneeded_machine(target, permit, unneeded).await;
-    match is_put_off.into_inner() {
-        true => Answer::NotAsked(Call::Delete),
-        false => Answer::Deletion(deletion),
+    match driver.delete_machine_if(target, permit, still_wanted).await {
+        Err(failure) if failure.effect == Effect::None && !is_due() => Answer::NotAsked(Call::Delete),
+        deletion => Answer::Deletion(deletion),
     }
 }
 
@@ -331,7 +318,7 @@ async fn delete(shared: &Shared, driver: &Driver, target: &Target, machine: &Mac
 async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Answer {
     let drivers = match shared.drivers.every() {
         Ok(drivers) => drivers,
-        Err(error) => return Answer::Deletion(Err(not_sent(Code::Unavailable, error.to_string()))),
+        Err(error) => return Answer::Deletion(Err(Failure::not_sent(Code::Unavailable, error.to_string()))),
     };
     let mut all = Deletion {
         gone: true,

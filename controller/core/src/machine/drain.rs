@@ -140,6 +140,13 @@ pub fn is_over(seen: &Observed<'_>, now: Timestamp) -> bool {
     is_asked || (is_said_to_be_over(seen.machine) && !is_doubtful(seen, now))
 }
 
+/// Whether the VM may go although its call had to wait since it was planned: a Node that joined meanwhile has pods to drain. One that was
+/// in sight before (`had_node`) was drained as far as it goes, or its Machine could wait in vain: for a Node that takes no cordon, and an
+/// account that makes each call wait.
+pub fn is_due_still(seen: &Observed<'_>, had_node: bool, now: Timestamp) -> bool {
+    had_node || plan(seen, now).is_none()
+}
+
 /// Whether the description says that the VM is removed.
 fn is_said_to_be_over(machine: &Machine) -> bool {
     let said = machine.last_words();
@@ -562,6 +569,21 @@ mod tests {
         };
         assert!(!over(Answer::NotAsked(Call::Status)), "the Node is not in view yet");
         assert!(over(Answer::Deletion(Ok(going))));
+    }
+
+    /// While a call waits for its account: the pods of a cluster out of sight are waited for, unless the Node was in sight before.
+    #[test]
+    fn a_deletion_that_waited_is_due_still_if_nothing_is_to_be_drained_or_the_node_was_there_before() {
+        let at = |text: &str| text.parse::<Timestamp>().expect("it is a time");
+        let (since, now) = (at("2026-01-01T00:10:00Z"), at("2026-01-01T00:20:00Z"));
+        let due = |words: &str, had_node| {
+            let calls = Calls::default();
+            look(words, since, &calls, |seen| is_due_still(seen, had_node, now))
+        };
+        let draining = waiting(at("2026-01-01T02:00:00Z"));
+        assert!(!due(&draining, false));
+        assert!(due(&draining, true));
+        assert!(due(&removing("Removing the VM"), false));
     }
 
     /// The Node joined after its Machine was deleted, so that the Machine's conditions do not tell of it.

@@ -113,6 +113,10 @@ impl Stage {
             Step::Detach(all) => self.detach(&all),
             Step::Evict(pods) => self.evict(&uid, &pods),
             Step::DeletePods(pods) => self.delete_pods(&uid, &pods),
+            Step::DeleteMachine if self.loses_deletions => {
+                self.world.condemn(&name, &uid, now);
+                false
+            }
             Step::DeleteMachine => {
                 let left = self.etcd.delete::<Machine>(&name, Some(&uid), now);
                 self.left(&name, &uid, left)
@@ -360,7 +364,7 @@ impl Stage {
                 continue;
             }
             if self.loses_deletions {
-                self.world.ledger.condemned.insert(victim.uid, now);
+                self.world.condemn(&victim.name, &victim.uid, now);
                 continue;
             }
             let left = self.etcd.delete::<Machine>(&victim.name, Some(&victim.uid), now);

@@ -15,7 +15,7 @@ use crate::telemetry::Metrics;
 
 /// A server that knows one Lease and minds versions.
 #[derive(Clone, Default)]
-struct Server(Arc<Mutex<Stored>>);
+pub(in crate::kube) struct Server(Arc<Mutex<Stored>>);
 
 #[derive(Default)]
 struct Stored {
@@ -25,7 +25,7 @@ struct Stored {
 }
 
 impl Server {
-    fn client(&self) -> Client {
+    pub(in crate::kube) fn client(&self) -> Client {
         let server = self.clone();
         let service = service_fn(
             move |request: Request<Body>| -> BoxFuture<'static, Result<Response<Box<DynBody>>, BoxError>> {
@@ -88,7 +88,7 @@ impl Server {
         stored.store(lease);
     }
 
-    fn spec(&self) -> Value {
+    pub(in crate::kube) fn spec(&self) -> Value {
         self.0.lock().unwrap().lease.clone().unwrap_or_default()["spec"].clone()
     }
 
@@ -97,7 +97,7 @@ impl Server {
     }
 
     /// Somebody else writes the Lease; who names nobody gives it back, as client-go does.
-    fn write(&self, holder: &str, transitions: u32) {
+    pub(in crate::kube) fn write(&self, holder: &str, transitions: u32) {
         let seconds = if holder.is_empty() { 1 } else { 15 };
         let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": seconds, "leaseTransitions": transitions});
         self.0
@@ -124,7 +124,7 @@ fn failure(code: u16, reason: &str) -> (u16, Value) {
 }
 
 /// A wall clock that is wrong but never stands still: a renewal must differ from the one before.
-struct Ticking;
+pub(in crate::kube) struct Ticking;
 
 impl Outside for Ticking {
     fn now(&self) -> Timestamp {
@@ -151,7 +151,7 @@ impl Outside for Set {
     }
 }
 
-fn settings(identity: &str, outside: impl Outside) -> LeaseSettings {
+pub(in crate::kube) fn settings(identity: &str, outside: impl Outside) -> LeaseSettings {
     LeaseSettings {
         namespace: "default".to_owned(),
         name: "millwright".to_owned(),
@@ -374,7 +374,12 @@ async fn who_comes_when_the_lease_was_emptied_and_nobody_leads_takes_it_after_th
     let first = Running::start(&server, "first");
     pass(14).await;
     assert_eq!(first.epoch(), None);
-    assert_eq!(log.lines_with("taken out").len(), 1, "{:?}", log.lines_with("holds the lease"));
+    assert_eq!(
+        log.lines_with("taken out").len(),
+        1,
+        "{:?}",
+        log.lines_with("holds the lease")
+    );
     pass(3).await;
     assert_eq!(first.epoch(), Some(4));
 }
