@@ -29,8 +29,8 @@ pub struct ServeArgs {
     /// How to write the log on stderr. What to write is up to RUST_LOG, "info" without it.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
-    /// Where traces go: the URL of an OpenTelemetry collector that takes OTLP over gRPC, such as http://localhost:4317. Without it
-    /// there are none.
+    /// Where traces go: the URL of an OpenTelemetry collector that takes OTLP over gRPC, such as http://localhost:4317; with
+    /// https:// by TLS. Without it there are none.
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<Collector>,

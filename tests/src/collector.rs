@@ -1,6 +1,7 @@
 //! A collector of traces, as `--otlp-endpoint` wants one: keeps every span that it is sent. It may not judge them.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
@@ -8,10 +9,15 @@ use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::Span;
+use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
+
+/// The name that a certificate is for.
+const HOST: &str = "localhost";
 
 /// A span, and who sent it.
 #[derive(Clone, Debug)]
@@ -66,6 +72,7 @@ impl TraceService for Kept {
 /// A collector at a free port of loopback, until it is dropped.
 pub struct Collector {
     address: SocketAddr,
+    certificate: Option<NamedTempFile>,
     kept: Kept,
     _server: JoinSet<()>,
 }
@@ -76,6 +83,23 @@ impl Collector {
     /// # Panics
     /// Loopback has no free port.
     pub async fn start() -> Self {
+        Self::begin(Server::builder(), None).await
+    }
+
+    /// Begins to listen with TLS, under a certificate of its own.
+    ///
+    /// # Panics
+    /// Loopback has no free port, or there is no place for temporary files.
+    pub async fn start_with_tls() -> Self {
+        let own = rcgen::generate_simple_self_signed(vec![HOST.to_owned()]).expect("a name makes a certificate");
+        let file = NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), own.cert.pem()).expect("a temporary file takes a certificate");
+        let identity = Identity::from_pem(own.cert.pem(), own.signing_key.serialize_pem());
+        let server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity));
+        Self::begin(server.expect("the certificate serves"), Some(file)).await
+    }
+
+    async fn begin(mut builder: Server, certificate: Option<NamedTempFile>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
             .expect("loopback has a free port");
@@ -84,12 +108,13 @@ impl Collector {
         let service = TraceServiceServer::new(kept.clone());
         let mut server = JoinSet::new();
         server.spawn(async move {
-            let router = tonic::transport::Server::builder().add_service(service);
+            let router = builder.add_service(service);
             let served = router.serve_with_incoming(TcpListenerStream::new(listener)).await;
             served.expect("the collector serves");
         });
         Self {
             address,
+            certificate,
             kept,
             _server: server,
         }
@@ -98,7 +123,16 @@ impl Collector {
     /// What `--otlp-endpoint` takes.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        match self.certificate {
+            None => format!("http://{}", self.address),
+            Some(_) => format!("https://{HOST}:{}", self.address.port()),
+        }
+    }
+
+    /// The file with the certificate of one that has TLS, for who is to trust it.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&Path> {
+        self.certificate.as_ref().map(NamedTempFile::path)
     }
 
     /// All spans so far.

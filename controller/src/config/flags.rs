@@ -209,8 +209,8 @@ pub struct ManagerFlags {
     )]
     pub metrics_addr: SocketAddr,
 
-    /// Where traces go: the URL of an OpenTelemetry collector that takes OTLP over gRPC, such as http://localhost:4317. Without it
-    /// there are none
+    /// Where traces go: the URL of an OpenTelemetry collector that takes OTLP over gRPC, such as http://localhost:4317; with
+    /// https:// by TLS. Without it there are none
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp_endpoint: Option<Collector>,
 

@@ -15,13 +15,8 @@ pub struct Collector(Option<String>);
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectorError {
     /// Not a URL.
-    #[error("not a URL: write http://HOST:PORT, as http://localhost:4317")]
+    #[error("not a URL: write http://HOST:PORT, as http://localhost:4317, or https://HOST:PORT")]
     Form,
-    /// There is no TLS.
-    #[error(
-        "only http:// is spoken, there is no TLS yet: write http://HOST:PORT, of a collector on this host or in this cluster"
-    )]
-    Scheme,
     /// The default port of HTTP is never meant.
     #[error("it names no port: collectors take OTLP over gRPC at 4317")]
     Port,
@@ -46,8 +41,7 @@ impl FromStr for Collector {
         }
         let uri: Uri = text.parse().map_err(|_| CollectorError::Form)?;
         match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(CollectorError::Scheme),
+            Some("http" | "https") => {}
             Some(_) | None => return Err(CollectorError::Form),
         }
         // Whoever is named before an @ has a password there, and gRPC would not send it.
@@ -80,6 +74,7 @@ mod tests {
             "http://127.0.0.1:4317/",
             "http://[::1]:4317",
             "http://otel.obs.svc:4317",
+            "https://otel.example.org:4317",
         ] {
             let collector: Collector = text.parse().expect(text);
             assert_eq!(collector.url(), Some(text));
@@ -96,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_could_never_work_is_refused_with_its_reason() {
-        use CollectorError::{Form, Path, Port, Scheme};
+        use CollectorError::{Form, Path, Port};
         for (text, wanted) in [
             ("localhost:4317", Form),
             ("localhost", Form),
@@ -105,7 +100,7 @@ mod tests {
             ("http://", Form),
             ("http:// :4317", Form),
             ("http://me:secret@localhost:4317", Form),
-            ("https://localhost:4317", Scheme),
+            ("https://localhost", Port),
             ("http://localhost", Port),
             ("http://localhost:4318/v1/traces", Path),
             ("http://localhost:4317?a=b", Path),

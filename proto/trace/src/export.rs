@@ -2,17 +2,19 @@
 //!
 //! Holds up nobody: a span that finds the queue full is dropped, and an export that fails is told once and forgotten. What the queue
 //! holds, how often it is emptied and which traces are kept, OpenTelemetry's own environment variables say (`OTEL_BSP_*`,
-//! `OTEL_TRACES_SAMPLER`); by default every trace.
+//! `OTEL_TRACES_SAMPLER`); by default every trace. A collector with TLS has to be trusted by the system's certificates, or by those in the
+//! file that `SSL_CERT_FILE` names.
 
 use std::io;
 use std::time::Duration;
 
 use opentelemetry::trace::{Tracer, TracerProvider as _};
 use opentelemetry::{Key, KeyValue};
-use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig as _};
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use tokio::runtime::{Builder, Runtime};
+use tonic::transport::ClientTlsConfig;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
@@ -63,7 +65,13 @@ impl Export {
             .map_err(ExportError::Runtime)?;
         let exporter = {
             let _entered = runtime.enter();
-            SpanExporter::builder().with_tonic().with_endpoint(url).build()
+            let exporter = SpanExporter::builder().with_tonic().with_endpoint(url);
+            match url.starts_with("https:") {
+                true => exporter
+                    .with_tls_config(ClientTlsConfig::new().with_native_roots())
+                    .build(),
+                false => exporter.build(),
+            }
         };
         let exporter = exporter.map_err(|source| ExportError::Exporter {
             url: url.to_owned(),

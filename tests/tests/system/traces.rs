@@ -166,3 +166,24 @@ async fn a_collector_that_is_away_is_told_of_once_and_keeps_no_machine_from_comi
     let log = scene.manager.service.log();
     assert_eq!(log.matches(told).count(), 1, "{log}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_with_tls_gets_the_traces_of_a_manager_that_trusts_its_certificate() {
+    let what = "a collector with TLS";
+    let Some(plane) = shared_plane(what).await else { return };
+    let collector = Collector::start_with_tls().await;
+    let certificate = collector.certificate().unwrap().display().to_string();
+    let script = Script::new("tls-traces")
+        .manager("--otlp-endpoint", collector.url())
+        .env("SSL_CERT_FILE", certificate);
+    let mut scene = script.begin(&plane).await;
+    scene.deploy(1).await;
+    scene.settled_at(1, LIMIT).await;
+    assert!(scene.manager.service.stop(LIMIT).await.success());
+    let spans = collector.spans();
+    assert!(
+        spans.iter().any(|seen| seen.service == MANAGER),
+        "{}",
+        scene.manager.service.log()
+    );
+}
