@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -22,8 +23,12 @@ use super::shared::Shared;
 use super::step::StepError;
 use crate::kube::watch::Watch;
 
-/// How many drains list the pods of their Nodes at once.
-const LIST_AT_ONCE: usize = 8;
+/// How many drains begin at once. To list the pods of a Node takes long, because the API server asks etcd whether it has seen all, and costs
+/// little: with fewer, empty Nodes would wait for one another.
+const BEGIN_AT_ONCE: usize = 24;
+/// How long a drain that found pods keeps its turn: meanwhile its Node is cordoned, its status is written, and each pod is tried, which
+/// costs the API server as much as the creation of a Machine.
+const BEGINNING: Duration = Duration::from_secs(1);
 
 /// The watches that run: of pods, by Machine, and the one of attached volumes.
 #[derive(Debug)]
@@ -38,7 +43,7 @@ impl Default for PodWatches {
         Self {
             pods: Mutex::default(),
             volumes: Mutex::default(),
-            turns: Arc::new(Semaphore::new(LIST_AT_ONCE)),
+            turns: Arc::new(Semaphore::new(BEGIN_AT_ONCE)),
         }
     }
 }
@@ -69,7 +74,7 @@ impl PodWatches {
         token
     }
 
-    /// Waits until few enough list. It ends when it is dropped.
+    /// Waits until few enough begin. It ends when it is dropped.
     async fn turn(&self) -> OwnedSemaphorePermit {
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         turn.expect("nobody closes the semaphore")
@@ -88,7 +93,7 @@ impl PodWatches {
 }
 
 /// Shows the Node's pods from now on. A Node without pods that must go is listed once and not watched: it is cordoned. Of hundreds of
-/// drains that begin at once a few list their pods at a time, so that machines are made meanwhile as ever.
+/// drains a few begin at a time, so that machines are made meanwhile as ever.
 pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
     let (name, uid) = meta::identity(&machine.metadata);
     let now = shared.env.now();
@@ -111,8 +116,18 @@ pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
             if !is_wanted {
                 task.pod_watches.end(&uid);
             }
-            if is_first && task.look(|world| is_empty(world, &uid)) {
+            if !is_first {
+                return;
+            }
+            let turn = listing.end();
+            if task.look(|world| is_empty(world, &uid)) {
                 end.cancel();
+            } else {
+                let end = end.clone();
+                task.calls.spawn(async move {
+                    end.run_until_cancelled(tokio::time::sleep(BEGINNING)).await;
+                    drop(turn);
+                });
             }
         };
         Box::pin(watch.run(stop, sink)).await;
@@ -130,15 +145,26 @@ enum Listing<Turn> {
 impl<Turn> Listing<Turn> {
     /// Gives whether the first list is complete with this.
     fn follow(&mut self, change: &Change<Pod>) -> bool {
-        let (next, is_first) = match (std::mem::replace(self, Self::Late), change) {
-            (Self::Done, _) => (Self::Done, false),
-            (Self::Due(_) | Self::UnderWay(_) | Self::Late, Change::Synced) => (Self::Done, true),
-            (Self::Due(turn), Change::Restarted) => (Self::UnderWay(turn), false),
-            (Self::UnderWay(_) | Self::Late, Change::Restarted) => (Self::Late, false),
-            (other, _) => (other, false),
-        };
-        *self = next;
-        is_first
+        match change {
+            Change::Synced => !matches!(self, Self::Done),
+            Change::Restarted => {
+                *self = match std::mem::replace(self, Self::Late) {
+                    Self::Due(turn) => Self::UnderWay(turn),
+                    Self::UnderWay(_) | Self::Late => Self::Late,
+                    Self::Done => Self::Done,
+                };
+                false
+            }
+            Change::Listed(_) | Change::Applied(_) | Change::Deleted(_) | Change::Unreadable(_) => false,
+        }
+    }
+
+    /// The first list is complete; gives the turn that it still has.
+    fn end(&mut self) -> Option<Turn> {
+        match std::mem::replace(self, Self::Done) {
+            Self::Due(turn) | Self::UnderWay(turn) => Some(turn),
+            Self::Late | Self::Done => None,
+        }
     }
 
     #[cfg(test)]
@@ -285,15 +311,17 @@ mod tests {
         assert!(!listing.follow(&Change::Restarted));
         assert!(!listing.keeps_others_waiting(), "it failed and begins anew");
         assert!(listing.follow(&Change::Synced));
+        assert_eq!(listing.end(), None);
         assert!(!listing.follow(&Change::Restarted));
         assert!(!listing.follow(&Change::Synced), "the second one");
     }
 
     #[test]
-    fn a_list_of_pods_that_is_complete_gives_its_turn_to_others() {
+    fn a_list_of_pods_that_is_complete_gives_back_its_turn() {
         let mut listing = Listing::Due(());
-        let _ = listing.follow(&Change::Restarted);
+        assert!(!listing.follow(&Change::Restarted));
         assert!(listing.follow(&Change::Synced));
+        assert_eq!(listing.end(), Some(()));
         assert!(!listing.keeps_others_waiting());
     }
 }
