@@ -300,6 +300,13 @@ pub fn is_ahead(truth: &Truth<'_>) -> bool {
     machines.any(|machine| since(&machine).is_some_and(|since| since > now))
 }
 
+/// Whether a set keeps names free for creations that may still arrive.
+pub fn awaits_creations(truth: &Truth<'_>) -> bool {
+    let number = |set: &Value, field: &str| set.pointer(field).and_then(Value::as_i64).unwrap_or(0);
+    let mut sets = truth.all("machinesets");
+    sets.any(|set| number(&set, "/status/settledMachineNumber") < number(&set, "/status/nextMachineNumber"))
+}
+
 /// When the last bootstrap token will have expired; the beginning where there is none.
 pub fn last_expiry(truth: &Truth<'_>) -> Duration {
     let tokens = truth.all("secrets");

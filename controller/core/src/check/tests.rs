@@ -68,6 +68,7 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         choice: None,
         may_grow: true,
         may_lose: None,
+        may_resend: true,
         most: None,
         unfreeze: false,
         repair: set::repair::Repair::OFF,

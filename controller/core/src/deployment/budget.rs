@@ -117,6 +117,15 @@ pub fn may_lose(mode: Mode, group: &Group) -> Option<usize> {
     }
 }
 
+/// Whether a deletion that was not answered may be sent again. Where Machines are missing since, as where somebody deleted another set, the
+/// one that may be gone may as well be there still, and is needed.
+pub fn may_resend(mode: Mode, group: &Group) -> bool {
+    match mode {
+        Mode::Scaling | Mode::Recreating => true,
+        Mode::Rolling | Mode::InPlace { .. } | Mode::Holding => !group.is_short(),
+    }
+}
+
 /// The only row that may make Machines now. `None`: each makes what it lacks. While Machines are updated in place, what replaces a failed one
 /// has the new template, so that it need not be updated itself.
 pub fn grows_alone(mode: Mode, group: &Group) -> Option<usize> {

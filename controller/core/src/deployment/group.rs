@@ -91,6 +91,11 @@ impl Group {
         }
     }
 
+    /// Whether fewer Machines are available than have to be.
+    pub fn is_short(&self) -> bool {
+        self.available() < self.floor()
+    }
+
     /// How far numbers may fall while new Machines are on their way: a new template that does not work must not eat the old Machines.
     pub fn allowance(&self) -> i64 {
         self.numbers() - self.floor() - self.on_the_way()

@@ -217,6 +217,7 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
         plan.steps.extend(in_place::select(seen, members, &stand, now));
         let bound = Bound {
             may_lose: budget::may_lose(stand.mode, &stand.group),
+            may_resend: budget::may_resend(stand.mode, &stand.group),
             grows: budget::grows_alone(stand.mode, &stand.group),
         };
         plan = follow(seen, members, bound, plan, now);
@@ -415,6 +416,8 @@ fn clean(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, plan: &mut P
 struct Bound {
     /// How many available Machines all of them may lose. `None`: as many as there are.
     may_lose: Option<usize>,
+    /// Whether they may send deletions again that were not answered.
+    may_resend: bool,
     /// The only one that may make Machines. `None`: all may.
     grows: Option<usize>,
 }
@@ -422,6 +425,7 @@ struct Bound {
 impl Bound {
     const NONE: Self = Self {
         may_lose: None,
+        may_resend: true,
         grows: None,
     };
 }
@@ -436,6 +440,7 @@ fn follow(seen: &Observed<'_>, members: &Members<'_>, bound: Bound, mut plan: Pl
         let others = given_up.saturating_sub(given_up_before(member, now));
         let part = set::Observed {
             may_lose: left,
+            may_resend: bound.may_resend,
             choice: Some(&choice),
             may_grow: bound.grows.is_none_or(|grows| grows == place),
             repair: Repair {

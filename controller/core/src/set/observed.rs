@@ -52,6 +52,8 @@ pub struct Observed<'a> {
     pub may_grow: bool,
     /// How many available Machines above its number the set may delete now. `None`: as many as there are.
     pub may_lose: Option<usize>,
+    /// Whether a deletion of an available Machine that was sent and not answered may be sent again.
+    pub may_resend: bool,
     /// How many Machines its deployment may have, the surge of a rollout among them. `None`: no deployment controls it.
     pub most: Option<usize>,
     /// Somebody asked on its deployment for the end of a freeze.

@@ -309,16 +309,18 @@ fn spare<'a>(seen: &Observed<'_>, leaving: Vec<&'a Machine>, now: Timestamp, pla
     };
     let mut free = Vec::new();
     for machine in leaving {
-        match (counts_as_available(seen, machine, now), may_lose) {
-            (false, _) => free.push(machine),
-            (true, 0) => plan
-                .withheld
-                .push((Name::new(meta::name(&machine.metadata)), Why::Held)),
-            (true, _) => {
-                may_lose -= 1;
-                free.push(machine);
-            }
+        let is_counted = counts_as_available(seen, machine, now);
+        let is_held = match is_counted {
+            true => may_lose == 0,
+            false => !seen.may_resend && may_be_available(seen, machine, now),
+        };
+        if is_held {
+            let name = Name::new(meta::name(&machine.metadata));
+            plan.withheld.push((name, Why::Held));
+            continue;
         }
+        may_lose -= usize::from(is_counted);
+        free.push(machine);
     }
     free
 }
@@ -336,11 +338,16 @@ fn instead<'a>(
     ranked.into_iter().take(count)
 }
 
-/// Whether deleting the Machine makes the set's available ones fewer: not while it is updated in place. One whose deletion was sent and not answered may be going, as
-/// long as such a request may take to arrive.
+/// Whether deleting the Machine makes the set's available ones fewer: not while it is updated in place. One whose deletion was sent and
+/// not answered may be going, as long as such a request may take to arrive.
 pub fn counts_as_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
-    let is_going = is_leaving(machine) || may_go_until(seen, machine).is_some_and(|until| until > now);
-    !is_going && !is_being_updated(seen, machine) && status::is_available(seen.set, machine, now)
+    let may_be_going = may_go_until(seen, machine).is_some_and(|until| until > now);
+    !may_be_going && may_be_available(seen, machine, now)
+}
+
+/// The same, whether or not a deletion of it was sent.
+pub fn may_be_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
+    !is_leaving(machine) && !is_being_updated(seen, machine) && status::is_available(seen.set, machine, now)
 }
 
 /// Whether the Machine is updated in place, so that it does not serve.

@@ -143,6 +143,7 @@ impl View {
             choice: None,
             may_grow: true,
             may_lose: None,
+            may_resend: true,
             most: self.most,
             unfreeze: self.unfreeze,
             repair: Repair {

@@ -119,6 +119,7 @@ impl Scene {
                 choice: None,
                 may_grow: true,
                 may_lose: None,
+                may_resend: true,
                 most: None,
                 unfreeze: false,
                 repair: set::repair::Repair::OFF,

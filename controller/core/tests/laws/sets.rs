@@ -113,6 +113,7 @@ impl Scene {
             choice: None,
             may_grow: true,
             may_lose: self.may_lose,
+            may_resend: true,
             most: None,
             unfreeze: false,
             repair: Repair {

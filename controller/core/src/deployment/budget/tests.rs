@@ -160,3 +160,17 @@ fn while_nobody_sees_nodes_only_what_is_beyond_the_surge_may_go() {
     blind.wanted = 4;
     assert_eq!(may_lose(Mode::Rolling, &blind), Some(0));
 }
+
+/// One was to go, and whether it went is not known; then somebody deleted the new set with its two (`sim replay 9113558 --no-rest`).
+#[test]
+fn a_deletion_that_was_not_answered_is_sent_again_only_while_enough_are_available_without_it() {
+    let mut group = group(vec![row(false, 0, 0), row(true, 2, 2)], 2, 1, 0);
+    group.rows[0].present = 1;
+    assert!(may_resend(Mode::Rolling, &group));
+    group.rows[1] = Row {
+        leaving: 2,
+        ..Row::default()
+    };
+    assert!(!may_resend(Mode::Rolling, &group));
+    assert!(may_resend(Mode::Scaling, &group), "nobody wants it any more");
+}
