@@ -167,8 +167,17 @@ fn is_doubtful(seen: &Observed<'_>, now: Timestamp) -> bool {
     };
     match seen.drain {
         Some(drain) => drain.emptied().is_none() || is_outdated(found, drain, now),
-        None => !node::is_cordoned(found),
+        None => !node::is_cordoned(found) || was_closed_in_vain(seen.machine, found),
     }
+}
+
+/// Whether an earlier process closed the Node, because it had no pods, and could ask no driver then. When the driver is back, pods that came
+/// between their list and the cordon are there still.
+fn was_closed_in_vain(machine: &Machine, found: &Node) -> bool {
+    let is_closed = !meta::has_finalizer(&found.metadata, keys::NODE_FINALIZER);
+    let code = machine.last_operation().and_then(|last| last.error_code.as_deref());
+    let is_code_of_a_driver = code.is_some_and(|code| !code.is_empty());
+    is_closed && machine.operation_state() == Some(OperationState::Failed) && !is_code_of_a_driver
 }
 
 /// Whether it was too long ago that no pod was seen on the Node.
