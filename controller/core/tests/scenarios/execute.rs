@@ -113,14 +113,7 @@ impl Stage {
             Step::Detach(all) => self.detach(&all),
             Step::Evict(pods) => self.evict(&uid, &pods),
             Step::DeletePods(pods) => self.delete_pods(&uid, &pods),
-            Step::DeleteMachine if self.loses_deletions => {
-                self.world.condemn(&name, &uid, now);
-                false
-            }
-            Step::DeleteMachine => {
-                let left = self.etcd.delete::<Machine>(&name, Some(&uid), now);
-                self.left(&name, &uid, left)
-            }
+            Step::DeleteMachine => self.delete_machine(&name, &uid),
             Step::RemoveNode(node) => self.remove_node(seen, &Name::new(node.as_str())),
             Step::LeaveBehind => {
                 self.world.leaves_behind(Arc::new(seen.clone()), self.uptime);
@@ -209,6 +202,16 @@ impl Stage {
         let body = json!({"spec": {"unschedulable": true}});
         let written = self.etcd.merge::<Node>(name, None, &body);
         self.took(written)
+    }
+
+    fn delete_machine(&mut self, name: &Name, uid: &Uid) -> bool {
+        let now = self.now();
+        if self.loses_deletions {
+            self.world.condemn(name, uid, now);
+            return false;
+        }
+        let left = self.etcd.delete::<Machine>(name, Some(uid), now);
+        self.left(name, uid, left)
     }
 
     fn close_node(&mut self, name: &Name) -> bool {
