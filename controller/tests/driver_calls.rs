@@ -607,9 +607,9 @@ async fn a_call_that_waited_for_its_account_waits_again_where_a_pause_is_asked_f
     let (asked, refused_at) = (AtomicU32::new(0), Mutex::new(None));
     let still_wanted = async || {
         if asked.fetch_add(1, Ordering::Relaxed) == 0 {
+            *refused_at.lock().unwrap() = Some(Instant::now());
             let other = line.driver.create_machine(&target(), &creation()).await;
             assert_eq!(other.expect_err("it is throttled").reason, Some(Reason::RateLimited));
-            *refused_at.lock().unwrap() = Some(Instant::now());
             line.stub.set(|script| script.on_create = Act::Answer);
         }
         Ok(())

@@ -110,6 +110,8 @@ pub struct Drain {
     machine: Name,
     node: NodeName,
     began: Timestamp,
+    /// When its turn came to list them. `None`: others come first.
+    turn: Option<Timestamp>,
     moving: BTreeMap<Uid, Moving>,
     pods: Store<Pod>,
     tried: BTreeMap<Uid, Tried>,
@@ -139,6 +141,7 @@ impl Drain {
             machine,
             node,
             began: now,
+            turn: Some(now),
             moving: BTreeMap::new(),
             pods: Store::default(),
             tried: BTreeMap::new(),
@@ -174,6 +177,21 @@ impl Drain {
     /// Since when this process wants to know.
     pub fn began(&self) -> Timestamp {
         self.began
+    }
+
+    /// Others list the pods of their Nodes first.
+    pub fn waits_its_turn(&mut self) {
+        self.turn = None;
+    }
+
+    /// Its pods are listed now.
+    pub fn has_its_turn(&mut self, now: Timestamp) {
+        self.turn = Some(now);
+    }
+
+    /// When its turn came to list the pods. `None`: others come first.
+    pub fn turn(&self) -> Option<Timestamp> {
+        self.turn
     }
 
     /// Takes what the watch of the Node's pods brought.

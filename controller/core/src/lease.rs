@@ -28,7 +28,7 @@ impl LeaseRecord {
     /// Whether its holder gave it back. A release claims one second, as client-go writes it; a Lease whose holder somebody took out by
     /// hand still claims what the holder claimed.
     fn is_released(&self) -> bool {
-        self.held_by().is_none() && self.duration <= RELEASED_FOR
+        self.held_by().is_none() && !self.duration.is_zero() && self.duration <= RELEASED_FOR
     }
 }
 
@@ -206,18 +206,21 @@ pub fn step(sight: &Sight<'_>, me: &str, terms: &Terms) -> LeaseMove {
 }
 
 /// How much longer another may lead whose Lease was deleted or emptied under it. It takes it again at its next renewal; until then two
-/// would lead if we took it now. Who first sees the Lease when it is emptied already knows no claim, but the Lease still says how long
-/// one was: somebody may lead by it.
+/// would lead if we took it now. Who first sees the Lease when it is emptied, or saw none of the last claims, does not know whose it was, but
+/// the Lease still says how long somebody may lead by it.
 fn still_led(sight: &Sight<'_>, me: &str, terms: &Terms) -> Option<Duration> {
     if sight.record.is_some_and(LeaseRecord::is_released) {
         return None;
     }
-    match (sight.last_claim, sight.record) {
-        (Some(claim), _) if claim.holder == me => None,
-        (Some(claim), _) => time_left(claim.duration, claim.silent_for, terms),
-        (None, Some(emptied)) => time_left(emptied.duration, sight.unchanged_for, terms),
-        (None, None) => None,
+    let claim = sight.last_claim;
+    let claimed = claim.and_then(|claim| time_left(claim.duration, claim.silent_for, terms));
+    let is_ours = claim.is_some_and(|claim| claim.holder == me);
+    if is_ours && claimed.is_some() {
+        return None;
     }
+    let emptied = sight.record;
+    let unknown = emptied.and_then(|emptied| time_left(emptied.duration, sight.unchanged_for, terms));
+    claimed.max(unknown)
 }
 
 /// What is left of the silence that a holder is owed: it may have been started on longer terms than ours.
@@ -452,6 +455,11 @@ mod tests {
 
     /// What `me` does `silent_for` seconds after it saw the claim of `holder`, of 15 s, and sees this now.
     fn after_a_claim(holder: &str, silent_for: u64, record: Option<&LeaseRecord>) -> LeaseMove {
+        seen_for(holder, silent_for, record, silent_for)
+    }
+
+    /// The same, where it has seen the Lease as it is now for so long.
+    fn seen_for(holder: &str, silent_for: u64, record: Option<&LeaseRecord>, unchanged_for: u64) -> LeaseMove {
         let claim = Claim {
             holder,
             duration: Duration::from_secs(15),
@@ -459,7 +467,7 @@ mod tests {
         };
         let sight = Sight {
             record,
-            unchanged_for: Duration::ZERO,
+            unchanged_for: Duration::from_secs(unchanged_for),
             last_claim: Some(claim),
             highest_epoch: Some(4),
             epoch_floor: 0,
@@ -494,6 +502,36 @@ mod tests {
         assert_eq!(next(Some(&emptied), 0), left(2, 20));
         assert_eq!(next(Some(&emptied), 19), left(1, 1));
         assert_eq!(next(Some(&emptied), 20), LeaseMove::Take { epoch: 5 });
+    }
+
+    /// It saw nothing for a minute, in which another may have led, or leads.
+    #[test]
+    fn a_claim_that_is_long_past_says_nothing_of_who_leads_by_a_lease_that_was_emptied() {
+        let emptied = held_by("");
+        let left = LeaseMove::Wait {
+            pause: Duration::from_secs(2),
+            left: Duration::from_secs(15),
+        };
+        for holder in ["you", "me"] {
+            assert_eq!(seen_for(holder, 60, Some(&emptied), 0), left, "{holder}");
+            assert_eq!(
+                seen_for(holder, 60, Some(&emptied), 15),
+                LeaseMove::Take { epoch: 5 },
+                "{holder}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lease_whose_whole_spec_was_taken_out_is_left_to_the_leader_too() {
+        let bare = LeaseRecord {
+            holder: None,
+            duration: Duration::ZERO,
+            transitions: 0,
+        };
+        let is_waited_for = |found: LeaseMove| matches!(found, LeaseMove::Wait { .. });
+        assert!(is_waited_for(after_a_claim("you", 1, Some(&bare))));
+        assert!(is_waited_for(next(Some(&bare), 0)));
     }
 
     #[test]

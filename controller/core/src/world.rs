@@ -137,6 +137,21 @@ impl World {
         is_new && self.ledger.drains.contains_key(uid)
     }
 
+    /// Others list the pods of their Nodes first.
+    pub fn drain_waits(&mut self, uid: &Uid) {
+        if let Some(drain) = self.ledger.drains.get_mut(uid) {
+            drain.waits_its_turn();
+        }
+    }
+
+    /// The pods of a Machine's Node are listed from `now` on.
+    pub fn drain_has_turn(&mut self, machine: &Name, uid: &Uid, now: Timestamp, uptime: Duration) {
+        if let Some(drain) = self.ledger.drains.get_mut(uid) {
+            drain.has_its_turn(now);
+            self.queue.push(Key::Machine(machine.clone()), uptime, Urgency::Event);
+        }
+    }
+
     /// Takes what the watch of the pods of a Machine's Node brought, at `now`. Gives whether anybody wants to know more.
     pub fn see_pods(
         &mut self,

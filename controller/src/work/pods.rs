@@ -74,8 +74,13 @@ impl PodWatches {
         token
     }
 
-    /// Waits until few enough begin. It ends when it is dropped.
-    async fn turn(&self) -> OwnedSemaphorePermit {
+    /// A turn that is free. It ends when it is dropped.
+    fn free_turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turns).try_acquire_owned().ok()
+    }
+
+    /// Waits until few enough begin.
+    async fn next_turn(&self) -> OwnedSemaphorePermit {
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         turn.expect("nobody closes the semaphore")
     }
@@ -105,7 +110,7 @@ pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
     let watch = Watch::everywhere(&cluster, &shared.env).of_fields(&format!("spec.nodeName={node}"));
     let task = Arc::clone(shared);
     shared.calls.spawn(async move {
-        let Some(turn) = stop.run_until_cancelled(task.pod_watches.turn()).await else {
+        let Some(turn) = stop.run_until_cancelled(turn(&task, &name, &uid)).await else {
             return;
         };
         let mut listing = Listing::Due(turn);
@@ -132,6 +137,18 @@ pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
         };
         Box::pin(watch.run(stop, sink)).await;
     });
+}
+
+/// The turn to begin. Who has to wait for it says so, because the time in which a list has to come begins with it.
+async fn turn(shared: &Shared, name: &Name, uid: &Uid) -> OwnedSemaphorePermit {
+    if let Some(turn) = shared.pod_watches.free_turn() {
+        return turn;
+    }
+    shared.quietly(|world| world.drain_waits(uid));
+    let turn = shared.pod_watches.next_turn().await;
+    let now = shared.env.now();
+    shared.change(|world, uptime| world.drain_has_turn(name, uid, now, uptime));
+    turn
 }
 
 /// How far the first list of a Node's pods is. It keeps others waiting while it is under way, and not when it failed and begins anew.

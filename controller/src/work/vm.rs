@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use millwright_core::api::machine_class::SecretRef;
 use millwright_core::api::{Machine, meta};
 use millwright_core::class::{self, Readiness};
-use millwright_core::driver::{Code, Deletion, Effect, Failure, Reason};
+use millwright_core::driver::{Code, Deletion, Failure, Reason};
 use millwright_core::ids::{DriverName, Name, SecretKey};
 use millwright_core::machine::{Answer, Call, Pacing};
 use millwright_core::permit::DeletePermit;
@@ -289,8 +289,7 @@ async fn create(
         .await
 }
 
-/// Where the call had to wait, the Machine is looked at again before its VM is removed. One whose Node joined meanwhile is drained first,
-/// so a call that left nothing behind counts as not made.
+/// Where the call had to wait, the Machine is looked at again before its VM is removed: one whose Node joined meanwhile is drained first.
 async fn delete(shared: &Shared, driver: &Driver, target: &Target, machine: &Machine) -> Answer {
     let Some(permit) = DeletePermit::for_deleting(machine) else {
         let text = "the Machine is not being deleted";
@@ -298,16 +297,13 @@ async fn delete(shared: &Shared, driver: &Driver, target: &Target, machine: &Mac
     };
     let (name, uid) = meta::identity(&machine.metadata);
     let had_node = has_node(shared, &name, &uid);
-    let is_due = || is_due_still(shared, &name, &uid, had_node);
-    let still_wanted = async || match is_due() {
+    let put_off = Failure::not_sent(Code::Aborted, "not sent: its node joined while the call waited");
+    let still_wanted = async || match is_due_still(shared, &name, &uid, had_node) {
         true => Ok(()),
-        false => Err(Failure::not_sent(
-            Code::Aborted,
-            "not sent: its node joined while the call waited",
-        )),
+        false => Err(put_off.clone()),
     };
     match driver.delete_machine_if(target, permit, still_wanted).await {
-        Err(failure) if failure.effect == Effect::None && !is_due() => Answer::NotAsked(Call::Delete),
+        Err(failure) if failure == put_off => Answer::NotAsked(Call::Delete),
         deletion => Answer::Deletion(deletion),
     }
 }

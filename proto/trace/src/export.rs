@@ -3,7 +3,7 @@
 //! Holds up nobody: a span that finds the queue full is dropped, and an export that fails is told once and forgotten. What the queue
 //! holds, how often it is emptied and which traces are kept, OpenTelemetry's own environment variables say (`OTEL_BSP_*`,
 //! `OTEL_TRACES_SAMPLER`); by default every trace. A collector with TLS has to be trusted by the system's certificates, or by those in the
-//! file that `SSL_CERT_FILE` names.
+//! file that `SSL_CERT_FILE` names instead.
 
 use std::io;
 use std::time::Duration;
@@ -55,7 +55,8 @@ impl Export {
     /// Begins. Connects when there is something to send, so that a collector may come later than this process.
     ///
     /// # Errors
-    /// The process cannot have another thread, or OpenTelemetry's environment variables contradict each other.
+    /// The process cannot have another thread, OpenTelemetry's environment variables contradict each other, or a collector with TLS is named
+    /// where no certificate is found to trust it by.
     pub fn begin(url: &str, service: &str, version: &str) -> Result<Self, ExportError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -66,7 +67,7 @@ impl Export {
         let exporter = {
             let _entered = runtime.enter();
             let exporter = SpanExporter::builder().with_tonic().with_endpoint(url);
-            match url.starts_with("https:") {
+            match url.to_ascii_lowercase().starts_with("https:") {
                 true => exporter
                     .with_tls_config(ClientTlsConfig::new().with_native_roots())
                     .build(),

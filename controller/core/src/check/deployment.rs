@@ -318,6 +318,7 @@ fn parts(all: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestamp)
         let part = part(member.set, plan);
         let seen = set::Observed {
             may_lose: Some(usize::MAX),
+            may_resend: false,
             repair: Repair {
                 at_most: all.replacements,
                 ..member.repair

@@ -259,7 +259,8 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
     // Who was chosen and could not be deleted stays chosen; its deletion waits.
     let mut one_stays = false;
     for machine in rank::rank(ordinary, seen.condemned, policy, now) {
-        let is_held = seen.may_lose.is_some() && set::plan::may_be_available(seen, machine, now);
+        let is_held = seen.may_lose.is_some()
+            && (set::plan::counts_as_available(seen, machine, now) || set::plan::is_needed_still(seen, machine, now));
         one_stays |= !is_victim(machine) && !waits(seen, machine, now) && !is_held;
         if one_stays && is_victim(machine) {
             broken.push(Broken::VictimOrder(meta::name(&machine.metadata).to_owned()));

@@ -109,6 +109,7 @@ fn stand(seen: &Observed<'_>, members: &Members<'_>, fault: String, now: Timesta
     let situation = status::Situation::Invalid(fault.clone());
     let bound = Bound {
         may_lose: Some(0),
+        may_resend: false,
         ..Bound::NONE
     };
     let plan = follow(seen, members, bound, Plan::rest(Why::Invalid(fault)), now);

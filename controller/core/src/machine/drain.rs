@@ -20,6 +20,7 @@ use super::step::{Plan, Step, Why};
 use super::{dead, node};
 use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
 use crate::drain::{Blocker, Drain, Removal, reference};
+use crate::gate;
 use crate::sight::later;
 
 /// The original's pause between two evictions: what its number of retries is worth in time.
@@ -171,13 +172,13 @@ fn is_doubtful(seen: &Observed<'_>, now: Timestamp) -> bool {
     }
 }
 
-/// Whether an earlier process closed the Node, because it had no pods, and could ask no driver then. When the driver is back, pods that came
+/// Whether an earlier process closed the Node, because it had no pods, and asked no driver then: it was away, or refuses its account. When the driver is back, pods that came
 /// between their list and the cordon are there still.
 fn was_closed_in_vain(machine: &Machine, found: &Node) -> bool {
     let is_closed = !meta::has_finalizer(&found.metadata, keys::NODE_FINALIZER);
     let code = machine.last_operation().and_then(|last| last.error_code.as_deref());
-    let is_code_of_a_driver = code.is_some_and(|code| !code.is_empty());
-    is_closed && machine.operation_state() == Some(OperationState::Failed) && !is_code_of_a_driver
+    let is_answer = code.is_some_and(|code| !code.is_empty()) && !gate::is_parked(machine);
+    is_closed && machine.operation_state() == Some(OperationState::Failed) && !is_answer
 }
 
 /// Whether it was too long ago that no pod was seen on the Node.
@@ -274,9 +275,12 @@ fn attached(seen: &Observed<'_>, found: &Node) -> Vec<String> {
     }
 }
 
-/// Nobody may wait any longer, but for the list of the pods that are to be deleted.
+/// Nobody may wait any longer, but for the list of the pods that are to be deleted, from when its turn has come.
 fn unlisted(seen: &Observed<'_>, drain: &Drain, now: Timestamp) -> Plan {
-    let until = later(drain.began(), LIST_WITHIN);
+    let Some(turn) = drain.turn() else {
+        return Plan::rest(Why::PodsUnknown);
+    };
+    let until = later(turn, LIST_WITHIN);
     match now < until {
         true => Plan::wait(until, Why::PodsUnknown),
         false => over(

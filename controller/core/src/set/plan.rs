@@ -310,11 +310,7 @@ fn spare<'a>(seen: &Observed<'_>, leaving: Vec<&'a Machine>, now: Timestamp, pla
     let mut free = Vec::new();
     for machine in leaving {
         let is_counted = counts_as_available(seen, machine, now);
-        let is_held = match is_counted {
-            true => may_lose == 0,
-            false => !seen.may_resend && may_be_available(seen, machine, now),
-        };
-        if is_held {
+        if (is_counted && may_lose == 0) || is_needed_still(seen, machine, now) {
             let name = Name::new(meta::name(&machine.metadata));
             plan.withheld.push((name, Why::Held));
             continue;
@@ -325,6 +321,11 @@ fn spare<'a>(seen: &Observed<'_>, leaving: Vec<&'a Machine>, now: Timestamp, pla
     free
 }
 
+/// Whether the Machine is needed although its deletion was sent: it may be there still, and is not deleted again.
+pub fn is_needed_still(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
+    !seen.may_resend && may_be_available(seen, machine, now) && !counts_as_available(seen, machine, now)
+}
+
 /// Preserved Machines that go before the available ones of which none can be spared: a rollout does not wait for the end of a preservation.
 fn instead<'a>(
     seen: &Observed<'_>,
@@ -333,7 +334,9 @@ fn instead<'a>(
     now: Timestamp,
 ) -> impl Iterator<Item = &'a Machine> {
     let is_free = |machine: &&Machine| machine.preserved_until().is_some_and(|until| until > now);
-    let free = kept.filter(move |machine| is_free(machine) && !counts_as_available(seen, machine, now));
+    let is_spared =
+        move |machine: &Machine| counts_as_available(seen, machine, now) || is_needed_still(seen, machine, now);
+    let free = kept.filter(move |machine| is_free(machine) && !is_spared(machine));
     let ranked = rank::rank(free, seen.condemned, None, now);
     ranked.into_iter().take(count)
 }
@@ -346,7 +349,7 @@ pub fn counts_as_available(seen: &Observed<'_>, machine: &Machine, now: Timestam
 }
 
 /// The same, whether or not a deletion of it was sent.
-pub fn may_be_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
+fn may_be_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
     !is_leaving(machine) && !is_being_updated(seen, machine) && status::is_available(seen.set, machine, now)
 }
 
