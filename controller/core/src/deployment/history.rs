@@ -6,10 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::api::{MachineDeployment, MachineSet, keys, meta};
 use crate::ids::{Name, Uid};
 use crate::rollout::revisions::{Revisions, number};
 use crate::set;
+use crate::set::growth::unanswered;
 use crate::set::plan::owned;
 
 /// How many old sets are kept where the deployment does not say, as for Deployments. The original keeps all, for ever (weakness 16).
@@ -38,14 +41,14 @@ pub fn annotations(set: &MachineSet, revision: i64) -> BTreeMap<String, String> 
     annotations
 }
 
-/// Old sets beyond the limit, the oldest first, that have and want nothing.
-pub fn surplus(deployment: &MachineDeployment, old: &[&set::Observed<'_>]) -> Vec<(Name, Uid)> {
+/// Old sets beyond the limit, the oldest first, that have and want nothing, and get nothing by a creation that was sent.
+pub fn surplus(deployment: &MachineDeployment, old: &[&set::Observed<'_>], now: Timestamp) -> Vec<(Name, Uid)> {
     let limit = deployment.spec.revision_history_limit.unwrap_or(KEPT).max(0);
     let staying = |member: &&&set::Observed<'_>| !meta::is_deleting(&member.set.metadata);
     let staying: Vec<&&set::Observed<'_>> = old.iter().filter(staying).collect();
     let beyond = staying.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     let is_empty = |member: &&&&set::Observed<'_>| {
-        member.set.spec.replicas == 0 && owned(member).is_empty() && member.unanswered.is_empty()
+        member.set.spec.replicas == 0 && owned(member).is_empty() && unanswered(member, now) == 0
     };
     let surplus = staying.iter().take(beyond).filter(is_empty);
     surplus.map(|member| meta::identity(&member.set.metadata)).collect()

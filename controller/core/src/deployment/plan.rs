@@ -23,6 +23,7 @@ use crate::ids::{Name, Uid};
 use crate::ledger::LINGERS;
 use crate::owner::Owner as _;
 use crate::selector::Matcher;
+use crate::set::growth::may_still_arrive;
 use crate::set::repair::{Repair, given_up_before};
 use crate::set::{self, Victim, keep};
 use crate::sight::{Judging, later};
@@ -225,7 +226,7 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     }
     plan.why = why(plan.why, seen, &stand);
     if stand.mode == Mode::Scaling {
-        clean(seen, members, &stand, &mut plan);
+        clean(seen, members, &stand, now, &mut plan);
     }
     plan.steps.extend(freeze::thaw(seen, members));
     if let Some(number) = numbered(seen, members) {
@@ -397,12 +398,14 @@ fn new_set(seen: &Observed<'_>, members: &Members<'_>, hash: u32, number: i64) -
 }
 
 /// Sets beyond the history limit go, once the template is out.
-fn clean(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, plan: &mut Plan) {
+fn clean(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, now: Timestamp, plan: &mut Plan) {
     let is_out = members.has_new && !stand.group.has_old();
     if !is_out && !seen.deployment.spec.paused {
         return;
     }
-    let surplus = history::surplus(seen.deployment, members.old());
+    let arrives = members.old().iter().filter_map(|old| may_still_arrive(old, now)).min();
+    *plan = std::mem::replace(plan, Plan::rest(Why::Settled)).or_at(arrives, now);
+    let surplus = history::surplus(seen.deployment, members.old(), now);
     if surplus.is_empty() {
         return;
     }
