@@ -206,8 +206,8 @@ pub fn step(sight: &Sight<'_>, me: &str, terms: &Terms) -> LeaseMove {
 }
 
 /// How much longer another may lead whose Lease was deleted or emptied under it. It takes it again at its next renewal; until then two
-/// would lead if we took it now. Who first sees the Lease when it is emptied, or saw none of the last claims, does not know whose it was, but
-/// the Lease still says how long somebody may lead by it.
+/// would lead if we took it now. A candidate that never saw the last claim does not know who led; the Lease
+/// still says for how long that may be.
 fn still_led(sight: &Sight<'_>, me: &str, terms: &Terms) -> Option<Duration> {
     if sight.record.is_some_and(LeaseRecord::is_released) {
         return None;

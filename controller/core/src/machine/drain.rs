@@ -172,8 +172,8 @@ fn is_doubtful(seen: &Observed<'_>, now: Timestamp) -> bool {
     }
 }
 
-/// Whether an earlier process closed the Node, because it had no pods, and asked no driver then: it was away, or refuses its account. When the driver is back, pods that came
-/// between their list and the cordon are there still.
+/// Whether an earlier process cordoned the Node, because it had no pods, and asked no driver then, which was away or refused its account.
+/// A pod that came between the list and the cordon is on the Node still.
 fn was_closed_in_vain(machine: &Machine, found: &Node) -> bool {
     let is_closed = !meta::has_finalizer(&found.metadata, keys::NODE_FINALIZER);
     let code = machine.last_operation().and_then(|last| last.error_code.as_deref());
