@@ -13,6 +13,7 @@ pub mod machine_set;
 pub mod meta;
 pub mod node_template;
 pub mod operation;
+mod previous;
 pub mod qualified;
 pub mod template;
 pub mod validity;
@@ -23,7 +24,7 @@ pub use machine_class::{ClassNodeTemplate, MachineClass, MachineClassSpec, Machi
 pub use machine_deployment::{MachineDeployment, MachineDeploymentSpec, MachineDeploymentStatus};
 pub use machine_set::{MachineSet, MachineSetSpec, MachineSetStatus};
 pub use node_template::NodeTemplateSpec;
-pub use operation::{LastOperation, MachineSummary, OperationState, OperationType};
+pub use operation::{LastOperation, MachineSummary, OperationReason, OperationState, OperationType};
 pub use template::Template;
 
 /// The API group of all four kinds.

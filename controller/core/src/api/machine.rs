@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::lenient::{self, GoDuration, absent_is_default};
 use super::machine_class::{MachineClass, SecretRef};
 use super::node_template::NodeTemplateSpec;
-use super::operation::{LastOperation, OperationState, OperationType};
+use super::operation::{LastOperation, OperationReason, OperationState, OperationType};
 use super::{Time, keys, meta};
 use crate::ids::{DriverName, NodeName, ProviderId, Uid};
 
@@ -404,6 +404,14 @@ impl Machine {
     /// What the last operation was, where it is a word that we know.
     pub fn operation_type(&self) -> Option<OperationType> {
         self.last_operation()?.type_.as_ref()?.known()
+    }
+
+    /// Why the last operation stands as it does, where it has a special reason.
+    pub fn operation_reason(&self) -> Option<OperationReason> {
+        match &self.last_operation()?.reason {
+            Some(reason) => reason.known(),
+            None => super::previous::reason(self),
+        }
     }
 
     /// The Machine's uid.

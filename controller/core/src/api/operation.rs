@@ -36,16 +36,37 @@ words!(
     }
 );
 
+words!(
+    /// Why the last operation stands as it does, where a decision depends on it. The description tells the same to people; nothing is
+    /// decided from the description.
+    OperationReason {
+        /// Something is missing before a driver may be asked for a VM: a class, a driver, a target cluster.
+        Waiting,
+        /// Calls of this kind are suspended for all Machines of the class or of the account; another Machine probes for all.
+        Suspended,
+        /// The driver reported, without being asked, that the VM does not run or is about to end.
+        VmReported,
+        /// The Machine's Node was seen, and its pods are to be drained before the VM goes.
+        Draining,
+        /// The same, and the eviction of a pod was refused.
+        EvictionRefused,
+    }
+);
+
 /// The last thing that was done to a Machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LastOperation {
-    /// What was done or is next, in words. The end of the text marks the stage of a deletion.
+    /// What was done or is next, in words, for people. The end of the text marks the stage of a deletion.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The driver's code of a failed creation, for example ResourceExhausted.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
+    /// [ADD] Why the operation stands as it does, in one word: Waiting, Suspended, VmReported, Draining, EvictionRefused. Empty: no special reason.
+    /// Absent: another version or another program wrote the operation.
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Lenient<OperationReason>>,
     /// When this operation was last written.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,

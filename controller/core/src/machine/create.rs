@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
-use crate::api::{Machine, OperationState, OperationType, Phase, meta, validity};
+use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, meta, validity};
 use crate::class::{Readiness, Recipe};
 use crate::driver::{Code, Initialization, Reaction, Reason, Vm, VmState};
 use crate::gate::{self, Cause, Errand, Shut, Way};
@@ -77,13 +77,11 @@ fn intent(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Step {
     Step::Record(Box::new(change))
 }
 
-/// Begins the description of a Machine for which no driver has been asked yet.
-const WAITING: &str = "Waiting: ";
-
-/// Whether the Machine says that it waits for something before its VM is asked for.
+/// Whether the Machine waits for something before its VM is asked for.
 fn is_waiting(machine: &Machine) -> bool {
-    let said = machine.last_words();
-    machine.operation_type() == Some(OperationType::Create) && said.is_some_and(|said| said.starts_with(WAITING))
+    let reason = machine.operation_reason();
+    machine.operation_type() == Some(OperationType::Create)
+        && matches!(reason, Some(OperationReason::Waiting | OperationReason::Suspended))
 }
 
 /// Whether a VM can only be asked for with a token of a target cluster that is away.
@@ -125,8 +123,9 @@ fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
 }
 
 fn waiting(seen: &Observed<'_>, why: &Why, now: Timestamp) -> StatusChange {
-    let text = format!("{WAITING}{why}");
-    let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now);
+    let text = format!("Waiting: {why}");
+    let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
+        .because(OperationReason::Waiting);
     match seen.machine.phase().is_new() {
         true => change.entering(seen.machine, Phase::Pending),
         false => change,
@@ -137,7 +136,9 @@ fn waiting(seen: &Observed<'_>, why: &Why, now: Timestamp) -> StatusChange {
 /// takes Machines without capacity by it (`spec/api.md` §10.4).
 fn parked(seen: &Observed<'_>, shut: &Shut, look: Timestamp, now: Timestamp) -> Plan {
     let why = Why::Parked(shut.to_string());
-    let change = waiting(seen, &why, now).with_code(shut.word);
+    let change = waiting(seen, &why, now)
+        .because(OperationReason::Suspended)
+        .with_code(shut.word);
     if change.is_told(seen.machine) {
         return Plan::wait(look, why);
     }

@@ -11,7 +11,7 @@ use super::node;
 use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
-use crate::api::{OperationState, OperationType, Phase, keys, meta};
+use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::class::Readiness;
 use crate::driver::Reaction;
 use crate::gate::{self, Cause, Errand, Way};
@@ -45,16 +45,8 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         if let Some(plan) = drain::look(seen, now) {
             return plan;
         }
-        let text = drain::begin(seen, now);
-        return Plan::act(
-            vec![Step::Record(Box::new(told(
-                seen,
-                OperationState::Processing,
-                text,
-                now,
-            )))],
-            Why::Deleting,
-        );
+        let change = drain::begin(seen, now);
+        return Plan::act(vec![Step::Record(Box::new(change))], Why::Deleting);
     }
     let Some(gone_since) = seen.calls.gone_since else {
         return drain::plan(seen, now).unwrap_or_else(|| closed(seen, remove_vm(seen, now)));
@@ -200,7 +192,9 @@ fn parked(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     }
     let why = Why::Parked(shut.to_string());
     let text = format!("Waiting to remove the VM: {why}. {}", mark(seen, now));
-    let change = told(seen, OperationState::Failed, text, now).with_code(shut.word);
+    let change = told(seen, OperationState::Failed, text, now)
+        .because(OperationReason::Suspended)
+        .with_code(shut.word);
     if change.is_told(seen.machine) {
         return Some(Plan::wait(look, why));
     }

@@ -18,7 +18,7 @@ use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use super::{dead, node};
-use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
+use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::drain::{Blocker, Drain, Removal, reference};
 use crate::gate;
 use crate::sight::later;
@@ -33,15 +33,6 @@ const LOOK: SignedDuration = SignedDuration::from_secs(1);
 const EMPTY_FOR: SignedDuration = SignedDuration::from_secs(5);
 /// How often the status is written while pods go.
 const PACE: SignedDuration = SignedDuration::from_secs(5);
-
-/// How a description begins while pods go, or are to.
-const DRAINING: &str = "Draining node ";
-/// Said of a pod whose budget does not let it go.
-const NOT_NOW: &str = "may not be evicted now";
-/// Said of a pod whose budget never lets it go.
-const NEVER: &str = "may never be evicted";
-/// Said of an eviction that failed.
-const FAILED: &str = "the API server did not evict";
 
 /// Why pods are deleted without grace and without regard to budgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,21 +72,24 @@ pub fn look(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     }
 }
 
-/// What the first word on a deletion is: the stage that it begins with.
-pub fn begin(seen: &Observed<'_>, now: Timestamp) -> String {
+/// The first status of a deletion: the stage that it begins with.
+pub fn begin(seen: &Observed<'_>, now: Timestamp) -> StatusChange {
     if let Some(until) = awaited(seen, now) {
-        return waiting(until);
+        return waiting(seen, until, now);
     }
     let Some(found) = node_to_drain(seen) else {
-        return match super::delete::is_unlocated(seen) {
+        let text = match super::delete::is_unlocated(seen) {
             true => format!("Looking for the VM and its node. {}", keys::MARK_VM_STATUS),
             false => removing("Removing the VM"),
         };
+        return told(seen, text, now);
     };
     match seen.drain.filter(|drain| drain.is_listed()) {
-        None => text(found, deadline(seen).max(now), "its pods are not known yet"),
-        Some(drain) if drain.left().next().is_none() && attached(seen, found).is_empty() => removing("Removing the VM"),
-        Some(drain) => progress(seen, found, drain, None),
+        None => draining(seen, found, deadline(seen).max(now), "its pods are not known yet", now),
+        Some(drain) if drain.left().next().is_none() && attached(seen, found).is_empty() => {
+            told(seen, removing("Removing the VM"), now)
+        }
+        Some(drain) => draining(seen, found, deadline(seen), &left(drain, None), now),
     }
 }
 
@@ -300,7 +294,10 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> P
         Some(_) => Why::DrainBlocked,
         None => Why::Draining,
     };
-    let said = told(seen, progress(seen, found, drain, blocker.as_ref()), now);
+    let mut said = draining(seen, found, deadline(seen), &left(drain, blocker.as_ref()), now);
+    if blocker.is_some() {
+        said = said.because(OperationReason::EvictionRefused);
+    }
     let mut plan = paced(seen, said, why, now);
     let is_telling = !plan.steps.is_empty();
     plan.steps.extend(prepared(seen, found, drain, is_telling, now));
@@ -348,7 +345,7 @@ fn detached(seen: &Observed<'_>, found: &Node, drain: &Drain, since: Timestamp, 
         1 => format!("no pod is left; volume {first} is attached"),
         many => format!("no pod is left; {many} volumes are attached, {first} first"),
     };
-    let said = told(seen, text(found, until, &what), now);
+    let said = draining(seen, found, until, &what, now);
     let mut plan = paced(seen, said, Why::Detaching, now).or_at(Some(until), now);
     let is_telling = !plan.steps.is_empty();
     plan.steps.extend(prepared(seen, found, drain, is_telling, now));
@@ -372,7 +369,7 @@ fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now:
         1 => format!("1 pod is deleted without grace, because {force}"),
         many => format!("{many} pods are deleted without grace, because {force}"),
     };
-    let said = told(seen, text(found, now, &what), now);
+    let said = draining(seen, found, now, &what, now);
     let mut steps = vec![Step::Record(Box::new(said))];
     // The mark holds for the version of the Node that is seen; what follows would make it another one.
     steps.extend(mark);
@@ -382,9 +379,12 @@ fn by_force(seen: &Observed<'_>, found: &Node, drain: &Drain, force: Force, now:
 }
 
 /// Whether a process has seen the pods of a Node that joined too late for the Machine to say so, or waits for them already.
-fn was_draining(machine: &Machine, deadline: Timestamp) -> bool {
-    let said = machine.last_words();
-    said.is_some_and(|said| said.starts_with(DRAINING) || said == waiting(deadline))
+fn was_draining(machine: &Machine) -> bool {
+    let reason = machine.operation_reason();
+    matches!(
+        reason,
+        Some(OperationReason::Draining | OperationReason::EvictionRefused)
+    )
 }
 
 /// Until when the pods are waited for that are in a cluster out of sight: until the deadline, if the Machine has joined or its Node was
@@ -395,7 +395,7 @@ fn awaited(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
     }
     let deadline = deadline(seen);
     let is_known = seen.machine.has_joined() || node_to_drain(seen).is_some();
-    let has_pods = is_known || was_draining(seen.machine, deadline);
+    let has_pods = is_known || was_draining(seen.machine);
     let until = match (has_pods, seen.sight.control_since) {
         (true, _) => deadline,
         (false, Some(since)) if seen.machine.node_label().is_some() => later(since, PATIENCE).min(deadline),
@@ -407,7 +407,7 @@ fn awaited(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
 /// The Node is out of sight.
 fn blind(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let until = awaited(seen, now)?;
-    let change = told(seen, waiting(until), now);
+    let change = waiting(seen, until, now);
     let plan = match change.is_told(seen.machine) {
         true => Plan::rest(Why::TargetAway),
         false => Plan::act(vec![Step::Record(Box::new(change))], Why::TargetAway),
@@ -415,9 +415,14 @@ fn blind(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     Some(plan.or_at(Some(until), now))
 }
 
-fn waiting(deadline: Timestamp) -> String {
+fn waiting(seen: &Observed<'_>, until: Timestamp, now: Timestamp) -> StatusChange {
     let (why, mark) = (Why::TargetAway, keys::MARK_DRAIN);
-    format!("Waiting until {deadline:.0} to drain the node: {why}. {mark}")
+    let text = format!("Waiting until {until:.0} to drain the node: {why}. {mark}");
+    let change = told(seen, text, now);
+    match until < deadline(seen) {
+        true => change,
+        false => change.because(OperationReason::Draining),
+    }
 }
 
 /// The status says that the drain is over; from then on it is.
@@ -453,10 +458,6 @@ fn told(seen: &Observed<'_>, text: String, now: Timestamp) -> StatusChange {
     StatusChange::told(seen.machine, operation, state, text, now).entering(seen.machine, Phase::Terminating)
 }
 
-fn progress(seen: &Observed<'_>, found: &Node, drain: &Drain, blocker: Option<&Blocker>) -> String {
-    text(found, deadline(seen), &left(drain, blocker))
-}
-
 /// How far the pods of a Node are that stays.
 pub(super) fn staying(seen: &Observed<'_>, found: &Node) -> String {
     let name = node::name(found);
@@ -478,10 +479,10 @@ fn left(drain: &Drain, blocker: Option<&Blocker>) -> String {
     match blocker {
         None => left,
         Some(Blocker { pod, removal }) => match removal {
-            Removal::OverBudget(words) => format!("{left}; {pod} {NOT_NOW}: {words}"),
-            Removal::Misconfigured { fault, .. } => format!("{left}; {pod} {NEVER}: {fault}"),
+            Removal::OverBudget(words) => format!("{left}; {pod} may not be evicted now: {words}"),
+            Removal::Misconfigured { fault, .. } => format!("{left}; {pod} may never be evicted: {fault}"),
             Removal::Accepted => left,
-            Removal::Failed(words) => format!("{left}; {FAILED} {pod}: {words}"),
+            Removal::Failed(words) => format!("{left}; the API server did not evict {pod}: {words}"),
         },
     }
 }
@@ -495,16 +496,13 @@ pub fn without_mark(said: &str) -> &str {
 
 /// Whether the Machine's status tells already that a pod does not go.
 pub fn tells_blocker(machine: &Machine) -> bool {
-    let said = machine.last_words();
-    said.is_some_and(|said| [NOT_NOW, NEVER, FAILED].iter().any(|word| said.contains(word)))
+    machine.operation_reason() == Some(OperationReason::EvictionRefused)
 }
 
-fn text(found: &Node, until: Timestamp, what: &str) -> String {
-    let name = node::name(found);
-    format!(
-        "{DRAINING}{name} until {until:.0} at the latest: {what}. {}",
-        keys::MARK_DRAIN
-    )
+fn draining(seen: &Observed<'_>, found: &Node, until: Timestamp, what: &str, now: Timestamp) -> StatusChange {
+    let (name, mark) = (node::name(found), keys::MARK_DRAIN);
+    let text = format!("Draining node {name} until {until:.0} at the latest: {what}. {mark}");
+    told(seen, text, now).because(OperationReason::Draining)
 }
 
 #[cfg(test)]
@@ -520,6 +518,9 @@ mod tests {
     use crate::machine::steer::Standing;
     use crate::settings::Settings;
     use crate::sight::Sight;
+
+    const WAITING: &str =
+        "Waiting until 2026-01-01T02:00:00Z to drain the node: the target cluster cannot be seen now.";
 
     fn leaving(words: &str) -> Machine {
         let machine = json!({
@@ -593,7 +594,7 @@ mod tests {
             let calls = Calls::default();
             look(words, since, &calls, |seen| is_due_still(seen, had_node, now))
         };
-        let draining = waiting(at("2026-01-01T02:00:00Z"));
+        let draining = format!("{WAITING} {}", keys::MARK_DRAIN);
         assert!(!due(&draining, false));
         assert!(due(&draining, true));
         assert!(due(&removing("Removing the VM"), false));
@@ -609,7 +610,11 @@ mod tests {
             "Draining node node-of-m1 until 2026-01-01T02:00:00Z at the latest: 1 pod is left. Initiate node drain";
         let until = |words: &str| look(words, since, &Calls::default(), |seen| awaited(seen, now));
         assert_eq!(until(draining), Some(deadline));
-        assert_eq!(until(&waiting(deadline)), Some(deadline), "said by the manager before");
+        assert_eq!(
+            until(&format!("{WAITING} {}", keys::MARK_DRAIN)),
+            Some(deadline),
+            "said by the manager before"
+        );
         assert_eq!(until("Looking for the VM and its node"), None);
     }
 }

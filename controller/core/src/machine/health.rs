@@ -14,7 +14,7 @@ use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
-use crate::api::{Machine, OperationState, OperationType, Phase, meta};
+use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, meta};
 use crate::driver::VmState;
 use crate::sight::Judging;
 
@@ -40,12 +40,9 @@ pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
 }
 
-/// Begins what a Machine says of itself whose provider told the end of its VM.
-const SAID: &str = "The provider says that ";
-
 /// Whether a Machine says that its provider told the end of its VM.
 pub fn tells_of_vm(machine: &Machine) -> bool {
-    machine.last_words().is_some_and(|said| said.starts_with(SAID))
+    machine.operation_reason() == Some(OperationReason::VmReported)
 }
 
 /// Whether the Machine says that its provider told the end of its VM, and its driver has not said since that it runs. What is said is
@@ -114,26 +111,31 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
     if due <= now {
         return Err(Plan::act(vec![Step::Call(Call::Status)], Why::VmDoubted));
     }
-    let said = machine.last_words();
     let Some(lost) = seen.calls.lost(since) else {
         return Ok(Some(due));
     };
     let text = format!("{}; {}", fault(seen, lost), end(machine));
     // One that is nobody's is given up at once, where it is Unknown: that is told then.
     let is_alone = meta::controller_of(&machine.metadata).is_none() && *machine.phase() == Phase::Unknown;
-    if said == Some(text.as_str()) || is_alone {
+    let state = OperationState::Processing;
+    let mut change =
+        StatusChange::told(machine, OperationType::HealthCheck, state, text, now).entering(machine, Phase::Unknown);
+    change.reason = reported(seen);
+    if change.is_told(machine) || is_alone {
         return Ok(Some(due));
     }
-    let state = OperationState::Processing;
-    let change =
-        StatusChange::told(machine, OperationType::HealthCheck, state, text, now).entering(machine, Phase::Unknown);
     Err(Plan::act(vec![Step::Record(Box::new(change))], Why::VmLost(lost)))
+}
+
+/// The reason of a Machine whose provider told the end of its VM.
+fn reported(seen: &Observed<'_>) -> Option<OperationReason> {
+    seen.calls.lost_unasked().map(|_| OperationReason::VmReported)
 }
 
 /// What ails a Machine whose VM does not run.
 fn fault(seen: &Observed<'_>, lost: Lost) -> String {
     match seen.calls.lost_unasked() {
-        Some(_) => format!("{SAID}{lost}"),
+        Some(_) => format!("The provider says that {lost}"),
         None => format!("The node is unhealthy, and {lost}"),
     }
 }
@@ -172,8 +174,10 @@ pub fn timed_out(machine: &Machine, timeout: SignedDuration, now: Timestamp) -> 
         GoDuration::from(timeout),
         end(machine)
     );
-    StatusChange::told(machine, OperationType::HealthCheck, OperationState::Failed, text, now)
-        .entering(machine, Phase::Failed)
+    let mut change = StatusChange::told(machine, OperationType::HealthCheck, OperationState::Failed, text, now)
+        .entering(machine, Phase::Failed);
+    change.reason = tells_of_vm(machine).then_some(OperationReason::VmReported);
+    change
 }
 
 /// What the status of a Machine says whose VM does not run any more.
@@ -185,8 +189,10 @@ pub fn vm_lost(machine: &Machine, lost: Lost, now: Timestamp) -> StatusChange {
         Some(fault) => format!("{fault}, so {}", end(machine)),
         None => format!("The node is unhealthy, and {lost}, so {}", end(machine)),
     };
-    StatusChange::told(machine, OperationType::HealthCheck, OperationState::Failed, text, now)
-        .entering(machine, Phase::Failed)
+    let mut change = StatusChange::told(machine, OperationType::HealthCheck, OperationState::Failed, text, now)
+        .entering(machine, Phase::Failed);
+    change.reason = tells_of_vm(machine).then_some(OperationReason::VmReported);
+    change
 }
 
 /// What becomes of a Machine that is given up.
@@ -271,6 +277,9 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
             (told(Phase::Unknown, OperationState::Processing, text), ailing)
         }
     };
+    let mut change = change;
+    change.reason =
+        (!healthy && (lost.is_some() || (is_fit && tells_of_vm(seen.machine)))).then_some(OperationReason::VmReported);
     Plan::act(vec![Step::Record(Box::new(change))], why)
 }
 

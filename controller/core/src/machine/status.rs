@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
 use serde_json::{Map, Value, json};
 
+use crate::api::lenient::Word;
 use crate::api::machine::CreationRequest;
-use crate::api::{Machine, OperationState, OperationType, Phase};
+use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase};
 use crate::driver::Vm;
 
 /// The whole of what one status write says. What it does not name stays as it is.
@@ -24,6 +25,8 @@ pub struct StatusChange {
     pub state: OperationState,
     /// For people; a deletion's ends with the original's marker.
     pub description: String,
+    /// Why the operation stands so, where a later decision depends on it.
+    pub reason: Option<OperationReason>,
     /// The driver's code, in the original's spelling.
     pub error_code: Option<String>,
     /// When this was decided.
@@ -53,6 +56,7 @@ impl StatusChange {
             operation,
             state,
             description: text,
+            reason: None,
             error_code: None,
             at: now,
             conditions: None,
@@ -77,6 +81,7 @@ impl StatusChange {
         let (operation, state) = (machine.operation_type()?, machine.operation_state()?);
         let mut change = Self::told(machine, operation, state, text, now);
         change.since = now;
+        change.reason = machine.operation_reason();
         change.error_code.clone_from(&said.error_code);
         Some(change)
     }
@@ -93,6 +98,12 @@ impl StatusChange {
     /// Enters a phase that goes on counting from when the present one began.
     pub fn carrying(mut self, phase: Phase) -> Self {
         self.phase = phase;
+        self
+    }
+
+    /// For a special reason.
+    pub fn because(mut self, reason: OperationReason) -> Self {
+        self.reason = Some(reason);
         self
     }
 
@@ -150,6 +161,7 @@ impl StatusChange {
         *machine.phase() == self.phase
             && operation.description.as_deref() == Some(self.description.as_str())
             && operation.error_code.as_deref().unwrap_or("") == self.error_code.as_deref().unwrap_or("")
+            && machine.operation_reason() == self.reason
             && machine.operation_state() == Some(self.state)
             && machine.operation_type() == Some(self.operation)
             && self.conditions.is_none()
@@ -182,6 +194,7 @@ impl StatusChange {
                 "description": self.description,
                 "errorCode": self.error_code,
                 "lastUpdateTime": seconds(self.at),
+                "reason": self.reason.map_or("", Word::as_str),
                 "state": self.state.to_string(),
                 "type": self.operation.to_string(),
             }),
