@@ -29,6 +29,8 @@ mod pods;
 mod preserved;
 #[path = "scenarios/reasons.rs"]
 mod reasons;
+#[path = "scenarios/reworded.rs"]
+mod reworded;
 #[path = "scenarios/rollouts.rs"]
 mod rollouts;
 #[path = "scenarios/script.rs"]
