@@ -2,7 +2,8 @@
 //!
 //! Honest to real clouds where it matters to a driver: an accepted VM is durable before the answer, ids are constant,
 //! tags are stored, the client's token makes a repeat harmless, creation and deletion take time and go on without the
-//! driver, and lists may lag behind. Knows nothing of the Driver API, of gRPC or of Kubernetes.
+//! driver, and lists may lag behind. Each region is an inventory of its own, as in real clouds: lookups, lists and tokens are of one region,
+//! and a VM of another is not there. Knows nothing of the Driver API, of gRPC or of Kubernetes.
 //!
 //! | what | lags by `--list-lag` |
 //! |---|---|
@@ -168,41 +169,41 @@ impl Cloud {
         self.end(id, false).await
     }
 
-    /// The VM of a machine's uid, as far as lookups can see yet.
-    pub fn find_by_uid(&self, cluster: &str, uid: &str) -> Option<Arc<Vm>> {
+    /// The VM of a machine's uid in a region, as far as lookups can see yet.
+    pub fn find_by_uid(&self, region: &str, cluster: &str, uid: &str) -> Option<Arc<Vm>> {
         // The driver hands the uid over as token too, so one index serves both.
         let fleet = self.shared.fleet();
-        let vm = fleet.by_token(uid)?;
+        let vm = fleet.by_token(region, uid)?;
         (vm.owner.cluster == cluster && vm.is_visible(self.now())).then(|| Arc::clone(vm))
     }
 
-    /// The VMs of a machine's name, as far as lookups can see yet.
-    pub fn find_by_name(&self, cluster: &str, name: &str) -> Vec<Arc<Vm>> {
+    /// The VMs of a machine's name in a region, as far as lookups can see yet.
+    pub fn find_by_name(&self, region: &str, cluster: &str, name: &str) -> Vec<Arc<Vm>> {
         let now = self.now();
         self.shared
             .fleet()
             .by_name(cluster, name)
-            .filter(|vm| vm.is_visible(now))
+            .filter(|vm| vm.region == region && vm.is_visible(now))
             .cloned()
             .collect()
     }
 
-    /// The VM of this id, as far as lookups can see yet.
-    pub fn find_by_id(&self, id: &VmId) -> Option<Arc<Vm>> {
+    /// The VM of this id in a region, as far as lookups can see yet.
+    pub fn find_by_id(&self, region: &str, id: &VmId) -> Option<Arc<Vm>> {
         self.shared
             .fleet()
             .get(id)
-            .filter(|vm| vm.is_visible(self.now()))
+            .filter(|vm| vm.region == region && vm.is_visible(self.now()))
             .cloned()
     }
 
-    /// Up to `limit` VMs of a cluster with ids beyond `after`, in the order of ids.
-    pub fn list(&self, cluster: &str, after: Option<&VmId>, limit: usize) -> Vec<Arc<Vm>> {
+    /// Up to `limit` VMs of a cluster in a region with ids beyond `after`, in the order of ids.
+    pub fn list(&self, region: &str, cluster: &str, after: Option<&VmId>, limit: usize) -> Vec<Arc<Vm>> {
         let now = self.now();
         let fleet = self.shared.fleet();
         let shown = fleet
             .beyond(after)
-            .filter(|vm| vm.owner.cluster == cluster && vm.is_visible(now));
+            .filter(|vm| vm.region == region && vm.owner.cluster == cluster && vm.is_visible(now));
         shown.take(limit).cloned().collect()
     }
 

@@ -12,6 +12,8 @@
 //! - A create of this process that is still running cannot slip past a delete: the SDK runs the calls of one uid one
 //!   after the other. After `DELETED` the SDK's tombstone refuses the uid, and so does the cloud, whose token is spent.
 //! - A repeated create needs no lookup at all: the cloud knows the token at once, whatever lists say.
+//! - A region is an inventory of its own. Every call but the validation of a class is about the one that the class names; without one nothing
+//!   is said to be absent.
 
 mod answer;
 mod recent;
@@ -30,7 +32,9 @@ use millwright_provider_sdk::{
 
 use self::{
     recent::Recent,
-    refusal::{PASSWORD, check_credentials, cloud_failure, failed_order, readable, too_early, warning_of_faults},
+    refusal::{
+        PASSWORD, check_credentials, cloud_failure, failed_order, readable, region_of, too_early, warning_of_faults,
+    },
 };
 use crate::{
     clock,
@@ -77,21 +81,21 @@ impl VirtualDriver {
         }
     }
 
-    fn locate(&self, key: &MachineKey) -> Located {
+    fn locate(&self, region: &str, key: &MachineKey) -> Located {
         let now = self.cloud.now();
         if let Some(vm) = self
             .cloud
-            .find_by_uid(&key.cluster_id, &key.uid)
+            .find_by_uid(region, &key.cluster_id, &key.uid)
             .filter(|_| !key.uid.is_empty())
         {
             return Located::Found(vm);
         }
         // A VM without a uid was made by an older controller: its name makes it the Machine's own.
-        let mut named = self.cloud.find_by_name(&key.cluster_id, &key.name).into_iter();
+        let mut named = self.cloud.find_by_name(region, &key.cluster_id, &key.name).into_iter();
         if let Some(vm) = named.find(|vm| vm.owner.uid.is_empty()) {
             return Located::Found(vm);
         }
-        if let Some(vm) = self.recent.by_uid(&key.cluster_id, &key.uid, now) {
+        if let Some(vm) = self.recent.by_uid(region, &key.cluster_id, &key.uid, now) {
             return Located::Found(vm);
         }
         let sure_from = clock::after(self.started, self.list_lag);
@@ -102,12 +106,12 @@ impl VirtualDriver {
     }
 
     /// Refuses a provider id that points at somebody else's VM. An id of nothing is only a stale hint.
-    fn refuse_foreign(&self, key: &MachineKey, provider_id: &str) -> Result<(), DriverError> {
+    fn refuse_foreign(&self, region: &str, key: &MachineKey, provider_id: &str) -> Result<(), DriverError> {
         let Some(id) = id_in(provider_id) else { return Ok(()) };
         let seen = self
             .cloud
-            .find_by_id(&id)
-            .or_else(|| self.recent.by_id(&id, self.cloud.now()));
+            .find_by_id(region, &id)
+            .or_else(|| self.recent.by_id(region, &id, self.cloud.now()));
         let Some(vm) = seen else { return Ok(()) };
         if vm.owner.cluster == key.cluster_id && (vm.owner.uid == key.uid || vm.owner.uid.is_empty()) {
             return Ok(());
@@ -116,10 +120,13 @@ impl VirtualDriver {
         Err(DriverError::new(Reason::NotOwned, text).provider_ids([provider_id]))
     }
 
-    /// Refuses to make a second VM of one name in a cluster.
-    fn refuse_name_conflict(&self, key: &MachineKey) -> Result<(), DriverError> {
-        let mut others = self.cloud.find_by_name(&key.cluster_id, &key.name);
-        others.extend(self.recent.by_name(&key.cluster_id, &key.name, self.cloud.now()));
+    /// Refuses to make a second VM of one name in a cluster and region.
+    fn refuse_name_conflict(&self, region: &str, key: &MachineKey) -> Result<(), DriverError> {
+        let mut others = self.cloud.find_by_name(region, &key.cluster_id, &key.name);
+        others.extend(
+            self.recent
+                .by_name(region, &key.cluster_id, &key.name, self.cloud.now()),
+        );
         let Some(other) = others
             .into_iter()
             .find(|vm| vm.owner.uid != key.uid && !vm.owner.uid.is_empty())
@@ -159,7 +166,7 @@ impl VirtualDriver {
     }
 
     async fn order(&self, request: CreateMachine, spec: Spec) -> Result<Arc<Vm>, DriverError> {
-        self.refuse_name_conflict(&request.key)?;
+        self.refuse_name_conflict(&spec.region, &request.key)?;
         let vm = self
             .cloud
             .run_vm(self.launch(request, spec))
@@ -176,7 +183,7 @@ impl VirtualDriver {
             Err(error) => return Err(cloud_failure(error)),
         };
         if is_gone {
-            self.recent.forget(&vm.owner.uid);
+            self.recent.forget(vm);
             return Ok(Deletion::Deleted);
         }
         Ok(Deletion::deleting(answer::MIN_POLL.max(vm.delete_delay)))
@@ -226,11 +233,12 @@ impl Driver for VirtualDriver {
     /// Gone is success. An absence that is no fact yet is an error with the time to wait, never `Deleted`.
     async fn delete_machine(&self, request: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
         check_credentials(&request.secrets)?;
-        // The class may have become invalid since the VM was made: only its script is of interest.
+        let region = region_of(&request.machine_class.provider_spec)?;
+        // The class may have become invalid since the VM was made: only its region and its script are of interest.
         let due = self.due(Call::DeleteMachine, &request.machine_class);
         due.before().await?;
-        self.refuse_foreign(&request.key, &request.provider_id)?;
-        let (deletion, provider_id) = match self.locate(&request.key) {
+        self.refuse_foreign(region, &request.key, &request.provider_id)?;
+        let (deletion, provider_id) = match self.locate(region, &request.key) {
             Located::Found(vm) => (self.terminate(&vm).await?, Some(vm.provider_id())),
             Located::Absent => (Deletion::Deleted, None),
             Located::TooEarly(left) => return Err(too_early(left)),
@@ -241,9 +249,10 @@ impl Driver for VirtualDriver {
 
     async fn get_machine_status(&self, request: GetMachineStatus, _: Context) -> Result<MachineStatus, DriverError> {
         check_credentials(&request.secrets)?;
+        let region = region_of(&request.machine_class.provider_spec)?;
         let due = self.due(Call::GetMachineStatus, &request.machine_class);
         due.before().await?;
-        let found = self.locate(&request.key);
+        let found = self.locate(region, &request.key);
         due.after(None).await?;
         match found {
             Located::Found(vm) => Ok(answer::status(&vm, self.cloud.now())),
@@ -258,12 +267,12 @@ impl Driver for VirtualDriver {
     /// In the order of ids; the cursor is the last id of the page, so it stays good whatever comes or goes.
     async fn list_machines(&self, request: ListMachines, _: Context) -> Result<MachinePage, DriverError> {
         check_credentials(&request.secrets)?;
+        let region = region_of(&request.machine_class.provider_spec)?;
         let due = self.due(Call::ListMachines, &request.machine_class);
         due.before().await?;
         let after = (!request.cursor.is_empty()).then(|| VmId::new(request.cursor));
-        let mut vms = self
-            .cloud
-            .list(&request.cluster_id, after.as_ref(), request.page_size.saturating_add(1));
+        let one_more = request.page_size.saturating_add(1);
+        let mut vms = self.cloud.list(region, &request.cluster_id, after.as_ref(), one_more);
         let is_last = vms.len() <= request.page_size;
         vms.truncate(request.page_size);
         let cursor = vms.last().filter(|_| !is_last).map(|vm| vm.id.to_string());
@@ -286,7 +295,8 @@ impl Driver for VirtualDriver {
                 "this driver cannot resume a watch",
             ));
         }
-        Ok(watch::stream(&self.cloud, request.cluster_id))
+        let region = region_of(&request.machine_class.provider_spec)?.to_owned();
+        Ok(watch::stream(&self.cloud, region, request.cluster_id))
     }
 
     async fn get_volume_ids(&self, request: GetVolumeIds, _: Context) -> Result<VolumeIds, DriverError> {
@@ -336,13 +346,13 @@ impl Driver for VirtualDriver {
         let mut report = ClassReport::default();
         match Spec::read(&request.machine_class.provider_spec) {
             Ok(spec) => {
+                // One account: every class of a region reaches the same VMs.
+                report.inventory_key.clone_from(&spec.region);
                 report.violations.extend(spec.size().err());
                 report.violations.extend(warning_of_faults(&spec));
             }
             Err(faults) => report.violations = faults,
         }
-        // One cloud, one account: every class reaches the same VMs.
-        report.inventory_key = NAME.to_owned();
         due.after(None).await?;
         Ok(report)
     }

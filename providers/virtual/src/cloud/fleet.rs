@@ -18,6 +18,11 @@ use super::{
     vm::{Vm, VmId},
 };
 
+/// A token as one region knows it: another region knows nothing of it.
+pub(crate) fn in_region(region: &str, token: &str) -> String {
+    format!("{region}/{token}")
+}
+
 /// All VMs and every token that was ever spent.
 #[derive(Default)]
 pub(crate) struct Fleet {
@@ -35,8 +40,9 @@ impl Fleet {
         self.vms.get(id)
     }
 
-    pub(crate) fn by_token(&self, token: &str) -> Option<&Arc<Vm>> {
-        self.by_token.get(token).and_then(|id| self.vms.get(id))
+    pub(crate) fn by_token(&self, region: &str, token: &str) -> Option<&Arc<Vm>> {
+        let id = self.by_token.get(&in_region(region, token))?;
+        self.vms.get(id)
     }
 
     /// VMs of one cluster and machine name. More than one only if uids differ.
@@ -55,8 +61,8 @@ impl Fleet {
         self.vms.range::<VmId, _>((from, Bound::Unbounded)).map(|(_, vm)| vm)
     }
 
-    pub(crate) fn is_spent(&self, token: &str) -> bool {
-        self.spent.contains_key(token)
+    pub(crate) fn is_spent(&self, region: &str, token: &str) -> bool {
+        self.spent.contains_key(&in_region(region, token))
     }
 
     /// Tokens spent before `limit`.
@@ -126,7 +132,7 @@ impl Fleet {
     }
 
     fn put(&mut self, vm: Arc<Vm>) {
-        self.by_token.insert(vm.token.clone(), vm.id.clone());
+        self.by_token.insert(in_region(&vm.region, &vm.token), vm.id.clone());
         self.by_name
             .insert((vm.owner.cluster.clone(), vm.owner.name.clone(), vm.id.clone()));
         self.vms.insert(vm.id.clone(), vm);
@@ -134,7 +140,7 @@ impl Fleet {
 
     fn remove(&mut self, id: &VmId) {
         let Some(vm) = self.vms.remove(id) else { return };
-        self.by_token.remove(&vm.token);
+        self.by_token.remove(&in_region(&vm.region, &vm.token));
         self.by_name
             .remove(&(vm.owner.cluster.clone(), vm.owner.name.clone(), vm.id.clone()));
         self.closing.remove(id);

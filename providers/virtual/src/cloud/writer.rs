@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::{
     CloudError, Happening, Shared,
-    fleet::Fleet,
+    fleet::{Fleet, in_region},
     journal::{Entry, Event},
     ledger::Change,
     vm::{Deletion, Launch, Vm, VmId},
@@ -233,11 +233,11 @@ impl Writer {
     }
 
     fn run_vm(&self, launch: Launch, fleet: &Fleet, now: Timestamp) -> Decision {
-        if fleet.is_spent(&launch.token) {
+        if fleet.is_spent(&launch.region, &launch.token) {
             return Err(CloudError::TokenSpent);
         }
         // The token is known at once, however long lists lag behind: that is what makes it a token.
-        if let Some(vm) = fleet.by_token(&launch.token) {
+        if let Some(vm) = fleet.by_token(&launch.region, &launch.token) {
             if vm.deletion.is_some() || fleet.is_closing(&vm.id) {
                 return Err(CloudError::TokenSpent);
             }
@@ -295,7 +295,7 @@ pub(crate) fn removal(vm: &Vm, at: Timestamp) -> Vec<Change> {
     vec![
         Change::Remove(vm.id.clone()),
         Change::Spend {
-            token: vm.token.clone(),
+            token: in_region(&vm.region, &vm.token),
             at,
         },
         Change::Journal(Entry::of(vm, Event::Removed, at)),

@@ -14,7 +14,7 @@ use crate::cloud::{Vm, VmId};
 
 #[derive(Default)]
 pub(super) struct Recent {
-    by_uid: Mutex<HashMap<String, Arc<Vm>>>,
+    by_id: Mutex<HashMap<VmId, Arc<Vm>>>,
 }
 
 impl Recent {
@@ -23,37 +23,39 @@ impl Recent {
         let mut known = self.lock();
         known.retain(|_, vm| !vm.is_visible(now));
         if !vm.is_visible(now) {
-            known.insert(vm.owner.uid.clone(), Arc::clone(vm));
+            known.insert(vm.id.clone(), Arc::clone(vm));
         }
     }
 
-    pub(super) fn forget(&self, uid: &str) {
-        self.lock().remove(uid);
+    pub(super) fn forget(&self, vm: &Vm) {
+        self.lock().remove(&vm.id);
     }
 
-    pub(super) fn by_uid(&self, cluster: &str, uid: &str, now: Timestamp) -> Option<Arc<Vm>> {
-        self.lock()
-            .get(uid)
-            .filter(|vm| vm.owner.cluster == cluster && !vm.is_visible(now))
-            .cloned()
-    }
-
-    pub(super) fn by_id(&self, id: &VmId, now: Timestamp) -> Option<Arc<Vm>> {
+    pub(super) fn by_uid(&self, region: &str, cluster: &str, uid: &str, now: Timestamp) -> Option<Arc<Vm>> {
+        let is_it = |vm: &&Arc<Vm>| vm.region == region && vm.owner.cluster == cluster && vm.owner.uid == uid;
         self.lock()
             .values()
-            .find(|vm| vm.id == *id && !vm.is_visible(now))
+            .filter(is_it)
+            .find(|vm| !vm.is_visible(now))
             .cloned()
     }
 
-    pub(super) fn by_name(&self, cluster: &str, name: &str, now: Timestamp) -> Vec<Arc<Vm>> {
+    pub(super) fn by_id(&self, region: &str, id: &VmId, now: Timestamp) -> Option<Arc<Vm>> {
+        self.lock()
+            .values()
+            .find(|vm| vm.region == region && vm.id == *id && !vm.is_visible(now))
+            .cloned()
+    }
+
+    pub(super) fn by_name(&self, region: &str, cluster: &str, name: &str, now: Timestamp) -> Vec<Arc<Vm>> {
         let known = self.lock();
         let named = known
             .values()
-            .filter(|vm| vm.owner.cluster == cluster && vm.owner.name == name);
+            .filter(|vm| vm.region == region && vm.owner.cluster == cluster && vm.owner.name == name);
         named.filter(|vm| !vm.is_visible(now)).cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Vm>>> {
-        self.by_uid.lock().expect("no holder of this lock panics")
+    fn lock(&self) -> MutexGuard<'_, HashMap<VmId, Arc<Vm>>> {
+        self.by_id.lock().expect("no holder of this lock panics")
     }
 }

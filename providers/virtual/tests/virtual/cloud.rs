@@ -152,20 +152,20 @@ async fn lookups_and_lists_lag_but_token_and_console_do_not() {
     let dir = tempfile::tempdir().expect("a directory");
     let cloud = open(&dir.path().join("s"), Duration::from_millis(300));
     let vm = cloud.run_vm(launch("m", delays(NOW, NOW))).await.expect("accepted");
-    assert!(cloud.find_by_uid("dev", "uid-of-m").is_none());
-    assert!(cloud.find_by_name("dev", "m").is_empty());
-    assert!(cloud.find_by_id(&vm.id).is_none());
-    assert!(cloud.list("dev", None, 10).is_empty());
+    assert!(cloud.find_by_uid("moon", "dev", "uid-of-m").is_none());
+    assert!(cloud.find_by_name("moon", "dev", "m").is_empty());
+    assert!(cloud.find_by_id("moon", &vm.id).is_none());
+    assert!(cloud.list("moon", "dev", None, 10).is_empty());
     assert_eq!(cloud.everything().len(), 1);
     tokio::time::sleep(Duration::from_millis(350)).await;
-    assert!(cloud.find_by_uid("dev", "uid-of-m").is_some());
+    assert!(cloud.find_by_uid("moon", "dev", "uid-of-m").is_some());
     assert!(
-        cloud.find_by_uid("other", "uid-of-m").is_none(),
+        cloud.find_by_uid("moon", "other", "uid-of-m").is_none(),
         "another cluster never sees it"
     );
-    assert_eq!(cloud.find_by_name("dev", "m").len(), 1);
-    assert_eq!(cloud.list("dev", None, 10).len(), 1);
-    assert!(cloud.list("other", None, 10).is_empty());
+    assert_eq!(cloud.find_by_name("moon", "dev", "m").len(), 1);
+    assert_eq!(cloud.list("moon", "dev", None, 10).len(), 1);
+    assert!(cloud.list("moon", "other", None, 10).is_empty());
 }
 
 #[tokio::test]

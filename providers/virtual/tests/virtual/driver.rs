@@ -109,6 +109,56 @@ async fn with_a_list_lag_only_lists_are_late() {
 }
 
 #[tokio::test]
+async fn a_region_knows_nothing_of_another_and_without_one_nothing_is_absent() {
+    let provider = Provider::start(&[]);
+    let mut driver = provider.driver().await;
+    let made = make(&mut driver, "m").await;
+    let (mars, nowhere) = (
+        class_with([("region", text("mars"))]),
+        class_with([("region", text(""))]),
+    );
+    let elsewhere = |class: &v1::MachineClass| {
+        let class = Some(class.clone());
+        let status = v1::GetMachineStatusRequest {
+            machine_class: class.clone(),
+            ..status_of("m")
+        };
+        let delete = v1::DeleteMachineRequest {
+            machine_class: class.clone(),
+            ..delete("m")
+        };
+        let list = v1::ListMachinesRequest {
+            machine_class: class,
+            ..list(0, "")
+        };
+        (status, delete, list)
+    };
+    let (status, _, page) = elsewhere(&mars);
+    let unknown = driver.get_machine_status(status).await.expect_err("it is on the moon");
+    assert_eq!(reason(&unknown), "MACHINE_NOT_FOUND");
+    let page = driver.list_machines(page).await.expect("a page").into_inner();
+    assert!(page.machines.is_empty());
+    let (status, removal, page) = elsewhere(&nowhere);
+    for refused in [
+        driver.get_machine_status(status).await.expect_err("nobody knows where"),
+        driver.delete_machine(removal).await.expect_err("nobody knows where"),
+        driver.list_machines(page).await.expect_err("nobody knows where"),
+    ] {
+        assert_eq!(reason(&refused), "INVALID_FIELD");
+    }
+    let (_, removal, _) = elsewhere(&mars);
+    let nothing = driver
+        .delete_machine(removal)
+        .await
+        .expect("nothing is there")
+        .into_inner();
+    assert_eq!(nothing.state(), State::Deleted);
+    let page = driver.list_machines(list(0, "")).await.expect("a page").into_inner();
+    let ids: Vec<_> = page.machines.iter().map(|vm| vm.provider_id.as_str()).collect();
+    assert_eq!(ids, [made.provider_id.as_str()], "the moon's VM stays");
+}
+
+#[tokio::test]
 async fn after_a_restart_absence_is_no_fact_until_the_lag_has_passed() {
     let mut provider = Provider::start(&["--list-lag", "3s"]);
     let made = make(&mut provider.driver().await, "m").await;
@@ -372,7 +422,7 @@ async fn a_class_says_what_it_offers() {
             .iter()
             .filter(|fault| fault.severity() == v1::violation::Severity::Error);
         assert_eq!(errors.count(), 0, "{name}");
-        assert_eq!(report.inventory_key, "virtual");
+        assert_eq!(report.inventory_key, "moon", "a region is an inventory");
     }
     let request = GetNodeTemplateRequest {
         machine_class: Some(class()),

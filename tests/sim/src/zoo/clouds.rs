@@ -47,7 +47,7 @@ pub(super) const ALL: [Mutant; 2] = [
 
 /// The VM of a machine is there, but no lookup shows it yet: another is ordered.
 fn orders_by_lookup(cloud: &Cloud, uid: &str) -> Option<Launch> {
-    if cloud.find_by_uid(CLUSTER, uid).is_some() {
+    if cloud.find_by_uid("local", CLUSTER, uid).is_some() {
         return None;
     }
     let vms = cloud.everything();
@@ -81,7 +81,7 @@ fn sweeps_at_sight(world: Arc<World>, process: Arc<Process>) -> BoxFuture<'stati
                 machines.map(|machine| object::uid(&machine).to_owned()).collect()
             });
             tokio::time::sleep(LISTS).await;
-            for vm in world.cloud.list(CLUSTER, None, usize::MAX) {
+            for vm in world.cloud.list("local", CLUSTER, None, usize::MAX) {
                 if machines.contains(&vm.owner.uid) {
                     continue;
                 }
