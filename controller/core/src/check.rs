@@ -33,8 +33,8 @@ pub enum Broken {
     StepAfterTheEnd,
     #[error("it calls the driver while a call runs, or calls it twice, or goes on after a call")]
     CallsNotAlone,
-    #[error("it makes a call that others have found to be in vain, without having the turn to try it again")]
-    PassesGate,
+    #[error("it makes a call that others have found to be in vain, without having reserved the probe")]
+    PassesBreaker,
     #[error("it calls CreateMachine without our finalizer, or for a Machine that is being deleted")]
     CreateUnguarded,
     #[error("it calls CreateMachine before the intent is stored and the Machine is read live")]

@@ -6,12 +6,13 @@
 
 use std::fmt;
 
-pub use condition::{Verdict, told_readiness};
+pub use condition::{Verdict, open_breakers, told_readiness};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::machine::CreationRequest;
 use crate::api::{MachineClass, keys, meta};
+use crate::circuit_breaker::{Account, Circuits};
 use crate::driver::Violation;
 use crate::ids::SecretKey;
 use crate::plan::Bearing;
@@ -136,6 +137,12 @@ pub fn secret_keys(class: &MachineClass) -> Vec<SecretKey> {
     named.collect()
 }
 
+/// What the provider counts the class's calls against: the last Secret wins over the others. `None`: the class names no driver or no
+/// Secret.
+pub fn account(class: &MachineClass) -> Option<Account> {
+    Some(Account(class.driver()?, secret_keys(class).pop()?))
+}
+
 /// What `nodeTemplate` lacks, if it is there: the autoscaler scales from zero by it (`spec/machine.md` §2.2).
 pub fn node_template_fault(class: &MachineClass) -> Option<Fault> {
     let template = class.spec.node_template.as_ref()?;
@@ -172,6 +179,8 @@ pub struct Observed<'a> {
     pub found: &'a Readiness,
     /// Its driver can be asked now.
     pub driver_is_here: bool,
+    /// What stops driver calls about its Machines.
+    pub circuits: Circuits<'a>,
     /// A check of it is under way.
     pub is_being_checked: bool,
     /// What was last reported of its deletion.
@@ -201,7 +210,7 @@ pub enum Step {
     RemoveFinalizer,
     /// Begin to read its Secrets, check its spec, ask its driver; the outcome wakes whoever waits for it.
     Check,
-    /// Say in its status whether machines can be made of it.
+    /// Say in its status whether machines can be made of it, and what stops its Machines' driver calls.
     Record(Verdict),
     /// Somebody deleted it, and it waits: say for whom.
     Report(InUse),
@@ -276,7 +285,7 @@ pub fn plan(seen: &Observed<'_>) -> Plan {
     let mut plan = Plan::rest(Why::Settled);
     // Told first: what follows may be refused, or end the class.
     if !deleting {
-        let news = Verdict::news(seen.class, seen.found, seen.driver_is_here);
+        let news = Verdict::news(seen.class, seen.found, seen.driver_is_here, seen.circuits);
         plan.steps.extend(news.map(Step::Record));
     }
     match (guarded, seen.first_machine.filter(|_| seen.machines > 0)) {

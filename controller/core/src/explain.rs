@@ -2,8 +2,8 @@
 //!
 //! Plans from the objects alone, as a manager that has watched all along, that has nothing under way, and whose drivers answer:
 //! what a running manager knows beside the objects (calls under way, requests without an answer, pauses between retries) is in its
-//! memory only. Whether machines can be made of a class is taken from the class's own condition, and whether a machine waits for
-//! credentials, rights or capacity from its own words. Acts on nothing.
+//! memory only. Whether machines can be made of a class, and what stops driver calls about them, is taken from the class's own
+//! conditions. Acts on nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, meta};
 use crate::change::Change;
+use crate::circuit_breaker::is_suspended;
 use crate::class;
 use crate::deployment;
 use crate::deployment::view::Asked;
 use crate::driver::DriverInfo;
-use crate::gate::{self, Gates};
 use crate::ids::{DriverName, Name};
 use crate::kin;
 use crate::kinds::OwnedBy;
@@ -108,6 +108,7 @@ pub fn world(read: Read, now: Timestamp) -> World {
         .for_each(|set| world.observe(Change::Applied(set), at));
     let machines = read.machines.into_iter();
     machines.for_each(|machine| world.observe(Change::Applied(machine), at));
+    world.ledger.breakers.hold();
     read.nodes
         .into_iter()
         .for_each(|node| world.observe(Change::Applied(node), at));
@@ -222,8 +223,6 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
         asked_at: is_doubtful.then_some(now),
         ..Calls::default()
     };
-    // Until when it waits, the manager alone knows: no time is told.
-    let gates = Gates::told_by(machine, Timestamp::MAX);
     let claim = kin::node_of(world, machine);
     let plan = machine::plan(
         &machine::Observed {
@@ -241,13 +240,14 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
             volumes: &world.volumes,
             sight: Sight::CLEAR,
             calls: &calls,
-            gates: &gates,
+            circuits: world.circuits_of(machine),
             settings: &settings,
         },
         now,
     );
     let mut explanation = Explanation::of(&plan, now);
-    if gate::is_parked(machine) {
+    // When the next probe is due, the manager alone knows.
+    if is_suspended(machine) {
         explanation.again = None;
     }
     Some(explanation)
@@ -275,6 +275,7 @@ fn of_class(world: &World, name: &Name, now: Timestamp) -> Option<Explanation> {
         // Its condition says already what is known here.
         found: &class::Readiness::Unchecked,
         driver_is_here: true,
+        circuits: world.ledger.breakers.circuits(name),
         is_being_checked: false,
         reported: None,
         now,

@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::Machine;
-use crate::class::{InUse, Readiness};
+use crate::api::{Machine, MachineClass, meta};
+use crate::circuit_breaker::Breakers;
+use crate::class::{self, InUse, Readiness};
 use crate::drain::Drain;
-use crate::gate::Gates;
 use crate::ids::{Name, Uid};
 use crate::machine::Calls;
 use crate::orphans::Inventories;
@@ -45,6 +45,8 @@ pub struct Ledger {
     pub unanswered: BTreeMap<Name, Timestamp>,
     /// What is known of each class.
     classes: BTreeMap<Name, ClassNotes>,
+    /// What stops driver calls, by account and class. A breaker goes with the last class that it stops.
+    pub breakers: Breakers,
     /// What was last reported of an object that is being deleted and still needed.
     pub reports: BTreeMap<Uid, InUse>,
     /// The pods of Nodes that are drained, by the Machine.
@@ -151,8 +153,6 @@ struct ClassNotes {
     /// Which doubt the readiness answers.
     doubt: u64,
     is_being_checked: bool,
-    /// Who may call its driver about its Machines.
-    gates: Gates,
 }
 
 /// Names the state of knowledge about a class that a check began with: its outcome counts only if nothing was doubted since.
@@ -183,6 +183,7 @@ impl Ledger {
             drains,
             unanswered: _,
             classes: _,
+            breakers: _,
             leftovers: _,
             inventories: _,
             doubts: _,
@@ -266,12 +267,14 @@ impl Ledger {
     }
 
     /// What was found out about a class may hold no longer, and what a check that is under way finds out neither.
-    pub fn doubt(&mut self, class: &Name) {
+    pub fn doubt(&mut self, class: &MachineClass) {
+        let name = meta::identity(&class.metadata).0;
         self.doubts += 1;
-        let notes = self.classes.entry(class.clone()).or_default();
+        let notes = self.classes.entry(name.clone()).or_default();
         notes.readiness = Readiness::Unchecked;
         notes.doubt = self.doubts;
-        notes.gates.doubt();
+        let (account, stored) = (class::account(class), || class::open_breakers(class));
+        self.breakers.class_changed(&name, account, stored);
     }
 
     /// What is known now of a class, for comparison with later: what was learned under another stamp is about another class.
@@ -279,25 +282,11 @@ impl Ledger {
         self.classes.get(class).map(|notes| Stamp(notes.doubt))
     }
 
-    /// The gates before the calls about a class's Machines.
-    pub fn gates(&self, class: &Name) -> &Gates {
-        self.classes.get(class).map_or(Gates::OPEN, |notes| &notes.gates)
-    }
-
-    /// The same, to be changed; `None` where no such class is known.
-    pub fn gates_mut(&mut self, class: &Name) -> Option<&mut Gates> {
-        self.classes.get_mut(class).map(|notes| &mut notes.gates)
-    }
-
-    /// The gates of all classes.
-    pub fn all_gates(&self) -> impl Iterator<Item = &Gates> {
-        self.classes.values().map(|notes| &notes.gates)
-    }
-
     /// The class is gone.
     pub fn forget_class(&mut self, class: &Name) {
         // A check that is under way finds its stamp gone.
         self.classes.remove(class);
+        self.breakers.forget_class(class);
     }
 }
 
@@ -310,12 +299,16 @@ mod tests {
         Name::new("small")
     }
 
+    fn class() -> MachineClass {
+        serde_json::from_value(serde_json::json!({"metadata": {"name": "small"}})).expect("it is a class")
+    }
+
     #[test]
     fn what_a_check_finds_out_about_a_class_that_changed_meanwhile_is_not_believed() {
         let mut ledger = Ledger::default();
-        ledger.doubt(&small());
+        ledger.doubt(&class());
         let stamp = ledger.begins_check(&small());
-        ledger.doubt(&small());
+        ledger.doubt(&class());
         assert_eq!(
             ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)),
             Finding::Outdated
@@ -332,7 +325,7 @@ mod tests {
     #[test]
     fn what_a_check_finds_out_about_a_class_that_is_gone_leaves_nothing_behind() {
         let mut ledger = Ledger::default();
-        ledger.doubt(&small());
+        ledger.doubt(&class());
         let before = ledger.begins_check(&small());
         ledger.forget_class(&small());
         let after = ledger.begins_check(&small());
@@ -343,7 +336,7 @@ mod tests {
             );
             assert!(ledger.classes.is_empty());
         }
-        ledger.doubt(&small());
+        ledger.doubt(&class());
         assert_eq!(
             ledger.judged(&small(), after, Readiness::Faulty(Fault::NoProvider)),
             Finding::Outdated,

@@ -60,7 +60,7 @@ fn machine_step(step: &machine::Step) -> String {
         Step::SeeNode(node) => format!("read Node {node} live"),
         Step::Record(change) => format!("record {}", status(change)),
         Step::EnsureToken => "make sure of the bootstrap token".to_owned(),
-        Step::TakeTurn(_) => "take the turn to ask for all who wait".to_owned(),
+        Step::Probe(_) => "reserve the probe for all machines that wait".to_owned(),
         Step::Call(call) => format!("call {call}"),
         Step::Identify { provider_id, node } => {
             let id = provider_id.as_ref().map(|id| format!("providerID {id}"));

@@ -247,8 +247,8 @@ impl World {
 
     /// What was found out about a class may hold no longer: it is looked at again before anything is made of it.
     pub fn doubt(&mut self, class: &Name, uptime: Duration) {
-        if self.classes.get(class).is_some() {
-            self.ledger.doubt(class);
+        if let Some(known) = self.classes.get(class) {
+            self.ledger.doubt(known);
             self.wake([Wake::prompt(Key::Class(class.clone()))], uptime);
         }
     }
@@ -256,7 +256,9 @@ impl World {
     /// A driver came, went or changed: what was found out about its classes is in doubt, and whoever waits for it looks again.
     pub fn driver_changed(&mut self, driver: &DriverName, uptime: Duration) {
         for class in wake::classes_of_driver(self, driver) {
-            self.ledger.doubt(&class);
+            if let Some(known) = self.classes.get(&class) {
+                self.ledger.doubt(known);
+            }
         }
         let wakes = wake::driver_changed(self, driver);
         self.wake(wakes, uptime);
@@ -270,7 +272,7 @@ impl World {
             }
             for class in K::doubts(self, &touched) {
                 match self.classes.get(&class) {
-                    Some(_) => self.ledger.doubt(&class),
+                    Some(known) => self.ledger.doubt(known),
                     None => self.ledger.forget_class(&class),
                 }
             }

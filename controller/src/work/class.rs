@@ -57,6 +57,7 @@ impl Reconciler for Classes {
             driver_is_here: class
                 .driver()
                 .is_some_and(|driver| matches!(shared.drivers.get(&driver), DriverState::Ready(_))),
+            circuits: world.ledger.breakers.circuits(name),
             is_being_checked: world.ledger.is_being_checked(name),
             reported: world.ledger.reports.get(&meta::identity(&class.metadata).1),
             now,
@@ -83,7 +84,9 @@ impl Reconciler for Classes {
             Step::Check => begin_check(shared, class),
             Step::Record(verdict) => {
                 let patch = verdict.into_patch(class, shared.env.now());
-                *class = shared.wrote(shared.write.merge_status(&**class, patch).await?);
+                // A CRD without the subresource, as the original's, takes no status: the rest of the plan holds all the same.
+                let written = shared.write.merge_status(&**class, patch).await;
+                *class = shared.wrote(written.map_err(StepError::of_another)?);
             }
             Step::Report(in_use) => tell_deletion_waits(shared, class, in_use),
         }
@@ -292,5 +295,54 @@ impl Reconciler for Secrets {
             SecretStep::Report(in_use) => tell_deletion_waits(shared, secret, in_use),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Method;
+    use millwright_core::api::Machine;
+    use millwright_core::change::Change;
+    use serde_json::json;
+
+    use super::*;
+    use crate::work::pass::pass;
+    use crate::work::scripted::{Scripted, failure};
+
+    /// The original's CRD of classes has no status subresource: there is no path to write one to.
+    #[tokio::test]
+    async fn a_class_whose_crd_takes_no_status_is_guarded_all_the_same() {
+        let class =
+            json!({ "metadata": { "name": "small", "namespace": "default", "uid": "c", "resourceVersion": "1" } });
+        let stored = class.clone();
+        let scripted =
+            Scripted::new(
+                move |method, path, _| match path.ends_with("/status") || *method != Method::PATCH {
+                    true => failure(404, "NotFound"),
+                    false => (200, stored.clone()),
+                },
+            );
+        let machine = json!({
+            "metadata": { "name": "m-1", "namespace": "default", "uid": "m", "resourceVersion": "1" },
+            "spec": { "class": { "kind": "MachineClass", "name": "small" } },
+        });
+        let (class, machine): (MachineClass, Machine) = (
+            serde_json::from_value(class).unwrap(),
+            serde_json::from_value(machine).unwrap(),
+        );
+        let name = Name::new("small");
+        scripted.shared.change(|world, _| {
+            world.observe(Change::Applied(class), Duration::ZERO);
+            world.observe(Change::Applied(machine), Duration::ZERO);
+            let stamp = world.ledger.begins_check(&name);
+            world.judged(&name, stamp, Readiness::Faulty(Fault::NoProvider), Duration::ZERO);
+        });
+        pass::<Classes>(&scripted.shared, &name).await;
+        let written = scripted.heard("PATCH");
+        assert_eq!(written.len(), 2, "{written:?}");
+        assert!(written[0].ends_with("/machineclasses/small/status"), "{written:?}");
+        assert!(written[1].ends_with("/machineclasses/small"), "{written:?}");
     }
 }

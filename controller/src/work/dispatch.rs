@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use millwright_core::gate::Gates;
+use millwright_core::circuit_breaker::Circuits;
 use millwright_core::queue::Verdict;
 use millwright_core::wake::Key;
 use tokio::task::JoinSet;
@@ -93,7 +93,7 @@ fn measure(shared: &Shared) {
     let mut phases: BTreeMap<String, usize> = BTreeMap::new();
     let mut parked: BTreeMap<&'static str, usize> = BTreeMap::new();
     let (depth, vms) = shared.look(|world| {
-        for cause in world.ledger.all_gates().flat_map(Gates::causes) {
+        for cause in world.ledger.breakers.all().flat_map(Circuits::causes) {
             *parked.entry(cause.label()).or_default() += 1;
         }
         for machine in world.machines.iter() {

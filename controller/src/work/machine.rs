@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{Machine, MachineClass, Phase, keys, meta};
 use millwright_core::check;
+use millwright_core::circuit_breaker::Operation;
 use millwright_core::class::Readiness;
 use millwright_core::driver::{DriverInfo, Reaction};
-use millwright_core::gate::Errand;
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
@@ -106,7 +106,7 @@ fn look_at<T>(shared: &Shared, world: &World, machine: &Machine, ask: impl FnOnc
         volumes: &world.volumes,
         sight: shared.sight(driver.as_ref()),
         calls: world.ledger.calls.get(&uid).unwrap_or(&nothing),
-        gates: world.gates_of(machine),
+        circuits: world.circuits_of(machine),
         settings: &shared.settings,
     })
 }
@@ -155,7 +155,7 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
             warn_of_durations(shared, machine, &change);
         }
         Step::EnsureToken => run.carry = Some(token::ensure(shared, machine).await?),
-        Step::TakeTurn(errand) => take_turn(shared, machine, errand)?,
+        Step::Probe(operation) => reserve_probe(shared, machine, operation)?,
         Step::Cordon(node) => {
             shared.wrote(shared.write.cordon_node(&node).await?);
         }
@@ -254,10 +254,10 @@ async fn step_down(shared: &Shared, machine: &Machine) -> Result<(), StepError> 
 }
 
 /// Another Machine may have been faster; then this one looks again.
-fn take_turn(shared: &Shared, machine: &Machine, errand: Errand) -> Result<(), StepError> {
+fn reserve_probe(shared: &Shared, machine: &Machine, operation: Operation) -> Result<(), StepError> {
     let now = shared.env.now();
-    let has_turn = shared.change(|world, uptime| world.takes_turn(machine, errand, now, uptime));
-    has_turn.then_some(()).ok_or(StepError::Void)
+    let may_call = shared.change(|world, uptime| world.reserve(machine, operation, now, uptime));
+    may_call.then_some(()).ok_or(StepError::Void)
 }
 
 /// The live read before a CreateMachine that no write of ours precedes.

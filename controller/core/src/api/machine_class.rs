@@ -55,7 +55,8 @@ pub struct MachineClassSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineClassStatus {
     /// Conditions of the class. Ready is True where machines can be made of it, False where they cannot, Unknown where its driver
-    /// has not been there to say so.
+    /// has not been there to say so. CredentialsAccepted, CapacityAvailable, CreationPermitted and DeletionPermitted are False while the
+    /// provider refuses all Machines of the class for this, and one of them probes for all.
     #[serde(deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

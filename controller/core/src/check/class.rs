@@ -59,6 +59,7 @@ mod tests {
             readiness: &Readiness::Unchecked,
             found: &Readiness::Unchecked,
             driver_is_here: true,
+            circuits: crate::circuit_breaker::Circuits::default(),
             is_being_checked: true,
             reported: None,
             now: "2026-01-01T00:00:00Z".parse().expect("a time"),

@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use super::report::{Report as _, reported_first};
 use super::{Broken, wakes_later};
 use crate::api::{NodeTemplateSpec, Phase, keys, meta};
+use crate::circuit_breaker::{Admission, Operation};
 use crate::driver::{Capability, Initialization};
-use crate::gate::{Errand, Way};
 use crate::machine;
 use crate::machine::in_place::marks::{Marks, Reason};
 use crate::machine::node_patch::NodePatch;
@@ -17,7 +17,7 @@ use crate::machine::{Call, DriverView, node};
 pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestamp) -> Vec<Broken> {
     let mut broken: Vec<Broken> = wakes_later(plan.wake, now).into_iter().collect();
     broken.extend(calls_alone(seen, plan));
-    broken.extend(passes_gate((seen, now), plan));
+    broken.extend(passes_breaker((seen, now), plan));
     let is_told = |step: &machine::Step| matches!(step, machine::Step::Record(change) if change.tells_failure());
     broken.extend(reported_first(&plan.steps, is_told, may_be_refused));
     let mut phase = seen.machine.phase().clone();
@@ -38,7 +38,7 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             machine::Step::AddFinalizer
             | machine::Step::SeeNode(_)
             | machine::Step::EnsureToken
-            | machine::Step::TakeTurn(_)
+            | machine::Step::Probe(_)
             | machine::Step::Call(_)
             | machine::Step::Identify { .. }
             | machine::Step::WriteNode(_)
@@ -72,7 +72,7 @@ fn may_be_refused(step: &machine::Step) -> bool {
     use machine::Step;
     match step {
         Step::EnsureToken
-        | Step::TakeTurn(_)
+        | Step::Probe(_)
         | Step::Call(_)
         | Step::WriteNode(_)
         | Step::WriteCapacity(_)
@@ -113,20 +113,20 @@ fn calls_alone(seen: &machine::Observed<'_>, plan: &machine::Plan) -> Option<Bro
     (!alone).then_some(Broken::CallsNotAlone)
 }
 
-/// A call that others have found to be in vain is made only by who has the turn.
-fn passes_gate((seen, now): (&machine::Observed<'_>, Timestamp), plan: &machine::Plan) -> Option<Broken> {
+/// A call that others have found to be in vain is made only by who has reserved the probe.
+fn passes_breaker((seen, now): (&machine::Observed<'_>, Timestamp), plan: &machine::Plan) -> Option<Broken> {
     let Some(machine::Step::Call(call)) = plan.steps.last() else {
         return None;
     };
     // A silent Node's VM is asked for while its pods are waited for, which is no part of the removal.
-    let errand = Errand::of(seen.machine, *call).filter(|_| plan.why != machine::Why::VmDoubted)?;
-    let has_turn = plan.steps.contains(&machine::Step::TakeTurn(errand));
-    let passes = match seen.way(errand, now) {
-        Way::Open => true,
-        Way::Turn => has_turn,
-        Way::Shut(..) => false,
+    let operation = Operation::of(seen.machine, *call).filter(|_| plan.why != machine::Why::VmDoubted)?;
+    let is_probe = plan.steps.contains(&machine::Step::Probe(operation));
+    let is_allowed = match seen.admit(operation, now) {
+        Admission::Allow => true,
+        Admission::Probe => is_probe,
+        Admission::Deny(..) => false,
     };
-    (!passes).then_some(Broken::PassesGate)
+    (!is_allowed).then_some(Broken::PassesBreaker)
 }
 
 fn machine_step(
@@ -169,7 +169,7 @@ fn machine_step(
         | Step::Confirm
         | Step::SeeNode(_)
         | Step::EnsureToken
-        | Step::TakeTurn(_)
+        | Step::Probe(_)
         | Step::Call(Call::Initialize | Call::Status)
         | Step::RemoveNode(_)
         | Step::LeaveBehind

@@ -165,7 +165,7 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         volumes: &crate::drain::Volumes::default(),
         sight: Sight::CLEAR,
         calls: &calls,
-        gates: crate::gate::Gates::OPEN,
+        circuits: crate::circuit_breaker::Circuits::default(),
         settings: &settings,
     };
     let change = StatusChange::told(

@@ -1,6 +1,7 @@
-//! What a class's status says: the condition `Ready`, in the standard shape of Kubernetes.
+//! What a class's status says, in the standard shape of Kubernetes: the condition `Ready`, and a condition for each open circuit breaker.
 //!
-//! Decides what is told of a verdict, and whether it is told already. \[ADD\]: the original's classes have no status.
+//! Decides what is told, and whether it is told already. The conditions of circuit breakers are their memory too: a new process reads
+//! from them which are open. \[ADD\]: the original's classes have no status.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -9,54 +10,124 @@ use serde_json::{Value, json};
 use super::{Fault, Readiness, Recipe};
 use crate::api::machine::CreationRequest;
 use crate::api::{MachineClass, meta};
+use crate::circuit_breaker::{Cause, CircuitBreaker, Circuits, Operation};
 
-/// Type of the one condition of ours.
+/// Whether machines can be made of the class.
 const READY: &str = "Ready";
-/// The condition's reason where machines can be made of the class.
+/// The reason of `Ready` where machines can be made of the class.
 const VALID: &str = "Valid";
-/// The condition's reason where its driver has not been there to check it.
+/// The reason of `Ready` where its driver has not been there to check it.
 const DRIVER_NOT_CONNECTED: &str = "DriverNotConnected";
+/// False: the provider refused the credentials of the class.
+const CREDENTIALS_ACCEPTED: &str = "CredentialsAccepted";
+/// False: the provider has no capacity or quota left for VMs of the class.
+const CAPACITY_AVAILABLE: &str = "CapacityAvailable";
+/// False: the credentials do not permit to make VMs.
+const CREATION_PERMITTED: &str = "CreationPermitted";
+/// False: the credentials do not permit to remove VMs.
+const DELETION_PERMITTED: &str = "DeletionPermitted";
+/// The reason where nothing is suspended any more.
+const RECOVERED: &str = "Recovered";
 
-/// The condition as it should be; its times are worked out against the stored one.
+/// Conditions as they should be; their times are worked out against the stored ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Verdict(Vec<Told>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    type_: &'static str,
     status: &'static str,
     reason: &'static str,
     message: String,
 }
 
 impl Verdict {
-    /// What there is to tell of a class, if it is not told already.
-    pub(super) fn news(class: &MachineClass, found: &Readiness, driver_is_here: bool) -> Option<Self> {
-        let verdict = match found {
-            Readiness::Unchecked => return None,
-            Readiness::Faulty(fault) => Self {
-                status: "False",
-                reason: fault.label(),
-                message: fault.to_string(),
-            },
-            Readiness::Ready(_) if driver_is_here => Self {
-                status: "True",
-                reason: VALID,
-                message: "Machines can be made of the class.".to_owned(),
-            },
-            // What the driver has found good is good while it is away: its restarts are no news about the class.
-            Readiness::Ready(_) if is_found_good(class) => return None,
-            Readiness::Ready(_) => Self {
-                status: "Unknown",
-                reason: DRIVER_NOT_CONNECTED,
-                message: format!(
-                    "No driver named {:?} is connected, so it has not checked the class: start the provider, or correct the \
-                     field provider",
-                    class.spec.provider.as_deref().unwrap_or_default()
-                ),
-            },
-        };
-        (!verdict.is_told(class)).then_some(verdict)
+    /// What there is to tell of a class that is not told already.
+    pub(super) fn news(
+        class: &MachineClass,
+        found: &Readiness,
+        driver_is_here: bool,
+        circuits: Circuits<'_>,
+    ) -> Option<Self> {
+        let ready = Told::ready(class, found, driver_is_here).filter(|ready| !ready.is_told_of(class));
+        let create = |cause| circuits.create.filter(|breaker| breaker.cause == cause);
+        let suspended = [
+            Told::suspended(class, CREDENTIALS_ACCEPTED, circuits.credentials),
+            Told::suspended(class, CAPACITY_AVAILABLE, create(Cause::Capacity)),
+            Told::suspended(class, CREATION_PERMITTED, create(Cause::Access)),
+            Told::suspended(class, DELETION_PERMITTED, circuits.delete),
+        ];
+        let news: Vec<Told> = ready.into_iter().chain(suspended.into_iter().flatten()).collect();
+        (!news.is_empty()).then_some(Self(news))
     }
 
-    fn is_told(&self, class: &MachineClass) -> bool {
-        told(class).is_some_and(|told| {
+    /// The verdict in one line.
+    pub fn text(&self) -> String {
+        let line = |told: &Told| format!("{}={} {}: {}", told.type_, told.status, told.reason, told.message);
+        self.0.iter().map(line).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The body of a JSON merge patch of the class's `/status`; all other conditions stay.
+    pub fn into_patch(self, class: &MachineClass, now: Timestamp) -> Value {
+        let is_other = |condition: &&Condition| self.0.iter().all(|told| told.type_ != condition.type_);
+        let others = stored(class).iter().filter(is_other).map(|other| json!(other));
+        let ours = self.0.iter().map(|told| told.condition(class, now));
+        let all: Vec<Value> = ours.chain(others).collect();
+        json!({ "status": { "conditions": all } })
+    }
+}
+
+impl Told {
+    /// Whether machines can be made of the class, where that is known.
+    fn ready(class: &MachineClass, found: &Readiness, driver_is_here: bool) -> Option<Self> {
+        let (status, reason, message) = match found {
+            Readiness::Unchecked => return None,
+            Readiness::Faulty(fault) => ("False", fault.label(), fault.to_string()),
+            Readiness::Ready(_) if driver_is_here => ("True", VALID, "Machines can be made of the class.".to_owned()),
+            // What the driver has found good is good while it is away: its restarts are no news about the class.
+            Readiness::Ready(_) if is_found_good(class) => return None,
+            Readiness::Ready(_) => {
+                let provider = class.spec.provider.as_deref().unwrap_or_default();
+                let message = format!(
+                    "No driver named {provider:?} is connected, so it has not checked the class: start the provider, or correct the \
+                     field provider"
+                );
+                ("Unknown", DRIVER_NOT_CONNECTED, message)
+            }
+        };
+        Some(Self {
+            type_: READY,
+            status,
+            reason,
+            message,
+        })
+    }
+
+    /// The condition of a circuit breaker, where it is news. A class whose calls never failed says nothing of them.
+    fn suspended(class: &MachineClass, type_: &'static str, breaker: Option<&CircuitBreaker>) -> Option<Self> {
+        let stored = condition(class, type_);
+        match breaker {
+            Some(breaker) => {
+                let told = Self {
+                    type_,
+                    status: "False",
+                    reason: breaker.cause.label(),
+                    message: breaker.message.clone(),
+                };
+                let is_told = stored.is_some_and(|stored| stored.status == told.status && stored.reason == told.reason);
+                (!is_told).then_some(told)
+            }
+            None => stored.filter(|stored| stored.status == "False").map(|_| Self {
+                type_,
+                status: "True",
+                reason: RECOVERED,
+                message: "The provider has done what was asked of it.".to_owned(),
+            }),
+        }
+    }
+
+    fn is_told_of(&self, class: &MachineClass) -> bool {
+        condition(class, self.type_).is_some_and(|told| {
             told.status == self.status
                 && told.reason == self.reason
                 && told.message == self.message
@@ -64,31 +135,17 @@ impl Verdict {
         })
     }
 
-    /// The verdict in one line.
-    pub fn text(&self) -> String {
-        let Self {
-            status,
-            reason,
-            message,
-        } = self;
-        format!("{READY}={status} {reason}: {message}")
-    }
-
-    /// The body of a JSON merge patch of the class's `/status`; conditions of others stay.
-    pub fn into_patch(self, class: &MachineClass, now: Timestamp) -> Value {
-        let same_status = told(class).filter(|told| told.status == self.status);
+    fn condition(&self, class: &MachineClass, now: Timestamp) -> Value {
+        let same_status = condition(class, self.type_).filter(|told| told.status == self.status);
         let since = same_status.map_or_else(|| json!(format!("{now:.0}")), |told| json!(told.last_transition_time));
-        let ours = json!({
-            "type": READY,
+        json!({
+            "type": self.type_,
             "status": self.status,
             "reason": self.reason,
             "message": self.message,
             "observedGeneration": meta::generation(&class.metadata),
             "lastTransitionTime": since,
-        });
-        let others = stored(class).iter().filter(|condition| condition.type_ != READY);
-        let all: Vec<Value> = [ours].into_iter().chain(others.map(|other| json!(other))).collect();
-        json!({ "status": { "conditions": all } })
+        })
     }
 }
 
@@ -96,13 +153,29 @@ fn stored(class: &MachineClass) -> &[Condition] {
     class.status.as_ref().map_or(&[], |status| &status.conditions)
 }
 
-fn told(class: &MachineClass) -> Option<&Condition> {
-    stored(class).iter().find(|condition| condition.type_ == READY)
+fn condition<'a>(class: &'a MachineClass, type_: &str) -> Option<&'a Condition> {
+    stored(class).iter().find(|condition| condition.type_ == type_)
+}
+
+/// The circuit breakers that a class's conditions tell to be open, with the operation that each stops, where it does not stop all.
+pub fn open_breakers(class: &MachineClass) -> Vec<(Option<Operation>, CircuitBreaker)> {
+    let types = [
+        (CREDENTIALS_ACCEPTED, None),
+        (CAPACITY_AVAILABLE, Some(Operation::Create)),
+        (CREATION_PERMITTED, Some(Operation::Create)),
+        (DELETION_PERMITTED, Some(Operation::Delete)),
+    ];
+    let open = types.into_iter().filter_map(|(type_, operation)| {
+        let told = condition(class, type_).filter(|told| told.status == "False")?;
+        let cause = Cause::ALL.into_iter().find(|cause| cause.label() == told.reason)?;
+        Some((operation, CircuitBreaker::restored(cause, told.message.clone())))
+    });
+    open.collect()
 }
 
 /// What the class's own condition says of it, for those who cannot look themselves. Without one nobody has looked.
 pub fn told_readiness(class: &MachineClass) -> Readiness {
-    let Some(told) = told(class) else {
+    let Some(told) = condition(class, READY) else {
         return Readiness::Unchecked;
     };
     match told.status.as_str() {
@@ -120,7 +193,7 @@ pub fn told_readiness(class: &MachineClass) -> Readiness {
 }
 
 fn is_found_good(class: &MachineClass) -> bool {
-    told(class).is_some_and(|told| {
+    condition(class, READY).is_some_and(|told| {
         told.status == "True" && told.observed_generation == Some(meta::generation(&class.metadata))
     })
 }
@@ -159,25 +232,28 @@ mod tests {
     #[test]
     fn a_verdict_is_told_once_and_again_only_when_it_or_the_class_changes() {
         let new = class(1, &json!([]));
-        assert_eq!(Verdict::news(&new, &Readiness::Unchecked, true), None);
-        let verdict = Verdict::news(&new, &good(), true).expect("there is news");
+        assert_eq!(
+            Verdict::news(&new, &Readiness::Unchecked, true, Circuits::default()),
+            None
+        );
+        let verdict = Verdict::news(&new, &good(), true, Circuits::default()).expect("there is news");
         assert_eq!(verdict.text(), "Ready=True Valid: Machines can be made of the class.");
         let told = written(&new, verdict);
-        assert_eq!(Verdict::news(&told, &good(), true), None);
+        assert_eq!(Verdict::news(&told, &good(), true, Circuits::default()), None);
         let fault = Readiness::Faulty(Fault::NoProvider);
-        let verdict = Verdict::news(&told, &fault, true).expect("there is news");
+        let verdict = Verdict::news(&told, &fault, true, Circuits::default()).expect("there is news");
         assert_eq!(
             verdict.text(),
             "Ready=False NoProvider: field provider is empty: set it to a driver's name"
         );
         let edited = class(2, &json!(told.status.expect("it was written").conditions));
-        assert!(Verdict::news(&edited, &good(), true).is_some());
+        assert!(Verdict::news(&edited, &good(), true, Circuits::default()).is_some());
     }
 
     #[test]
     fn a_class_whose_driver_was_never_there_is_not_called_ready_and_one_it_found_good_stays_so() {
         let new = class(1, &json!([]));
-        let verdict = Verdict::news(&new, &good(), false).expect("there is news");
+        let verdict = Verdict::news(&new, &good(), false, Circuits::default()).expect("there is news");
         assert!(
             verdict
                 .text()
@@ -185,8 +261,11 @@ mod tests {
             "{}",
             verdict.text()
         );
-        let checked = written(&new, Verdict::news(&new, &good(), true).expect("there is news"));
-        assert_eq!(Verdict::news(&checked, &good(), false), None);
+        let checked = written(
+            &new,
+            Verdict::news(&new, &good(), true, Circuits::default()).expect("there is news"),
+        );
+        assert_eq!(Verdict::news(&checked, &good(), false, Circuits::default()), None);
     }
 
     #[test]
@@ -198,12 +277,12 @@ mod tests {
         ]);
         let class = class(1, &stored);
         let fault = Readiness::Faulty(Fault::NoProvider);
-        let verdict = Verdict::news(&class, &fault, true).expect("there is news");
+        let verdict = Verdict::news(&class, &fault, true, Circuits::default()).expect("there is news");
         let patch = verdict.into_patch(&class, now());
         let conditions = &patch["status"]["conditions"];
         assert_eq!(conditions[0]["lastTransitionTime"], json!(early), "{patch}");
         assert_eq!(conditions[1]["type"], json!("Audited"), "{patch}");
-        let healed = Verdict::news(&class, &good(), true).expect("there is news");
+        let healed = Verdict::news(&class, &good(), true, Circuits::default()).expect("there is news");
         let patch = healed.into_patch(&class, now());
         assert_eq!(
             patch["status"]["conditions"][0]["lastTransitionTime"],

@@ -11,9 +11,9 @@ use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, meta, validity};
+use crate::circuit_breaker::{Admission, Cause, CircuitBreaker, Operation, is_suspended};
 use crate::class::{Readiness, Recipe};
 use crate::driver::{Code, Initialization, Reaction, Reason, Vm, VmState};
-use crate::gate::{self, Cause, Errand, Shut, Way};
 use crate::sight::Judging;
 
 /// Prefix of the original's description of a failed creation (`spec/machine.md` T3).
@@ -39,11 +39,11 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = trouble.and_then(|trouble| ended(seen, trouble, now)) {
         return plan;
     }
-    let way = seen.way(Errand::Make, now);
-    if let Way::Shut(shut, look) = way
+    let admission = seen.admit(Operation::Create, now);
+    if let Admission::Deny(breaker, look) = admission
         && trouble.is_none_or(|trouble| Cause::of(&trouble.failure).is_none() && trouble.retry_at <= now)
     {
-        return parked(seen, shut, look, now);
+        return suspended(seen, breaker, look, now);
     }
     if let Some(plan) = trouble.and_then(|trouble| troubled(seen, trouble, recipe, now)) {
         return plan;
@@ -51,8 +51,8 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = out_of_time(seen, now) {
         return plan;
     }
-    let turn = matches!(way, Way::Turn).then_some(Step::TakeTurn(Errand::Make));
-    let mut steps: Vec<Step> = turn.into_iter().chain([intent(seen, recipe, now)]).collect();
+    let probe = (admission == Admission::Probe).then_some(Step::Probe(Operation::Create));
+    let mut steps: Vec<Step> = probe.into_iter().chain([intent(seen, recipe, now)]).collect();
     if recipe.needs_token && seen.settings.has_target {
         steps.push(Step::EnsureToken);
     }
@@ -134,11 +134,12 @@ fn waiting(seen: &Observed<'_>, why: &Why, now: Timestamp) -> StatusChange {
 
 /// Another Machine has met what this one would meet too, and tries again for both. The code is what it would have got: the autoscaler
 /// takes Machines without capacity by it (`spec/api.md` §10.4).
-fn parked(seen: &Observed<'_>, shut: &Shut, look: Timestamp, now: Timestamp) -> Plan {
-    let why = Why::Parked(shut.to_string());
+fn suspended(seen: &Observed<'_>, breaker: &CircuitBreaker, look: Timestamp, now: Timestamp) -> Plan {
+    let why = Why::Parked(breaker.to_string());
     let change = waiting(seen, &why, now)
         .because(OperationReason::Suspended)
-        .with_code(shut.word);
+        .with_code(breaker.cause.code())
+        .keeping_words(seen.machine, "");
     if change.is_told(seen.machine) {
         return Plan::wait(look, why);
     }
@@ -173,9 +174,9 @@ fn ended(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> Option<Plan>
 /// CreateMachine failed. `None`: it may be tried again now.
 fn troubled(seen: &Observed<'_>, trouble: &Trouble, recipe: &Recipe, now: Timestamp) -> Option<Plan> {
     let failure = &trouble.failure;
-    let retry_at = seen.retry_at(trouble, Errand::Make, now);
+    let retry_at = seen.retry_at(trouble, Operation::Create, now);
     let is_changed = failure.reaction() == Reaction::AwaitClass && trouble.digest.as_ref() != Some(&recipe.digest);
-    if is_changed && !matches!(seen.way(Errand::Make, now), Way::Shut(..)) {
+    if is_changed && !matches!(seen.admit(Operation::Create, now), Admission::Deny(..)) {
         return None;
     }
     if let Some(plan) = out_of_time(seen, now) {
@@ -190,7 +191,7 @@ fn troubled(seen: &Observed<'_>, trouble: &Trouble, recipe: &Recipe, now: Timest
         (true, true) => None,
         (true, false) => Some(Plan::wait(retry_at, Why::CoolingOff)),
         // It has told of it, and what it waited for after that.
-        (false, true) if gate::is_parked(seen.machine) => None,
+        (false, true) if is_suspended(seen.machine) => None,
         (false, _) => {
             let steps = vec![Step::Record(Box::new(change))];
             Some(Plan::act(steps, Why::CreationFailed).or_at(Some(retry_at), now))
@@ -210,7 +211,7 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         failure.is_exhausted() || failure.reason == Some(Reason::RateLimited) || Cause::of(failure).is_some()
     };
     let is_exhausted = code_of(seen.machine) == Some(Code::ResourceExhausted.word());
-    if is_exhausted || gate::is_parked(seen.machine) || seen.calls.trouble.as_ref().is_some_and(is_stopped) {
+    if is_exhausted || is_suspended(seen.machine) || seen.calls.trouble.as_ref().is_some_and(is_stopped) {
         return None;
     }
     let timeout = super::creation_timeout(seen);

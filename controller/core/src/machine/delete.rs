@@ -12,9 +12,9 @@ use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
+use crate::circuit_breaker::{Admission, Cause, Operation, is_suspended};
 use crate::class::Readiness;
 use crate::driver::Reaction;
-use crate::gate::{self, Cause, Errand, Way};
 use crate::ids::NodeName;
 use crate::sight::later;
 
@@ -144,7 +144,7 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = unaskable(seen, now) {
         return plan;
     }
-    if let Some(plan) = parked(seen, now).or_else(|| troubled(seen, now)) {
+    if let Some(plan) = suspended(seen, now).or_else(|| troubled(seen, now)) {
         return plan;
     }
     if let Some(plan) = find_node(seen, now) {
@@ -159,10 +159,11 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
 }
 
-/// A call; where others wait for the same, by whoever has the turn.
+/// A call; where others wait for the same, as the probe for all.
 fn ask(seen: &Observed<'_>, call: Call, why: Why, now: Timestamp) -> Plan {
-    let turn = matches!(seen.way(Errand::Remove, now), Way::Turn).then_some(Step::TakeTurn(Errand::Remove));
-    Plan::act(turn.into_iter().chain([Step::Call(call)]).collect(), why)
+    let is_probe = seen.admit(Operation::Delete, now) == Admission::Probe;
+    let probe = is_probe.then_some(Step::Probe(Operation::Delete));
+    Plan::act(probe.into_iter().chain([Step::Call(call)]).collect(), why)
 }
 
 /// The driver is asked for the VM, but not again at once where the last question did not reach it.
@@ -174,8 +175,8 @@ fn look_up(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
 }
 
 /// Another Machine has met what this one would meet too, and tries again for both. One that has met it itself says so in its own words.
-fn parked(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    let Way::Shut(shut, look) = seen.way(Errand::Remove, now) else {
+fn suspended(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let Admission::Deny(breaker, look) = seen.admit(Operation::Delete, now) else {
         return None;
     };
     let own = seen
@@ -190,11 +191,12 @@ fn parked(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if own.is_some_and(has_own) {
         return None;
     }
-    let why = Why::Parked(shut.to_string());
+    let why = Why::Parked(breaker.to_string());
     let text = format!("Waiting to remove the VM: {why}. {}", mark(seen, now));
     let change = told(seen, OperationState::Failed, text, now)
         .because(OperationReason::Suspended)
-        .with_code(shut.word);
+        .with_code(breaker.cause.code())
+        .keeping_words(seen.machine, mark(seen, now));
     if change.is_told(seen.machine) {
         return Some(Plan::wait(look, why));
     }
@@ -250,12 +252,12 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let change = told(seen, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
         .with_crumb(seen.calls.crumb.as_ref());
-    let retry_at = seen.retry_at(trouble, Errand::Remove, now);
+    let retry_at = seen.retry_at(trouble, Operation::Delete, now);
     match (change.is_told(seen.machine), now >= retry_at) {
         (true, true) => None,
         (true, false) => Some(Plan::wait(retry_at, Why::CoolingOff)),
         // It has told of it, and what it waited for after that.
-        (false, true) if gate::is_parked(seen.machine) => None,
+        (false, true) if is_suspended(seen.machine) => None,
         (false, _) => {
             let steps = vec![Step::Record(Box::new(change))];
             Some(Plan::act(steps, Why::DeletionFailed).or_at(Some(retry_at), now))
@@ -298,7 +300,7 @@ fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Optio
     if now < certain {
         return Some(Plan::wait(certain, Why::VmMayAppear));
     }
-    let held = parked(seen, now).or_else(|| troubled(seen, now));
+    let held = suspended(seen, now).or_else(|| troubled(seen, now));
     Some(held.unwrap_or_else(|| look_up(seen, Why::VmMayAppear, now)))
 }
 

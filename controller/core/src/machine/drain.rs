@@ -19,8 +19,8 @@ use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use super::{dead, node};
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, keys, meta};
+use crate::circuit_breaker::is_suspended;
 use crate::drain::{Blocker, Drain, Removal, reference};
-use crate::gate;
 use crate::sight::later;
 
 /// The original's pause between two evictions: what its number of retries is worth in time.
@@ -171,7 +171,7 @@ fn is_doubtful(seen: &Observed<'_>, now: Timestamp) -> bool {
 fn was_closed_in_vain(machine: &Machine, found: &Node) -> bool {
     let is_closed = !meta::has_finalizer(&found.metadata, keys::NODE_FINALIZER);
     let code = machine.last_operation().and_then(|last| last.error_code.as_deref());
-    let is_answer = code.is_some_and(|code| !code.is_empty()) && !gate::is_parked(machine);
+    let is_answer = code.is_some_and(|code| !code.is_empty()) && !is_suspended(machine);
     is_closed && machine.operation_state() == Some(OperationState::Failed) && !is_answer
 }
 
@@ -510,9 +510,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::circuit_breaker::Circuits;
     use crate::drain::Volumes;
     use crate::driver::Deletion;
-    use crate::gate::Gates;
     use crate::machine::observed::{Answer, Call, Calls, ClassView, DriverView};
     use crate::machine::outcome::Pacing;
     use crate::machine::steer::Standing;
@@ -554,7 +554,7 @@ mod tests {
             standing: Standing::default(),
             sight,
             calls,
-            gates: Gates::OPEN,
+            circuits: Circuits::default(),
             drain: None,
             volumes: &Volumes::default(),
             settings: &settings,

@@ -69,7 +69,7 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::Confirm
         | Step::SeeNode(_)
         | Step::EnsureToken
-        | Step::TakeTurn(_)
+        | Step::Probe(_)
         | Step::Call(_)
         | Step::Identify { .. }
         | Step::Cordon(_)

@@ -9,10 +9,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use super::node;
 use super::steer::Standing;
 use crate::api::{Machine, keys, meta};
+use crate::circuit_breaker::{Admission, Cause, Circuits, Operation};
 use crate::class::Readiness;
 use crate::drain::{Drain, Volumes};
 use crate::driver::{Deletion, DriverInfo, Failure, Vm};
-use crate::gate::{self, Cause, Errand, Gates, Way};
 use crate::ids::Name;
 use crate::ledger::Stamp;
 use crate::settings::Settings;
@@ -41,8 +41,8 @@ pub struct Observed<'a> {
     pub sight: Sight,
     /// What this process knows of its VM.
     pub calls: &'a Calls,
-    /// What stands before its calls, for all Machines of its class.
-    pub gates: &'a Gates,
+    /// What stops driver calls of its class.
+    pub circuits: Circuits<'a>,
     /// The pods of its Node, while that is drained.
     pub drain: Option<&'a Drain>,
     /// Where volumes are attached, while any Node is drained whose pods have some.
@@ -59,23 +59,20 @@ impl<'a> Observed<'a> {
         own.filter(|_| self.settings.has_target && !super::is_blind(self))
     }
 
-    /// How the Machine stands before the gate of an errand.
-    pub fn way(&self, errand: Errand, now: Timestamp) -> Way<'a> {
-        match self.gates.way(errand, &meta::identity(&self.machine.metadata).1, now) {
-            Way::Open if self.gates.is_unheard() && gate::is_parked(self.machine) => Way::Turn,
-            way => way,
-        }
+    /// Whether the Machine may call.
+    pub fn admit(&self, operation: Operation, now: Timestamp) -> Admission<'a> {
+        self.circuits.admit(operation, self.machine, now)
     }
 
-    /// When a call that failed may be tried again: where others wait for the same, whoever has the turn tries.
-    pub fn retry_at(&self, trouble: &Trouble, errand: Errand, now: Timestamp) -> Timestamp {
+    /// When a call that failed may be tried again: where others wait for the same, one probes for all.
+    pub fn retry_at(&self, trouble: &Trouble, operation: Operation, now: Timestamp) -> Timestamp {
         if Cause::of(&trouble.failure).is_none() {
             return trouble.retry_at;
         }
-        match self.way(errand, now) {
-            Way::Open => trouble.retry_at,
-            Way::Turn => trouble.retry_at.min(now),
-            Way::Shut(_, look) => look,
+        match self.admit(operation, now) {
+            Admission::Allow => trouble.retry_at,
+            Admission::Probe => trouble.retry_at.min(now),
+            Admission::Deny(_, look) => look,
         }
     }
 }

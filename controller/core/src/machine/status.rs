@@ -113,6 +113,18 @@ impl StatusChange {
         self
     }
 
+    /// With the words that stand there already for the same operation, reason and code, up to the mark at their end: each of many
+    /// Machines that wait would be written anew where only the words are others.
+    pub fn keeping_words(mut self, machine: &Machine, mark: &str) -> Self {
+        let said = machine.last_operation().cloned().unwrap_or_default();
+        let is_same = machine.operation_type() == Some(self.operation)
+            && machine.operation_reason() == self.reason
+            && said.error_code == self.error_code;
+        let words = said.description.filter(|words| is_same && words.ends_with(mark));
+        self.description = words.unwrap_or(self.description);
+        self
+    }
+
     /// With what the VM is asked for with.
     pub fn with_request(mut self, essentials: &CreationRequest) -> Self {
         self.creation_request = Some(essentials.clone());

@@ -11,8 +11,8 @@ use super::observed::Call;
 use super::outcome::Lost;
 use super::preserve::{Asked, End, Keeping};
 use super::status::StatusChange;
+use crate::circuit_breaker::Operation;
 use crate::drain::PodRef;
-use crate::gate::Errand;
 use crate::ids::{Name, NodeName, NodeRef, ProviderId, Uid};
 use crate::plan::Bearing;
 
@@ -34,8 +34,8 @@ pub enum Step {
     Record(Box<StatusChange>),
     /// Make sure that the bootstrap token's Secret exists.
     EnsureToken,
-    /// Take the turn to ask for all who wait before a gate, and stop here if another was faster.
-    TakeTurn(Errand),
+    /// Reserve the probe for all Machines whose calls are suspended, and stop here if another was faster.
+    Probe(Operation),
     /// Start a driver call; its answer wakes the Machine.
     Call(Call),
     /// Write what identifies the VM: `spec.providerID`, label `node`, the default priority.
@@ -97,7 +97,7 @@ impl crate::plan::Step for Step {
             | Self::SeeNode(_)
             | Self::Record(_)
             | Self::EnsureToken
-            | Self::TakeTurn(_)
+            | Self::Probe(_)
             | Self::Call(_)
             | Self::Identify { .. }
             | Self::Cordon(_)

@@ -465,7 +465,7 @@ fn classes_that_reach_the_same_vms_are_listed_once() {
         world.ledger.inventories.ended(inventory, at(2) + PERIOD);
     }
     // What is in doubt is not forgotten.
-    world.ledger.doubt(&Name::new("c"));
+    world.doubt(&Name::new("c"), Duration::ZERO);
     let again = Inventories::due(&mut world, at(0), &settings, |_| true, at(17));
     assert_eq!(again.len(), 2);
 }

@@ -79,6 +79,7 @@ proptest! {
             readiness: if dice.flag() { &found } else { &Readiness::Unchecked },
             found: &found,
             driver_is_here: dice.flag(),
+            circuits: millwright_core::circuit_breaker::Circuits::default(),
             is_being_checked: dice.flag(),
             reported: reported.as_ref(),
             now: now(),

@@ -9,10 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{Machine, keys, meta};
 use millwright_core::change::Change;
+use millwright_core::circuit_breaker::{Breakers, Operation, Outcome};
 use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::drain::{Drain, Volumes};
 use millwright_core::driver::{Capability, DriverInfo};
-use millwright_core::gate::{Errand, Gates, Heard};
 use millwright_core::ids::{DriverName, Name, NodeName, Uid};
 use millwright_core::machine::steer::Standing;
 use millwright_core::machine::{self, Call, Calls, ClassView, Doubt, DriverView, Observed, Plan, Step, Trouble};
@@ -35,7 +35,7 @@ pub struct Scene {
     pub info: DriverInfo,
     pub node: Option<Node>,
     pub calls: Calls,
-    gates: Gates,
+    breakers: Breakers,
     rival: bool,
     standing: Standing,
     capacity: Option<BTreeMap<String, Quantity>>,
@@ -77,7 +77,7 @@ impl Scene {
             },
             node: dice.maybe(node),
             calls: calls(dice),
-            gates: gates(dice),
+            breakers: breakers(dice),
             rival: dice.rarely(),
             standing: dice.pick(&[
                 Standing::Aside,
@@ -105,7 +105,7 @@ impl Scene {
             essentials: CreationRequest::default(),
         });
         scene.sight = Sight::CLEAR;
-        (scene.calls, scene.gates) = (Calls::default(), Gates::default());
+        (scene.calls, scene.breakers) = (Calls::default(), Breakers::default());
         scene
     }
 
@@ -145,7 +145,7 @@ impl Scene {
             volumes: &self.volumes,
             sight: self.sight,
             calls: &self.calls,
-            gates: &self.gates,
+            circuits: self.breakers.circuits(&Name::new("small")),
             settings: &self.settings,
         }
     }
@@ -227,9 +227,9 @@ impl Scene {
                 Step::RemoveNode(_) => self.node = None,
                 Step::EnsureToken => self.calls.token_until = Some(Timestamp::MAX),
                 Step::Confirm | Step::SeeNode(_) | Step::DropToken | Step::LeaveBehind => {}
-                Step::TakeTurn(errand) => {
-                    let uid = meta::identity(&self.machine.metadata).1;
-                    assert!(self.gates.takes_turn(*errand, &uid, now()), "nobody else is there");
+                Step::Probe(operation) => {
+                    let is_probe = self.breakers.reserve(*operation, &self.machine, now());
+                    assert!(is_probe, "nobody else is there");
                 }
                 Step::RemoveFinalizer | Step::StepDown => return false,
             }
@@ -238,21 +238,23 @@ impl Scene {
     }
 }
 
-/// Gates that another Machine, or this one, has found shut.
-fn gates(dice: &mut Dice) -> Gates {
-    let mut gates = Gates::default();
+/// Circuit breakers that another Machine, or this one, has opened.
+fn breakers(dice: &mut Dice) -> Breakers {
+    let (mut breakers, class) = (Breakers::default(), Name::new("small"));
+    breakers.class_changed(&class, None, Vec::new);
     for _ in 0..dice.number(3) {
         let failure = dice.failure();
         let (uid, until) = (dice.pick(&["uid-m", "other"]), dice.pick(&[-60, 60, 600]));
-        gates.hear(Heard {
+        let outcome = Outcome {
             uid: &Uid::new(uid),
-            errand: Some(dice.pick(&[Errand::Make, Errand::Remove])),
+            operation: Some(dice.pick(&[Operation::Create, Operation::Delete])),
             failure: Some(&failure),
-            until: now() + SignedDuration::from_secs(until),
+            retry_at: now() + SignedDuration::from_secs(until),
             waiting: 3,
-        });
+        };
+        breakers.record(&class, outcome);
     }
-    gates
+    breakers
 }
 
 fn close(node: &mut Node) {

@@ -66,9 +66,9 @@ impl Stage {
             }
             Step::SeeNode(_) => self.sight.target_since.is_some(),
             Step::EnsureToken => self.ensure_token(seen, uid),
-            Step::TakeTurn(errand) => {
+            Step::Probe(operation) => {
                 let uptime = self.uptime;
-                self.world.takes_turn(seen, errand, now, uptime)
+                self.world.reserve(seen, operation, now, uptime)
             }
             Step::DropToken => {
                 self.tokens.remove(&uid);

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use millwright_core::api::{Machine, OperationState, OperationType, Phase};
+use millwright_core::api::{Machine, OperationState, OperationType, Phase, keys};
 use millwright_core::change::Change;
 use millwright_core::driver::{Code, Failure, Reason};
+use millwright_core::ids::Name;
 use millwright_core::kinds::SecretMeta;
 use serde_json::json;
 
@@ -105,6 +106,39 @@ fn rejected() -> Failure {
 
 fn sold_out() -> Failure {
     failure(Code::ResourceExhausted, Some(Reason::CapacityUnavailable))
+}
+
+/// Status, reason and message of a class's condition.
+fn condition(stage: &Stage, type_: &str) -> Option<[String; 3]> {
+    let status = stage.etcd.classes.get(&Name::new("small"))?.status.as_ref()?;
+    let told = status.conditions.iter().find(|condition| condition.type_ == type_)?;
+    Some([told.status.clone(), told.reason.clone(), told.message.clone()])
+}
+
+#[test]
+fn a_class_says_by_its_conditions_what_stops_its_machines_and_when_nothing_does_any_more() {
+    let causes = [
+        (rejected(), "CredentialsAccepted", "CredentialsRejected"),
+        (sold_out(), "CapacityAvailable", "ResourceExhausted"),
+        (
+            failure(Code::PermissionDenied, Some(Reason::AccessDenied)),
+            "CreationPermitted",
+            "AccessDenied",
+        ),
+    ];
+    for (refusal, type_, reason) in causes {
+        let mut stage = Stage::default();
+        class(&mut stage, "small");
+        stage.cloud.refuses = Some(refusal.clone());
+        of_class(&mut stage, "small", 3);
+        let told = ["False", reason, &refusal.message].map(str::to_owned);
+        assert_eq!(condition(&stage, type_), Some(told));
+        stage.cloud.refuses = None;
+        pass(&mut stage, 620);
+        assert_eq!(with_vm(&stage), 3);
+        let told = condition(&stage, type_).expect("the condition stays");
+        assert_eq!((told[0].as_str(), told[1].as_str()), ("True", "Recovered"));
+    }
 }
 
 /// Rows: pains 104.
@@ -218,6 +252,58 @@ fn a_thousand_machines_without_capacity_ask_once_every_ten_minutes_and_each_tell
     stage.cloud.places = None;
     pass(&mut stage, 1250);
     assert_eq!(with_vm(&stage), MACHINES);
+}
+
+/// What people read of a Machine or a class is another version's words; the original's marks stay.
+fn reword(stage: &mut Stage) {
+    for machine in stage.etcd.machines.values_mut() {
+        let status = machine.status.as_mut().expect("the Machine has a status");
+        let said = status
+            .last_operation
+            .as_mut()
+            .and_then(|last| last.description.as_mut());
+        let said = said.expect("the Machine says something");
+        let mark = [keys::MARK_VM_DELETION, keys::MARK_VM_STATUS, keys::MARK_DRAIN]
+            .into_iter()
+            .find(|mark| said.ends_with(mark));
+        *said = format!("Reworded. {}", mark.unwrap_or_default());
+    }
+    for class in stage.etcd.classes.values_mut() {
+        let conditions = class.status.iter_mut().flat_map(|status| &mut status.conditions);
+        conditions.for_each(|condition| condition.message = "Reworded".to_owned());
+    }
+}
+
+/// Nothing is decided from a sentence: a manager that finds every sentence reworded asks no more often, nor does one whose CRDs store no
+/// status of classes.
+#[test]
+fn a_manager_that_starts_anew_and_knows_none_of_the_words_tries_the_refused_credentials_once_as_well() {
+    for (leaves, has_conditions) in [(false, true), (true, true), (false, false), (true, false)] {
+        let mut stage = crowd(rejected());
+        if leaves {
+            for number in 0..MACHINES {
+                script::line(&mut stage, &format!("delete machine small-{number}"));
+            }
+            pass(&mut stage, 5);
+        }
+        let before = stage.cloud.asked;
+        reword(&mut stage);
+        if !has_conditions {
+            stage.etcd.classes.values_mut().for_each(|class| class.status = None);
+        }
+        stage.restart();
+        pass(&mut stage, 60);
+        let calls = stage.cloud.asked - before;
+        assert!(
+            (1..=3).contains(&calls),
+            "{calls} calls, leaving: {leaves}, conditions: {has_conditions}"
+        );
+        stage.cloud.refuses = None;
+        stage.restart();
+        pass(&mut stage, 60);
+        let wanted = if leaves { 0 } else { MACHINES };
+        assert_eq!(with_vm(&stage), wanted);
+    }
 }
 
 #[test]

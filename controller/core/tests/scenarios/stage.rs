@@ -280,7 +280,7 @@ impl Stage {
             volumes: &self.world.volumes,
             sight: self.sight,
             calls: self.world.ledger.calls.get(&uid).unwrap_or(&nothing),
-            gates: self.world.gates_of(machine),
+            circuits: self.world.circuits_of(machine),
             settings: &self.settings,
         })
     }
@@ -378,6 +378,7 @@ impl Stage {
             readiness: self.world.ledger.readiness(name),
             found: self.world.ledger.readiness(name),
             driver_is_here: self.driver == DriverNow::Ready,
+            circuits: self.world.ledger.breakers.circuits(name),
             is_being_checked: self.world.ledger.is_being_checked(name),
             reported: self.world.ledger.reports.get(&meta::identity(&found.metadata).1),
             now: self.now(),
