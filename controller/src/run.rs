@@ -15,6 +15,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::future::BoxFuture;
 use millwright_core::ids::DriverName;
+use millwright_core::settings::Settings;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -143,7 +145,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
     let lease = config
         .election
         .as_ref()
-        .map(|election| lease_settings(&config.namespace, election, &env));
+        .map(|election| lease_settings((&config.namespace, &config.settings), election, &env));
     let candidate = lease
         .clone()
         .map(|lease| Candidate::new(control.client.clone(), lease, leads));
@@ -442,12 +444,13 @@ impl CallObserver for Observer {
     }
 }
 
-fn lease_settings(namespace: &str, election: &Election, env: &Env) -> LeaseSettings {
+fn lease_settings((namespace, settings): (&str, &Settings), election: &Election, env: &Env) -> LeaseSettings {
     LeaseSettings {
         namespace: namespace.to_owned(),
         name: election.lease_name.clone(),
         identity: election.identity.clone(),
         terms: election.terms,
+        told: json!(settings).to_string(),
         env: env.clone(),
     }
 }

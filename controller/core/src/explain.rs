@@ -134,12 +134,12 @@ fn sees_pods(world: &mut World, name: &Name, pods: Vec<Pod>, now: Timestamp) {
     }
 }
 
-/// What would be done about the subject, and why. None: there is no such object.
-pub fn explain(world: &World, subject: &Subject, now: Timestamp) -> Option<Explanation> {
+/// What a manager of these settings would do about the subject, and why. None: there is no such object.
+pub fn explain(world: &World, subject: &Subject, settings: &Settings, now: Timestamp) -> Option<Explanation> {
     match subject {
-        Subject::Deployment(name) => of_deployment(world, name, now).map(|plan| Explanation::of(&plan, now)),
-        Subject::Set(name) => of_set(world, name, now),
-        Subject::Machine(name) => of_machine(world, name, now),
+        Subject::Deployment(name) => of_deployment(world, name, settings, now).map(|plan| Explanation::of(&plan, now)),
+        Subject::Set(name) => of_set(world, name, settings, now),
+        Subject::Machine(name) => of_machine(world, name, settings, now),
         Subject::Class(name) => of_class(world, name, now),
     }
 }
@@ -149,7 +149,7 @@ fn can_check(_: &Name) -> bool {
     false
 }
 
-fn of_deployment(world: &World, name: &Name, now: Timestamp) -> Option<deployment::Plan> {
+fn of_deployment(world: &World, name: &Name, settings: &Settings, now: Timestamp) -> Option<deployment::Plan> {
     let deployment = world.deployments.get(name)?;
     let view = deployment::View::of(world, deployment, &can_check);
     let asked = Asked {
@@ -157,25 +157,22 @@ fn of_deployment(world: &World, name: &Name, now: Timestamp) -> Option<deploymen
         machine_exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
         set_exists: &|set| world.sets.get(&Name::new(set)).is_some(),
         sight: Sight::CLEAR,
-        settings: &Settings::new(String::new()),
+        settings,
         plan_set: set::plan,
     };
     Some(view.look(&asked, |seen| deployment::plan(seen, now)))
 }
 
 /// A set that a deployment controls is planned with it: of that plan, what is the set's.
-fn of_set(world: &World, name: &Name, now: Timestamp) -> Option<Explanation> {
+fn of_set(world: &World, name: &Name, settings: &Settings, now: Timestamp) -> Option<Explanation> {
     let set = world.sets.get(name)?;
     let Key::Deployment(owner) = group_of(world, set) else {
         let view = set::View::of(world, set, &can_check);
         let exists = |machine: &str| world.machines.get(&Name::new(machine)).is_some();
-        let plan = set::plan(
-            &view.seen(&world.ledger, &exists, Sight::CLEAR, &Settings::new(String::new())),
-            now,
-        );
+        let plan = set::plan(&view.seen(&world.ledger, &exists, Sight::CLEAR, settings), now);
         return Some(Explanation::of(&plan, now));
     };
-    let mut plan = of_deployment(world, &owner, now)?;
+    let mut plan = of_deployment(world, &owner, settings, now)?;
     plan.steps.retain(|step| is_about(step, name));
     let own = world
         .machines
@@ -211,12 +208,11 @@ fn is_about(step: &deployment::Step, set: &Name) -> bool {
     }
 }
 
-fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation> {
+fn of_machine(world: &World, name: &Name, settings: &Settings, now: Timestamp) -> Option<Explanation> {
     let machine: &Arc<Machine> = world.machines.get(name)?;
     let class_name = machine.class_name().map(Name::new);
     let class = class_name.as_ref().and_then(|class| world.classes.get(class));
     let driver = class.and_then(|class| class.driver()).map(answering);
-    let settings = Settings::new(String::new());
     // Whether the VM runs is asked by the manager, which has done so: what it came to stands in the Machine's own words.
     let is_doubtful = matches!(machine.phase(), Phase::Unknown | Phase::Failed);
     let calls = Calls {
@@ -241,7 +237,7 @@ fn of_machine(world: &World, name: &Name, now: Timestamp) -> Option<Explanation>
             sight: Sight::CLEAR,
             calls: &calls,
             circuits: world.circuits_of(machine),
-            settings: &settings,
+            settings,
         },
         now,
     );

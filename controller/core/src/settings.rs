@@ -1,11 +1,13 @@
 //! Numbers and words that an operator may set, with their defaults and the reason of each. Parses nothing.
 
 use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
 
 use crate::api::lenient::{IntOrPercent, Rounding};
 
-/// What decisions may read of the configuration.
-#[derive(Clone, Debug)]
+/// What decisions may read of the configuration. A leader tells it in its Lease, as JSON; what another version leaves out is at its default.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Settings {
     /// Ownership domain at the provider: a driver never touches a VM of another cluster.
     pub cluster_id: String,
@@ -46,6 +48,12 @@ pub struct Settings {
     pub annotates_old_nodes: bool,
     /// Node conditions that make a node unhealthy when they are not `False`.
     pub node_conditions: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::new("")
+    }
 }
 
 impl Settings {

@@ -1,12 +1,16 @@
 //! `why`: what the manager would do about an object now, and what keeps it from more.
 //!
-//! Reads, lets core plan, and prints. What is shown beside the plan are the objects' own words: conditions, last operations.
+//! Reads, lets core plan with the settings of the manager that runs, and prints. The manager tells its settings in its Lease, which
+//! names who leads and which whoever reads the namespace reaches; its admin port is reached from within the cluster only. What is shown
+//! beside the plan are the objects' own words: conditions, last operations.
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use millwright_core::api::{Machine, Phase, meta};
+use millwright_core::api::{Machine, Phase, keys, meta};
 use millwright_core::explain::{self, Explanation, Subject};
 use millwright_core::ids::{Name, NodeName};
 use millwright_core::kinds::OwnedBy;
+use millwright_core::settings::Settings;
 use millwright_core::world::World;
 
 use super::failure::Failure;
@@ -23,11 +27,40 @@ pub async fn run(flags: &WhyFlags) -> Result<(), Failure> {
     let subject = subject::object(&flags.words)?;
     let session = Session::open(&flags.reach).await?;
     let now = System.now();
+    let settings = settings(&session).await;
     let world = explain::world(read(&session, &subject, flags).await?, now);
-    let Some(told) = explain::explain(&world, &subject, now) else {
+    let Some(told) = explain::explain(&world, &subject, &settings, now) else {
         return Err(session.lacks(&title(&subject)));
     };
     output::print(&written(&world, &subject, &told))
+}
+
+/// The settings of the manager that works on the namespace, as its Lease tells them; where none does, the defaults, and a word of it.
+async fn settings(session: &Session) -> Settings {
+    let leases: Vec<Lease> = match session.list().await {
+        Ok(leases) => leases,
+        Err(failure) => return assumed(&failure.to_string()),
+    };
+    let renewed = |lease: &&Lease| {
+        lease
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.renew_time.as_ref().map(|at| at.0))
+    };
+    let newest = leases.iter().filter(|lease| told(lease).is_some()).max_by_key(renewed);
+    let Some(text) = newest.and_then(told) else {
+        return assumed("no Lease of the namespace tells the settings of a manager");
+    };
+    serde_json::from_str(text).unwrap_or_else(|error| assumed(&error.to_string()))
+}
+
+fn told(lease: &Lease) -> Option<&str> {
+    meta::annotation(&lease.metadata, keys::MANAGER_SETTINGS)
+}
+
+fn assumed(reason: &str) -> Settings {
+    output::note(&format!("the default settings of a manager are assumed: {reason}"));
+    Settings::default()
 }
 
 async fn read(session: &Session, subject: &Subject, flags: &WhyFlags) -> Result<explain::Read, Failure> {

@@ -12,6 +12,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use millwright_core::api::keys;
 use millwright_core::lease::{Claim, LeaseMove, LeaseRecord, Sight, Terms, epoch_floor, step};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -41,6 +42,8 @@ pub struct LeaseSettings {
     pub identity: String,
     /// The times; checked.
     pub terms: Terms,
+    /// The manager's settings, which the Lease of a leader tells: `millwright why` answers by them.
+    pub told: String,
     /// The wall clock is for what people read in the Lease. No decision rests on it.
     pub env: Env,
 }
@@ -248,7 +251,7 @@ impl Candidate {
         let spec = self.claim(epoch, is_new);
         let lease = match &self.seen {
             None => self.create(spec).await,
-            Some((lease, _)) => self.patch(lease.metadata.resource_version.as_deref(), spec).await,
+            Some((lease, _)) => self.patch(self.metadata(lease), spec).await,
         };
         let lease = lease.map_err(TurnError::Write)?;
         self.remember(record_of(&lease), sent);
@@ -260,7 +263,8 @@ impl Candidate {
     }
 
     async fn create(&self, spec: Value) -> Result<Lease, WriteError> {
-        let lease = json!({"metadata": {"name": self.settings.name}, "spec": spec});
+        let annotations = json!({ keys::MANAGER_SETTINGS: self.settings.told });
+        let lease = json!({"metadata": {"name": self.settings.name, "annotations": annotations}, "spec": spec});
         let lease = serde_json::from_value(lease).map_err(|error| WriteError::Refused {
             reason: error.to_string(),
         })?;
@@ -271,8 +275,24 @@ impl Candidate {
             .map_err(WriteError::of_create)
     }
 
-    async fn patch(&self, version: Option<&str>, spec: Value) -> Result<Lease, WriteError> {
-        let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
+    /// The version that a write rests on, and the settings, where the Lease tells others.
+    fn metadata(&self, lease: &Lease) -> Value {
+        let mut metadata = json!({ "resourceVersion": lease.metadata.resource_version });
+        let annotations = lease.metadata.annotations.as_ref();
+        let told = annotations.and_then(|annotations| annotations.get(keys::MANAGER_SETTINGS));
+        if told != Some(&self.settings.told)
+            && let Some(metadata) = metadata.as_object_mut()
+        {
+            metadata.insert(
+                "annotations".to_owned(),
+                json!({ keys::MANAGER_SETTINGS: self.settings.told }),
+            );
+        }
+        metadata
+    }
+
+    async fn patch(&self, metadata: Value, spec: Value) -> Result<Lease, WriteError> {
+        let body = json!({"metadata": metadata, "spec": spec});
         let patched = self
             .api
             .patch(&self.settings.name, &PatchParams::default(), &Patch::Merge(body))
@@ -381,7 +401,7 @@ impl Candidate {
         let now = MicroTime(self.settings.env.wall());
         let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now});
         let limit = self.settings.terms.renew_deadline / 2;
-        let patch = self.patch(lease.metadata.resource_version.as_deref(), spec);
+        let patch = self.patch(self.metadata(&lease), spec);
         match tokio::time::timeout(limit, patch).await {
             Ok(Ok(_)) => tracing::info!(lease = self.settings.name, "lease released"),
             Ok(Err(error)) => {

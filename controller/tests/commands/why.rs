@@ -1,6 +1,9 @@
 //! `why`: the present plan of an object, in words, without acting.
 
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
 use millwright_core::api::{Machine, MachineClass, keys};
+use millwright_core::settings::Settings;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, template};
@@ -75,17 +78,49 @@ async fn a_machine_that_waits_says_for_what_and_a_refused_class_makes_none() {
 async fn a_machine_that_waits_with_its_class_says_so_and_is_not_said_to_be_asked_for() {
     let cluster = Cluster::start().await;
     class(&cluster, "small", "True", "").await;
-    let said = "Cloud provider message - the provider has no capacity or quota left for the class; one machine asks again for all. It \
-                said: zone a is sold out";
     let mut body = machine("waits", "small");
     body["status"]["currentStatus"]["phase"] = json!("Pending");
-    let told = json!({ "description": said, "errorCode": "ResourceExhausted", "state": "Failed", "type": "Create" });
+    let told = json!({ "description": "zone a is sold out", "reason": "Suspended", "errorCode": "ResourceExhausted",
+        "state": "Failed", "type": "Create" });
     body["status"]["lastOperation"] = told;
     let _: Machine = cluster.store(body).await;
 
     let out = cluster.run("why mc/waits").await.well();
     assert!(out.contains("one machine asks again for all"), "{out}");
     assert!(!out.contains("CreateMachine"), "{out}");
+}
+
+/// A machine that is Unknown since an hour, of a manager that tells its settings in its Lease.
+#[tokio::test]
+async fn an_unhealthy_machine_is_explained_by_the_settings_of_the_manager_that_runs() {
+    let cluster = Cluster::start().await;
+    class(&cluster, "small", "True", "").await;
+    let mut body = machine("ill", "small");
+    body["spec"]["providerID"] = json!("virtual:///1");
+    let since = Timestamp::now() - SignedDuration::from_hours(1);
+    body["status"] = json!({
+        "conditions": [{ "type": "Ready", "status": "False" }],
+        "currentStatus": { "phase": "Unknown", "lastUpdateTime": since.to_string() },
+        "lastOperation": { "description": "it is ill", "reason": "", "state": "Processing", "type": "HealthCheck" },
+    });
+    let _: Machine = cluster.store(body).await;
+    let out = cluster.run("why mc/ill").await;
+    assert!(
+        out.err.contains("the default settings of a manager are assumed"),
+        "{out:?}"
+    );
+    assert!(out.well().contains("Failed"), "10 minutes are over");
+
+    let mut settings = Settings::default();
+    settings.health_timeout = SignedDuration::from_hours(3);
+    let annotations = json!({ keys::MANAGER_SETTINGS: json!(settings).to_string() });
+    let _: Lease = cluster
+        .store(json!({ "metadata": { "name": "millwright", "annotations": annotations }, "spec": {} }))
+        .await;
+    let out = cluster.run("why mc/ill").await;
+    assert_eq!(out.err, "");
+    let out = out.well();
+    assert!(!out.contains("Failed"), "{out}");
 }
 
 #[tokio::test]

@@ -53,6 +53,8 @@ pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 /// Annotation of a template: when somebody asked for all of its Machines anew. Written by: `rollout restart`.
 pub const RESTARTED_AT: &str = "machine.sapcloud.io/restartedAt";
+/// Annotation of the manager's Lease, \[ADD\]: the settings of whoever leads, as JSON.
+pub const MANAGER_SETTINGS: &str = "machine.sapcloud.io/manager-settings";
 /// Annotation of a deployment, \[ADD\]: `deletePolicy` of the set of its template. An annotation, because writers of whole objects that do
 /// not know a field would drop it. Written by: users.
 pub const DELETE_POLICY: &str = "machine.sapcloud.io/delete-policy";

@@ -70,6 +70,9 @@ impl Server {
                 for (field, value) in body["spec"].as_object().unwrap() {
                     merged["spec"][field] = value.clone();
                 }
+                for (key, value) in body["metadata"]["annotations"].as_object().into_iter().flatten() {
+                    merged["metadata"]["annotations"][key] = value.clone();
+                }
                 stored.store(merged)
             }
         }
@@ -90,6 +93,12 @@ impl Server {
 
     pub(in crate::kube) fn spec(&self) -> Value {
         self.0.lock().unwrap().lease.clone().unwrap_or_default()["spec"].clone()
+    }
+
+    /// What the Lease tells of the settings.
+    fn told(&self) -> Value {
+        let lease = self.0.lock().unwrap().lease.clone().unwrap_or_default();
+        lease["metadata"]["annotations"][keys::MANAGER_SETTINGS].clone()
     }
 
     fn set_down(&self, is_down: bool) {
@@ -157,6 +166,7 @@ pub(in crate::kube) fn settings(identity: &str, outside: impl Outside) -> LeaseS
         name: "millwright".to_owned(),
         identity: identity.to_owned(),
         terms: Terms::default(),
+        told: format!("settings of {identity}"),
         env: Env::within(Arc::new(outside), Planners::default()),
     }
 }
@@ -223,6 +233,21 @@ async fn a_second_candidate_waits_and_takes_over_at_once_after_a_release() {
     pass(3).await;
 
     assert_eq!(second.epoch(), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_tells_the_settings_of_whoever_leads() {
+    let server = Server::default();
+    let first = Running::start(&server, "first");
+    pass(1).await;
+    assert_eq!(server.told(), "settings of first");
+    let second = Running::start(&server, "second");
+    pass(60).await;
+    assert_eq!(server.told(), "settings of first", "the second one only waits");
+    first.end().await;
+    pass(3).await;
+    assert_eq!(second.epoch(), Some(1));
+    assert_eq!(server.told(), "settings of second");
 }
 
 #[tokio::test(start_paused = true)]
