@@ -160,6 +160,8 @@ impl ManagerFlags {
         settings.preserve_timeout =
             SignedDuration::try_from(self.machine_preserve_timeout).unwrap_or(SignedDuration::MAX);
         settings.max_replacements = self.max_replacements;
+        settings.unhealthy_threshold = self.unhealthy_threshold;
+        settings.unhealthy_zone_threshold = self.unhealthy_zone_threshold;
         settings.orphan_period =
             SignedDuration::try_from(self.machine_safety_orphan_vms_period).unwrap_or(SignedDuration::MAX);
         settings.orphan_min_age = SignedDuration::try_from(self.orphan_min_age).unwrap_or(SignedDuration::MAX);

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, meta};
+use crate::breaker;
 use crate::change::Change;
 use crate::circuit_breaker::is_suspended;
 use crate::class;
@@ -230,6 +231,7 @@ fn of_machine(world: &World, name: &Name, settings: &Settings, now: Timestamp) -
             },
             node: claim.node,
             rival: claim.rival,
+            losers: breaker::of_losers(world, machine),
             virtual_capacity: class.and_then(|class| class.virtual_capacity()),
             standing: kin::standing(world, machine),
             drain: machine.uid().and_then(|uid| world.ledger.drains.get(&uid)),

@@ -49,7 +49,7 @@ impl Health {
     }
 
     /// That of a Machine which has joined.
-    fn of(machine: &Machine) -> Option<Self> {
+    pub fn of(machine: &Machine) -> Option<Self> {
         match machine.phase() {
             Phase::Running => Some(Self::Well),
             Phase::Unknown => Some(Self::Ill),
@@ -78,6 +78,8 @@ pub enum NodeBy {
     ProviderId,
     /// [`in_zone`]: for counting.
     Zone,
+    /// The empty text, where somebody has deleted it: for counting.
+    Leaving,
 }
 
 /// What classes are found by.
@@ -229,7 +231,9 @@ impl Stored for Node {
         });
         let place = zone(self).zip(health).map(|(zone, health)| in_zone(zone, health));
         let place = place.map(|place| (NodeBy::Zone, place));
-        id.map(|id| (NodeBy::ProviderId, id)).into_iter().chain(place).collect()
+        let leaving = meta::is_deleting(&self.metadata).then(|| (NodeBy::Leaving, String::new()));
+        let id = id.map(|id| (NodeBy::ProviderId, id));
+        [id, place, leaving].into_iter().flatten().collect()
     }
 }
 

@@ -9,6 +9,7 @@ pub mod drain;
 pub mod health;
 pub mod in_place;
 pub mod join;
+pub mod judgement;
 pub mod life;
 pub mod node;
 pub mod node_patch;
@@ -25,7 +26,7 @@ pub mod virtual_capacity;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{Machine, Phase, keys, meta};
+use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
 use crate::settings::Settings;
 use crate::sight::later;
 pub use observed::{Answer, Call, Calls, ClassView, Doubt, DriverView, Observed, Trouble};
@@ -68,7 +69,11 @@ fn by_phase(seen: &Observed<'_>, now: Timestamp) -> Plan {
         {
             Plan::rest(Why::TargetAway)
         }
-        Phase::Failed if crate::set::repair::is_given_up(machine) && !is_blind(seen) => health::given_up(seen, now),
+        // It has none, whatever its phase says.
+        Phase::Running | Phase::Unknown | Phase::Available if knows_no_vm(machine) => begun_anew(seen, now),
+        Phase::Failed if is_blind(seen) => Plan::rest(Why::Failed),
+        Phase::Failed if crate::set::repair::is_given_up(machine) => health::given_up(seen, now),
+        Phase::Failed if has_failed_to_join(machine) => join::late(seen, now),
         Phase::New | Phase::CrashLoopBackOff => create::plan(seen, now),
         // The original writes Pending only after the VM is recorded; ours is the intent that comes before.
         Phase::Pending if !awaits_node(seen) => create::plan(seen, now),
@@ -78,8 +83,47 @@ fn by_phase(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Phase::Failed => Plan::rest(Why::Failed),
         Phase::InPlaceUpdating | Phase::InPlaceUpdateFailed => in_place::at_work(seen, now),
         Phase::InPlaceUpdateSuccessful => in_place::done(seen, now),
-        Phase::Terminating | Phase::Other(_) => Plan::rest(Why::NotBuilt),
+        Phase::Terminating | Phase::Other(_) => judged_anew(seen, now),
     }
+}
+
+/// A Machine that stays, in a phase of leaving or in one that is not ours: what it carries and its Node say how it is.
+fn judged_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    if is_blind(seen) {
+        return Plan::rest(Why::TargetAway);
+    }
+    match awaits_node(seen) && seen.machine.has_joined() {
+        true => health::plan(seen, now),
+        false => begun_anew(seen, now),
+    }
+}
+
+/// Whether it is Failed for its VM or its node that did not come.
+fn has_failed_to_join(machine: &Machine) -> bool {
+    let (type_, state) = (machine.operation_type(), machine.operation_state());
+    type_ == Some(OperationType::Create) && state == Some(OperationState::Failed)
+}
+
+/// Whether nothing of a VM is known.
+pub fn knows_no_vm(machine: &Machine) -> bool {
+    machine.provider_id().is_none() && machine.node_label().is_none() && !machine.has_joined()
+}
+
+/// The phase goes back to that of a Machine whose VM is asked for, or found: the request for a VM that is there finds it.
+fn begun_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let text = format!(
+        "The phase {} does not fit: the machine begins anew",
+        seen.machine.phase().as_str()
+    );
+    let change = StatusChange::told(
+        seen.machine,
+        OperationType::Create,
+        OperationState::Processing,
+        text,
+        now,
+    );
+    let change = change.entering(seen.machine, Phase::Pending);
+    Plan::act(vec![Step::Record(Box::new(change))], Why::PhaseWrong)
 }
 
 /// How far the clocks of two managers may differ before one takes the other's times for wrong.

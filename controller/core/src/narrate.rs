@@ -161,7 +161,7 @@ impl Narrate for set::Step {
             Step::GiveUp(all) => {
                 let told = all.iter().map(|one| {
                     let name = meta::name(&one.machine.metadata);
-                    format!("give up {name}: {}", self::status(&one.change))
+                    format!("give up {name}: {}", self::status(&one.failed.change))
                 });
                 told.collect::<Vec<_>>().join("; ")
             }

@@ -337,12 +337,13 @@ impl<'a> Look<'a> {
                 limit,
             };
         }
-        if let Some(tripped) = breaker::of_zone(seen.world, None) {
+        if let Some(tripped) = breaker::tripped(seen.world, None, seen.settings) {
             return Why::Breaker(tripped);
         }
         let (mut held, cap) = (None, (ours * CAP_PERCENT / 100).max(1));
         orphans.retain(|(_, vm, _)| {
-            let tripped = breaker::of_zone(seen.world, Some(vm.zone.as_str()).filter(|zone| !zone.is_empty()));
+            let zone = Some(vm.zone.as_str()).filter(|zone| !zone.is_empty());
+            let tripped = breaker::tripped(seen.world, zone, seen.settings);
             held = held.take().or(tripped.clone());
             tripped.is_none()
         });

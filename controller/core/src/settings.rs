@@ -33,6 +33,11 @@ pub struct Settings {
     /// How many unhealthy Machines of a deployment, or of a set without one, are replaced at once: a number, or a part of its size, of
     /// which one is the least. 1: who replaces many at once makes one fault of all into an outage. 0: none.
     pub max_replacements: IntOrPercent,
+    /// So many unhealthy Machines of a deployment, or of a set without one, are kept: a number, or a part of those that have joined, of
+    /// which three are the least. 55 %, as the node lifecycle controller of Kubernetes: more than half have a common cause.
+    pub unhealthy_threshold: IntOrPercent,
+    /// The same for the Nodes of one zone that are not ready.
+    pub unhealthy_zone_threshold: IntOrPercent,
     /// How often VMs that no Machine owns are looked for. 15 min, as in the original. Zero: never.
     pub orphan_period: SignedDuration,
     /// How old a VM must be that is taken for one of no Machine: no creation is under way for so long. 20 min, the creation timeout's.
@@ -69,6 +74,8 @@ impl Settings {
     pub const ORPHAN_MIN_AGE: SignedDuration = SignedDuration::from_mins(20);
     /// The default of `--max-orphans`.
     pub const MAX_ORPHANS: &'static str = "50%";
+    /// The default of `--unhealthy-threshold` and of `--unhealthy-zone-threshold`.
+    pub const UNHEALTHY_THRESHOLD: &'static str = "55%";
     /// The original's default of `--machine-creation-timeout`.
     pub const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
     /// The original's default of `--machine-health-timeout`.
@@ -104,6 +111,8 @@ impl Settings {
             reattach_timeout: Self::REATTACH_TIMEOUT,
             preserve_timeout: Self::PRESERVE_TIMEOUT,
             max_replacements: IntOrPercent::Int(1),
+            unhealthy_threshold: IntOrPercent::Text(Self::UNHEALTHY_THRESHOLD.to_owned()),
+            unhealthy_zone_threshold: IntOrPercent::Text(Self::UNHEALTHY_THRESHOLD.to_owned()),
             orphan_period: Self::ORPHAN_PERIOD,
             orphan_min_age: Self::ORPHAN_MIN_AGE,
             orphan_dry_run: false,

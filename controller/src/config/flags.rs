@@ -132,6 +132,14 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_MAX_REPLACEMENTS", default_value = "1", value_parser = bound, value_name = "N|PERCENT")]
     pub max_replacements: IntOrPercent,
 
+    /// So many unhealthy Machines of a MachineDeployment have a common cause and are kept: a number, or a percent of those that have joined, of which three are the least
+    #[arg(long, env = "MILLWRIGHT_UNHEALTHY_THRESHOLD", default_value = Settings::UNHEALTHY_THRESHOLD, value_parser = bound, value_name = "N|PERCENT")]
+    pub unhealthy_threshold: IntOrPercent,
+
+    /// The same for the Nodes of one zone that are not ready
+    #[arg(long, env = "MILLWRIGHT_UNHEALTHY_ZONE_THRESHOLD", default_value = Settings::UNHEALTHY_THRESHOLD, value_parser = bound, value_name = "N|PERCENT")]
+    pub unhealthy_zone_threshold: IntOrPercent,
+
     /// Time in which the pods of a deleted Machine's node may go as their budgets allow, else they are deleted. A Machine's drainTimeout wins
     #[arg(long, env = "MILLWRIGHT_MACHINE_DRAIN_TIMEOUT", default_value = "2h", value_parser = duration, value_name = "DURATION")]
     pub machine_drain_timeout: Duration,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{Machine, MachineClass, Phase, keys, meta};
+use millwright_core::breaker;
 use millwright_core::check;
 use millwright_core::circuit_breaker::Operation;
 use millwright_core::class::Readiness;
@@ -14,7 +15,7 @@ use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
 use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
-use millwright_core::machine::{drain, node, preserve, watched_conditions};
+use millwright_core::machine::{drain, node, preserve};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -100,6 +101,7 @@ fn look_at<T>(shared: &Shared, world: &World, machine: &Machine, ask: impl FnOnc
         driver: driver_view,
         node: claim.node,
         rival: claim.rival,
+        losers: breaker::of_losers(world, machine),
         virtual_capacity: class.and_then(|class| class.virtual_capacity()),
         standing: kin::standing(world, machine),
         drain: world.ledger.drains.get(&uid),
@@ -278,8 +280,7 @@ pub(super) async fn see_node(shared: &Shared, machine: &Machine, name: &NodeName
         Err(ReadError::Gone) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    let watched = watched_conditions(machine, &shared.settings);
-    match node::is_healthy(&live, &watched) {
+    match node::keeps_from_failing(&live, machine, &shared.settings) {
         true => Err(StepError::Void),
         false => Ok(()),
     }

@@ -91,9 +91,12 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
             children::each(all, one).await?;
         }
         Step::GiveUp(all) => {
-            for given in all {
-                give_up(shared, given).await.map_err(StepError::of_another)?;
-            }
+            // One that cannot be failed holds up no other.
+            let one = |given| give_up(shared, given);
+            let results: Vec<Result<(), StepError>> =
+                stream::iter(all).map(one).buffer_unordered(TOGETHER).collect().await;
+            let failure = results.into_iter().find_map(Result::err);
+            failure.map_or(Ok(()), |failure| Err(StepError::of_another(failure)))?;
         }
         Step::Keep(marks) => {
             let one = |mark: millwright_core::set::keep::Mark| async move {
@@ -120,21 +123,15 @@ fn tell(shared: &Shared, set: &MachineSet, turn: Option<(&'static str, String)>)
 }
 
 async fn give_up(shared: &Shared, given: GivenUp) -> Result<(), StepError> {
-    let GivenUp {
-        machine,
-        ill,
-        change,
-        reason,
-        fault: _,
-    } = given;
-    if let Some(node) = ill {
-        see_node(shared, &machine, &node).await?;
+    let GivenUp { machine, failed, .. } = given;
+    if let Some(node) = &failed.see {
+        see_node(shared, &machine, node).await?;
     }
-    children::merge_status(shared, &*machine, change.patch()).await?;
+    children::merge_status(shared, &*machine, failed.change.patch()).await?;
     shared.metrics.original.happened.note(&machine, Moment::Stale);
     shared
         .events
-        .publish(&*machine, Severity::Warning, reason, &change.description);
+        .publish(&*machine, Severity::Warning, failed.reason, &failed.change.description);
     Ok(())
 }
 

@@ -44,8 +44,12 @@ words!(
         Waiting,
         /// Calls of this kind are suspended for all Machines of the class or of the account; another Machine probes for all.
         Suspended,
-        /// The driver reported, without being asked, that the VM does not run or is about to end.
+        /// A Node has come that does not count as the Machine's own, or not yet.
+        NodeRejected,
+        /// The driver said that the VM does not run: a healthy Node is not believed before the driver says otherwise.
         VmReported,
+        /// The driver announced that the provider takes the VM away, or stops it.
+        VmEnding,
         /// The Machine's Node was seen, and its pods are to be drained before the VM goes.
         Draining,
         /// The same, and the eviction of a pod was refused.
@@ -63,7 +67,7 @@ pub struct LastOperation {
     /// The driver's code of a failed creation, for example ResourceExhausted.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// [ADD] Why the operation stands as it does, in one word: Waiting, Suspended, VmReported, Draining, EvictionRefused. Empty: no special reason.
+    /// [ADD] Why the operation stands as it does, in one word: Waiting, Suspended, NodeRejected, VmReported, VmEnding, Draining, EvictionRefused. Empty: no special reason.
     /// Absent: another version or another program wrote the operation.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub reason: Option<Lenient<OperationReason>>,

@@ -286,7 +286,7 @@ fn part(set: &Arc<MachineSet>, plan: &Plan) -> set::Plan {
 /// S6: what all its sets give up for being unhealthy, and have given up before, is no more than may be on the way.
 fn given_up(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestamp) -> Option<Broken> {
     let given = plan.steps.iter().filter_map(|step| match step {
-        Step::Of(_, set::Step::GiveUp(given)) => Some(given.len()),
+        Step::Of(_, set::Step::GiveUp(given)) => Some(given.iter().filter(|given| !given.has_ended).count()),
         _ => None,
     });
     let given: usize = given.sum();

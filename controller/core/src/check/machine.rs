@@ -160,6 +160,8 @@ fn machine_step(
         Step::Record(change) if change.since > change.at && machine.phase_since() != Some(change.since) => {
             Some(Broken::PhaseFromTheFuture)
         }
+        // It has no VM, whatever its phase says.
+        Step::Record(change) if change.phase == Phase::Pending && machine::knows_no_vm(machine) => None,
         Step::Record(change) if !is_edge(phase, &change.phase, deleting) => {
             Some(Broken::PhaseEdge(phase.to_string(), change.phase.to_string()))
         }
@@ -347,11 +349,12 @@ fn is_edge(from: &Phase, to: &Phase, deleting: bool) -> bool {
         Phase::Running => &[Phase::Unknown, Phase::InPlaceUpdating],
         Phase::Unknown => &[Phase::Running, Phase::Available, Phase::Failed, Phase::InPlaceUpdating],
         Phase::Available => &[Phase::Running, Phase::Unknown, Phase::InPlaceUpdating],
-        Phase::Failed => &[Phase::Running],
+        Phase::Failed => &[Phase::Running, Phase::Unknown, Phase::Available],
         Phase::InPlaceUpdating => &[Phase::InPlaceUpdateSuccessful, Phase::InPlaceUpdateFailed],
         Phase::InPlaceUpdateFailed => &[Phase::InPlaceUpdateSuccessful, Phase::InPlaceUpdating, Phase::Failed],
         Phase::InPlaceUpdateSuccessful => &[Phase::Running, Phase::Unknown, Phase::InPlaceUpdating],
-        Phase::Terminating | Phase::Other(_) => &[],
+        // It stays, and the phase is not ours: it is judged anew.
+        Phase::Terminating | Phase::Other(_) => &[Phase::Pending, Phase::Running, Phase::Unknown],
     };
     from == to || reachable.contains(to)
 }

@@ -9,6 +9,8 @@ use super::report::{Report as _, reported_first};
 use super::{Broken, is_child, is_guarded, wakes_later};
 use crate::api::{Machine, MachineSet, Phase, keys, meta};
 use crate::ids::Uid;
+use crate::machine::Lost;
+use crate::machine::judgement::Fault;
 use crate::selector::Matcher;
 use crate::set;
 use crate::set::{names::machine_name, rank};
@@ -151,17 +153,19 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec
     broken
 }
 
-/// S6: only unhealthy ones that stay are given up, none that the breaker keeps, and no more than may be on the way.
+/// S6: only unhealthy ones that stay fail; and of those that could recover none that a limit keeps, and no more than may be on the way.
 fn given_up(seen: &set::Observed<'_>, all: &[set::repair::GivenUp], now: Timestamp) -> Vec<Broken> {
     let wrong = all.iter().filter(|given| {
         let machine = &given.machine;
-        let is_kept = machine.uid().is_some_and(|uid| seen.repair.kept.contains_key(&uid));
+        let is_kept = !given.has_ended && seen.repair.tripped(machine).is_some();
         let is_ill = matches!(machine.phase(), Phase::Unknown | Phase::InPlaceUpdateFailed);
-        !is_ill || is_leaving(machine) || is_kept
+        let may_end = !given.has_ended || matches!(given.fault, Fault::Vm(Lost::Gone | Lost::Ending));
+        !is_ill || is_leaving(machine) || is_kept || !may_end
     });
     let wrong = wrong.map(|given| Broken::WrongVictim(meta::name(&given.machine.metadata).to_owned()));
     let before = set::repair::given_up_before(seen, now);
-    let is_over = before + all.len() > seen.repair.at_most;
+    let limited = all.iter().filter(|given| !given.has_ended).count();
+    let is_over = limited > 0 && before + limited > seen.repair.at_most;
     wrong.chain(is_over.then_some(Broken::TooManyGivenUp)).collect()
 }
 

@@ -71,7 +71,7 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         may_resend: true,
         most: None,
         unfreeze: false,
-        repair: set::repair::Repair::OFF,
+        repair: set::repair::Repair::off(),
     };
     let mut plan = set::plan(&seen, now());
     let right = super::set(&seen, &plan, now());
@@ -159,6 +159,7 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         driver: DriverView::Unnamed { all_ready: true },
         node: None,
         rival: None,
+        losers: crate::breaker::Tally::default(),
         virtual_capacity: None,
         standing: machine::steer::Standing::Aside,
         drain: None,

@@ -105,8 +105,7 @@ fn undeleted(members: &Members<'_>) -> Option<String> {
 
 /// Why unhealthy Machines of a set are not replaced.
 fn kept(member: &Observed<'_>, now: Timestamp) -> Option<String> {
-    let tripped = repair::held_back(member, &owned(member), now)?;
-    Some(format!("Unhealthy machines are kept while {tripped}."))
+    repair::held_back(member, &owned(member), now).map(|held| format!("{held}."))
 }
 
 /// Which Machine's update in place does not end, and what it says itself.

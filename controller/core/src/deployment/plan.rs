@@ -485,10 +485,10 @@ fn kept(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> keep::Cho
     keep::choose(members.sets.iter().copied(), terms)
 }
 
-/// How many Machines the plan of a set gives up.
+/// How many Machines the plan of a set gives up within limits.
 fn giving_up(decided: &set::Plan) -> usize {
     let given = decided.steps.iter().map(|step| match step {
-        set::Step::GiveUp(given) => given.len(),
+        set::Step::GiveUp(given) => given.iter().filter(|given| !given.has_ended).count(),
         _ => 0,
     });
     given.sum()

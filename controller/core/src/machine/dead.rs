@@ -30,7 +30,7 @@ pub fn at(found: &Node) -> Option<Timestamp> {
 pub fn lost(seen: &Observed<'_>, found: &Node) -> Option<Lost> {
     // One that is about to be taken away runs.
     seen.calls
-        .lost(silent_since(found)?)
+        .lost(silent_since(found)?, Some(found))
         .filter(|lost| *lost != Lost::Ending)
 }
 
@@ -40,7 +40,7 @@ pub fn ask(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Result<Option<T
     let Some(since) = silent_since(found).filter(|_| is_askable && lost(seen, found).is_none()) else {
         return Ok(None);
     };
-    let due = seen.calls.doubt_again(since, ASK_AGAIN, now);
+    let due = seen.calls.doubt_again(since, Some(found), ASK_AGAIN, now);
     match due <= now {
         true => Err(Plan::act(vec![Step::Call(Call::Status)], Why::VmDoubted)),
         false => Ok(Some(due)),

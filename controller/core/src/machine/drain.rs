@@ -550,6 +550,7 @@ mod tests {
             driver: DriverView::Unnamed { all_ready: true },
             node: None,
             rival: None,
+            losers: crate::breaker::Tally::default(),
             virtual_capacity: None,
             standing: Standing::default(),
             sight,

@@ -1,66 +1,58 @@
 //! The node has joined: copy its conditions, tell a healthy one from an unhealthy one.
 //!
-//! May not give a Machine up that has an owner: `set::repair` does, for all Machines of a deployment together. One that nobody owns
-//! is given up here, and nobody replaces it.
+//! May not fail a Machine: `judgement` says who is unhealthy, and who has failed for it.
 //! Source: `spec/machine.md` §1.2 T6b, T7, T9 and T19, §2.4 (a deleted Node takes its Machine along), §4.1–4.2.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
+use super::judgement::{Fault, LAST_LOOK, alone, is_reported, runs_after_all};
 use super::node;
 use super::node_sync::sync;
 use super::observed::{Call, DriverView, Observed};
-use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
-use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, meta};
-use crate::driver::VmState;
-use crate::sight::Judging;
+use crate::api::{OperationState, OperationType, Phase, meta};
+use crate::breaker::Tripped;
+use crate::sight::later;
 
 /// How often the driver is asked for the VM of an unhealthy node.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
-/// Decides what a Machine needs that was given up: nothing, but if its Node turns healthy before it goes, it is Running again (T19).
+/// How often a Machine whose Node was deleted looks whether others of its deployment are well again.
+const OTHERS_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+
+/// Decides what a Machine needs that failed for its Node or its VM: nothing, but if these turn out well before it goes, it has not (T19).
 pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let joined = seen.node.filter(|joined| node::belongs(joined, seen.machine));
-    let Some(joined) = joined.filter(|joined| joined.metadata.deletion_timestamp.is_none()) else {
+    let staying = |joined: &&Node| node::belongs(joined, seen.machine) && !meta::is_deleting(&joined.metadata);
+    let joined = seen.node.filter(staying);
+    if is_reported(seen.machine) {
+        return looked_again(seen, joined, now);
+    }
+    match joined.filter(|joined| node::is_healthy(joined, &super::node_conditions(seen))) {
+        Some(joined) => judged(seen, joined, now),
+        None => Plan::rest(Why::Failed),
+    }
+}
+
+/// It failed for its driver's word, so only that has a way back; what the Node says is heard then.
+fn looked_again(seen: &Observed<'_>, joined: Option<&Node>, now: Timestamp) -> Plan {
+    let is_askable = matches!(seen.driver, DriverView::Ready(_)) && seen.machine.provider_id().is_some();
+    let Some(since) = seen.machine.phase_since().filter(|_| is_askable) else {
         return Plan::rest(Why::Failed);
     };
-    if !node::is_healthy(joined, &super::node_conditions(seen)) {
-        return Plan::rest(Why::Failed);
+    let look = later(since, LAST_LOOK);
+    let due = match seen.calls.asked_at.is_some_and(|at| at >= look) {
+        true => seen.calls.doubt_again(look, seen.node, ASK_AGAIN, now),
+        false => look,
+    };
+    match (runs_after_all(seen.machine, seen.calls), joined) {
+        _ if due <= now => Plan::act(vec![Step::Call(Call::Status)], Why::VmDoubted),
+        (Some(true), Some(joined)) => judged(seen, joined, now),
+        (Some(true), None) if !seen.settings.has_target => runs_again(seen, now),
+        (Some(_) | None, _) => Plan::wait(due, Why::Failed),
     }
-    match seen.calls.lost_unasked().is_some() || is_said_to_be_lost(seen) {
-        false => judged(seen, joined, now),
-        // The Node may not have noticed yet: only the driver's word is one. Another process may have heard the news.
-        true => match asked_again(seen, now) {
-            Some(at) if at <= now => Plan::act(vec![Step::Call(Call::Status)], Why::VmDoubted),
-            again => Plan::rest(Why::Failed).or_at(again, now),
-        },
-    }
-}
-
-/// Whether a Machine says that its provider told the end of its VM.
-pub fn tells_of_vm(machine: &Machine) -> bool {
-    machine.operation_reason() == Some(OperationReason::VmReported)
-}
-
-/// Whether the Machine says that its provider told the end of its VM, and its driver has not said since that it runs. What is said is
-/// no more than a reason to ask.
-fn is_said_to_be_lost(seen: &Observed<'_>) -> bool {
-    let machine = seen.machine;
-    let runs = machine.phase_since().is_some_and(|since| {
-        let is_asked = seen.calls.asked_at.is_some_and(|at| at >= since);
-        is_asked && seen.calls.vm.is_some() && seen.calls.lost(since).is_none()
-    });
-    tells_of_vm(machine) && !runs
-}
-
-/// When the driver is asked for the VM again, if it can be.
-fn asked_again(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
-    let is_askable = matches!(seen.driver, DriverView::Ready(_)) && seen.machine.provider_id().is_some();
-    let since = seen.machine.phase_since().filter(|_| is_askable)?;
-    Some(seen.calls.doubt_again(since, ASK_AGAIN, now))
 }
 
 /// Decides what a Machine in phase `Running` or `Unknown` needs.
@@ -104,102 +96,54 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
     let (Some(since), DriverView::Ready(_)) = (began, seen.driver) else {
         return Ok(None);
     };
-    let due = seen.calls.doubt_again(since, ASK_AGAIN, now);
+    let due = seen.calls.doubt_again(since, seen.node, ASK_AGAIN, now);
     if machine.provider_id().is_none() || machine.spec.disable_health_timeout == Some(true) {
         return Ok(None);
     }
     if due <= now {
         return Err(Plan::act(vec![Step::Call(Call::Status)], Why::VmDoubted));
     }
-    let Some(lost) = seen.calls.lost(since) else {
+    let Some(lost) = seen.calls.lost(since, seen.node) else {
         return Ok(Some(due));
     };
-    let text = format!("{}; {}", fault(seen, lost), end(machine));
-    // One that is nobody's is given up at once, where it is Unknown: that is told then.
+    let fault = Fault::Vm(lost);
+    // One that is nobody's has failed at once, where it is Unknown: that is told then.
     let is_alone = meta::controller_of(&machine.metadata).is_none() && *machine.phase() == Phase::Unknown;
-    let state = OperationState::Processing;
-    let mut change =
-        StatusChange::told(machine, OperationType::HealthCheck, state, text, now).entering(machine, Phase::Unknown);
-    change.reason = reported(seen);
+    let change = ailing(seen, fault, now);
     if change.is_told(machine) || is_alone {
         return Ok(Some(due));
     }
     Err(Plan::act(vec![Step::Record(Box::new(change))], Why::VmLost(lost)))
 }
 
-/// The reason of a Machine whose provider told the end of its VM.
-fn reported(seen: &Observed<'_>) -> Option<OperationReason> {
-    seen.calls.lost_unasked().map(|_| OperationReason::VmReported)
+/// What the status of a Machine says that is unhealthy.
+fn ailing(seen: &Observed<'_>, fault: Fault, now: Timestamp) -> StatusChange {
+    let words = seen.witnesses().words(fault);
+    let text = format!("{words}; {}", outlook(seen, fault));
+    let (operation, state) = (OperationType::HealthCheck, OperationState::Processing);
+    let mut change =
+        StatusChange::told(seen.machine, operation, state, text, now).entering(seen.machine, Phase::Unknown);
+    change.reason = fault.stored();
+    change
 }
 
-/// What ails a Machine whose VM does not run.
-fn fault(seen: &Observed<'_>, lost: Lost) -> String {
-    match seen.calls.lost_unasked() {
-        Some(_) => format!("The provider says that {lost}"),
-        None => format!("The node is unhealthy, and {lost}"),
-    }
-}
-
-/// A Machine without an owner that was unhealthy for too long.
-fn alone(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
+/// What will be done about it. Whether limits keep the Machine is said by its set, which knows the others.
+fn outlook(seen: &Observed<'_>, fault: Fault) -> String {
     let machine = seen.machine;
-    let is_judged = *machine.phase() == Phase::Unknown && machine.spec.disable_health_timeout != Some(true);
-    let is_owned = meta::controller_of(&machine.metadata).is_some();
-    let Some(since) = machine.phase_since().filter(|_| is_judged && !is_owned) else {
-        return plan;
+    if machine.spec.disable_health_timeout == Some(true) {
+        return "its health timeout is disabled, so it is kept".to_owned();
+    }
+    let due = match meta::controller_of(&machine.metadata) {
+        Some(_) => "the machine is due for replacement",
+        None => "the machine is Failed",
     };
     let timeout = machine.health_timeout().unwrap_or(seen.settings.health_timeout);
-    let lost = seen.calls.lost(since).filter(|_| seen.sight.target_since.is_some());
-    if lost.is_none() && !seen.sight.expired(since, timeout, Judging::Rollout, now) {
-        return plan.or_at(seen.sight.deadline(since, timeout, Judging::Rollout), now);
-    }
-    let change = match lost {
-        Some(lost) => vm_lost(machine, lost, now),
-        None => timed_out(machine, timeout, now),
-    };
-    // The Node says nothing of a VM whose end its provider told.
-    let live = node::likely_name(machine).filter(|_| seen.calls.lost_unasked().is_none());
-    let live = live.map(Step::SeeNode);
-    let steps = live.into_iter().chain([Step::Record(Box::new(change))]);
-    Plan::act(steps.collect(), lost.map_or(Why::HealthTimedOut, Why::VmLost))
-}
-
-/// What the status of a Machine says that was unhealthy for longer than it may be (T9).
-pub fn timed_out(machine: &Machine, timeout: SignedDuration, now: Timestamp) -> StatusChange {
-    let said = machine.last_words();
-    let fault = said.and_then(|said| said.split("; ").next());
-    let text = format!(
-        "{}; this lasted longer than the health timeout of {}, so {}",
-        fault.unwrap_or("The node is unhealthy"),
-        GoDuration::from(timeout),
-        end(machine)
-    );
-    let mut change = StatusChange::told(machine, OperationType::HealthCheck, OperationState::Failed, text, now)
-        .entering(machine, Phase::Failed);
-    change.reason = tells_of_vm(machine).then_some(OperationReason::VmReported);
-    change
-}
-
-/// What the status of a Machine says whose VM does not run any more.
-pub fn vm_lost(machine: &Machine, lost: Lost, now: Timestamp) -> StatusChange {
-    let said = machine.last_words();
-    let fault = said.and_then(|said| said.split("; ").next());
-    let fault = fault.filter(|fault| fault.ends_with(&lost.to_string()));
-    let text = match fault {
-        Some(fault) => format!("{fault}, so {}", end(machine)),
-        None => format!("The node is unhealthy, and {lost}, so {}", end(machine)),
-    };
-    let mut change = StatusChange::told(machine, OperationType::HealthCheck, OperationState::Failed, text, now)
-        .entering(machine, Phase::Failed);
-    change.reason = tells_of_vm(machine).then_some(OperationReason::VmReported);
-    change
-}
-
-/// What becomes of a Machine that is given up.
-pub fn end(machine: &Machine) -> &'static str {
-    match meta::controller_of(&machine.metadata) {
-        Some(_) => "the machine is replaced",
-        None => "the machine is Failed",
+    match fault {
+        Fault::Vm(_) => due.to_owned(),
+        Fault::Reported => "the driver is asked again".to_owned(),
+        Fault::NodeUnhealthy | Fault::NodeGone | Fault::NotUpdated => {
+            format!("{due} if this lasts for {}", GoDuration::from(timeout))
+        }
     }
 }
 
@@ -208,7 +152,7 @@ fn looked_at(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return missing(seen, now);
     };
     if meta::is_deleting(&joined.metadata) && !node::is_unmanaged(joined) {
-        return Plan::act(vec![Step::DeleteMachine], Why::NodeDeleted);
+        return node_deleted(seen, now);
     }
     let mut plan = judged(seen, joined, now);
     // Behind what is told of its health: a target cluster that lets nobody write Nodes would keep it from being told.
@@ -217,122 +161,93 @@ fn looked_at(seen: &Observed<'_>, now: Timestamp) -> Plan {
     plan.or_at(sync.wake, now)
 }
 
+/// Somebody deleted the Node, and the Machine goes with it (`spec/machine.md` §2.4); not where that befell too many at once.
+pub fn node_deleted(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let limit = &seen.settings.unhealthy_threshold;
+    if !seen.losers.reaches(limit) {
+        return Plan::act(vec![Step::DeleteMachine], Why::NodeDeleted);
+    }
+    let why = Why::NodesDeleted(Tripped::Group(seen.losers, limit.clone()));
+    let text = "The Node object was deleted; the machine is kept, because too many machines of its owner lost theirs or are unhealthy";
+    let (operation, state) = (OperationType::HealthCheck, OperationState::Processing);
+    let mut change = StatusChange::told(seen.machine, operation, state, text.to_owned(), now);
+    if matches!(seen.machine.phase(), Phase::Terminating | Phase::Other(_)) {
+        change = change.entering(seen.machine, Phase::Unknown);
+    }
+    let told = (!change.is_told(seen.machine)).then(|| Step::Record(Box::new(change)));
+    Plan::act(told.into_iter().collect(), why).or_at(Some(later(now, OTHERS_AGAIN)), now)
+}
+
+/// What ails a Machine whose Node is there. Of one that runs `vm` tells first what its driver said.
+fn fault(seen: &Observed<'_>, joined: &Node) -> Option<Fault> {
+    let machine = seen.machine;
+    let since = machine.phase_since().filter(|_| *machine.phase() != Phase::Running);
+    let lost = since.and_then(|since| seen.calls.lost(since, Some(joined)));
+    let is_believed = since.and_then(|since| seen.calls.runs_since(since)) == Some(true);
+    match lost.filter(|_| seen.calls.doubt.is_some() || is_reported(machine)) {
+        Some(lost) => Some(Fault::Vm(lost)),
+        None if !node::is_healthy(joined, &super::node_conditions(seen)) => Some(Fault::NodeUnhealthy),
+        None => (is_reported(machine) && since.is_some() && !is_believed).then_some(Fault::Reported),
+    }
+}
+
 fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
-    // Of a Machine that runs `vm` tells first what its provider told.
-    let is_told = *seen.machine.phase() != Phase::Running;
-    let lost = seen.calls.lost_unasked().filter(|_| is_told);
-    let is_doubtful = lost.is_some() || (is_told && is_said_to_be_lost(seen));
-    let is_fit = node::is_healthy(joined, &super::node_conditions(seen));
-    let healthy = is_fit && !is_doubtful;
-    let ailing = match lost {
-        Some(lost) => Why::VmLost(lost),
-        None if is_fit => Why::VmDoubted,
-        None => Why::NodeUnhealthy,
+    let machine = seen.machine;
+    let status = machine.status.as_ref();
+    let copied = status.map_or(&[][..], |status| status.conditions.as_slice());
+    let is_told = !node::conditions_differ(copied, node::conditions(joined));
+    let (change, why) = match (fault(seen, joined), machine.phase()) {
+        (None, Phase::Running) if is_told => return Plan::rest(Why::Running),
+        (Some(fault), Phase::Unknown) if is_told => {
+            return Plan::rest(match fault {
+                Fault::Vm(lost) => Why::VmLost(lost),
+                Fault::Reported => Why::VmDoubted,
+                Fault::NodeUnhealthy | Fault::NodeGone | Fault::NotUpdated => Why::NodeUnhealthy,
+            });
+        }
+        (Some(fault), _) => (ailing(seen, fault, now), Why::NodeUnhealthy),
+        (None, Phase::Running) => (well(seen, "The machine is healthy", now), Why::ConditionsChanged),
+        (None, Phase::InPlaceUpdateSuccessful) => (
+            well(seen, "The machine is healthy after its update in place", now),
+            Why::UpdatedInPlace,
+        ),
+        (None, _) => (
+            well(seen, "The machine has re-joined the cluster", now),
+            Why::NodeRecovered,
+        ),
     };
-    let copied = seen
-        .machine
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| status.conditions.as_slice());
-    let changed = node::conditions_differ(copied, node::conditions(joined));
-    let told = |phase, state, text: String| {
-        StatusChange::told(seen.machine, OperationType::HealthCheck, state, text, now)
-            .entering(seen.machine, phase)
-            .with_conditions(node::conditions(joined))
-    };
-    let (change, why) = match (healthy, *seen.machine.phase() == Phase::Running) {
-        (true, true) if !changed => return Plan::rest(Why::Running),
-        // One that was updated in place has only this way out of its phase (W10).
-        (false, false) if !changed && *seen.machine.phase() != Phase::InPlaceUpdateSuccessful => {
-            return Plan::rest(ailing);
-        }
-        (true, true) => {
-            let text = "The machine is healthy".to_owned();
-            (
-                told(Phase::Running, OperationState::Successful, text),
-                Why::ConditionsChanged,
-            )
-        }
-        (true, false) => {
-            let text = match seen.machine.phase() {
-                Phase::InPlaceUpdateSuccessful => "The machine is healthy after its update in place".to_owned(),
-                _ => "The machine has re-joined the cluster".to_owned(),
-            };
-            (
-                told(Phase::Running, OperationState::Successful, text),
-                match seen.machine.phase() {
-                    Phase::InPlaceUpdateSuccessful => Why::UpdatedInPlace,
-                    _ => Why::NodeRecovered,
-                },
-            )
-        }
-        (false, _) => {
-            let bad = node::unhealthy_conditions(joined, &super::node_conditions(seen)).join(", ");
-            let text = match lost {
-                Some(lost) => format!("{}; {}", fault(seen, lost), end(seen.machine)),
-                // The Node looks healthy, and its VM is not known to run.
-                None if bad.is_empty() => seen.machine.last_words().unwrap_or("The node is unhealthy").to_owned(),
-                None => format!("The node is unhealthy: {bad}; {}", outlook(seen)),
-            };
-            (told(Phase::Unknown, OperationState::Processing, text), ailing)
-        }
-    };
-    let mut change = change;
-    change.reason =
-        (!healthy && (lost.is_some() || (is_fit && tells_of_vm(seen.machine)))).then_some(OperationReason::VmReported);
+    let change = change.with_conditions(node::conditions(joined));
     Plan::act(vec![Step::Record(Box::new(change))], why)
 }
 
-/// What will be done about it.
-fn outlook(seen: &Observed<'_>) -> String {
-    let machine = seen.machine;
-    if machine.spec.disable_health_timeout == Some(true) {
-        return "its health timeout is disabled, so it is kept".to_owned();
-    }
-    let timeout = machine.health_timeout().unwrap_or(seen.settings.health_timeout);
-    format!("{} if this lasts for {}", end(machine), GoDuration::from(timeout))
+fn well(seen: &Observed<'_>, text: &str, now: Timestamp) -> StatusChange {
+    let (operation, state) = (OperationType::HealthCheck, OperationState::Successful);
+    StatusChange::told(seen.machine, operation, state, text.to_owned(), now).entering(seen.machine, Phase::Running)
 }
 
 /// Without a target cluster the VM is all there is to judge by, and its driver says that it runs after all.
-fn runs_again(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    let machine = seen.machine;
-    let since = machine
-        .phase_since()
-        .filter(|_| !seen.settings.has_target && *machine.phase() == Phase::Unknown)?;
-    let is_answered = seen.calls.doubt.is_none() && seen.calls.asked_at.is_some_and(|at| at >= since);
-    let runs = seen.calls.vm.as_ref().is_some_and(|vm| vm.state == VmState::Running);
-    let text = "The VM runs".to_owned();
-    let change = StatusChange::told(
-        machine,
-        OperationType::HealthCheck,
-        OperationState::Successful,
-        text,
-        now,
-    )
-    .entering(machine, Phase::Available);
-    (is_answered && runs).then(|| Plan::act(vec![Step::Record(Box::new(change))], Why::VmRuns))
+fn runs_again(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let change = well(seen, "The VM runs", now).entering(seen.machine, Phase::Available);
+    Plan::act(vec![Step::Record(Box::new(change))], Why::VmRuns)
 }
 
 /// T7a: the Node was there once and is not any more.
 fn missing(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let machine = seen.machine;
     if let Some(rival) = seen.rival {
         return Plan::rest(Why::NodeContested(rival.to_owned()));
     }
-    if let Some(plan) = runs_again(seen, now) {
-        return plan;
+    if *machine.phase() == Phase::Unknown {
+        let since = machine.phase_since().filter(|_| !seen.settings.has_target);
+        let runs = since.and_then(|since| seen.calls.runs_since(since)) == Some(true);
+        return match runs && seen.calls.doubt.is_none() {
+            true => runs_again(seen, now),
+            false => Plan::rest(Why::NodeMissing),
+        };
     }
-    let was_there = matches!(seen.machine.phase(), Phase::Running | Phase::InPlaceUpdateSuccessful);
-    if !was_there || !seen.machine.has_joined() {
+    if !machine.has_joined() {
         return Plan::rest(Why::NodeMissing);
     }
-    let text = format!("The Node object is gone; {}", outlook(seen));
-    let change = StatusChange::told(
-        seen.machine,
-        OperationType::HealthCheck,
-        OperationState::Processing,
-        text,
-        now,
-    )
-    .entering(seen.machine, Phase::Unknown);
+    let change = ailing(seen, Fault::NodeGone, now);
     Plan::act(vec![Step::Record(Box::new(change))], Why::NodeMissing)
 }

@@ -24,13 +24,14 @@ pub mod marks;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
+use super::judgement::alone;
 use super::node_sync::sync;
 use super::observed::Observed;
 use super::status::StatusChange;
 use super::steer::Standing;
 use super::step::{Plan, Step, Why};
 use super::vacate::{Progress, vacate};
-use super::{drain, health, node};
+use super::{drain, health, judgement, node};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
 use crate::sight::Judging;
@@ -114,41 +115,17 @@ pub fn at_work(seen: &Observed<'_>, now: Timestamp) -> Plan {
         true => Why::UpdatingInPlace,
         false => Why::InPlaceUpdateFailed,
     };
-    if let Some(plan) = alone(seen, now) {
-        return plan;
-    }
     let Some(found) = seen.node.filter(|found| node::belongs(found, seen.machine)) else {
-        return Plan::rest(why);
+        return alone(seen, Plan::rest(why), now);
     };
     if meta::is_deleting(&found.metadata) && !node::is_unmanaged(found) {
-        return Plan::act(vec![Step::DeleteMachine], Why::NodeDeleted);
+        return health::node_deleted(seen, now);
     }
     let mut plan = Plan::rest(why);
     plan.steps.extend(copy(seen, found, now));
     let sync = sync(seen, found, now);
     plan.steps.extend(sync.steps);
-    plan.or_at(sync.wake, now).or_at(deadline(seen, now), now)
-}
-
-/// A Machine that nobody owns is given up here, as `health` does, and nobody replaces it.
-fn alone(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    deadline(seen, now).filter(|deadline| *deadline <= now)?;
-    let change = timed_out(seen.machine, health_timeout(seen), now);
-    Some(Plan::act(
-        vec![Step::Record(Box::new(change))],
-        Why::InPlaceUpdateFailed,
-    ))
-}
-
-/// When a Machine is given up that nobody owns and that was not updated.
-fn deadline(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
-    let machine = seen.machine;
-    let is_judged = *machine.phase() == Phase::InPlaceUpdateFailed
-        && meta::controller_of(&machine.metadata).is_none()
-        && machine.spec.disable_health_timeout != Some(true);
-    let since = machine.phase_since().unwrap_or(now);
-    let deadline = seen.sight.deadline(since, health_timeout(seen), Judging::Rollout);
-    deadline.filter(|_| is_judged)
+    alone(seen, plan.or_at(sync.wake, now), now)
 }
 
 fn health_timeout(seen: &Observed<'_>) -> SignedDuration {
@@ -341,17 +318,6 @@ fn enter(seen: &Observed<'_>, found: &Node, phase: Phase, now: Timestamp) -> Pla
     Plan::act(vec![Step::Record(Box::new(change))], why)
 }
 
-/// What is told of a Machine that was not updated for as long as it may be unhealthy.
-pub fn timed_out(machine: &Machine, timeout: SignedDuration, now: Timestamp) -> StatusChange {
-    let text = format!(
-        "The node has not been updated in place for {}, so {}",
-        GoDuration::from(timeout),
-        health::end(machine)
-    );
-    let (operation, state) = (OperationType::InPlaceUpdate, OperationState::Failed);
-    StatusChange::told(machine, operation, state, text, now).entering(machine, Phase::Failed)
-}
-
 fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp) -> StatusChange {
     StatusChange::told(seen.machine, OperationType::InPlaceUpdate, state, text, now)
 }
@@ -365,7 +331,7 @@ fn outlook(seen: &Observed<'_>) -> String {
     let timeout = health_timeout(seen);
     format!(
         "{} if this lasts for {}",
-        health::end(machine),
+        judgement::end(machine),
         GoDuration::from(timeout)
     )
 }

@@ -13,7 +13,7 @@ use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use super::{create, node};
 use crate::api::lenient::GoDuration;
-use crate::api::{OperationState, OperationType, Phase, keys, meta};
+use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::class::Readiness;
 use crate::driver::{Capability, Initialization, VmState};
 use crate::sight::{Judging, later};
@@ -55,11 +55,10 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some((told, why)) = create::room(seen, now) {
         return Plan::act(vec![told], why).or_at(deadline, now);
     }
-    let why = match (seen.rival, seen.node) {
-        (Some(rival), _) => Why::NodeContested(rival.to_owned()),
-        (None, Some(_)) => Why::NodeForeign,
-        (None, None) => Why::Joining,
-    };
+    let why = obstacle(seen).unwrap_or(Why::Joining);
+    if let Some(plan) = told(seen, &why, now) {
+        return plan.or_at(deadline, now);
+    }
     if let Some(lost) = lost(seen, now) {
         return never_joined(seen, lost, now);
     }
@@ -70,10 +69,42 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
 }
 
+/// Why no Node counts as the Machine's own yet. `None`: none has come.
+fn obstacle(seen: &Observed<'_>) -> Option<Why> {
+    if let Some(rival) = seen.rival {
+        return Some(Why::NodeContested(rival.to_owned()));
+    }
+    let found = seen.node?;
+    let bad = node::unhealthy_conditions(found, &super::node_conditions(seen)).join(", ");
+    Some(match node::belongs(found, seen.machine) {
+        false => Why::NodeForeign,
+        true if !bad.is_empty() => Why::NodeNotReady(bad),
+        true => Why::NodeGated,
+    })
+}
+
+/// What the Machine's status says of it: of another VM's Node at once, of its own when that takes long, because each kubelet begins so.
+/// When the obstacle is gone, that is told too.
+fn told(seen: &Observed<'_>, why: &Why, now: Timestamp) -> Option<Plan> {
+    let machine = seen.machine;
+    let was_told = machine.operation_reason() == Some(OperationReason::NodeRejected);
+    let since = machine.phase_since().unwrap_or(now);
+    let is_due = match why {
+        Why::NodeForeign | Why::NodeContested(_) => true,
+        Why::Joining => was_told,
+        _ => was_told || later(since, DOUBT) <= now,
+    };
+    let text = format!("Waiting for the node: {why}");
+    let mut change = StatusChange::told(machine, OperationType::Create, OperationState::Processing, text, now);
+    change.reason = (*why != Why::Joining).then_some(OperationReason::NodeRejected);
+    let is_told = !is_due || change.is_told(machine);
+    (!is_told).then(|| Plan::act(vec![Step::Record(Box::new(change))], why.clone()))
+}
+
 /// When the driver is asked whether a VM still runs whose node has not joined (W15).
 fn doubt_at(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
     let since = later(seen.machine.phase_since().filter(|since| *since <= now)?, DOUBT);
-    Some(seen.calls.doubt_again(since, DOUBT, now).max(since))
+    Some(seen.calls.doubt_again(since, None, DOUBT, now).max(since))
 }
 
 /// Why the VM does not run any more, as its driver said long after it was made: the first answers may come from a list that does not
@@ -83,13 +114,13 @@ fn lost(seen: &Observed<'_>, now: Timestamp) -> Option<Lost> {
     let DriverView::Ready(info) = seen.driver else {
         return None;
     };
-    seen.calls.lost(later(since, DOUBT.max(info.propagation_delay)))
+    seen.calls.lost(later(since, DOUBT.max(info.propagation_delay)), None)
 }
 
 fn never_joined(seen: &Observed<'_>, lost: Lost, now: Timestamp) -> Plan {
     let text = format!(
         "The node has not joined, and {lost}, so {}",
-        super::health::end(seen.machine)
+        super::judgement::end(seen.machine)
     );
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
         .entering(seen.machine, Phase::Failed)
@@ -194,9 +225,48 @@ fn met(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
         if deadline.is_some_and(|deadline| deadline <= now) {
             return timed_out(seen, now);
         }
-        let why = if healthy { Why::NodeGated } else { Why::NodeNotReady };
-        return Plan::act(steps, why).or_at(deadline, now).or_at(wake, now);
+        let why = obstacle(seen).unwrap_or(Why::NodeGated);
+        let told = told(seen, &why, now).map(|plan| plan.steps);
+        steps.splice(0..0, told.into_iter().flatten());
+        let tells_at = later(seen.machine.phase_since().unwrap_or(now), DOUBT);
+        let plan = Plan::act(steps, why).or_at(deadline, now).or_at(wake, now);
+        return plan.or_at(Some(tells_at).filter(|at| *at > now), now);
     }
+    arrived(seen, joined, steps, now)
+}
+
+/// Decides what a Machine needs that failed before it joined: nothing, but if its node has come all the same, it has joined (T19).
+pub fn late(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let fits = |joined: &&Node| {
+        let is_own = node::belongs(joined, seen.machine) && !meta::is_deleting(&joined.metadata);
+        is_own && node::is_healthy(joined, &super::node_conditions(seen))
+    };
+    let Some(joined) = seen.node.filter(|_| super::awaits_node(seen)).filter(fits) else {
+        return Plan::rest(Why::Failed);
+    };
+    let known = seen.calls.vm.as_ref().map(|vm| vm.initialization);
+    match (seen.driver, known) {
+        (DriverView::Ready(info), _) if !info.capabilities.contains(&Capability::InitializeMachine) => {}
+        (_, Some(Initialization::NotNeeded | Initialization::Done)) => {}
+        // A node that joined meanwhile is no proof that it was initialised (W19).
+        (DriverView::Ready(_), None) => {
+            let due = seen.calls.asked_at.map_or(now, |at| later(at, LOOK_AGAIN));
+            return match due <= now {
+                true => Plan::act(vec![Step::Call(Call::Status)], Why::NotInitialized),
+                false => Plan::wait(due, Why::Failed),
+            };
+        }
+        (_, Some(Initialization::Pending) | None) => return Plan::rest(Why::Failed),
+    }
+    let Sync { steps, is_gated, wake } = sync(seen, joined, now);
+    match is_gated {
+        true => Plan::act(steps, Why::Failed).or_at(wake, now),
+        false => arrived(seen, joined, steps, now),
+    }
+}
+
+/// The node is fit.
+fn arrived(seen: &Observed<'_>, joined: &Node, mut steps: Vec<Step>, now: Timestamp) -> Plan {
     // The token goes before the success is told: a Machine that says Running has none left.
     if needs_token(seen) {
         steps.push(Step::DropToken);
@@ -234,7 +304,8 @@ fn needs_token(seen: &Observed<'_>) -> bool {
 /// T8: the creation timeout ran out.
 pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let timeout = GoDuration::from(super::creation_timeout(seen));
-    let text = format!("The machine failed to join the cluster in {timeout}");
+    let why = obstacle(seen).map_or_else(String::new, |why| format!(": {why}"));
+    let text = format!("The machine failed to join the cluster in {timeout}{why}");
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
         .entering(seen.machine, Phase::Failed)
         .with_crumb(seen.calls.crumb.as_ref());

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 
 use crate::api::{Machine, keys, meta};
 use crate::ids::{NodeName, NodeRef, Uid};
+use crate::settings::Settings;
 
 /// The Node's name.
 pub fn name(node: &Node) -> NodeName {
@@ -57,6 +58,11 @@ pub fn ready(node: &Node) -> Option<&NodeCondition> {
     condition(node, keys::NODE_READY)
 }
 
+/// Whether the kubelet says that it is ready.
+pub fn is_ready(node: &Node) -> bool {
+    ready(node).is_some_and(|ready| ready.status == keys::STATUS_TRUE)
+}
+
 /// The condition of that type.
 pub fn condition<'a>(node: &'a Node, type_: &str) -> Option<&'a NodeCondition> {
     conditions(node).iter().find(|condition| condition.type_ == type_)
@@ -83,6 +89,12 @@ pub fn attached(node: &Node) -> Vec<&str> {
 /// Healthy: `Ready` is `True`, and none of the watched conditions is anything but `False` (W12: no `Ready`, no health).
 pub fn is_healthy(node: &Node, watched: &[String]) -> bool {
     unhealthy_conditions(node, watched).is_empty()
+}
+
+/// Whether a Node, as it was read live, keeps the Machine from failing: it is its own, and healthy. A Node of that name may be another
+/// VM's by now; then the Machine has none.
+pub fn keeps_from_failing(live: &Node, machine: &Machine, settings: &Settings) -> bool {
+    belongs(live, machine) && is_healthy(live, &super::watched_conditions(machine, settings))
 }
 
 /// Every condition that makes the Node unhealthy, as `Type=Status (Reason)`.

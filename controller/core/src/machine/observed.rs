@@ -6,9 +6,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::judgement::Witnesses;
 use super::node;
 use super::steer::Standing;
 use crate::api::{Machine, keys, meta};
+use crate::breaker::Tally;
 use crate::circuit_breaker::{Admission, Cause, Circuits, Operation};
 use crate::class::Readiness;
 use crate::drain::{Drain, Volumes};
@@ -33,6 +35,8 @@ pub struct Observed<'a> {
     pub node: Option<&'a Node>,
     /// The Machine that has the better claim to the Node that this one names.
     pub rival: Option<&'a str>,
+    /// How many Machines of its deployment are unhealthy, where somebody has deleted its Node; else none.
+    pub losers: Tally,
     /// What its class adds to the capacity of its Nodes; `None` where the class says nothing of Nodes, or is not known.
     pub virtual_capacity: Option<&'a BTreeMap<String, Quantity>>,
     /// How it stands in its deployment's rollout.
@@ -57,6 +61,17 @@ impl<'a> Observed<'a> {
         let is_own = |node: &&Node| node::belongs(node, self.machine) && !node::is_unmanaged(node);
         let own = self.node.filter(is_own);
         own.filter(|_| self.settings.has_target && !super::is_blind(self))
+    }
+
+    /// What the Machine is judged by.
+    pub fn witnesses(&self) -> Witnesses<'a> {
+        Witnesses {
+            machine: self.machine,
+            node: self.node.filter(|node| node::belongs(node, self.machine)),
+            calls: Some(self.calls),
+            sight: self.sight,
+            settings: self.settings,
+        }
     }
 
     /// Whether the Machine may call.
@@ -209,6 +224,10 @@ pub struct Calls {
     pub not_found_at: Option<Timestamp>,
     /// Since when it has said nothing else.
     pub not_found_since: Option<Timestamp>,
+    /// Since when it has said nothing else than that the VM is there and does not run.
+    pub down_since: Option<Timestamp>,
+    /// When it last described the VM, or said that there is none.
+    pub heard_at: Option<Timestamp>,
     /// When the driver was last asked for the VM's state, whatever it answered.
     pub asked_at: Option<Timestamp>,
     /// When to ask for the VM's state again.

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
 
+use super::node;
 use super::observed::{Answer, Call, Calls, Doubt, Trouble};
 use crate::driver::{Disturbance, Failure, Initialization, Vm, VmState};
 use crate::sight::later;
@@ -11,8 +13,12 @@ use crate::sight::later;
 /// Pause before a VM that is still changing is asked for again, where the driver advises none (driver.proto).
 const POLL: SignedDuration = SignedDuration::from_secs(5);
 
-/// How far two answers are apart that say both that a VM is not found, before it is believed.
-const SECOND_LOOK: SignedDuration = SignedDuration::from_secs(10);
+/// How far two answers are apart that both say that a VM is gone, stopped or failed, before they are believed.
+pub const SECOND_LOOK: SignedDuration = SignedDuration::from_secs(10);
+
+/// How far apart they are where they say that a VM is stopped or failed, and its kubelet reports that it is ready: a VM that is resized,
+/// or stopped and started by a person, is back before that, with its disk.
+const WHILE_READY: SignedDuration = SignedDuration::from_mins(1);
 
 /// What the shell adds to the pauses between tries.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +94,9 @@ impl Calls {
                 self.doubt = self
                     .doubt
                     .filter(|_| is_outdated || Lost::of(vm.state, vm.disturbance).is_some());
+                let is_down = Lost::of(vm.state, None).is_some();
+                self.down_since = is_down.then(|| self.down_since.unwrap_or(now));
+                self.heard_at = Some(now);
                 self.vm = Some(vm);
             }
             // A bare NOT_FOUND may come from a proxy or another service: it proves nothing.
@@ -95,6 +104,7 @@ impl Calls {
                 self.not_found_at = Some(now);
                 self.not_found_since.get_or_insert(now);
                 self.vm = None;
+                (self.down_since, self.heard_at) = (None, Some(now));
                 self.trouble = None;
             }
             Answer::Vm(call, Err(failure)) => self.fail(call, failure, recipe, pacing, now),
@@ -127,44 +137,59 @@ impl Calls {
         self.doubt = Some(Doubt { since, during_call });
     }
 
-    /// Why the VM does not run, or will not for long, as its driver said since bad news of it came.
-    pub fn lost_unasked(&self) -> Option<Lost> {
-        self.lost(self.doubt?.since)
-    }
-
     /// Since when the VM is doubted, where something else made it doubtful at `since`.
     fn doubted_since(&self, since: Timestamp) -> Timestamp {
         self.doubt.map_or(since, |doubt| doubt.since.min(since))
     }
 
-    /// Whether the VM does not run any more and will not by itself, as its driver said since that time. One that is not found was not
-    /// found twice, some time apart: one answer may be false (`user-pains.md` 49).
-    pub fn lost(&self, since: Timestamp) -> Option<Lost> {
+    /// Whether the VM does not run any more and will not by itself, as its driver said twice since that time, some while apart: one
+    /// answer may be false (`user-pains.md` 49), and a VM that is stopped may be about to start. `node`: the Machine's, where it is seen.
+    pub fn lost(&self, since: Timestamp, node: Option<&Node>) -> Option<Lost> {
         let since = self.doubted_since(since);
         self.asked_at.filter(|at| *at >= since)?;
-        if let Some(first) = self.not_found_since {
-            let is_certain = self
-                .not_found_at
-                .is_some_and(|at| at >= later(first.max(since), SECOND_LOOK));
-            return is_certain.then_some(Lost::Gone);
-        }
-        let vm = self.vm.as_ref()?;
-        Lost::of(vm.state, vm.disturbance)
+        let lost = self.last_word()?;
+        let pause = match lost {
+            Lost::Ending => return Some(lost),
+            Lost::Stopped | Lost::Failed if node.is_some_and(node::is_ready) => WHILE_READY,
+            Lost::Stopped | Lost::Failed | Lost::Gone => SECOND_LOOK,
+        };
+        let first = self.not_found_since.or(self.down_since)?;
+        self.heard_at
+            .is_some_and(|at| at >= later(first.max(since), pause))
+            .then_some(lost)
     }
 
-    /// When to ask for the VM's state again, where that is doubted since then: at once, soon where it was not found for the first time,
-    /// else after that pause.
-    pub fn doubt_again(&self, since: Timestamp, pause: SignedDuration, now: Timestamp) -> Timestamp {
+    /// What the driver last said against the VM, believed or not.
+    fn last_word(&self) -> Option<Lost> {
+        let described = self.vm.as_ref().and_then(|vm| Lost::of(vm.state, vm.disturbance));
+        self.not_found_since.map(|_| Lost::Gone).or(described)
+    }
+
+    /// Whether the VM runs, as the driver said since then. `None`: it has said nothing since.
+    pub fn runs_since(&self, since: Timestamp) -> Option<bool> {
+        self.heard_at.filter(|at| *at >= since)?;
+        Some(self.last_word().is_none())
+    }
+
+    /// When to ask for the VM's state again, where that is doubted since then: at once, soon where the driver says that it does not run and
+    /// has not said so for long enough to be believed, else after that pause.
+    pub fn doubt_again(
+        &self,
+        since: Timestamp,
+        node: Option<&Node>,
+        pause: SignedDuration,
+        now: Timestamp,
+    ) -> Timestamp {
         let since = self.doubted_since(since);
         // Where another clock wrote a time that is still to come, the pause counts all the same.
         let Some(asked) = self.asked_at.filter(|at| *at >= since || since > now) else {
             return now;
         };
-        let is_missing = self.not_found_since.is_some() && self.lost(since).is_none();
+        let is_unbelieved = self.last_word().is_some() && self.lost(since, node).is_none();
         let is_unanswered = self.doubt.is_some() && self.trouble.is_some();
         later(
             asked,
-            if is_missing || is_unanswered {
+            if is_unbelieved || is_unanswered {
                 SECOND_LOOK
             } else {
                 pause
@@ -285,7 +310,7 @@ mod tests {
         calls.doubt(now);
         calls.absorb(answer(running()), None, PACING, now);
         assert!(calls.doubt.is_some(), "the answer may be older than the news");
-        assert_eq!(calls.doubt_again(now, SignedDuration::from_mins(1), now), now);
+        assert_eq!(calls.doubt_again(now, None, SignedDuration::from_mins(1), now), now);
         calls.begin(Call::Status);
         calls.absorb(answer(running()), None, PACING, now);
         assert_eq!(calls.doubt, None);
@@ -307,7 +332,33 @@ mod tests {
                 ..running()
             };
             calls.absorb(Answer::Vm(Call::Status, Ok(vm)), None, PACING, now);
-            assert_eq!(calls.lost_unasked(), found, "{disturbance:?}");
+            assert_eq!(calls.lost(now, None), found, "{disturbance:?}");
+        }
+    }
+
+    /// Rows: L3.
+    #[test]
+    fn a_vm_that_is_stopped_is_lost_once_that_lasts_and_later_while_its_node_is_ready() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let at = |seconds| later(now, SignedDuration::from_secs(seconds));
+        let node = |ready: &str| -> Node {
+            let conditions = serde_json::json!([{"type": "Ready", "status": ready}]);
+            serde_json::from_value(serde_json::json!({"metadata": {}, "status": {"conditions": conditions}})).unwrap()
+        };
+        for (node, lasts) in [(Some(node("True")), 60), (Some(node("Unknown")), 10), (None, 10)] {
+            for state in [VmState::Stopped, VmState::Failed] {
+                let mut calls = Calls::default();
+                let mut answered = |state, seconds| {
+                    let vm = Vm { state, ..running() };
+                    calls.absorb(Answer::Vm(Call::Status, Ok(vm)), None, PACING, at(seconds));
+                    calls.lost(now, node.as_ref()).is_some()
+                };
+                assert!(!answered(state, 0), "one answer");
+                assert!(!answered(state, lasts - 1));
+                assert!(!answered(VmState::Running, lasts), "it is on again");
+                assert!(!answered(state, lasts + 1));
+                assert!(answered(state, lasts * 2 + 1), "{state:?} lasts");
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use super::observed::Call;
 use super::outcome::Lost;
 use super::preserve::{Asked, End, Keeping};
 use super::status::StatusChange;
+use crate::breaker::Tripped;
 use crate::circuit_breaker::Operation;
 use crate::drain::PodRef;
 use crate::ids::{Name, NodeName, NodeRef, ProviderId, Uid};
@@ -153,7 +154,7 @@ pub enum Why {
     InitializationFailed,
     Joining,
     ClockWasWrong,
-    NodeNotReady,
+    NodeNotReady(String),
     NodeGated,
     NodeForeign,
     NodeContested(String),
@@ -162,6 +163,7 @@ pub enum Why {
     Joined,
     JoinTimedOut,
     NodeDeleted,
+    NodesDeleted(Tripped),
     NodeMissing,
     NodeUnhealthy,
     NodeRecovered,
@@ -176,7 +178,7 @@ pub enum Why {
     UpdatingInPlace,
     UpdatedInPlace,
     InPlaceUpdateFailed,
-    NotBuilt,
+    PhaseWrong,
     NoNodeExpected,
     Deleting,
     VmDoubted,
@@ -226,7 +228,7 @@ impl fmt::Display for Why {
             Self::InitializationFailed => "the VM could not be initialised",
             Self::Joining => "waiting for the node to join",
             Self::ClockWasWrong => "the phase's time was written by a clock that was wrong; it counts from now",
-            Self::NodeNotReady => "the node is not ready yet",
+            Self::NodeNotReady(bad) => return write!(f, "the node is not ready yet: {bad}"),
             Self::NodeGated => "critical components on the node are not ready",
             Self::NodeForeign => "a Node of that name belongs to another VM",
             Self::NodeContested(rival) => return write!(f, "machine {rival} has the better claim to the Node"),
@@ -235,6 +237,9 @@ impl fmt::Display for Why {
             Self::Joined => "the node has joined",
             Self::JoinTimedOut => "the node did not join in time",
             Self::NodeDeleted => "the Node was deleted",
+            Self::NodesDeleted(tripped) => {
+                return write!(f, "the Node was deleted, and the machine is kept while {tripped}");
+            }
             Self::NodeMissing => "the Node is gone",
             Self::NodeUnhealthy => "the node is unhealthy",
             Self::NodeRecovered => "the node is healthy again",
@@ -257,7 +262,7 @@ impl fmt::Display for Why {
             Self::UpdatingInPlace => "the node is being updated in place",
             Self::UpdatedInPlace => "the node was updated in place",
             Self::InPlaceUpdateFailed => "the node was not updated in place",
-            Self::NotBuilt => "the machine is in a phase that this version leaves alone",
+            Self::PhaseWrong => "the machine's phase does not fit what is known of it",
             Self::NoNodeExpected => "the VM exists and no node is expected",
             Self::Deleting => "the machine is being deleted",
             Self::VmDoubted => "whether the VM runs is in doubt; the driver is asked for it",

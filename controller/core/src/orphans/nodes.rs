@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use super::APART;
-use crate::api::{Machine, keys, meta};
+use crate::api::{Machine, meta};
 use crate::breaker;
 use crate::ids::{Name, NodeRef, ProviderId, Uid};
 use crate::kinds::OwnedBy;
@@ -71,8 +71,7 @@ struct Left {
 
 /// `seen` are VMs that were ours by their tags: what the Node itself bears, another manager's may bear, too.
 fn left(node: &Node, seen: &BTreeMap<ProviderId, Name>) -> Option<Left> {
-    let is_ready = node::ready(node).is_some_and(|ready| ready.status == keys::STATUS_TRUE);
-    if node::is_unmanaged(node) || is_ready {
+    if node::is_unmanaged(node) || node::is_ready(node) {
         return None;
     }
     let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
@@ -100,7 +99,7 @@ pub fn plan(world: &World, sight: &Sight, settings: &Settings, now: Timestamp) -
         let created = meta::created(&node.metadata).unwrap_or(Timestamp::MAX);
         let is_old = later(created, settings.orphan_min_age) <= listed;
         let is_seen_twice = listed >= later(first, APART.min(settings.orphan_period));
-        if is_old && is_seen_twice && breaker::of_zone(world, crate::kinds::zone(node)).is_none() {
+        if is_old && is_seen_twice && breaker::tripped(world, crate::kinds::zone(node), settings).is_none() {
             plan.removals.push(Evidence {
                 node: reference,
                 id: left.id,

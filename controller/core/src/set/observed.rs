@@ -9,13 +9,14 @@ use jiff::Timestamp;
 use super::bring::Brought;
 use super::keep::{Choice, Mark};
 use super::made::NewMachine;
-use super::repair::{GivenUp, Ill, Repair};
+use super::repair::{GivenUp, Repair};
 use super::status::StatusChange;
 use crate::api::{Machine, MachineSet};
 use crate::breaker::Tripped;
 use crate::ids::{Name, Uid};
 use crate::ledger::{OwnerNotes, Refusal};
 use crate::machine::in_place::marks::Update;
+use crate::machine::judgement::Fault;
 use crate::machine::preserve::request::Value;
 use crate::plan::Bearing;
 
@@ -147,13 +148,14 @@ pub enum Why {
     NextBatch,
     Refused(String),
     ReplacedAt(Timestamp),
+    LastLook,
     Preserved(Option<Timestamp>),
     Spared,
     Held,
-    GivingUp(Ill),
-    GivenUpAt(Ill, Timestamp),
-    TooManyIll(Ill, Tripped),
-    OthersFirst(Ill),
+    GivingUp(Fault),
+    GivenUpAt(Fault, Timestamp),
+    TooManyIll(Fault, Tripped),
+    OthersFirst(Fault, usize),
     Settled,
 }
 
@@ -180,20 +182,30 @@ impl fmt::Display for Why {
             Self::NextBatch => f.write_str("the next batch of machines is about to be created"),
             Self::Refused(message) => write!(f, "the API server refused a write: {message}"),
             Self::ReplacedAt(at) => write!(f, "the machine failed and is replaced at {at:.0}"),
+            Self::LastLook => {
+                f.write_str("the machine failed, and its driver is asked for the VM once more before that is deleted")
+            }
             Self::Preserved(None) => f.write_str("the machine failed and is about to be preserved"),
             Self::Preserved(Some(until)) => write!(f, "the machine failed and is preserved until {until:.0}"),
             Self::Spared => f.write_str("the machine is in the hands of an in-place update"),
             Self::Held => {
                 f.write_str("the machine is too many, but available, and the deployment has none to spare now")
             }
-            Self::GivingUp(Ill::Node) => f.write_str("machines were unhealthy for longer than their health timeout"),
-            Self::GivingUp(Ill::NotUpdated) => {
+            Self::GivingUp(Fault::NodeUnhealthy | Fault::NodeGone | Fault::Reported) => {
+                f.write_str("machines were unhealthy for longer than their health timeout")
+            }
+            Self::GivingUp(Fault::NotUpdated) => {
                 f.write_str("machines were not updated in place for longer than their health timeout")
             }
-            Self::GivingUp(Ill::Vm(_) | Ill::Said) => f.write_str("VMs of machines do not run any more"),
-            Self::GivenUpAt(ill, at) => write!(f, "{ill}, and it is replaced at {at:.0} if that lasts"),
-            Self::TooManyIll(ill, tripped) => write!(f, "{ill}, and nothing is replaced while {tripped}"),
-            Self::OthersFirst(ill) => write!(f, "{ill}, and another machine is replaced first"),
+            Self::GivingUp(Fault::Vm(_)) => f.write_str("VMs of machines do not run any more"),
+            Self::GivenUpAt(fault, at) => write!(f, "{fault}, and it is replaced at {at:.0} if that lasts"),
+            Self::TooManyIll(fault, tripped) => write!(f, "{fault}, and it is kept while {tripped}"),
+            Self::OthersFirst(fault, limit) => {
+                write!(
+                    f,
+                    "{fault}, and other machines are replaced first, {limit} at once (--max-replacements)"
+                )
+            }
             Self::Settled => f.write_str("the set has what it wants"),
         }
     }

@@ -15,11 +15,11 @@ use super::claim::{Claimed, claim};
 use super::freeze;
 use super::growth::{grow, may_still_arrive};
 use super::observed::{Observed, Plan, Step, Victim, Why};
-use super::repair::Ill;
 use super::{keep, rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::Name;
 use crate::ledger::{LINGERS, OwnerNotes};
+use crate::machine::judgement::Fault;
 use crate::machine::preserve::request;
 use crate::owner;
 use crate::selector::Matcher;
@@ -112,7 +112,7 @@ fn invalid(seen: &Observed<'_>, fault: String, now: Timestamp) -> Plan {
 }
 
 /// What ails the first Machine that is given up.
-fn first_fault(given_up: Option<&Step>) -> Option<Ill> {
+fn first_fault(given_up: Option<&Step>) -> Option<Fault> {
     let Some(Step::GiveUp(given)) = given_up else {
         return None;
     };
@@ -390,10 +390,7 @@ fn replaceable<'a>(
             .is_some_and(|(marked, change)| marked <= change);
         let is_marked = (machine.is_triggered_for_deletion() && marked) || is_named(seen, machine);
         let has_failed = *machine.phase() == Phase::Failed;
-        let due = machine
-            .phase_since()
-            .map(|since| later(since, pause))
-            .filter(|due| *due > now);
+        let due = repair::replaced_at(seen, machine, pause, now).filter(|due| *due > now);
         let is_chosen = machine.uid().is_some_and(|uid| choice.take.contains(&uid));
         let why = match due {
             _ if !is_marked && !has_failed => continue,
@@ -407,7 +404,10 @@ fn replaceable<'a>(
             }
             Some(due) if !is_marked => {
                 retry = Some(retry.map_or(due, |sooner| sooner.min(due)));
-                Why::ReplacedAt(due)
+                match repair::awaits_driver(seen, machine) {
+                    true => Why::LastLook,
+                    false => Why::ReplacedAt(due),
+                }
             }
             Some(_) | None => {
                 victims.push(machine);

@@ -231,8 +231,7 @@ fn conditions(
         )
     }));
     all.extend(frozen(seen, machines, problem, known(keys::CONDITION_FROZEN), now));
-    all.extend(repair::held_back(seen, machines, now).map(|tripped| {
-        let text = format!("Unhealthy machines are kept while {tripped}");
+    all.extend(repair::held_back(seen, machines, now).map(|text| {
         let known = known(keys::CONDITION_REPLACEMENTS_HELD);
         let (type_, reason) = (keys::CONDITION_REPLACEMENTS_HELD, keys::REASON_TOO_MANY_UNHEALTHY);
         condition(type_, reason, &text, known, now)

@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::observed::Observed;
-use super::repair::Repair;
+use super::repair::{Repair, Surroundings};
 use crate::api::{Machine, MachineSet, Phase, meta};
-use crate::breaker::{self, Tripped};
 use crate::class::Readiness;
 use crate::ids::{Name, Uid};
 use crate::kin;
@@ -33,7 +32,7 @@ pub struct View {
     named: BTreeSet<Uid>,
     most: Option<usize>,
     unfreeze: bool,
-    kept: BTreeMap<Uid, Tripped>,
+    surroundings: Surroundings,
     requests: BTreeMap<Uid, Value>,
     updates: BTreeMap<Uid, Update>,
 }
@@ -53,9 +52,7 @@ impl View {
         };
         let class_unchecked = readiness == Some(&Readiness::Unchecked) && class.as_ref().is_some_and(can_check);
         let machines: Vec<Arc<Machine>> = owned.chain(orphans).cloned().collect();
-        let ill = machines.iter().filter(|machine| *machine.phase() == Phase::Unknown);
-        let kept = ill.filter_map(|machine| Some((machine.uid()?, breaker::tripped(world, machine)?)));
-        let kept = kept.collect();
+        let surroundings = Surroundings::of(world, set, &machines);
         let failed = machines.iter().filter(|machine| *machine.phase() == Phase::Failed);
         let requested = |machine: &Arc<Machine>| request::request(machine, kin::node_of(world, machine).node).value;
         let requests = failed.filter_map(|machine| Some((machine.uid()?, requested(machine)?)));
@@ -68,7 +65,7 @@ impl View {
             named: BTreeSet::new(),
             most: None,
             unfreeze: false,
-            kept,
+            surroundings,
             requests,
             updates: BTreeMap::new(),
         }
@@ -84,7 +81,7 @@ impl View {
             named: BTreeSet::new(),
             most: None,
             unfreeze: false,
-            kept: BTreeMap::new(),
+            surroundings: Surroundings::default(),
             requests: BTreeMap::new(),
             updates: BTreeMap::new(),
         }
@@ -124,7 +121,7 @@ impl View {
         ledger: &'a Ledger,
         exists: &'a dyn Fn(&str) -> bool,
         sight: Sight,
-        settings: &Settings,
+        settings: &'a Settings,
     ) -> Observed<'a> {
         let uid = meta::identity(&self.set.metadata).1;
         Observed {
@@ -149,9 +146,9 @@ impl View {
             repair: Repair {
                 at_most: settings.replacements_of(self.set.spec.replicas),
                 sight,
-                timeout: settings.health_timeout,
+                settings,
                 vms: &ledger.calls,
-                kept: &self.kept,
+                surroundings: &self.surroundings,
             },
         }
     }

@@ -122,7 +122,7 @@ impl Scene {
                 may_resend: true,
                 most: None,
                 unfreeze: false,
-                repair: set::repair::Repair::OFF,
+                repair: set::repair::Repair::off(),
             })
             .collect();
         let target_since = self.is_in_sight.then_some(Timestamp::MIN);
@@ -296,7 +296,7 @@ impl Scene {
             set::Step::GiveUp(all) => {
                 for given in all {
                     self.edit(&given.machine, |machine| {
-                        *machine = merged(machine, &given.change.patch())
+                        *machine = merged(machine, &given.failed.change.patch())
                     });
                 }
             }

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{Machine, keys, meta};
+use millwright_core::breaker::Tally;
 use millwright_core::change::Change;
 use millwright_core::circuit_breaker::{Breakers, Operation, Outcome};
 use millwright_core::class::{Fault, Readiness, Recipe};
@@ -37,6 +38,7 @@ pub struct Scene {
     pub calls: Calls,
     breakers: Breakers,
     rival: bool,
+    losers: Tally,
     standing: Standing,
     capacity: Option<BTreeMap<String, Quantity>>,
     /// How many pods run on the Node.
@@ -79,6 +81,10 @@ impl Scene {
             calls: calls(dice),
             breakers: breakers(dice),
             rival: dice.rarely(),
+            losers: Tally {
+                ill: usize::from(dice.number(6)),
+                all: 6,
+            },
             standing: dice.pick(&[
                 Standing::Aside,
                 Standing::Current,
@@ -139,6 +145,7 @@ impl Scene {
             driver,
             node: node.filter(|_| !self.rival),
             rival: self.rival.then_some("rival"),
+            losers: self.losers,
             virtual_capacity: self.capacity.as_ref(),
             standing: self.standing,
             drain: self.drain.as_ref(),
@@ -504,6 +511,8 @@ fn calls(dice: &mut Dice) -> Calls {
         asked_at: dice.maybe(|_| now()),
         running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
         vm: dice.maybe(Dice::vm),
+        down_since: dice.maybe(Dice::time),
+        heard_at: dice.maybe(Dice::time),
         not_found_at: dice.maybe(Dice::time),
         not_found_since: dice.maybe(Dice::time),
         poll_at: dice.maybe(Dice::time),

@@ -7,12 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::machine_set::DeletePolicy;
 use millwright_core::api::{Machine, MachineSet, Phase, keys, meta};
-use millwright_core::breaker::Tripped;
+use millwright_core::breaker::Tally;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
 use millwright_core::machine::preserve::request::{self, Value as Requested};
-use millwright_core::set::repair::Repair;
+use millwright_core::set::repair::{Repair, Surroundings};
 use millwright_core::set::{self, Observed, Plan, Step, rank};
+use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::{check, narrate, owner};
 use proptest::prelude::*;
@@ -35,7 +36,7 @@ struct Scene {
     may_lose: Option<usize>,
     may_resend: bool,
     replacements: usize,
-    kept: BTreeMap<Uid, Tripped>,
+    surroundings: Surroundings,
     uids: u32,
 }
 
@@ -67,11 +68,13 @@ impl Scene {
             .into_iter()
             .map(|uid| (uid, refusal(dice)))
             .collect();
-        let kept = machines
-            .iter()
-            .filter_map(|machine| machine.uid().filter(|_| dice.rarely()))
-            .map(|uid| (uid, Tripped::Cluster { ill: 3, all: 4 }))
-            .collect();
+        let surroundings = Surroundings {
+            group: Tally {
+                ill: if dice.rarely() { 3 } else { 1 },
+                all: 4,
+            },
+            ..Surroundings::default()
+        };
         Self {
             set: Arc::new(set(dice)),
             condemned,
@@ -89,7 +92,7 @@ impl Scene {
             may_lose: dice.maybe(|dice| usize::from(dice.number(3))),
             may_resend: dice.flag(),
             replacements: usize::from(dice.number(3)),
-            kept,
+            surroundings,
             uids: 0,
         }
     }
@@ -121,9 +124,9 @@ impl Scene {
             repair: Repair {
                 at_most: self.replacements,
                 sight: Sight::CLEAR,
-                timeout: SignedDuration::from_mins(10),
+                settings: &Settings::new("test"),
                 vms: &BTreeMap::new(),
-                kept: &self.kept,
+                surroundings: &self.surroundings,
             },
         })
     }
@@ -201,7 +204,7 @@ impl Scene {
                 Step::GiveUp(all) => {
                     for given in all {
                         let uid = given.machine.uid().expect("it is stored");
-                        self.edit(&uid, |machine| *machine = merged(machine, &given.change.patch()));
+                        self.edit(&uid, |machine| *machine = merged(machine, &given.failed.change.patch()));
                     }
                 }
                 Step::Keep(marks) => {

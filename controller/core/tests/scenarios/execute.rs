@@ -11,6 +11,7 @@ use millwright_core::class::{self, Readiness, Recipe};
 use millwright_core::ids::{Name, Uid};
 use millwright_core::kin;
 use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::machine::node;
 use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::wake::{Key, Wake};
 use millwright_core::{deployment, machine, owner, set};
@@ -64,7 +65,11 @@ impl Stage {
                 let written = self.etcd.merge_status::<Machine>(&name, Some(&uid), &change.patch());
                 self.took(written)
             }
-            Step::SeeNode(_) => self.sight.target_since.is_some(),
+            Step::SeeNode(node) => {
+                let live = self.etcd.nodes.get(&Name::new(node.as_str()));
+                let is_well = live.is_some_and(|live| node::keeps_from_failing(live, seen, &self.settings));
+                self.sight.target_since.is_some() && !is_well
+            }
             Step::EnsureToken => self.ensure_token(seen, uid),
             Step::Probe(operation) => {
                 let uptime = self.uptime;
@@ -271,8 +276,18 @@ impl Stage {
             Step::GiveUp(all) => {
                 let mut took = true;
                 for given in all {
-                    let child = meta::identity(&given.machine.metadata).0;
-                    let written = self.etcd.merge_status::<Machine>(&child, None, &given.change.patch());
+                    let (child, child_uid) = meta::identity(&given.machine.metadata);
+                    let live = given.failed.see.map(|node| Name::new(node.as_str()));
+                    let live = live.and_then(|name| self.etcd.nodes.get(&name));
+                    let is_well =
+                        live.is_some_and(|live| node::keeps_from_failing(live, &given.machine, &self.settings));
+                    if is_well || self.refuses(&child_uid) {
+                        took = false;
+                        continue;
+                    }
+                    let written = self
+                        .etcd
+                        .merge_status::<Machine>(&child, None, &given.failed.change.patch());
                     took &= self.took(written);
                 }
                 took

@@ -274,6 +274,7 @@ impl Stage {
             driver,
             node: claim.node,
             rival: claim.rival,
+            losers: millwright_core::breaker::of_losers(&self.world, machine),
             virtual_capacity: class.and_then(|class| class.virtual_capacity()),
             standing: kin::standing(&self.world, machine),
             drain: self.world.ledger.drains.get(&uid),

@@ -1,4 +1,5 @@
-//! S6: unhealthy Machines of a set are given up one at a time, none while nobody can see the Nodes, and none whose Node is well.
+//! S6: unhealthy Machines of a set are given up one at a time, none while nobody can see the Nodes, and none whose Node is well. One whose
+//! VM is gone cannot recover: it does not wait for others, nor they for it.
 //!
 //! One counts from when it was given up until it is deleted or runs again. What another process gave up counts for this one when it
 //! could have seen it, and so does a Node's recovery. One that is preserved is not on its way to be replaced, and does not count until its
@@ -43,7 +44,7 @@ impl OneAtATime {
         }
     }
 
-    fn wrote(&mut self, at: Timestamp, write: &Write) -> Result<(), String> {
+    fn wrote(&mut self, at: Timestamp, write: &Write, truth: &dyn Truth) -> Result<(), String> {
         let Some(before) = &write.before else { return Ok(()) };
         let Some(after) = write.after.as_ref().filter(|after| !is_deleting(after)) else {
             self.given_up.remove(uid(before));
@@ -55,7 +56,12 @@ impl OneAtATime {
         };
         match (phase(before), phase(after)) {
             ("Unknown", "Failed") if matches!(write.by, By::Manager(_)) => {
-                let judged = self.judge(write, after);
+                let id = text(after, "/spec/providerID");
+                let is_gone = !id.is_empty() && !truth.vms().iter().any(|vm| vm.provider_id == id);
+                let judged = self.judge(write, after, is_gone);
+                if is_gone {
+                    return judged;
+                }
                 let entry = (controller(after).to_owned(), write.by, at);
                 self.given_up.insert(uid(after).to_owned(), entry);
                 judged
@@ -88,7 +94,7 @@ impl OneAtATime {
         }
     }
 
-    fn judge(&mut self, write: &Write, machine: &Value) -> Result<(), String> {
+    fn judge(&mut self, write: &Write, machine: &Value, is_gone: bool) -> Result<(), String> {
         self.hits += 1;
         if let Some(away) = self.away.filter(|away| *away + self.max_lag < write.sent) {
             return Err(format!(
@@ -104,7 +110,7 @@ impl OneAtATime {
             ));
         }
         let set = controller(machine);
-        if set.is_empty() {
+        if set.is_empty() || is_gone {
             return Ok(());
         }
         let is_known = |by: &By, since: &Timestamp| *by == write.by || *since + self.max_lag < write.sent;
@@ -131,9 +137,9 @@ impl Oracle for OneAtATime {
         "S6"
     }
 
-    fn see(&mut self, event: &Event, _: &dyn Truth) -> Result<(), String> {
+    fn see(&mut self, event: &Event, truth: &dyn Truth) -> Result<(), String> {
         match &event.act {
-            Act::Write(write) if write.accepted && write.resource == "machines" => self.wrote(event.at, write),
+            Act::Write(write) if write.accepted && write.resource == "machines" => self.wrote(event.at, write, truth),
             Act::Write(write) if write.accepted && write.resource == "nodes" => {
                 self.note(event.at, write);
                 Ok(())

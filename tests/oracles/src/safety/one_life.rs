@@ -18,7 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("Available", &["Running", "InPlaceUpdating"]),
     ("Running", &["Unknown", "InPlaceUpdating"]),
     ("Unknown", &["Running", "Failed", "InPlaceUpdating"]),
-    ("Failed", &["Running"]),
+    ("Failed", &["Running", "Unknown", "Available"]),
     ("InPlaceUpdating", &["InPlaceUpdateSuccessful", "InPlaceUpdateFailed"]),
     (
         "InPlaceUpdateFailed",

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{OperationState, OperationType, Phase};
-use millwright_core::machine::health::timed_out;
+use millwright_core::machine::judgement::Fault;
 use millwright_core::machine::{self, Observed, Plan, StatusChange, Step, Why};
 use millwright_core::set;
 use millwright_core::set::repair::Repair;
@@ -100,7 +100,7 @@ fn given_up_unseen(seen: &Observed<'_>, now: Timestamp) -> Plan {
             let (operation, state) = (OperationType::HealthCheck, OperationState::Processing);
             StatusChange::told(seen.machine, operation, state, text, now).entering(seen.machine, Phase::Unknown)
         }
-        Phase::Unknown if due <= now => timed_out(seen.machine, PATIENCE, now),
+        Phase::Unknown if due <= now => seen.witnesses().failed(Fault::NodeUnhealthy, now).change,
         _ => return plan.or_at(Some(due), now),
     };
     Plan::act(vec![Step::Record(Box::new(change))], Why::NodeUnhealthy)
@@ -129,7 +129,7 @@ fn recovery_unseen(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if now < due {
         return Plan::wait(due, Why::NodeUnhealthy);
     }
-    let change = timed_out(machine, PATIENCE, now);
+    let change = seen.witnesses().failed(Fault::NodeUnhealthy, now).change;
     Plan::act(vec![Step::Record(Box::new(change))], Why::HealthTimedOut)
 }
 
