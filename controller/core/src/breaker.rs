@@ -194,7 +194,6 @@ mod tests {
         assert_eq!(told(None), None);
     }
 
-    /// Rows: L2.
     #[test]
     fn two_are_few_and_more_than_half_are_many_but_a_number_is_meant_as_it_is() {
         let reaches = |ill, all, limit: &IntOrPercent| Tally { ill, all }.reaches(limit);

@@ -69,7 +69,7 @@ async fn of_ten_machines_that_lose_their_nodes_at_once_none_is_replaced_and_all_
             async |scene: &Scene| {
                 let deployments = scene.list(Kind::Deployment).await?;
                 let told = deployments[0]["status"]["conditions"].to_string();
-                match told.contains("10 of 10 machines are unhealthy") {
+                match told.contains("10 of its owner's 10 machines are unhealthy") {
                     true => Ok(()),
                     false => Err(told),
                 }

@@ -66,10 +66,7 @@ async fn a_vm_that_is_stopped_or_taken_away_is_replaced_in_seconds_while_its_nod
     scene.deploy(3).await;
     scene.settled_at(3, LIMIT).await;
 
-    for (act, words) in [
-        ("stop", "The provider says that its VM is powered off"),
-        ("remove", "The provider says that its VM is gone"),
-    ] {
+    for (act, words) in [("stop", "its VM is powered off"), ("remove", "its VM is gone")] {
         let name = befalls(&scene, act).await;
         let took = told(&mut scene, &name, words).await;
         println!("{act}: told after {took:?}");

@@ -336,7 +336,6 @@ mod tests {
         }
     }
 
-    /// Rows: L3.
     #[test]
     fn a_vm_that_is_stopped_is_lost_once_that_lasts_and_later_while_its_node_is_ready() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
