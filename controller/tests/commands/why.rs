@@ -78,15 +78,22 @@ async fn a_machine_that_waits_says_for_what_and_a_refused_class_makes_none() {
 async fn a_machine_that_waits_with_its_class_says_so_and_is_not_said_to_be_asked_for() {
     let cluster = Cluster::start().await;
     class(&cluster, "small", "True", "").await;
+    let condition = json!({ "type": "CapacityAvailable", "status": "False", "reason": "ResourceExhausted",
+        "message": "zone a is sold out", "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let ready = json!({ "type": "Ready", "status": "True", "reason": "Valid", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let status = json!({ "status": { "conditions": [condition, ready] } });
+    let _: MachineClass = cluster.tell("small", status).await;
     let mut body = machine("waits", "small");
     body["status"]["currentStatus"]["phase"] = json!("Pending");
-    let told = json!({ "description": "zone a is sold out", "reason": "Suspended", "errorCode": "ResourceExhausted",
+    let told = json!({ "description": "it waits", "reason": "Suspended", "errorCode": "ResourceExhausted",
         "state": "Failed", "type": "Create" });
     body["status"]["lastOperation"] = told;
     let _: Machine = cluster.store(body).await;
 
     let out = cluster.run("why mc/waits").await.well();
-    assert!(out.contains("one machine asks again for all"), "{out}");
+    let words = "one machine asks again for all. It said: zone a is sold out";
+    assert!(out.contains(words), "{out}");
     assert!(!out.contains("CreateMachine"), "{out}");
 }
 
