@@ -1,9 +1,9 @@
-//! Whom to delete first. Source: `spec/machineset.md` §7.3, every key in its order, with two deliberate changes: equal
-//! Machines are told apart by name, so that two passes choose the same victims, and the in-place phases rank where
-//! their work would be lost (§12.12 there). `deletePolicy` (seed 002) stands between the marks and the phases. Before all that stand
-//! Machines whose deletion was sent and never answered: it may still arrive, and must not find another one gone instead.
+//! Which Machines a scale-down deletes first: named ones, then unhealthy ones, then as `deletePolicy` says.
+//!
+//! The order of the original's table (`spec/machineset.md` §7.3), with `deletePolicy` (seed 002) behind health, and with equal Machines
+//! told apart by name, so that two passes choose the same victims. Machines that are updated in place rank as healthy: their work would
+//! be lost.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -20,43 +20,65 @@ pub fn rank<'a>(
     now: Timestamp,
 ) -> Vec<&'a Machine> {
     let mut ranked: Vec<&Machine> = machines.collect();
-    ranked.sort_by_cached_key(|machine| {
-        let is_condemned = machine.uid().is_some_and(|uid| condemned.contains_key(&uid));
-        (!is_condemned, order(machine, policy, now))
-    });
+    ranked.sort_by_cached_key(|machine| DeletionOrder::of(machine, condemned, policy, now));
     ranked
 }
 
-type Order = (bool, Preserved, i64, Marked, Policy, u8, Option<Timestamp>, String);
-type Preserved = Option<(bool, Timestamp)>;
-type Marked = (bool, Option<Timestamp>);
-type Policy = (bool, Option<Timestamp>, Option<Reverse<Option<Timestamp>>>);
-
-fn order(machine: &Machine, policy: Option<DeletePolicy>, now: Timestamp) -> Order {
-    let preserved = machine.preserved_until().filter(|until| *until > now);
-    let by_user = meta::annotation(&machine.metadata, keys::PRESERVE) != Some(keys::PRESERVE_AUTO);
-    let marked = machine.marked_for_deletion();
-    (
-        preserved.is_some(),
-        preserved.map(|until| (by_user, until)),
-        machine.priority(),
-        (marked.is_none(), marked),
-        by_policy(machine, policy),
-        phase_rank(machine.phase()),
-        meta::created(&machine.metadata),
-        meta::name(&machine.metadata).to_owned(),
-    )
+/// The place of a Machine: the smallest is deleted first, and an earlier field decides before a later one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct DeletionOrder {
+    /// A deletion that was sent and not answered may still arrive: it must not find another Machine gone instead.
+    no_deletion_sent: bool,
+    /// Preserved Machines go last: first those that nobody asked to preserve, then those whose time ends sooner.
+    preserved: Option<(bool, Timestamp)>,
+    /// The annotation by which the autoscaler names its victims.
+    priority: i64,
+    /// When the Machine was marked for deletion; unmarked ones come last.
+    marked: Timestamp,
+    /// Nobody marked the Machine with the annotation of seed 002.
+    no_user_mark: bool,
+    is_healthy: bool,
+    /// As `deletePolicy` says: the time of creation, negative for Newest, the same for all without a policy.
+    age: i64,
+    phase: u8,
+    created: Option<Timestamp>,
+    name: String,
 }
 
-/// The part that `deletePolicy` asks for; the same for all Machines where it is absent.
-fn by_policy(machine: &Machine, policy: Option<DeletePolicy>) -> Policy {
-    let spared = meta::annotation(&machine.metadata, keys::DELETE_MACHINE).is_none_or(str::is_empty);
-    match policy {
-        None | Some(DeletePolicy::Random) => (spared, None, None),
-        Some(DeletePolicy::Oldest) => (spared, meta::created(&machine.metadata), None),
-        Some(DeletePolicy::Newest) => (spared, None, Some(Reverse(meta::created(&machine.metadata)))),
+impl DeletionOrder {
+    fn of(
+        machine: &Machine,
+        condemned: &BTreeMap<Uid, Timestamp>,
+        policy: Option<DeletePolicy>,
+        now: Timestamp,
+    ) -> Self {
+        let metadata = &machine.metadata;
+        let preserved = machine.preserved_until().filter(|until| *until > now);
+        let is_asked = meta::annotation(metadata, keys::PRESERVE) != Some(keys::PRESERVE_AUTO);
+        let created = meta::created(metadata);
+        let seconds = created.map_or(i64::MIN, Timestamp::as_second);
+        let phase = phase_rank(machine.phase());
+        Self {
+            no_deletion_sent: !machine.uid().is_some_and(|uid| condemned.contains_key(&uid)),
+            preserved: preserved.map(|until| (is_asked, until)),
+            priority: machine.priority(),
+            marked: machine.marked_for_deletion().unwrap_or(Timestamp::MAX),
+            no_user_mark: meta::annotation(metadata, keys::DELETE_MACHINE).is_none_or(str::is_empty),
+            is_healthy: phase >= HEALTHY,
+            age: match policy {
+                None | Some(DeletePolicy::Random) => 0,
+                Some(DeletePolicy::Oldest) => seconds,
+                Some(DeletePolicy::Newest) => seconds.saturating_neg(),
+            },
+            phase,
+            created,
+            name: meta::name(metadata).to_owned(),
+        }
     }
 }
+
+/// The lowest rank of a phase in which a Machine serves.
+const HEALTHY: u8 = 5;
 
 fn phase_rank(phase: &Phase) -> u8 {
     match phase {
@@ -65,7 +87,7 @@ fn phase_rank(phase: &Phase) -> u8 {
         Phase::CrashLoopBackOff => 2,
         Phase::Unknown | Phase::InPlaceUpdateFailed => 3,
         Phase::Pending => 4,
-        Phase::Available => 5,
+        Phase::Available => HEALTHY,
         Phase::Running | Phase::InPlaceUpdating | Phase::InPlaceUpdateSuccessful => 6,
     }
 }

@@ -1,5 +1,5 @@
 //! The order of leaving, against the table of `spec/machineset.md` §7.3 and seed 002's `deletePolicy`, written down apart
-//! from the code that ranks.
+//! from the code that ranks: named Machines, then unhealthy ones, then the policy.
 
 use std::collections::BTreeMap;
 
@@ -77,32 +77,26 @@ fn every_key_of_the_table_decides_before_those_below_it() {
     assert_eq!(ranked(order, None), expected);
 }
 
+/// Seed 002: annotated and unhealthy Machines first, then the policy.
 #[test]
-fn a_delete_policy_decides_before_the_phase_and_the_users_mark_before_the_policy() {
+fn unhealthy_machines_leave_before_the_policy_decides_and_marked_ones_before_them() {
+    let noon = "2026-01-01T10:30:00Z";
+    let marked = json!({keys::DELETE_MACHINE: "yes"});
     let machines = || {
         vec![
             machine("old", TEN, "Running", json!({}), Value::Null),
-            machine("young", ELEVEN, "Pending", json!({}), Value::Null),
-            machine(
-                "marked",
-                "2026-01-01T10:30:00Z",
-                "Running",
-                json!({keys::DELETE_MACHINE: "yes"}),
-                Value::Null,
-            ),
+            machine("young", ELEVEN, "Running", json!({}), Value::Null),
+            machine("old-and-pending", TEN, "Pending", json!({}), Value::Null),
+            machine("unknown", noon, "Unknown", json!({}), Value::Null),
+            machine("marked", noon, "Running", marked.clone(), Value::Null),
         ]
     };
-    assert_eq!(ranked(machines(), None), ["marked", "young", "old"]);
-    assert_eq!(
-        ranked(machines(), Some(DeletePolicy::Random)),
-        ["marked", "young", "old"]
-    );
-    assert_eq!(
-        ranked(machines(), Some(DeletePolicy::Newest)),
-        ["marked", "young", "old"]
-    );
-    assert_eq!(
-        ranked(machines(), Some(DeletePolicy::Oldest)),
-        ["marked", "old", "young"]
-    );
+    let by = |policy| ranked(machines(), policy);
+    let without = ["marked", "unknown", "old-and-pending", "old", "young"];
+    assert_eq!(by(None), without);
+    assert_eq!(by(Some(DeletePolicy::Random)), without);
+    let newest = ["marked", "unknown", "old-and-pending", "young", "old"];
+    assert_eq!(by(Some(DeletePolicy::Newest)), newest);
+    let oldest = ["marked", "old-and-pending", "unknown", "old", "young"];
+    assert_eq!(by(Some(DeletePolicy::Oldest)), oldest);
 }
