@@ -274,7 +274,8 @@ pub(super) fn is_exempt(machine: &Machine) -> bool {
     meta::label(&machine.metadata, keys::UPDATE_RESULT) == Some(keys::UPDATE_SUCCESSFUL)
 }
 
-/// Machines above the number, in the order of leaving.
+/// Machines above the number, in the order of leaving. Where the deployment cannot spare an available one, the next that is not available
+/// goes in its place, preserved or not: the number may have fallen for that one.
 fn excess<'a>(
     seen: &Observed<'_>,
     kept: &[&'a Machine],
@@ -282,63 +283,37 @@ fn excess<'a>(
     now: Timestamp,
     plan: &mut Plan,
 ) -> (Vec<&'a Machine>, Option<Timestamp>) {
-    let by = kept.len().saturating_sub(wanted);
+    let mut by = kept.len().saturating_sub(wanted);
     if by == 0 {
         return (Vec::new(), None);
     }
     let policy = seen.set.spec.delete_policy.as_ref().and_then(|policy| policy.known());
     let movable = kept.iter().copied().filter(|machine| !is_exempt(machine));
-    let mut leaving = rank::rank(movable, seen.condemned, policy, now);
-    leaving.truncate(by);
-    let chosen = leaving.len();
-    let mut leaving = spare(seen, leaving, now, plan);
-    let rest = kept
-        .iter()
-        .copied()
-        .filter(|machine| !is_exempt(machine) && !is_among(machine, &leaving));
-    let instead: Vec<&Machine> = instead(seen, rest, chosen - leaving.len(), now).collect();
-    leaving.extend(instead);
+    let mut may_lose = seen.may_lose.unwrap_or(usize::MAX);
+    let (mut leaving, mut held) = (Vec::new(), Vec::new());
+    for machine in rank::rank(movable, seen.condemned, policy, now) {
+        let is_counted = counts_as_available(seen, machine, now);
+        let may_be_going = seen.may_lose.is_some() && is_needed_still(seen, machine, now);
+        if leaving.len() >= by {
+            break;
+        } else if may_be_going || (is_counted && may_lose == 0) {
+            // One whose deletion may still arrive is one of those that go: nobody goes in its place.
+            by -= usize::from(may_be_going);
+            held.push(Name::new(meta::name(&machine.metadata)));
+        } else {
+            may_lose -= usize::from(is_counted);
+            leaving.push(machine);
+        }
+    }
+    held.truncate(kept.len().saturating_sub(wanted + leaving.len()));
+    plan.withheld.extend(held.into_iter().map(|name| (name, Why::Held)));
     // Who cannot be deleted stays chosen: another one would go in its place for good.
     writable(seen, leaving.into_iter(), now, plan)
-}
-
-/// The chosen Machines without the available ones that the deployment cannot spare now. These stay chosen, and wait.
-fn spare<'a>(seen: &Observed<'_>, leaving: Vec<&'a Machine>, now: Timestamp, plan: &mut Plan) -> Vec<&'a Machine> {
-    let Some(mut may_lose) = seen.may_lose else {
-        return leaving;
-    };
-    let mut free = Vec::new();
-    for machine in leaving {
-        let is_counted = counts_as_available(seen, machine, now);
-        if (is_counted && may_lose == 0) || is_needed_still(seen, machine, now) {
-            let name = Name::new(meta::name(&machine.metadata));
-            plan.withheld.push((name, Why::Held));
-            continue;
-        }
-        may_lose -= usize::from(is_counted);
-        free.push(machine);
-    }
-    free
 }
 
 /// Whether the Machine is needed although its deletion was sent: it may be there still, and is not deleted again.
 pub fn is_needed_still(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
     !seen.may_resend && may_be_available(seen, machine, now) && !counts_as_available(seen, machine, now)
-}
-
-/// Preserved Machines that go before the available ones of which none can be spared: a rollout does not wait for the end of a preservation.
-fn instead<'a>(
-    seen: &Observed<'_>,
-    kept: impl Iterator<Item = &'a Machine>,
-    count: usize,
-    now: Timestamp,
-) -> impl Iterator<Item = &'a Machine> {
-    let is_free = |machine: &&Machine| machine.preserved_until().is_some_and(|until| until > now);
-    let is_spared =
-        move |machine: &Machine| counts_as_available(seen, machine, now) || is_needed_still(seen, machine, now);
-    let free = kept.filter(move |machine| is_free(machine) && !is_spared(machine));
-    let ranked = rank::rank(free, seen.condemned, None, now);
-    ranked.into_iter().take(count)
 }
 
 /// Whether deleting the Machine makes the set's available ones fewer: not while it is updated in place. One whose deletion was sent and

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use millwright_core::api::{Machine, MachineDeployment, MachineSet, keys, meta};
+use millwright_core::api::template::Scope;
+use millwright_core::api::{Machine, MachineDeployment, MachineSet, Phase, keys, meta};
 use millwright_core::deployment::{self, Observed, Plan, Step, named};
 use millwright_core::ids::{Name, NodeName, NodeRef, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
@@ -313,6 +314,68 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// The same, with nothing in the way of a rollout: every write succeeds, and new Machines serve. Old ones are in any phase, half of them
+    /// Running, and may be marked to go first.
+    fn without_obstacle(mut self, dice: &mut Dice, strategy: &Value) -> Self {
+        let spec = json!({"paused": false, "rollbackTo": null, "strategy": strategy, "template": {"spec": class()},
+            "revisionHistoryLimit": null, "autoPreserveFailedMachineMax": 0,
+            "replicas": self.deployment.spec.replicas.max(0), "selector": {"matchLabels": {"pool": "workers"}}});
+        let patch = json!({"metadata": {"deletionTimestamp": null}, "spec": spec});
+        self.deployment = merged(&self.deployment, &patch);
+        for set in &mut self.sets {
+            *set = Arc::new(merged(&**set, &json!({"spec": {"template": {"spec": class()}}})));
+        }
+        let machines = std::mem::take(&mut self.machines).into_iter();
+        self.machines = machines.filter_map(|machine| self.serving(dice, &machine)).collect();
+        (self.is_in_sight, self.notes) = (true, OwnerNotes::default());
+        (self.refusals, self.condemned, self.updates) = Default::default();
+        self
+    }
+
+    /// A Machine of a set that is seen, and not on its way out.
+    fn serving(&self, dice: &mut Dice, machine: &Arc<Machine>) -> Option<Arc<Machine>> {
+        let set = self
+            .sets
+            .iter()
+            .find(|set| owner::controls(&set.metadata, &machine.metadata))?;
+        let phase = match (self.is_new(set) || dice.flag(), machine.phase()) {
+            (true, _) => "Running",
+            (false, Phase::Terminating) => "Unknown",
+            (false, phase) => phase.as_str(),
+        };
+        let priority = dice.pick(&[Value::Null, json!("1")]);
+        let patch = json!({
+            "metadata": {"deletionTimestamp": null, "labels": {keys::UPDATE_RESULT: null}, "annotations": {keys::PRIORITY: priority}},
+            "status": {"currentStatus": {"phase": phase, "lastUpdateTime": "2026-01-01T11:00:00Z"}},
+        });
+        Some(Arc::new(merged(&**machine, &patch)))
+    }
+
+    fn is_new(&self, set: &MachineSet) -> bool {
+        let template = &self.deployment.spec.template;
+        set.spec.template.semantically_equal(template, Scope::Rollout)
+    }
+
+    /// As many Machines as are wanted, all in the set of the template.
+    fn is_complete(&self) -> bool {
+        let is_own = |set: &&Arc<MachineSet>| owner::controls(&self.deployment.metadata, &set.metadata);
+        let count = |set: &MachineSet| {
+            let own = self.machines.iter();
+            own.filter(|machine| owner::controls(&set.metadata, &machine.metadata))
+                .count()
+        };
+        let own = self.sets.iter().filter(is_own);
+        let (new, old): (Vec<_>, Vec<_>) = own.partition(|set| self.is_new(set));
+        let new: usize = new.into_iter().map(|set| count(set)).sum();
+        i32::try_from(new) == Ok(self.deployment.spec.replicas) && old.into_iter().all(|set| count(set) == 0)
+    }
+}
+
+fn class() -> Value {
+    json!({"class": {"kind": "MachineClass", "name": "small"}})
+}
+
 /// What the Node of a Machine bears of an update in place.
 fn update(dice: &mut Dice, machine: &Uid) -> Update {
     Update {
@@ -481,5 +544,30 @@ proptest! {
             at += SignedDuration::from_secs(1);
         }
         prop_assert!(false, "it writes and writes:\n{}\n{scene:#?}", told.join("\n"));
+    }
+
+    #[test]
+    fn a_rollout_without_an_obstacle_completes(
+        tape in tapes(),
+        phases in tapes(),
+        bounds in prop::sample::select(&[(1, 0), (0, 1), (2, 1)][..]),
+    ) {
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": bounds.0, "maxUnavailable": bounds.1}});
+        let mut scene = Scene::throw(&mut Dice::new(tape)).without_obstacle(&mut Dice::new(phases), &strategy);
+        let begun = format!("{scene:#?}");
+        let (mut at, mut told) = (now(), Vec::new());
+        for _ in 0..100 {
+            let (plan, broken) = scene.plan(at);
+            told.push(narrate::plan(&plan, at));
+            prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{begun}", told.join("\n"));
+            let next = at + SignedDuration::from_secs(1);
+            at = match (plan.steps.is_empty(), plan.wake) {
+                (true, None) => break,
+                (true, Some(wake)) => next.max(wake),
+                (false, _) => next,
+            };
+            scene.apply(plan.steps, at);
+        }
+        prop_assert!(scene.is_complete(), "it does not complete:\n{}\n{begun}\n{scene:#?}", told.join("\n"));
     }
 }
