@@ -19,6 +19,7 @@ use crate::deployment::group::{Members, Row};
 use crate::deployment::in_place::Transfer;
 use crate::deployment::observed::{Observed, Plan, Step};
 use crate::deployment::plan::lost;
+use crate::deployment::progress::{TimedOut, timed_out};
 use crate::ids::Uid;
 use crate::machine::in_place::marks::Outcome;
 use crate::machine::node_patch::NodePatch;
@@ -109,7 +110,10 @@ fn is_spent(member: &set::Observed<'_>, now: Timestamp) -> bool {
 fn creation(seen: &Observed<'_>, members: &Members<'_>, made: &crate::deployment::change::NewSet) -> Vec<Broken> {
     let mut broken = Vec::new();
     let template = &seen.deployment.spec.template;
-    let has_it = |member: &set::Observed<'_>| member.set.spec.template.semantically_equal(template, Scope::Rollout);
+    let has_it = |member: &set::Observed<'_>| {
+        let set = member.set;
+        !meta::is_deleting(&set.metadata) && set.spec.template.semantically_equal(template, Scope::Rollout)
+    };
     let is_second = members.sets.iter().any(|member| has_it(member));
     broken.extend(is_second.then_some(Broken::SecondSet));
     let name = made.name.as_str();
@@ -135,8 +139,9 @@ fn changed(seen: &Observed<'_>, members: &Members<'_>, change: &SetChange, now: 
     let present = set::plan::owned(found).len() + set::growth::unanswered(found, now);
     let has = found.set.spec.replicas.max(i32::try_from(present).unwrap_or(i32::MAX));
     let rises = change.replicas.is_some_and(|to| to > has);
-    // While nothing rolls, the set that is in use follows D, whatever its template is.
+    // While nothing rolls, the set that is in use follows D, whatever its template is, and the one that works once the rollout has timed out.
     let may_roll = !seen.deployment.spec.paused && strategy(seen) != Some(StrategyType::InPlaceUpdate);
+    let may_roll = may_roll && timed_out(seen, members) != TimedOut::This;
     let is_old = may_roll && !is_new(members, found.set);
     let name = || meta::name(&found.set.metadata).to_owned();
     broken.extend((rises && is_old).then(|| Broken::OldSetRises(name())));

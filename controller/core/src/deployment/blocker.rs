@@ -22,11 +22,31 @@ pub(super) fn blocker(members: &Members<'_>, stand: &Stand, now: Timestamp) -> S
     let new = members.new_member();
     let wanted = stand.group.current().map_or(0, |row| row.number);
     new.and_then(|new| uncreated(new, wanted, now))
-        .or_else(|| new.and_then(|new| unavailable(new, now)))
+        .or_else(|| new.and_then(|new| unavailable(new, "its machines", now)))
         .or_else(|| undeleted(members))
         .or_else(|| members.old().iter().find_map(|old| kept(old, now)))
         .or_else(|| not_updated(members, stand.mode))
-        .unwrap_or_else(|| rule(stand.mode, &stand.group))
+        .unwrap_or_else(|| match holder(members, stand, now) {
+            Some(holder) => format!("{} {holder}", rule(stand.mode, &stand.group)),
+            None => rule(stand.mode, &stand.group),
+        })
+}
+
+/// Who is meant first by the rule of a rolling update that lets nothing move: a Machine that leaves, else an old one that is not available.
+fn holder(members: &Members<'_>, stand: &Stand, now: Timestamp) -> Option<String> {
+    let own = members.sets.iter().flat_map(|member| owned(member));
+    let leaving = own.filter(|machine| is_leaving(machine)).map(|machine| {
+        let said = machine.last_words().unwrap_or_default();
+        format!("First {}: {said}", meta::name(&machine.metadata))
+    });
+    let old = members.old().iter().find_map(|old| {
+        let whose = format!("the machines of MachineSet \"{}\"", meta::name(&old.set.metadata));
+        unavailable(old, &whose, now)
+    });
+    match stand.mode {
+        Mode::Rolling => leaving.into_iter().next().or(old),
+        Mode::Scaling | Mode::Recreating | Mode::InPlace { .. } | Mode::Holding => None,
+    }
 }
 
 /// Why Machines of the new template are not made.
@@ -60,32 +80,32 @@ fn uncreated(new: &Observed<'_>, wanted: i64, now: Timestamp) -> Option<String> 
     Some(format!("{missing} of its machines are missing: {why}."))
 }
 
-/// Which Machine of the new template is not available, and what it says itself.
-fn unavailable(new: &Observed<'_>, now: Timestamp) -> Option<String> {
-    let machines = owned(new);
-    let waits = |machine: &&Arc<Machine>| !is_leaving(machine) && !counts_as_available(new, machine, now);
+/// Which Machine of a set is not available, and what it says itself.
+fn unavailable(member: &Observed<'_>, whose: &str, now: Timestamp) -> Option<String> {
+    let machines = owned(member);
+    let waits = |machine: &&Arc<Machine>| !is_leaving(machine) && !counts_as_available(member, machine, now);
     let pending: Vec<&Arc<Machine>> = machines.iter().filter(waits).collect();
     let first = pending.first()?;
     let operation = first.last_operation();
     let operation = operation.and_then(|operation| operation.description.clone());
     let said = match (first.phase(), first.provider_id()) {
         (Phase::Pending, Some(_)) => "its VM is made, and its node has not joined".to_owned(),
-        (Phase::Failed, _) if is_kept(new, first, now) => match first.preserved_until() {
+        (Phase::Failed, _) if is_kept(member, first, now) => match first.preserved_until() {
             Some(until) => {
                 format!("it is preserved until {until:.0}, as somebody asks, and keeps its place until then")
             }
             None => "it is about to be preserved".to_owned(),
         },
-        (Phase::Running, _) => format!("it has not been ready for {} s yet", new.set.spec.min_ready_seconds),
+        (Phase::Running, _) => format!("it has not been ready for {} s yet", member.set.spec.min_ready_seconds),
         _ => operation.unwrap_or_default(),
     };
     let told = format!(
-        "{} of its machines are not available, first {} ({}): {said}",
+        "{} of {whose} are not available, first {} ({}): {said}",
         pending.len(),
         meta::name(&first.metadata),
         first.phase().as_str()
     );
-    Some(match kept(new, now) {
+    Some(match kept(member, now) {
         Some(kept) => format!("{}. {kept}", told.trim_end_matches('.')),
         None => told,
     })
@@ -140,16 +160,17 @@ fn rule(mode: Mode, group: &Group) -> String {
         Mode::Rolling | Mode::InPlace { .. } if !group.is_in_sight => {
             "The target cluster is away: nobody can see whether machines are available.".to_owned()
         }
-        Mode::Rolling | Mode::InPlace { .. } if group.allowance() <= 0 => format!(
+        Mode::Rolling | Mode::InPlace { .. } if group.allowance() <= 0 && group.on_the_way() > 0 => format!(
             "{} machines are asked for, {} must be available, and {} new ones are not yet: no older one can be given up.",
             group.numbers(),
             group.floor(),
             group.on_the_way()
         ),
         Mode::Rolling | Mode::InPlace { .. } if group.slack() == 0 => format!(
-            "{} machines are available and {} must be: no more can be taken off.",
+            "{} machines are available and {} must be (maxUnavailable {}): no more can be taken off.",
             group.available(),
-            group.floor()
+            group.floor(),
+            group.unavailable
         ),
         Mode::Recreating => {
             let left: i64 = group.old().iter().map(|row| row.present + row.leaving).sum();
@@ -176,6 +197,7 @@ mod tests {
             present: number,
             leaving,
             available,
+            named: 0,
         };
         Group {
             rows: vec![row(false, old), row(true, new)],
@@ -183,6 +205,8 @@ mod tests {
             surge: 1,
             unavailable: 0,
             unseen: 0,
+            fallen: 0,
+            has_timed_out: false,
             is_in_sight: true,
         }
     }
@@ -203,7 +227,7 @@ mod tests {
         let short = group([3, 2, 0], [1, 1, 0]);
         assert_eq!(
             told(&short),
-            "3 machines are available and 3 must be: no more can be taken off."
+            "3 machines are available and 3 must be (maxUnavailable 0): no more can be taken off."
         );
         let unseen = Group {
             unseen: 2,

@@ -94,8 +94,9 @@ pub fn numbers(mode: Mode, group: &Group) -> Vec<i64> {
         Mode::Scaling => scale(&mut group),
         Mode::Rolling => {
             give_back(&mut group);
+            shed_named(&mut group);
             shed_excess(&mut group);
-            raise_new(&mut group);
+            raise(&mut group);
             lower_old(&mut group);
         }
         Mode::Recreating => recreate(&mut group),
@@ -184,12 +185,30 @@ fn shed_excess(group: &mut Group) {
     }
 }
 
-/// Rule 1: the new set's number rises by what there is room for, up to D. While it has Machines above its number, it is shrinking.
-fn raise_new(group: &mut Group) {
-    let (room, wanted) = (group.room(), group.wanted);
-    if let Some(new) = new_mut(group).filter(|new| new.present <= new.number) {
-        let by = room.min(wanted - new.number);
-        new.number += by.max(0);
+/// Rule 0b: where D fell together with Machines that the autoscaler named, the numbers of their sets fall: else an old set would make
+/// such a Machine again.
+fn shed_named(group: &mut Group) {
+    let mut fallen = group.fallen;
+    lower(&mut group.rows, &mut fallen, |row| {
+        row.named.min(row.number - row.present)
+    });
+}
+
+/// Rule 1: the new set's number rises by what there is room for, up to D. Machines that it has beyond its number have their room already.
+/// Once the rollout has timed out, the newest set with available Machines rises instead, if there is one, to what D lacks.
+fn raise(group: &mut Group) {
+    let works = group.rows.iter().rposition(|row| row.available > 0);
+    let works = works.filter(|place| group.has_timed_out && group.rows.get(*place).is_some_and(|row| !row.is_new));
+    let (room, wanted, bounds) = (group.room(), group.wanted, group.surge + group.unavailable);
+    let lacks = wanted - (group.numbers() - group.on_the_way());
+    if let Some(row) = works.and_then(|place| group.rows.get_mut(place)) {
+        row.number += room.min(lacks).max(0);
+        // Of the new template stays what the bounds alone let come: what D asked for more is made where it works.
+        if let Some(new) = new_mut(group) {
+            new.number = new.number.min(new.available + bounds);
+        }
+    } else if let Some(new) = new_mut(group) {
+        new.number = (new.claim() + room).min(wanted).max(new.number);
     }
 }
 
@@ -240,10 +259,8 @@ fn in_place(group: &mut Group, is_paused: bool) {
         return;
     };
     let most = if is_paused { numbers } else { grown.number };
-    if grown.present <= grown.number {
-        // While it is paused not into the surge: that is the rollout's, which stands still.
-        grown.number += room.min(wanted - most).max(0);
-    }
+    // While it is paused not into the surge: that is the rollout's, which stands still.
+    grown.number += room.min(wanted - most).max(0);
     if grown.is_new && grown.present >= wanted && !is_paused {
         let (mut idle, mut spare) = (i64::MAX, group.slack());
         let count = group.old().len();

@@ -27,6 +27,8 @@ pub struct Row {
     pub leaving: i64,
     /// Those of the present ones that are available.
     pub available: i64,
+    /// Machines that the autoscaler named and that are there.
+    pub named: i64,
 }
 
 impl Row {
@@ -54,6 +56,10 @@ pub struct Group {
     pub unavailable: i64,
     /// The numbers of sets that are not seen and may be there: their creation was not answered.
     pub unseen: i64,
+    /// By how much D fell since the sets were told of it.
+    pub fallen: i64,
+    /// The deadline of the rollout has passed.
+    pub has_timed_out: bool,
     /// Nodes are seen, so that who is counted as available is.
     pub is_in_sight: bool,
 }
@@ -195,6 +201,7 @@ fn row(member: &set::Observed<'_>, is_new: bool, now: Timestamp) -> Row {
         present: length(staying().count() + unanswered(member, now)),
         leaving: length(leaving),
         available: length(available.count()),
+        named: length(own.iter().filter(|machine| is_named(member, machine)).count()),
     }
 }
 

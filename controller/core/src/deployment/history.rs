@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::group::Members;
 use crate::api::{MachineDeployment, MachineSet, keys, meta};
 use crate::ids::{Name, Uid};
 use crate::rollout::revisions::{Revisions, number};
@@ -25,6 +26,13 @@ pub fn revision(new: Option<&MachineSet>, others: &[&set::Observed<'_>]) -> i64 
     let highest = others.iter().filter_map(|member| number(member.set)).max();
     let own = new.and_then(number).unwrap_or(0);
     own.max(highest.unwrap_or(0).saturating_add(1))
+}
+
+/// The revision that the deployment's own annotation is to have, if it has another one: that of another template.
+pub fn numbered(deployment: &MachineDeployment, members: &Members<'_>) -> Option<i64> {
+    let revision = revision(Some(members.new_set()?), members.old());
+    let told = meta::annotation(&deployment.metadata, keys::REVISION);
+    (told != Some(revision.to_string().as_str())).then_some(revision)
 }
 
 /// The annotations that say so on the set.

@@ -14,10 +14,9 @@ use serde_json::{Map, Value, json};
 use super::budget::Mode;
 use super::group::Members;
 use super::observed::{Observed, Step};
-use super::plan::{Stand, strategy};
-use crate::api::machine_deployment::StrategyType;
+use super::plan::Stand;
 use crate::api::template::Scope;
-use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta};
+use crate::api::{Machine, MachineSet, keys, meta};
 use crate::machine::in_place::marks::{self, Outcome, Reason, Update};
 use crate::machine::node_patch::NodePatch;
 use crate::owner::{self, Owner as _};
@@ -160,12 +159,6 @@ fn candidates<'a>(members: &Members<'a>, now: Timestamp) -> Vec<Candidate<'a>> {
         })
     };
     members.old().iter().flat_map(of).collect()
-}
-
-/// Whether the original has kept a set from making Machines, which now has the template again (§16.4).
-pub(super) fn was_held(deployment: &MachineDeployment, set: &MachineSet) -> bool {
-    let is_in_place = strategy(deployment) == Some(StrategyType::InPlaceUpdate);
-    is_in_place && meta::label(&set.metadata, keys::SCALE_UP_DISABLED).is_some()
 }
 
 fn length(count: usize) -> i64 {

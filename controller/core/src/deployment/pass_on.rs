@@ -13,6 +13,7 @@ use super::change::SetChange;
 use crate::api::template::Scope;
 use crate::api::{MachineDeployment, MachineSet, keys, meta};
 use crate::merge::replacing;
+use crate::set;
 
 /// The parts of the template and the numbers that the set does not have yet.
 pub fn passed(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> SetChange {
@@ -49,7 +50,7 @@ fn spec_change(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String
     fields
 }
 
-/// What the original tells scaling from rolling by. Written for it and for whoever else reads it; never read back.
+/// What the original tells scaling from rolling by.
 pub fn sizes(deployment: &MachineDeployment, bounds: Bounds) -> BTreeMap<String, String> {
     let wanted = deployment.spec.replicas;
     BTreeMap::from([
@@ -59,6 +60,14 @@ pub fn sizes(deployment: &MachineDeployment, bounds: Bounds) -> BTreeMap<String,
             wanted.saturating_add(bounds.surge).to_string(),
         ),
     ])
+}
+
+/// By how much D fell since the sets in use were told of it.
+pub fn fallen(deployment: &MachineDeployment, sets: &[&set::Observed<'_>]) -> i64 {
+    let told = sets.iter().filter(|member| member.set.spec.replicas > 0);
+    let told = told.filter_map(|member| meta::annotation(&member.set.metadata, keys::DESIRED_REPLICAS));
+    let most = told.filter_map(|text| text.parse::<i64>().ok()).max();
+    most.map_or(0, |most| (most - i64::from(deployment.spec.replicas)).max(0))
 }
 
 /// Whether an annotation of a deployment is its sets', too (`spec/api.md` §9.2, end).

@@ -15,6 +15,7 @@ use super::freeze;
 use super::group::{Group, Members, Row};
 use super::names::{names, set_name};
 use super::observed::{Observed, Plan, Step, Why};
+use super::progress::{TimedOut, timed_out};
 use super::rollback::roll_back;
 use super::{history, in_place, label, named, pass_on, status};
 use crate::api::machine_deployment::{RollbackTo, StrategyType};
@@ -160,6 +161,8 @@ impl Stand {
             surge: i64::from(bounds.surge),
             unavailable: i64::from(bounds.unavailable),
             unseen: unseen(seen, now).map(|(number, _)| i64::from(number)).sum(),
+            fallen: pass_on::fallen(deployment, &members.sets),
+            has_timed_out: timed_out(seen, members) == TimedOut::This,
             is_in_sight: seen.sight.since(Judging::Rollout).is_some(),
         };
         let is_in_place = strategy == Some(StrategyType::InPlaceUpdate);
@@ -229,7 +232,7 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
         clean(seen, members, &stand, now, &mut plan);
     }
     plan.steps.extend(freeze::thaw(seen, members));
-    if let Some(number) = numbered(seen, members) {
+    if let Some(number) = history::numbered(seen.deployment, members) {
         plan.steps.push(Step::Number(number));
     }
     let created = plan.steps.iter().find_map(|step| match step {
@@ -274,7 +277,8 @@ fn change(
 ) -> Vec<Step> {
     let due = seen.notes.numbers_written.map(|at| later(at, NUMBERS_PACE));
     let is_paced = matches!(stand.mode, Mode::Rolling | Mode::Recreating);
-    let waits = due.filter(|due| is_paced && *due > now);
+    // How much D fell is told to the sets in the write that changes their numbers.
+    let waits = due.filter(|due| is_paced && stand.group.fallen == 0 && *due > now);
     let (mut steps, mut from, mut to) = (Vec::new(), 0, 0);
     for (member, (row, number)) in members.sets.iter().zip(stand.group.rows.iter().zip(numbers)) {
         if meta::is_deleting(&member.set.metadata) {
@@ -292,7 +296,8 @@ fn change(
         }
         change.annotations = annotations(seen, members, member.set, row, change.replicas);
         change.hash_label = label::due(member, now);
-        change.may_grow_again = row.is_new && in_place::was_held(seen.deployment, member.set);
+        // The original kept the set from making Machines while they were updated in place; now it has the template again (§16.4).
+        change.may_grow_again = row.is_new && meta::label(&member.set.metadata, keys::SCALE_UP_DISABLED).is_some();
         if !change.is_empty() {
             steps.push((row.number < *number, Step::Change(Box::new(change))));
         }
@@ -330,33 +335,20 @@ fn annotations(
     pass_on::missing(set, wanted)
 }
 
-/// The deployment's own revision annotation, if it says another one than the new set.
-fn numbered(seen: &Observed<'_>, members: &Members<'_>) -> Option<i64> {
-    let new = members.new_set()?;
-    let revision = history::revision(Some(new), members.old());
-    let told = meta::annotation(&seen.deployment.metadata, keys::REVISION);
-    (told != Some(revision.to_string().as_str())).then_some(revision)
-}
-
 /// A set for the template.
 fn create(seen: &Observed<'_>, members: &Members<'_>, number: i64, now: Timestamp, plan: &mut Plan) -> Vec<Step> {
-    // A set that is going still bears its name and its Machines; the new one waits for its end.
-    let template = &seen.deployment.spec.template;
-    let is_same = |member: &&&set::Observed<'_>| {
-        let scope = crate::api::template::Scope::Rollout;
-        member.set.spec.template.semantically_equal(template, scope)
-    };
-    if members.sets.iter().any(|member| is_same(&member)) {
-        plan.why = Why::NameTaken;
-        return Vec::new();
-    }
     if let Some(refusal) = seen.notes.create_refused.as_ref().filter(|refusal| refusal.holds(now)) {
         *plan = std::mem::replace(plan, Plan::rest(Why::CoolingOff)).or_at(Some(refusal.retry_at), now);
         plan.why = Why::CoolingOff;
         return Vec::new();
     }
-    let mut free = names(seen.deployment).filter(|(name, _)| !(seen.exists)(name));
-    let Some((_, hash)) = free.next() else {
+    let free = names(seen.deployment).filter(|(name, _)| !(seen.exists)(name));
+    // A set that is going bears its name until its end. A name under which a set may still arrive is taken before another.
+    let may_arrive = |name: &str| {
+        let sent = seen.notes.unanswered_sets.get(&Name::new(name));
+        sent.is_some_and(|(_, sent)| later(*sent, LINGERS) > now)
+    };
+    let Some((_, hash)) = free.min_by_key(|(name, _)| !may_arrive(name)) else {
         plan.why = Why::NameTaken;
         return Vec::new();
     };
@@ -541,7 +533,7 @@ fn joined(mut plan: Plan, set: &Arc<MachineSet>, decided: set::Plan, now: Timest
 }
 
 /// Adds the status write, if one is due, or the time when it will be. It comes first where it tells a failure, because the step
-/// that failed may fail again.
+/// that failed may fail again, and where it tells the end of an earlier one, before the deployment has the revision of its new template.
 fn told(
     mut plan: Plan,
     seen: &Observed<'_>,
@@ -550,9 +542,15 @@ fn told(
     now: Timestamp,
 ) -> Plan {
     let report = status::report(seen, members, situation, now);
-    let (change, due) = paced(report.change, seen.notes.status_written, STATUS_PACE, now);
+    let pace = if report.begins {
+        SignedDuration::ZERO
+    } else {
+        STATUS_PACE
+    };
+    let (change, due) = paced(report.change, seen.notes.status_written, pace, now);
     if let Some(change) = change {
-        let place = if report.is_failure { 0 } else { plan.steps.len() };
+        let is_first = report.is_failure || report.begins;
+        let place = if is_first { 0 } else { plan.steps.len() };
         plan.steps.insert(place, Step::Record(Box::new(change)));
     }
     plan.or_at(report.wake, now).or_at(due, now)

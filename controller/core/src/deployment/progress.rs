@@ -6,13 +6,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::blocker;
 use super::group::Members;
 use super::observed::Observed;
 use super::plan::Stand;
 use super::status::{Counts, Situation, Wanted};
+use super::{blocker, history};
 use crate::api::machine_deployment::MachineDeploymentCondition;
-use crate::api::{keys, meta};
+use crate::api::{MachineDeployment, keys, meta};
 use crate::ids::Name;
 use crate::sight::{Judging, later};
 
@@ -79,7 +79,7 @@ impl Progress<'_> {
             let found = told.is_none().then(|| self.found()).flatten();
             return self.moved(found.or_else(moving));
         };
-        if self.has_moved() {
+        if timed_out(self.seen, self.members) == TimedOut::Another || self.has_moved() {
             return self.moved(moving());
         }
         let since = told.last_update_time.as_ref().map(|time| time.0);
@@ -124,9 +124,7 @@ impl Progress<'_> {
     }
 
     fn told(&self) -> Option<&MachineDeploymentCondition> {
-        let conditions = self.seen.deployment.status.as_ref()?.conditions.iter();
-        let mut conditions = conditions.filter(|condition| condition.type_ == keys::CONDITION_PROGRESSING);
-        conditions.next()
+        told(self.seen.deployment)
     }
 
     fn is_complete(&self) -> bool {
@@ -153,6 +151,32 @@ impl Progress<'_> {
             None => format!("MachineDeployment \"{}\"", meta::name(&self.seen.deployment.metadata)),
         }
     }
+}
+
+fn told(deployment: &MachineDeployment) -> Option<&MachineDeploymentCondition> {
+    let mut conditions = deployment.status.as_ref()?.conditions.iter();
+    conditions.find(|condition| condition.type_ == keys::CONDITION_PROGRESSING)
+}
+
+/// Whether the deadline has passed of the rollout of the present template, or of another one, as long as the deployment has that one's revision.
+pub(crate) fn timed_out(seen: &Observed<'_>, members: &Members<'_>) -> TimedOut {
+    let is_told =
+        told(seen.deployment).is_some_and(|told| told.reason.as_deref() == Some(keys::REASON_DEADLINE_EXCEEDED));
+    match (is_told && members.has_new, history::numbered(seen.deployment, members)) {
+        (false, _) => TimedOut::None,
+        (true, None) => TimedOut::This,
+        (true, Some(_)) => TimedOut::Another,
+    }
+}
+
+/// Whose deadline has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimedOut {
+    None,
+    /// The present template's.
+    This,
+    /// That of a template before: the rollout of the present one begins.
+    Another,
 }
 
 /// Whether the condition told of a rollout, so that its time says when that moved last.

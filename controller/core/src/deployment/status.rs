@@ -8,7 +8,7 @@ use super::budget::Bounds;
 use super::group::Members;
 use super::observed::Observed;
 use super::plan::Stand;
-use super::progress::Progress;
+use super::progress::{Progress, TimedOut, timed_out};
 use super::{freeze, names};
 use crate::api::machine_deployment::{MachineDeploymentCondition, MachineDeploymentStatus};
 use crate::api::operation::MachineSummary;
@@ -77,6 +77,8 @@ pub struct Report {
     pub change: Option<StatusChange>,
     /// It tells a failure of the deployment's own.
     pub is_failure: bool,
+    /// It tells that a rollout begins, where the one before had timed out.
+    pub begins: bool,
     /// When time alone changes what is told.
     pub wake: Option<Timestamp>,
 }
@@ -120,8 +122,8 @@ pub fn report(seen: &Observed<'_>, members: &Members<'_>, situation: &Situation<
         now,
     };
     let (progressing, wake) = progress.condition(situation);
-    let is_failure = matches!(situation, Situation::Invalid(_) | Situation::Refused(_))
-        || progressing.as_ref().is_some_and(|wanted| wanted.status == "False");
+    let is_bad = progressing.as_ref().is_some_and(|wanted| wanted.status == "False");
+    let is_failure = matches!(situation, Situation::Invalid(_) | Situation::Refused(_)) || is_bad;
     let conditions = vec![
         availability(deployment, counts),
         progressing,
@@ -145,6 +147,7 @@ pub fn report(seen: &Observed<'_>, members: &Members<'_>, situation: &Situation<
     Report {
         change: (!change.is_told(deployment)).then_some(change),
         is_failure,
+        begins: !is_bad && timed_out(seen, members) == TimedOut::Another,
         wake,
     }
 }

@@ -57,8 +57,8 @@ fn row(is_new: bool, number: i64, available: i64) -> Row {
         is_new,
         number,
         present: number,
-        leaving: 0,
         available,
+        ..Row::default()
     }
 }
 
@@ -69,6 +69,8 @@ fn group(rows: Vec<Row>, wanted: i64, surge: i64, unavailable: i64) -> Group {
         surge,
         unavailable,
         unseen: 0,
+        fallen: 0,
+        has_timed_out: false,
         is_in_sight: true,
     }
 }
@@ -173,4 +175,42 @@ fn a_deletion_that_was_not_answered_is_sent_again_only_while_enough_are_availabl
     };
     assert!(!may_resend(Mode::Rolling, &group));
     assert!(may_resend(Mode::Scaling, &group), "nobody wants it any more");
+}
+
+/// One beyond the new set's number is not available and cannot be deleted: it takes part of the surge, and the rest is used.
+#[test]
+fn a_machine_too_many_in_the_new_set_does_not_stop_its_growth() {
+    let mut group = group(vec![row(false, 2, 2), row(true, 1, 1)], 3, 2, 0);
+    group.rows[1].present = 2;
+    assert_eq!(numbers(Mode::Rolling, &group), [2, 3]);
+}
+
+#[test]
+fn once_a_rollout_has_timed_out_the_set_that_works_grows_within_the_same_bounds() {
+    let mut group = group(vec![row(false, 1, 0), row(false, 3, 3), row(true, 4, 0)], 6, 2, 0);
+    assert_eq!(numbers(Mode::Rolling, &group), [1, 3, 4]);
+    group.has_timed_out = true;
+    assert_eq!(
+        numbers(Mode::Rolling, &group),
+        [1, 3, 2],
+        "its machines hold their place until they are gone"
+    );
+    group.rows[2] = row(true, 2, 0);
+    assert_eq!(numbers(Mode::Rolling, &group), [1, 5, 2]);
+    group.rows[1].available = 0;
+    assert_eq!(numbers(Mode::Rolling, &group), [1, 3, 4], "nothing works");
+}
+
+#[test]
+fn an_old_set_falls_with_the_machines_that_the_autoscaler_names_only_where_d_fell() {
+    let mut group = group(vec![row(false, 8, 7), row(true, 3, 0)], 9, 3, 0);
+    group.rows[0] = Row {
+        present: 7,
+        leaving: 1,
+        named: 1,
+        ..group.rows[0]
+    };
+    assert_eq!(numbers(Mode::Rolling, &group), [8, 3]);
+    group.fallen = 1;
+    assert_eq!(numbers(Mode::Rolling, &group), [7, 4]);
 }
