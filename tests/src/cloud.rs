@@ -1,5 +1,7 @@
 //! The simulated cloud of a scene as its own console shows it, past the Driver API.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -14,6 +16,12 @@ pub struct Vm {
     pub state: String,
     pub name: String,
     pub uid: String,
+}
+
+/// Of which Machines these VMs are.
+#[must_use]
+pub fn uids(vms: &[Vm]) -> BTreeSet<&str> {
+    vms.iter().map(|vm| vm.uid.as_str()).collect()
 }
 
 /// A line of the cloud's journal.
@@ -46,7 +54,7 @@ impl Scene {
         serde_json::from_str(&listed).map_err(|error| format!("{error}: {listed}"))
     }
 
-    /// Takes a VM away, or powers it off (`remove`, `stop`), past the Driver API.
+    /// Takes a VM away, powers it off or on again (`remove`, `stop`, `start`), past the Driver API.
     ///
     /// # Errors
     /// The provider does not answer.

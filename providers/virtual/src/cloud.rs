@@ -227,13 +227,18 @@ impl Cloud {
         self.ask(Ask::Stop(id.clone())).await
     }
 
+    /// Powers a VM on again.
+    pub async fn start(&self, id: &VmId) -> Answer {
+        self.ask(Ask::Start(id.clone())).await
+    }
+
     /// Takes a VM away at once, as a failing host would. `true`: nothing is left of it.
     pub async fn remove(&self, id: &VmId) -> Result<bool, CloudError> {
         self.end(id, true).await
     }
 
-    /// Opens a node registration. `None` if the VM is gone, leaving, off, or registers already. While the guard
-    /// lives the VM cannot count as gone.
+    /// Opens a node registration. `None` if the VM is gone, leaving, off, registered, or registers already. While
+    /// the guard lives the VM cannot count as gone.
     pub fn begin_registration(&self, id: &VmId) -> Option<Registration> {
         let vm = self.shared.fleet().begin_registration(id)?;
         Some(Registration {

@@ -5,7 +5,8 @@
 //!
 //! A real cluster has kube-controller-manager, which marks a node's Ready condition Unknown when its Lease is no longer
 //! renewed. The set-ups that this cloud is for have none, so the cloud does it: some seconds after somebody powered a VM
-//! off or took it away, and only to the node that bears the VM's provider id.
+//! off or took it away, and only to the node that bears the VM's provider id. The kubelet of a VM that is powered on again says
+//! that the node is Ready.
 //!
 //! It does no more than that: the not-ready taint that the API server puts on every new node stays.
 //!
@@ -25,7 +26,7 @@ use self::api::{NodeApi, Posted};
 use crate::{
     agenda::Agenda,
     clock,
-    cloud::{Cloud, Event, Happening, Phase, Vm, VmId},
+    cloud::{Cloud, Event, Happening, Phase, Vm, VmId, id_in},
 };
 
 /// Requests in flight at once, for all VMs together.
@@ -42,8 +43,8 @@ enum Duty {
     Register { vm: VmId, tries: u32 },
     /// Renew the Lease. A uid: the node was just registered and has no Lease yet.
     Heartbeat { vm: VmId, node_uid: Option<String> },
-    /// Say that nobody hears of the node any more.
-    MarkUnknown {
+    /// Say whether the node is Ready, or nobody hears of it any more.
+    Mark {
         node: String,
         provider_id: String,
         tries: u32,
@@ -110,11 +111,11 @@ impl Kubelets {
         match duty {
             Duty::Register { vm, tries } => self.register(vm, tries).await,
             Duty::Heartbeat { vm, node_uid } => self.heartbeat(vm, node_uid).await,
-            Duty::MarkUnknown {
+            Duty::Mark {
                 node,
                 provider_id,
                 tries,
-            } => self.mark_unknown(node, provider_id, tries).await,
+            } => self.mark(node, provider_id, tries).await,
         }
     }
 
@@ -162,12 +163,15 @@ impl Kubelets {
         Some((jittered(self.heartbeat), Duty::Heartbeat { vm: id, node_uid: None }))
     }
 
-    async fn mark_unknown(&self, node: String, provider_id: String, tries: u32) -> Next {
-        if let Err(error) = self.api.mark_unknown(&node, &provider_id).await {
+    /// Looks at the VM when it is due: one that was powered on again meanwhile was never missed.
+    async fn mark(&self, node: String, provider_id: String, tries: u32) -> Next {
+        let vm = id_in(&provider_id).and_then(|id| self.cloud.any_by_id(&id));
+        let is_ready = vm.is_some_and(|vm| vm.phase(clock::now()) == Phase::Running);
+        if let Err(error) = self.api.mark(&node, &provider_id, is_ready).await {
             tracing::warn!(node, error = %chain(&error), "the node was not marked");
             return Some((
                 pause(tries),
-                Duty::MarkUnknown {
+                Duty::Mark {
                     node,
                     provider_id,
                     tries: tries.saturating_add(1),
@@ -178,7 +182,7 @@ impl Kubelets {
     }
 }
 
-/// What the process before this one would have done next for the VM.
+/// What the VM's kubelet, or the process before this one, does next.
 fn take_over(agenda: &mut Agenda<Duty>, vm: &Vm) {
     let now = clock::now();
     match vm.phase(now) {
@@ -206,33 +210,31 @@ fn take_over(agenda: &mut Agenda<Duty>, vm: &Vm) {
 fn react(agenda: &mut Agenda<Duty>, happening: &Happening) {
     let vm = &happening.vm;
     match happening.event {
-        Event::Accepted => agenda.add(
-            vm.joins_at,
-            Duty::Register {
-                vm: vm.id.clone(),
-                tries: 0,
-            },
-        ),
+        Event::Booted => {
+            if vm.node_registered {
+                agenda.add(clock::now(), mark(vm));
+            }
+            take_over(agenda, vm);
+        }
         Event::Stopped => lose(agenda, vm),
         // Nobody asked the driver for it, so nobody removes the node before it would be missed.
         Event::Removed if vm.deletion.is_some_and(|deletion| deletion.is_loss) => lose(agenda, vm),
-        Event::Booted | Event::Joined | Event::Deleting | Event::Removed => {}
+        Event::Accepted | Event::Joined | Event::Deleting | Event::Removed => {}
     }
 }
 
 fn lose(agenda: &mut Agenda<Duty>, vm: &Vm) {
-    if !vm.node_registered {
-        return;
+    if vm.node_registered {
+        agenda.add(clock::after(clock::now(), NODE_GRACE), mark(vm));
     }
-    let (node, provider_id) = (vm.node_name().to_owned(), vm.provider_id());
-    agenda.add(
-        clock::after(clock::now(), NODE_GRACE),
-        Duty::MarkUnknown {
-            node,
-            provider_id,
-            tries: 0,
-        },
-    );
+}
+
+fn mark(vm: &Vm) -> Duty {
+    Duty::Mark {
+        node: vm.node_name().to_owned(),
+        provider_id: vm.provider_id(),
+        tries: 0,
+    }
 }
 
 /// Doubles with every failed try, up to a bound.

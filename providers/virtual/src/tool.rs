@@ -47,6 +47,11 @@ pub enum Action {
         /// Id of the VM, or name of its machine.
         vm: String,
     },
+    /// Power a VM on again.
+    Start {
+        /// Id of the VM, or name of its machine.
+        vm: String,
+    },
     /// Take a VM away at once.
     Remove {
         /// Id of the VM, or name of its machine.
@@ -80,6 +85,11 @@ pub async fn carry_out(tool: Tool) -> anyhow::Result<String> {
                     .stop(&vm)
                     .await
                     .map(|()| format!("{vm} is off\n"))
+                    .map_err(Into::into),
+                Action::Start { vm } => console
+                    .start(&vm)
+                    .await
+                    .map(|()| format!("{vm} is on\n"))
                     .map_err(Into::into),
                 Action::Remove { vm } => console
                     .remove(&vm)

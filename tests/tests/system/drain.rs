@@ -279,3 +279,32 @@ async fn the_vm_stays_until_the_volumes_of_its_pods_are_detached() {
     scene.settled_at(0, LIMIT).await;
     volumes.delete(&volume, &DeleteParams::default()).await.unwrap();
 }
+
+/// A night without a manager, and a scale-down in it.
+#[ignore = "issue 24: drain time counts while nobody drains"]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_holds_when_the_manager_comes_back_after_more_than_the_drain_timeout() {
+    let Some(plane) = shared_plane("a manager that is away").await else {
+        return;
+    };
+    let script = Script::new("drain-away").manager("--machine-drain-timeout", "20s");
+    let mut scene = script.begin(&plane).await;
+    let (machine, on) = one_machine(&mut scene).await;
+    let kubelet = Kubelet::start(&scene);
+    runs(&scene, "web", &on, json!({})).await;
+    guards(&scene, "web").await;
+
+    scene.manager.service.kill();
+    scene.scale(0).await;
+    scene.delete(Kind::Machine, &machine).await;
+    tokio::time::sleep(Duration::from_secs(23)).await;
+    scene.manager.service.restart();
+    // Long enough for a drain to begin, and shorter than its timeout.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(scene.vms().await.unwrap().len(), 1, "the VM went before its pod");
+    let pod = of::<Pod>(&scene).get("web").await.unwrap();
+    assert_eq!(pod.metadata.deletion_timestamp, None);
+    allows(&scene, "web", 1).await;
+    scene.settled_at(0, LIMIT).await;
+    assert_eq!(kubelet.evicted(), ["web"]);
+}

@@ -23,6 +23,7 @@ mod lease;
 mod lost_nodes;
 mod notices;
 mod orphans;
+mod ownership;
 mod preservation;
 mod quick_start;
 mod real_cluster;

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use millwright_tests::cloud::uids;
 use millwright_tests::laws;
 use millwright_tests::scene::{Kind, Scene, shared_plane};
 use millwright_tests::script::Script;
@@ -80,4 +81,46 @@ async fn a_vm_that_is_stopped_or_taken_away_is_replaced_in_seconds_while_its_nod
     scene.manager.service.restart();
     replaced(&mut scene, &name).await;
     scene.settled_at(3, LIMIT).await;
+}
+
+/// Many that fall ill at once are held; of those that are gone there is nothing to hold.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_three_machines_whose_vms_are_all_taken_away_each_is_replaced() {
+    let what = "all VMs gone";
+    let Some(plane) = shared_plane(what).await else { return };
+    let mut scene = Script::new("all-gone").begin(&plane).await;
+    scene.deploy(3).await;
+    let before = scene.settled_at(3, LIMIT).await;
+    for vm in &before.vms {
+        scene.at_the_console("remove", &vm.name).await.unwrap();
+    }
+    scene
+        .until("three others run", LIMIT, async |scene: &Scene| {
+            let sight = scene.look().await?;
+            laws::settled(&sight, 3)?;
+            match uids(&sight.vms).is_disjoint(&uids(&before.vms)) {
+                true => Ok(()),
+                false => Err("old ones are there".to_owned()),
+            }
+        })
+        .await;
+    assert_eq!(laws::vms_made(&scene.journal().await.unwrap()), 6);
+}
+
+/// A VM that is resized, or that somebody stops and starts: its Node is Ready all the time, and its disk is worth keeping.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vm_that_is_powered_off_for_four_seconds_is_not_replaced() {
+    let what = "a VM that is off for 4 s";
+    let Some(plane) = shared_plane(what).await else { return };
+    let mut scene = Script::new("blink").begin(&plane).await;
+    scene.deploy(3).await;
+    let before = scene.settled_at(3, LIMIT).await;
+    let name = befalls(&scene, "stop").await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    scene.at_the_console("start", &name).await.unwrap();
+    // Whoever wants to replace it has begun by now.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let after = scene.settled_at(3, LIMIT).await;
+    assert_eq!(uids(&after.vms), uids(&before.vms));
+    assert_eq!(laws::vms_made(&scene.journal().await.unwrap()), 3);
 }

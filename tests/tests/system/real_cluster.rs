@@ -311,3 +311,35 @@ async fn drains_that_never_end_make_no_creation_slower() {
     ready(&cluster, &scene, "rock", drained as usize).await;
     assert!(during <= DEARER * without, "{during:.2} s instead of {without:.2} s");
 }
+
+/// A scheduler goes on placing pods while forty machines go: each pod is evicted, and its node's VM waits for it.
+#[ignore = "issue 24: a node's pods are listed before it is cordoned"]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_pod_that_is_placed_while_its_machine_goes_dies_without_an_eviction() {
+    let Some(cluster) = Cluster::start("pods placed on machines that go").await else {
+        return;
+    };
+    let mut scene = Script::new("late").begin(&cluster.plane).await;
+    scene.deploy(40).await;
+    scene.settled_at(40, LIMIT).await;
+
+    apply(&scene, &[workload("Deployment", "late", json!({ "replicas": 0 }))]).await;
+    let watch = BudgetWatch::begin(&scene);
+    // Fewer pods than nodes: most nodes are empty when their machines begin to go.
+    let late = ["scale", "deployment", "late", "--replicas=30"];
+    tokio::join!(scene.kubectl(&late, ""), scene.scale(0));
+    scene
+        .until("no machine is left", LONG, async |scene: &Scene| {
+            match scene.list(Kind::Machine).await?.len() {
+                0 => Ok(()),
+                left => Err(format!("{left} are left")),
+            }
+        })
+        .await;
+    let seen = watch.end().await;
+    let placed = seen.pods().count();
+    println!("{placed} pods were placed and went");
+    assert!(placed > 0, "none was placed");
+    seen.nobody_was_forced(ENDING).unwrap();
+    seen.vms_went_last(&scene.journal().await.unwrap(), ENDING).unwrap();
+}

@@ -78,11 +78,12 @@ impl Fleet {
         self.registering.contains(id)
     }
 
-    /// Opens a registration, unless the VM is off, on its way out, or has one open already.
+    /// Opens a registration, unless the VM is off, on its way out, registered, or has one open already.
     pub(crate) fn begin_registration(&mut self, id: &VmId) -> Option<Arc<Vm>> {
         let vm = self.vms.get(id)?;
         let is_leaving = vm.deletion.is_some() || self.closing.contains(id);
-        if is_leaving || vm.stopped_at.is_some() || !self.registering.insert(id.clone()) {
+        let is_up = vm.stopped_at.is_none() && !is_leaving;
+        if !is_up || vm.node_registered || !self.registering.insert(id.clone()) {
             return None;
         }
         Some(Arc::clone(vm))

@@ -13,7 +13,7 @@ use super::vm::{Vm, VmId};
 pub enum Event {
     /// The cloud accepted the order.
     Accepted,
-    /// The VM powered on.
+    /// The VM powered on, for the first time or again.
     Booted,
     /// Its node was registered.
     Joined,

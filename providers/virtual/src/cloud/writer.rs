@@ -37,6 +37,8 @@ pub(crate) enum Ask {
     Terminate { id: VmId, at_once: bool },
     /// Power a VM off.
     Stop(VmId),
+    /// Power a VM on again.
+    Start(VmId),
     /// The clock says that the VM has powered on.
     Booted(VmId),
     /// The VM's node is registered.
@@ -50,9 +52,12 @@ impl Ask {
     fn subject(&self) -> &str {
         match self {
             Self::Run(launch) => &launch.token,
-            Self::Terminate { id, .. } | Self::Stop(id) | Self::Booted(id) | Self::Joined(id) | Self::Purge(id) => {
-                id.as_str()
-            }
+            Self::Terminate { id, .. }
+            | Self::Stop(id)
+            | Self::Start(id)
+            | Self::Booted(id)
+            | Self::Joined(id)
+            | Self::Purge(id) => id.as_str(),
         }
     }
 }
@@ -206,6 +211,17 @@ impl Writer {
                     return Ok((vm, Vec::new()));
                 }
                 Ok(altered(&vm, Event::Stopped, now, |vm| vm.stopped_at = Some(now)))
+            }
+            Ask::Start(id) => {
+                let vm = found(fleet, &id)?;
+                if vm.stopped_at.is_none() || vm.deletion.is_some() {
+                    return Ok((vm, Vec::new()));
+                }
+                Ok(altered(&vm, Event::Booted, now, |vm| {
+                    vm.stopped_at = None;
+                    vm.booted = true;
+                    vm.running_at = vm.running_at.min(now);
+                }))
             }
             Ask::Booted(id) => {
                 let vm = found(fleet, &id)?;

@@ -4,7 +4,8 @@ use tonic::transport::{Channel, Endpoint as Address};
 
 use super::{
     v1::{
-        GetJournalRequest, ListVmsRequest, RemoveVmRequest, StopVmRequest, console_service_client::ConsoleServiceClient,
+        GetJournalRequest, ListVmsRequest, RemoveVmRequest, StartVmRequest, StopVmRequest,
+        console_service_client::ConsoleServiceClient,
     },
     view::{VmView, time},
 };
@@ -87,6 +88,12 @@ impl Console {
     /// Powers a VM off, by its id or its machine's name.
     pub async fn stop(&mut self, vm: &str) -> Result<(), ConsoleError> {
         self.0.stop_vm(StopVmRequest { vm: vm.to_owned() }).await?;
+        Ok(())
+    }
+
+    /// Powers a VM on again, by its id or its machine's name.
+    pub async fn start(&mut self, vm: &str) -> Result<(), ConsoleError> {
+        self.0.start_vm(StartVmRequest { vm: vm.to_owned() }).await?;
         Ok(())
     }
 

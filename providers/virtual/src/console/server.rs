@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status, transport::Server};
 use super::{
     v1::{
         Entry, GetJournalRequest, GetJournalResponse, ListVmsRequest, ListVmsResponse, RemoveVmRequest,
-        RemoveVmResponse, StopVmRequest, StopVmResponse,
+        RemoveVmResponse, StartVmRequest, StartVmResponse, StopVmRequest, StopVmResponse,
         console_service_server::{ConsoleService, ConsoleServiceServer},
     },
     view::{VmView, wire_time},
@@ -152,6 +152,14 @@ impl ConsoleService for Service {
         let vm = self.find(&request.get_ref().vm)?;
         let vm = self.cloud.stop(&vm.id).await.map_err(status)?;
         Ok(Response::new(StopVmResponse {
+            vm: Some(VmView::from(vm.as_ref()).into()),
+        }))
+    }
+
+    async fn start_vm(&self, request: Request<StartVmRequest>) -> Result<Response<StartVmResponse>, Status> {
+        let vm = self.find(&request.get_ref().vm)?;
+        let vm = self.cloud.start(&vm.id).await.map_err(status)?;
+        Ok(Response::new(StartVmResponse {
             vm: Some(VmView::from(vm.as_ref()).into()),
         }))
     }

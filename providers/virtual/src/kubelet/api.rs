@@ -71,6 +71,7 @@ pub(super) enum Posted {
 struct Seen {
     metadata: SeenMetadata,
     spec: SeenSpec,
+    status: SeenStatus,
 }
 
 #[derive(Default, Deserialize)]
@@ -84,6 +85,19 @@ struct SeenMetadata {
 struct SeenSpec {
     #[serde(rename = "providerID")]
     provider_id: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SeenStatus {
+    conditions: Vec<SeenCondition>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SeenCondition {
+    r#type: String,
+    status: String,
 }
 
 pub(super) struct NodeApi {
@@ -186,21 +200,25 @@ impl NodeApi {
         }
     }
 
-    /// Marks the node as one that nobody hears of, if it is still there and still the VM's.
-    pub(super) async fn mark_unknown(&self, node: &str, provider_id: &str) -> Result<(), ApiError> {
+    /// Marks the node as Ready, or as one that nobody hears of, if it is still there, still the VM's, and says otherwise.
+    pub(super) async fn mark(&self, node: &str, provider_id: &str, is_ready: bool) -> Result<(), ApiError> {
         let seen = match self.get_node(node).await {
             Ok(seen) => seen,
             Err(error) if error.is(StatusCode::NOT_FOUND) => return Ok(()),
             Err(error) => return Err(error),
         };
-        if seen.spec.provider_id != provider_id {
+        let says_ready = |told: &SeenCondition| told.r#type == "Ready" && told.status == "True";
+        if seen.spec.provider_id != provider_id || seen.status.conditions.iter().any(says_ready) == is_ready {
             return Ok(());
         }
+        let now = clock::now();
+        let body = if is_ready {
+            object::ready(now)
+        } else {
+            object::unknown(now)
+        };
         let path = format!("{NODES}/{node}/status");
-        match self
-            .send(Method::PATCH, path, STRATEGIC_PATCH, &object::unknown(clock::now()))
-            .await
-        {
+        match self.send(Method::PATCH, path, STRATEGIC_PATCH, &body).await {
             Err(error) if !error.is(StatusCode::NOT_FOUND) => Err(error),
             Ok(_) | Err(_) => Ok(()),
         }

@@ -38,7 +38,7 @@ pub(super) fn node(vm: &Vm, now: Timestamp) -> Value {
                 condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "enough memory is free", now),
                 condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "enough disk is free", now),
                 condition("PIDPressure", "False", "KubeletHasSufficientPID", "enough process ids are free", now),
-                condition("Ready", "True", "KubeletReady", "the simulated kubelet is up", now),
+                is_ready(now),
             ],
             "nodeInfo": node_info(vm),
         },
@@ -78,6 +78,15 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timesta
         "lastHeartbeatTime": now,
         "lastTransitionTime": now,
     })
+}
+
+fn is_ready(now: Timestamp) -> Value {
+    condition("Ready", "True", "KubeletReady", "the simulated kubelet is up", now)
+}
+
+/// Patch of the status of a node whose VM was powered on again.
+pub(super) fn ready(now: Timestamp) -> Value {
+    json!({ "status": { "conditions": [is_ready(now)] } })
 }
 
 /// Patch of the status of a node that nobody hears of any more.

@@ -636,13 +636,14 @@ async fn the_console_lets_hosts_fail_and_the_driver_says_so() {
     let mut driver = provider.driver().await;
     make(&mut driver, "m").await;
     let mut console = provider.console().await;
+    let mut state = async || {
+        let seen = driver.get_machine_status(status_of("m")).await.expect("it exists");
+        seen.into_inner().machine.expect("a machine").state()
+    };
     console.stop("m").await.expect("it is off");
-    let seen = driver
-        .get_machine_status(status_of("m"))
-        .await
-        .expect("it exists")
-        .into_inner();
-    assert_eq!(seen.machine.expect("a machine").state(), State::Stopped);
+    assert_eq!(state().await, State::Stopped);
+    console.start("m").await.expect("it is on");
+    assert_eq!(state().await, State::Running);
     console.remove("m").await.expect("it is gone");
     let refused = driver.get_machine_status(status_of("m")).await.expect_err("it is gone");
     assert_eq!(reason(&refused), "MACHINE_NOT_FOUND");
