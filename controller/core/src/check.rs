@@ -55,6 +55,8 @@ pub enum Broken {
     TooManyPreserved,
     #[error("it removes the VM while pods are left on its node")]
     VmBeforePods,
+    #[error("it lists or evicts the pods of a node to which new ones may come")]
+    PodsMayCome,
     #[error("it removes the finalizer while something may be left at the provider")]
     ReleaseUnproven,
     #[error("it deletes a Machine that is being deleted already")]

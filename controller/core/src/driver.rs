@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::{DriverName, NodeName, ProviderId};
 
@@ -364,6 +364,8 @@ pub struct Vm {
     pub poll_after: Option<SignedDuration>,
     /// What the provider has announced that it will do to the VM.
     pub disturbance: Option<Disturbance>,
+    /// When it ends for that, where the provider has said so.
+    pub ends_at: Option<Timestamp>,
 }
 
 /// Answer of DeleteMachine.

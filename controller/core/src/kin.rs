@@ -1,11 +1,13 @@
 //! Which Node is which Machine's, where the two do not say it themselves. Looks; changes nothing.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::Node;
 
 use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
 use crate::api::{Machine, keys, meta};
-use crate::ids::Name;
+use crate::ids::{Name, NodeName};
 use crate::kinds::{NodeBy, OwnedBy};
 use crate::machine::node;
 use crate::machine::steer::Standing;
@@ -20,12 +22,14 @@ pub struct Claim<'a> {
     pub rival: Option<&'a str>,
 }
 
-/// The Node of a Machine: by the VM's id, else by the name that the VM registers with. Where several Machines bear the same id, as
-/// after a copy of a manifest, one of them has the Node and the others have none (M11).
+/// The Node of a Machine: by the VM's id, else by the name that the VM registers with. Of several Nodes with that id, as after a kubelet
+/// came back under another name, one that is ready. Where several Machines bear the same id, as after a copy of a manifest, one of them has
+/// the Node and the others have none (M11).
 pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Claim<'a> {
-    let by_id = machine
-        .provider_id()
-        .and_then(|id| world.nodes.find(NodeBy::ProviderId, id.as_str()).next());
+    let by_id = machine.provider_id().and_then(|id| {
+        let nodes = world.nodes.find(NodeBy::ProviderId, id.as_str());
+        nodes.min_by_key(|node| (!node::is_ready(node), meta::name(&node.metadata).to_owned()))
+    });
     let by_name = || {
         machine
             .node_label()
@@ -67,6 +71,15 @@ fn rival<'a>(world: &'a World, machine: &Machine, node: &Node) -> Option<&'a str
     let claimants = world.machines.find(OwnedBy::ProviderId, id);
     let best = claimants.min_by_key(|claimant| rank(claimant))?;
     (best.metadata.uid != machine.metadata.uid).then(|| meta::name(&best.metadata))
+}
+
+/// The Nodes that go with a Machine whose VM is gone: the one of that name, and all that bear the VM's id.
+pub fn nodes_of(world: &World, machine: &Machine, name: &NodeName) -> BTreeSet<NodeName> {
+    let id = machine.provider_id();
+    let id = id.as_ref().map_or("", |id| id.as_str());
+    let by_id = world.nodes.find(NodeBy::ProviderId, id).filter(|_| !id.is_empty());
+    let by_id = by_id.map(|node| node::name(node));
+    by_id.chain([name.clone()]).collect()
 }
 
 /// Whether a Node goes with a Machine whose VM is gone: its own; or, for a Machine that never learned anything of its VM, one

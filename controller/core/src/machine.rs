@@ -10,6 +10,7 @@ pub mod health;
 pub mod in_place;
 pub mod join;
 pub mod judgement;
+pub mod leave;
 pub mod life;
 pub mod node;
 pub mod node_patch;
@@ -21,7 +22,6 @@ pub mod preserve;
 pub mod status;
 pub mod steer;
 pub mod step;
-pub mod vacate;
 pub mod virtual_capacity;
 
 use jiff::{SignedDuration, Timestamp};

@@ -13,6 +13,7 @@ use crate::api::meta;
 use crate::api::operation::MachineSummary;
 use crate::drain::PodRef;
 use crate::machine::StatusChange;
+use crate::machine::node::whole_seconds;
 use crate::plan::Plan;
 use crate::{class, deployment, machine, set};
 
@@ -85,7 +86,6 @@ fn machine_step(step: &machine::Step) -> String {
         }
         Step::Complain(fault) => format!("say: {fault}"),
         Step::Cordon(node) => format!("cordon Node {node}"),
-        Step::CloseNode(node) => format!("cordon Node {node} and remove our finalizer from it"),
         Step::WatchPods(node) => format!("watch the pods of Node {node}"),
         Step::LeavePods => "watch the node's pods no longer".to_owned(),
         Step::WatchVolumes => "watch where volumes are attached".to_owned(),
@@ -94,7 +94,12 @@ fn machine_step(step: &machine::Step) -> String {
             format!("delete VolumeAttachment {}", names.join(", "))
         }
         Step::Evict(pods) => format!("evict {}", pod_names(pods)),
-        Step::DeletePods(pods) => format!("delete without grace {}", pod_names(pods)),
+        Step::LearnVolumes(pods) => format!("learn the volumes of {}", pod_names(pods)),
+        Step::DeletePods { pods, grace } if grace.is_zero() => format!("delete without grace {}", pod_names(pods)),
+        Step::DeletePods { pods, grace } => {
+            let grace = GoDuration::from(whole_seconds(*grace));
+            format!("delete with a grace of {grace} at the longest {}", pod_names(pods))
+        }
         Step::DropToken => "drop the bootstrap token".to_owned(),
         Step::DeleteMachine => "delete the Machine".to_owned(),
         Step::RemoveNode(node) => format!("remove Node {node}"),

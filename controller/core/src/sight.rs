@@ -28,6 +28,8 @@ pub enum Judging {
     Join,
     /// Whether a rollout moves: the target cluster must have been there.
     Rollout,
+    /// Whether pods go: the target cluster must have been there.
+    Drain,
 }
 
 impl Sight {
@@ -44,7 +46,7 @@ impl Sight {
         let base = self.lead_since.max(self.control_since?);
         match judging {
             Judging::Driver => Some(base.max(self.driver_since?)),
-            Judging::Rollout => Some(base.max(self.target_since?)),
+            Judging::Rollout | Judging::Drain => Some(base.max(self.target_since?)),
             Judging::Join => Some(base.max(self.driver_since?).max(self.target_since?)),
         }
     }

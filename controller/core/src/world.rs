@@ -15,10 +15,9 @@ use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet};
 use crate::change::Change;
 use crate::class::Readiness;
 use crate::drain::{Drain, Volumes};
-use crate::ids::{DriverName, Name, NodeName, Uid};
+use crate::ids::{DriverName, Name, NodeName, Uid, VolumeName};
 use crate::kinds::{OwnedBy, SecretMeta};
-use crate::ledger::{Finding, Ledger, OwnerNotes, Stamp};
-use crate::machine::node::is_cordoned;
+use crate::ledger::{Finding, Ledger, OwnerNotes, Refusal, Stamp};
 use crate::queue::{Queue, Urgency};
 use crate::set;
 use crate::store::{Store, Stored, Touched};
@@ -126,15 +125,33 @@ impl World {
         if is_new {
             self.ledger.drains.remove(uid);
         }
-        let was_closed = self
-            .nodes
-            .get(&Name::new(node.as_str()))
-            .is_some_and(|node| is_cordoned(node));
         self.note::<Machine>(machine, uid, |ledger| {
-            let begin = || Drain::begin(machine.clone(), node.clone(), now).of_closed(was_closed);
+            let begin = || Drain::begin(machine.clone(), node.clone(), now);
             ledger.drains.entry(uid.clone()).or_insert_with(begin);
         });
         is_new && self.ledger.drains.contains_key(uid)
+    }
+
+    /// A Machine's Node was cordoned, or the target cluster refused it in these words. What was known of its pods is out of date then.
+    pub fn cordoned(&mut self, machine: &Name, uid: &Uid, refused: Option<String>, at: (Timestamp, Duration)) {
+        let (now, uptime) = at;
+        if refused.is_none() {
+            self.ends_drain(uid);
+        }
+        self.note::<Machine>(machine, uid, |ledger| {
+            let calls = ledger.calls.entry(uid.clone()).or_default();
+            let before = calls.cordon_refused.take();
+            calls.cordon_refused = refused.map(|words| Refusal::after(before.as_ref(), words, now));
+        });
+        self.queue.push(Key::Machine(machine.clone()), uptime, Urgency::Event);
+    }
+
+    /// These are the volumes of the pods that stay on a Machine's Node.
+    pub fn found_staying(&mut self, machine: &Name, uid: &Uid, volumes: BTreeSet<VolumeName>, uptime: Duration) {
+        if let Some(drain) = self.ledger.drains.get_mut(uid) {
+            drain.found_staying(volumes);
+            self.queue.push(Key::Machine(machine.clone()), uptime, Urgency::Event);
+        }
     }
 
     /// Others list the pods of their Nodes first.

@@ -144,7 +144,7 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_MACHINE_DRAIN_TIMEOUT", default_value = "2h", value_parser = duration, value_name = "DURATION")]
     pub machine_drain_timeout: Duration,
 
-    /// The same as a number of evictions 20 s apart; the sooner end counts. A Machine's maxEvictRetries wins
+    /// The same as a number of evictions 20 s apart; the sooner end counts, but where a Machine gives its own drainTimeout. A Machine's maxEvictRetries wins
     #[arg(long, env = "MILLWRIGHT_MACHINE_MAX_EVICT_RETRIES", default_value_t = Settings::MAX_EVICT_RETRIES, value_parser = clap::value_parser!(i32).range(0..), value_name = "N")]
     pub machine_max_evict_retries: i32,
 

@@ -179,6 +179,15 @@ fn vm(machine: v1::Machine, poll_after: Option<SignedDuration>) -> Vm {
         last_known_state: last_known_state(machine.last_known_state),
         poll_after,
         disturbance: machine.interruption.as_ref().and_then(disturbance),
+        ends_at: machine.interruption.as_ref().and_then(ends_at),
+    }
+}
+
+/// When the VM ends, where the provider ends it.
+fn ends_at(interruption: &v1::Interruption) -> Option<Timestamp> {
+    match disturbance(interruption)? {
+        Disturbance::Reclaim | Disturbance::Maintenance => interruption.effective_time.and_then(timestamp),
+        Disturbance::Advice => None,
     }
 }
 

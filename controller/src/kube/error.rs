@@ -141,8 +141,7 @@ impl From<kube::Error> for ReadError {
     }
 }
 
-/// The words of a PodDisruptionBudget that does not let a pod be evicted, or of the server where several budgets speak of one pod. A 429
-/// of a server that has too much to do is none of these.
+/// The words of a PodDisruptionBudget that does not let a pod be evicted. A 429 of a server that has too much to do is none of these.
 pub fn over_budget(error: &kube::Error) -> Option<String> {
     let kube::Error::Api(status) = error else { return None };
     let mut causes = status.details.iter().flat_map(|details| &details.causes);
@@ -151,7 +150,6 @@ pub fn over_budget(error: &kube::Error) -> Option<String> {
         .map(|cause| &cause.message);
     match (status.code, said_by_budget) {
         (429, Some(words)) => Some(words.clone()),
-        (500, _) if status.message.contains("more than one PodDisruptionBudget") => Some(said(status)),
         _ => None,
     }
 }

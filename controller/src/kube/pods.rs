@@ -3,12 +3,13 @@
 //! Which pods, and how, is the plan's. A pod that does not go is an answer here and no error; an error only where this process may not
 //! write any more.
 
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::Status;
 use millwright_core::drain::{PodRef, Removal, budget};
 use millwright_core::ids::{Name, Uid, VolumeName};
@@ -32,26 +33,40 @@ impl Writer {
             let sent = api.create_subresource::<_, Status>("eviction", &pod.name, &params, &eviction);
             sent.await
         };
-        removed(crash::around("evict", sent).await.map(drop))
+        let answer = crash::around("evict", sent).await.map(drop);
+        let is_internal = matches!(&answer, Err(kube::Error::Api(status)) if status.code == 500);
+        match removed(answer)? {
+            // A pod of which several budgets speak is refused with no other code.
+            Removal::Failed(words) if is_internal => Ok(match self.fault_of_budgets(pod).await {
+                Some(fault) => Removal::Misconfigured { fault, words },
+                None => Removal::Failed(words),
+            }),
+            removal => Ok(removal),
+        }
     }
 
-    /// Deletes a pod of that name and uid without grace.
-    pub async fn delete_pod(&self, pod: &PodRef) -> Result<Removal, WriteError> {
+    /// Deletes a pod of that name and uid, which may take so long to end.
+    pub async fn delete_pod(&self, pod: &PodRef, grace: SignedDuration) -> Result<Removal, WriteError> {
         let api = self.pods(pod)?;
-        let params = DeleteParams::default().grace_period(0).preconditions(same(&pod.uid));
+        let grace = u32::try_from(grace.as_secs().max(0)).unwrap_or(u32::MAX);
+        let params = DeleteParams::default()
+            .grace_period(grace)
+            .preconditions(same(&pod.uid));
         let sent = async { api.delete(&pod.name, &params).await };
         removed(crash::around("pod delete", sent).await.map(drop))
     }
 
-    /// What is wrong with the budget that refused a pod, as these words say, if it never lets it go. `None` also where it cannot be read:
-    /// the server's own words are told then.
-    pub async fn fault_of_budget(&self, pod: &PodRef, words: &str) -> Option<String> {
-        let name = budget::named_in(words)?;
+    /// What is wrong with the budgets of a pod, if they never let it go. `None` also where they cannot be read: the server's own words are
+    /// told then.
+    pub async fn fault_of_budgets(&self, pod: &PodRef) -> Option<String> {
         let api = Api::<Bare<PodDisruptionBudget>>::namespaced(self.target()?, &pod.namespace);
-        match api.get(name).await {
-            Ok(Bare(found)) => budget::fault(&found),
+        match api.list(&ListParams::default()).await {
+            Ok(found) => {
+                let budgets: Vec<_> = found.items.into_iter().map(|Bare(budget)| budget).collect();
+                budget::fault(pod, &budgets)
+            }
             Err(error) => {
-                tracing::debug!(%pod, name, %error, "the PodDisruptionBudget could not be read");
+                tracing::debug!(%pod, %error, "the PodDisruptionBudgets could not be read");
                 None
             }
         }
@@ -117,6 +132,8 @@ fn removed(answer: Result<(), kube::Error>) -> Result<Removal, WriteError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -152,6 +169,8 @@ mod tests {
             name: "db-0".to_owned(),
             uid: Uid::new("a"),
             claims: Vec::new(),
+            labels: BTreeMap::new(),
+            grace: SignedDuration::ZERO,
         };
         let sent = serde_json::to_value(eviction(&pod)).unwrap();
         assert_eq!(sent["deleteOptions"]["preconditions"]["uid"], "a", "{sent}");

@@ -233,16 +233,6 @@ impl Writer {
         self.node(&node.name, body).await
     }
 
-    /// Lets no new pods come to a Node, and takes our finalizer from it.
-    pub async fn close_node(&self, node: &NodeRef) -> Result<Node, WriteError> {
-        let metadata = json!({
-            "uid": node.uid.as_str(),
-            "$deleteFromPrimitiveList/finalizers": [keys::NODE_FINALIZER],
-        });
-        let body = json!({ "metadata": metadata, "spec": { "unschedulable": true } });
-        self.node(&node.name, body).await
-    }
-
     /// Takes our finalizer from a Node.
     pub async fn release_node(&self, node: &Node) -> Result<Node, WriteError> {
         let body = json!({ "metadata": {

@@ -14,7 +14,7 @@ use millwright_core::ids::{NodeName, Uid};
 
 use tokio::task::JoinSet;
 
-use super::machine::remove_node;
+use super::machine::remove_nodes;
 use super::pass::Pass;
 use super::shared::Shared;
 use super::step::StepError;
@@ -152,7 +152,7 @@ async fn remove(shared: &Shared, uid: &Uid) -> Result<Option<Duration>, StepErro
 async fn clear(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
     let own_name = NodeName::non_empty(machine.metadata.name.as_deref());
     for node in machine.node_label().into_iter().chain(own_name) {
-        remove_node(shared, machine, &node).await?;
+        remove_nodes(shared, machine, &node).await?;
     }
     token::remove(shared, machine).await
 }

@@ -15,7 +15,7 @@ use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
 use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
-use millwright_core::machine::{drain, node, preserve};
+use millwright_core::machine::{leave, node, preserve};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -113,23 +113,13 @@ fn look_at<T>(shared: &Shared, world: &World, machine: &Machine, ask: impl FnOnc
     })
 }
 
-/// Whether the Machine's Node can be seen.
-pub(super) fn has_node(shared: &Shared, name: &Name, uid: &Uid) -> bool {
-    look_at_it(shared, name, uid, |seen| seen.node.is_some()).unwrap_or(false)
-}
-
-/// Whether its VM may go although the call had to wait.
-pub(super) fn is_due_still(shared: &Shared, name: &Name, uid: &Uid, had_node: bool) -> bool {
+/// Whether its VM may go although the call had to wait: a Node that joined meanwhile is drained first.
+pub(super) fn is_due_still(shared: &Shared, name: &Name, uid: &Uid) -> bool {
     let now = shared.env.now();
-    look_at_it(shared, name, uid, |seen| drain::is_due_still(seen, had_node, now)).unwrap_or(true)
-}
-
-/// Shows the Machine of that uid, if it is there.
-fn look_at_it<T>(shared: &Shared, name: &Name, uid: &Uid, ask: impl FnOnce(&Observed<'_>) -> T) -> Option<T> {
     shared.look(|world| {
-        let machine = world.machines.get(name)?;
-        let is_it = meta::identity(&machine.metadata).1 == *uid;
-        is_it.then(|| look_at(shared, world, machine, ask))
+        let known = world.machines.get(name);
+        let it = known.filter(|machine| meta::identity(&machine.metadata).1 == *uid);
+        it.is_none_or(|machine| look_at(shared, world, machine, |seen| leave::due(seen, now).is_none()))
     })
 }
 
@@ -158,22 +148,17 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
         }
         Step::EnsureToken => run.carry = Some(token::ensure(shared, machine).await?),
         Step::Probe(operation) => reserve_probe(shared, machine, operation)?,
-        Step::Cordon(node) => {
-            shared.wrote(shared.write.cordon_node(&node).await?);
-        }
-        Step::CloseNode(node) => {
-            let sent = shared.write.close_node(&node).await;
-            shared.wrote(sent.map_err(StepError::of_another)?);
-        }
+        Step::Cordon(node) => pods::cordon(shared, machine, &node).await?,
         Step::WatchPods(node) => pods::watch(shared, machine, &node),
         Step::LeavePods => pods::end(shared, &meta::identity(&machine.metadata).1),
         Step::WatchVolumes => pods::watch_volumes(shared),
         Step::Detach(all) => pods::detach(shared, all).await?,
         Step::Evict(all) => pods::evict(shared, machine, all).await?,
-        Step::DeletePods(all) => pods::delete(shared, machine, all).await?,
+        Step::LearnVolumes(all) => pods::learn_volumes(shared, machine, all).await,
+        Step::DeletePods { pods, grace } => pods::delete(shared, machine, pods, grace).await?,
         Step::Call(call) => {
             if call == Call::Delete {
-                pods::end(shared, &meta::identity(&machine.metadata).1);
+                pods::end_watch(shared, &meta::identity(&machine.metadata).1);
             }
             vm::start(shared, machine, call, run.carry.take());
         }
@@ -208,7 +193,7 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
         Step::Complain(fault) => note_complaint(shared, machine, fault),
         Step::DropToken => token::remove(shared, machine).await?,
         Step::DeleteMachine => delete(shared, machine).await?,
-        Step::RemoveNode(node) => remove_node(shared, machine, &node).await?,
+        Step::RemoveNode(node) => remove_nodes(shared, machine, &node).await?,
         Step::LeaveBehind => leftover::leave(shared, machine).await,
         Step::RemoveFinalizer => {
             let left = shared.write.remove_finalizer(&**machine, keys::FINALIZER).await?;
@@ -372,9 +357,17 @@ async fn delete(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Deletes the Machine's Node. The store may lag behind a node that joined at the last moment, so a Node that it does
+/// Deletes the Machine's Node, and all others of its VM.
+pub(super) async fn remove_nodes(shared: &Shared, machine: &Machine, name: &NodeName) -> Result<(), StepError> {
+    for node in shared.look(|world| kin::nodes_of(world, machine, name)) {
+        remove_node(shared, machine, &node).await?;
+    }
+    Ok(())
+}
+
+/// Deletes a Node of the Machine's VM. The store may lag behind a node that joined at the last moment, so a Node that it does
 /// not show is asked for by name.
-pub(super) async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Result<(), StepError> {
+async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Result<(), StepError> {
     let known = shared.look(|world| world.nodes.get(&Name::new(name.as_str())).cloned());
     let node = match known {
         Some(node) => node,

@@ -3,16 +3,17 @@
 //! Chooses nothing: which pods, and how, is the plan's. What became of each request goes into the ledger, where the next plan
 //! reads it; no pod that cannot be removed holds up another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use millwright_core::api::{Machine, meta};
 use millwright_core::change::Change;
 use millwright_core::drain::{PodRef, Removal};
-use millwright_core::ids::{Name, NodeName, Uid};
+use millwright_core::ids::{Name, NodeName, NodeRef, Uid, VolumeName};
 use millwright_core::queue::Urgency;
 use millwright_core::wake::Key;
 use millwright_core::world::World;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
 use super::step::StepError;
+use crate::kube::error::WriteError;
 use crate::kube::watch::Watch;
 
 /// How many drains begin at once. To list the pods of a Node takes long, because the API server asks etcd whether it has seen all, and costs
@@ -29,6 +31,9 @@ const BEGIN_AT_ONCE: usize = 24;
 /// How long a drain that found pods keeps its turn: meanwhile its Node is cordoned, its status is written, and each pod is tried, which
 /// costs the API server as much as the creation of a Machine.
 const BEGINNING: Duration = Duration::from_secs(1);
+
+/// How long a scheduler may bind pods to a Node after that was cordoned, because it decides by its own copy of the Node.
+const SETTLED: Duration = Duration::from_millis(200);
 
 /// The watches that run: of pods, by Machine, and the one of attached volumes.
 #[derive(Debug)]
@@ -110,7 +115,11 @@ pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
     let watch = Watch::everywhere(&cluster, &shared.env).of_fields(&format!("spec.nodeName={node}"));
     let task = Arc::clone(shared);
     shared.calls.spawn(async move {
-        let Some(turn) = stop.run_until_cancelled(turn(&task, &name, &uid)).await else {
+        let turn = async {
+            tokio::time::sleep(SETTLED).await;
+            turn(&task, &name, &uid).await
+        };
+        let Some(turn) = stop.run_until_cancelled(turn).await else {
             return;
         };
         let mut listing = Listing::Due(turn);
@@ -195,6 +204,35 @@ fn is_empty(world: &World, uid: &Uid) -> bool {
     drain.is_none_or(|drain| drain.is_listed() && drain.left().next().is_none())
 }
 
+/// Lets no new pods come to the Node. A refusal is an answer, for the next plan.
+pub(super) async fn cordon(shared: &Shared, machine: &Machine, node: &NodeRef) -> Result<(), StepError> {
+    let (name, uid) = meta::identity(&machine.metadata);
+    let sent = shared.write.cordon_node(node).await;
+    let refused = match &sent {
+        Ok(_) => None,
+        Err(error @ (WriteError::Refused { .. } | WriteError::Unreachable { .. })) => Some(error.to_string()),
+        Err(WriteError::Stale | WriteError::Gone | WriteError::AlreadyExists | WriteError::Fenced) => {
+            return sent.map(drop).map_err(StepError::of_another);
+        }
+    };
+    if let Some(words) = &refused {
+        tracing::warn!(machine = %name, %node, words, "the node could not be cordoned");
+    } else {
+        shared.pod_watches.end(&uid);
+    }
+    let at = |uptime| (shared.env.now(), uptime);
+    shared.change(|world, uptime| world.cordoned(&name, &uid, refused, at(uptime)));
+    if let Ok(node) = sent {
+        shared.wrote(node);
+    }
+    Ok(())
+}
+
+/// Nothing of the pods of the Machine's Node is news any more. Where volumes are is of interest until the Machine is gone.
+pub(super) fn end_watch(shared: &Shared, uid: &Uid) {
+    shared.pod_watches.end(uid);
+}
+
 /// Nobody wants to know the pods of the Machine's Node any more.
 pub(super) fn end(shared: &Shared, uid: &Uid) {
     shared.pod_watches.end(uid);
@@ -264,21 +302,37 @@ async fn refused(shared: &Shared, machine: &Machine, pod: &PodRef, words: String
     if let Some(known) = known {
         return known;
     }
-    match shared.write.fault_of_budget(pod, &words).await {
+    match shared.write.fault_of_budgets(pod).await {
         Some(fault) => Removal::Misconfigured { fault, words },
         None => Removal::OverBudget(words),
     }
 }
 
-/// Learns which volumes have to follow a pod. One that cannot be found out about is not waited for.
-async fn take_along(shared: &Shared, machine: &Machine, pod: &PodRef) {
+/// The volumes of a pod, as far as they can be found out about.
+async fn volumes_of(shared: &Shared, pod: &PodRef) -> Vec<VolumeName> {
     let mut volumes = Vec::new();
     for claim in &pod.claims {
         match shared.write.volume_of(pod, claim).await {
             Ok(volume) => volumes.extend(volume),
-            Err(error) => tracing::warn!(%pod, claim, %error, "the volume of a claim is not known, and not waited for"),
+            Err(error) => tracing::warn!(%pod, claim, %error, "the volume of a claim could not be found out about"),
         }
     }
+    volumes
+}
+
+/// Learns which volumes are those of pods that stay.
+pub(super) async fn learn_volumes(shared: &Shared, machine: &Machine, pods: Vec<PodRef>) {
+    let mut volumes = BTreeSet::new();
+    for pod in &pods {
+        volumes.extend(volumes_of(shared, pod).await);
+    }
+    let (name, uid) = meta::identity(&machine.metadata);
+    shared.change(|world, uptime| world.found_staying(&name, &uid, volumes, uptime));
+}
+
+/// Learns which volumes have to follow a pod. One that cannot be found out about is not waited for.
+async fn take_along(shared: &Shared, machine: &Machine, pod: &PodRef) {
+    let volumes = volumes_of(shared, pod).await;
     let uid = meta::identity(&machine.metadata).1;
     shared.quietly(|world| {
         if let Some(drain) = world.ledger.drains.get_mut(&uid) {
@@ -287,10 +341,15 @@ async fn take_along(shared: &Shared, machine: &Machine, pod: &PodRef) {
     });
 }
 
-/// Deletes pods without grace. Each is tried, and tried once.
-pub(super) async fn delete(shared: &Shared, machine: &Machine, pods: Vec<PodRef>) -> Result<(), StepError> {
+/// Deletes pods, with their grace or as much as is left. Each is tried, and tried once.
+pub(super) async fn delete(
+    shared: &Shared,
+    machine: &Machine,
+    pods: Vec<PodRef>,
+    grace: SignedDuration,
+) -> Result<(), StepError> {
     for pod in pods {
-        let removal = shared.write.delete_pod(&pod).await?;
+        let removal = shared.write.delete_pod(&pod, pod.grace.min(grace)).await?;
         if let Removal::Failed(reason) = &removal {
             tracing::warn!(machine = meta::name(&machine.metadata), %pod, reason, "a pod could not be deleted");
         }
@@ -298,7 +357,7 @@ pub(super) async fn delete(shared: &Shared, machine: &Machine, pods: Vec<PodRef>
     }
     let (name, uid) = meta::identity(&machine.metadata);
     shared.change(|world, uptime| {
-        if let Some(drain) = world.ledger.drains.get_mut(&uid) {
+        if let Some(drain) = world.ledger.drains.get_mut(&uid).filter(|_| grace.is_zero()) {
             drain.forced();
         }
         world.queue.push(Key::Machine(name), uptime, Urgency::Event);

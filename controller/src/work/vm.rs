@@ -21,7 +21,7 @@ use millwright_core::user_data;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::machine::{driver_of, has_node, is_due_still, readiness};
+use super::machine::{driver_of, is_due_still, readiness};
 use super::shared::Shared;
 use crate::crash;
 use crate::driver::{
@@ -296,9 +296,8 @@ async fn delete(shared: &Shared, driver: &Driver, target: &Target, machine: &Mac
         return Answer::Deletion(Err(Failure::not_sent(Code::FailedPrecondition, text)));
     };
     let (name, uid) = meta::identity(&machine.metadata);
-    let had_node = has_node(shared, &name, &uid);
     let put_off = Failure::not_sent(Code::Aborted, "not sent: its node joined while the call waited");
-    let still_wanted = async || match is_due_still(shared, &name, &uid, had_node) {
+    let still_wanted = async || match is_due_still(shared, &name, &uid) {
         true => Ok(()),
         false => Err(put_off.clone()),
     };

@@ -52,8 +52,8 @@ words!(
         VmEnding,
         /// The Machine's Node was seen, and its pods are to be drained before the VM goes.
         Draining,
-        /// The same, and the eviction of a pod was refused.
-        EvictionRefused,
+        /// The same, and a pod does not go, or the Node takes no cordon.
+        DrainBlocked,
     }
 );
 
@@ -67,7 +67,7 @@ pub struct LastOperation {
     /// The driver's code of a failed creation, for example ResourceExhausted.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// [ADD] Why the operation stands as it does, in one word: Waiting, Suspended, NodeRejected, VmReported, VmEnding, Draining, EvictionRefused. Empty: no special reason.
+    /// [ADD] Why the operation stands as it does, in one word: Waiting, Suspended, NodeRejected, VmReported, VmEnding, Draining, DrainBlocked. Empty: no special reason.
     /// Absent: another version or another program wrote the operation.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub reason: Option<Lenient<OperationReason>>,

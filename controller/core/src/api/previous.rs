@@ -16,7 +16,7 @@ pub(super) fn reason(machine: &Machine) -> Option<OperationReason> {
         }
         OperationType::HealthCheck if said.starts_with("The provider says that ") => Some(OperationReason::VmReported),
         OperationType::Delete if said.starts_with("Draining node ") => Some(match tells_refusal(said) {
-            true => OperationReason::EvictionRefused,
+            true => OperationReason::DrainBlocked,
             false => OperationReason::Draining,
         }),
         // The version before waited for most Machines of this description as for one whose Node it had seen.
@@ -67,6 +67,6 @@ mod tests {
         let reported = "The provider says that the VM is off; the machine is replaced";
         assert_eq!(said("HealthCheck", reported, None), Some(OperationReason::VmReported));
         let held = "Draining node n until 2026: 1 pod is left; a/b may not be evicted now: no. Initiate node drain";
-        assert_eq!(said("Delete", held, None), Some(OperationReason::EvictionRefused));
+        assert_eq!(said("Delete", held, None), Some(OperationReason::DrainBlocked));
     }
 }

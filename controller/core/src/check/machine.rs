@@ -44,7 +44,6 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             | machine::Step::WriteNode(_)
             | machine::Step::WriteCapacity(_)
             | machine::Step::Cordon(_)
-            | machine::Step::CloseNode(_)
             | machine::Step::WriteCondition(_)
             | machine::Step::Keep(_)
             | machine::Step::Annotate(_)
@@ -54,7 +53,8 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
             | machine::Step::WatchVolumes
             | machine::Step::Detach(_)
             | machine::Step::Evict(_)
-            | machine::Step::DeletePods(_)
+            | machine::Step::DeletePods { .. }
+            | machine::Step::LearnVolumes(_)
             | machine::Step::DropToken
             | machine::Step::DeleteMachine
             | machine::Step::RemoveNode(_)
@@ -77,7 +77,6 @@ fn may_be_refused(step: &machine::Step) -> bool {
         | Step::WriteNode(_)
         | Step::WriteCapacity(_)
         | Step::Cordon(_)
-        | Step::CloseNode(_)
         | Step::WriteCondition(_)
         | Step::Keep(_)
         | Step::Annotate(_)
@@ -86,7 +85,8 @@ fn may_be_refused(step: &machine::Step) -> bool {
         | Step::WatchVolumes
         | Step::Detach(_)
         | Step::Evict(_)
-        | Step::DeletePods(_)
+        | Step::DeletePods { .. }
+        | Step::LearnVolumes(_)
         | Step::DropToken
         | Step::DeleteMachine
         | Step::RemoveNode(_)
@@ -200,12 +200,19 @@ fn machine_step(
         Step::WriteNode(patch) | Step::WriteCapacity(patch) => {
             claims_too_much(seen, patch).then_some(Broken::ForeignOfNode)
         }
-        Step::CloseNode(_) if has_pods(seen) => Some(Broken::VmBeforePods),
-        Step::Cordon(_) | Step::CloseNode(_) | Step::Detach(_) => (!deleting).then_some(Broken::DrainOfWanted),
-        Step::WatchPods(_) | Step::WatchVolumes | Step::Evict(_) | Step::DeletePods(_) => {
+        Step::Cordon(_) | Step::Detach(_) => (!deleting).then_some(Broken::DrainOfWanted),
+        Step::WatchPods(_) | Step::Evict(_) if deleting && takes_pods(seen) => Some(Broken::PodsMayCome),
+        Step::WatchPods(_) | Step::WatchVolumes | Step::LearnVolumes(_) | Step::Evict(_) | Step::DeletePods { .. } => {
             (!deleting && !is_emptied(seen, now)).then_some(Broken::DrainOfWanted)
         }
     }
+}
+
+/// New pods may come to the Node, so that a list of its pods says nothing, and those that are evicted may come back.
+fn takes_pods(seen: &machine::Observed<'_>) -> bool {
+    let is_refused = seen.calls.cordon_refused.is_some() || seen.calls.gone_since.is_some();
+    let own = seen.node.filter(|node| node::belongs(node, seen.machine));
+    !is_refused && own.is_some_and(|node| !node::is_cordoned(node))
 }
 
 /// The Node of a Machine that stays is cordoned only for its update in place, and in use again only after one.

@@ -1,12 +1,13 @@
-//! A Node that its kubelet does not speak for any more, while its Machine is deleted: how long its pods are waited for.
+//! A Node that its kubelet does not speak for any more, or that is unhealthy otherwise, while its pods are to go: how long these are
+//! waited for.
 //!
 //! A kubelet that is silent says nothing of the VM: it may be cut off, and its pods may run. So it takes two witnesses before its pods
 //! are taken for ended: the Node is not ready, and the driver says that the VM does not run; or nobody heard of the kubelet for as long
 //! as pods tolerate it. Decides no deletion: `drain` does.
-//! Source: `user-pains.md` C (57, 64, 65, 68), `spec/machine.md` §5.3.
+//! Source: `user-pains.md` C (57, 64, 65, 68), `spec/machine.md` §5.3, §5.4.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 
 use super::node;
 use super::node_patch::Sketch;
@@ -16,14 +17,28 @@ use super::step::{Plan, Step, Why};
 use crate::api::keys;
 use crate::sight::later;
 
-/// How long a Node is not ready before nobody ends its pods any more: as long as pods tolerate such a Node by default.
+/// How long a Node is unhealthy before its pods are waited for no longer: as long as pods tolerate one that is not ready by default.
 const DEAD_AFTER: SignedDuration = SignedDuration::from_mins(5);
 /// How often the driver is asked for the VM meanwhile.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
-/// When the Node counts as dead, if it stays as it is.
-pub fn at(found: &Node) -> Option<Timestamp> {
+/// When a Node that is not ready counts as dead, if it stays as it is.
+pub fn silent_at(found: &Node) -> Option<Timestamp> {
     silent_since(found).map(|since| later(since, DEAD_AFTER))
+}
+
+/// The same, of a Node of which `Ready` or another watched condition says that something is wrong with it.
+pub fn at(seen: &Observed<'_>, found: &Node) -> Option<Timestamp> {
+    let watched = super::node_conditions(seen);
+    let is_ill = |told: &&NodeCondition| watched.contains(&told.type_) && told.status != keys::STATUS_FALSE;
+    let others = node::conditions(found)
+        .iter()
+        .filter(|told| told.type_ != keys::NODE_READY);
+    let ill = others
+        .filter(is_ill)
+        .filter_map(|told| told.last_transition_time.as_ref());
+    let ill = ill.map(|since| later(since.0, DEAD_AFTER));
+    ill.chain(silent_at(found)).min()
 }
 
 /// Why the VM does not run any more, as its driver said since the Node was not ready.

@@ -1,12 +1,27 @@
-//! The order of leaving: say so, drain the node (`machine::drain`), learn its name, remove the VM, prove it, remove the Node, let go.
+//! The order of leaving. The first row that holds says what is due; each is one write or call that follows from what is stored and from
+//! what the driver says, so a crash after any of them goes on with the next.
+//!
+//! | what holds | stage | what is done |
+//! |---|---|---|
+//! | our finalizer is gone | Released | nothing |
+//! | a call is under way | Calling | its answer is waited for |
+//! | no driver was ever asked, and there is none | Unmade | the finalizer goes |
+//! | no driver was ever asked, and the one to ask is away | Unaskable | it is waited for |
+//! | pods may be on the Node, and their cluster is out of sight | Await | it is waited for, with an end only where no Node was ever seen |
+//! | the Node is not drained, and the driver was not asked to remove the VM | Drain | cordon, list, evict, detach (`machine::leave`) |
+//! | the driver did not say that nothing is left | Vm | the Node's name is learned; then DeleteMachine, until it says so |
+//! | it said so once, and a VM asked for may still appear | Proof | it is asked again after its propagation delay |
+//! | the target cluster is out of sight | Away | it is waited for; what never joined, or is forced, is left behind |
+//! | none of these | Rest | volumes, Nodes, the token, the finalizer |
 //!
 //! S2: our finalizer leaves only when nothing is left at the provider. Needs no good class, Secret or Node: each absence
 //! is a case of its own (W4). Source: `spec/machine.md` §5,
 //! `driver-api.md` §6c; the markers at the end of descriptions are the original's program counter (§5.2).
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
 
-use super::drain;
+use super::leave::{self, Due};
 use super::node;
 use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::status::StatusChange;
@@ -24,40 +39,93 @@ const LOOKUPS: u32 = 3;
 /// How long the return of the target cluster is waited for before a Machine that never joined ends without it: longer than a watch
 /// takes to list again, shorter than the minute within which such a Machine is to end.
 pub const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// How long the Node of a VM that is gone waits until it is known where volumes are attached.
+const VOLUMES_WITHIN: SignedDuration = SignedDuration::from_secs(20);
 
-/// Decides what a Machine with a deletionTimestamp needs.
-pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
+/// What is due of a deletion: see the module's table.
+enum Stage<'a> {
+    Released,
+    Calling(Call),
+    Unmade,
+    Unaskable(Why),
+    Await(Timestamp),
+    Drain(&'a Node),
+    Vm,
+    Proof(Plan),
+    Away(Timestamp),
+    Rest(Timestamp),
+}
+
+fn stage<'a>(seen: &Observed<'a>, now: Timestamp) -> Stage<'a> {
     if !meta::has_finalizer(&seen.machine.metadata, keys::FINALIZER) {
-        return Plan::rest(Why::Released);
+        return Stage::Released;
     }
     if let Some(call) = seen.calls.running {
-        return Plan::rest(Why::CallRunning(call));
+        return Stage::Calling(call);
     }
     if is_untouched(seen) {
         if matches!(seen.driver, DriverView::Missing { is_certain: true, .. }) {
-            return Plan::act(vec![Step::RemoveFinalizer], Why::NeverAsked);
+            return Stage::Unmade;
         }
-        if let Some(plan) = unaskable(seen, now) {
-            return plan;
+        if let Some(why) = unaskable(seen) {
+            return Stage::Unaskable(why);
         }
     }
-    if *seen.machine.phase() != Phase::Terminating {
-        if let Some(plan) = drain::look(seen, now) {
-            return plan;
-        }
-        let change = drain::begin(seen, now);
-        return Plan::act(vec![Step::Record(Box::new(change))], Why::Deleting);
+    match (leave::due(seen, now), seen.calls.gone_since) {
+        (Some(Due::Await(until)), _) => Stage::Await(until),
+        (Some(Due::Drain(found)), _) => Stage::Drain(found),
+        (None, None) => Stage::Vm,
+        (None, Some(gone_since)) => match unproven(seen, gone_since, now) {
+            Some(plan) => Stage::Proof(plan),
+            None if super::is_blind(seen) => Stage::Away(gone_since),
+            None => Stage::Rest(gone_since),
+        },
     }
-    let Some(gone_since) = seen.calls.gone_since else {
-        return drain::plan(seen, now).unwrap_or_else(|| closed(seen, remove_vm(seen, now)));
+}
+
+/// Decides what a Machine with a deletionTimestamp needs.
+pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let is_told = *seen.machine.phase() == Phase::Terminating;
+    match stage(seen, now) {
+        Stage::Released => Plan::rest(Why::Released),
+        Stage::Calling(call) => Plan::rest(Why::CallRunning(call)),
+        Stage::Unmade => Plan::act(vec![Step::RemoveFinalizer], Why::NeverAsked),
+        Stage::Unaskable(why) => blocked(seen, why, now),
+        Stage::Await(until) => leave::wait(seen, until, now),
+        Stage::Drain(found) => leave::drain(seen, found, now),
+        Stage::Vm | Stage::Proof(_) | Stage::Away(_) | Stage::Rest(_) if !is_told => begin(seen, now),
+        Stage::Vm => remove_vm(seen, now),
+        Stage::Proof(plan) => plan,
+        Stage::Away(gone_since) => blind(seen, gone_since, now),
+        Stage::Rest(gone_since) => rest(seen, gone_since, now),
+    }
+}
+
+/// The first status of a deletion without a drain.
+fn begin(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let text = match is_unlocated(seen) {
+        true => format!("Looking for the VM and its node. {}", keys::MARK_VM_STATUS),
+        false => leave::removing("Removing the VM"),
     };
-    if let Some(plan) = unproven(seen, gone_since, now) {
-        return plan;
-    }
-    if super::is_blind(seen) {
-        return blind(seen, gone_since, now);
-    }
+    let change = leave::told(seen, text, now);
+    Plan::act(vec![Step::Record(Box::new(change))], Why::Deleting)
+}
+
+/// Nothing is left at the provider. Volumes that a drain by force, or a pod that stayed, left attached are let go of: nothing uses them now.
+fn rest(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
+    let own = seen.node.filter(|found| node::belongs(found, seen.machine));
     let mut steps = Vec::new();
+    if let Some(found) = own.filter(|found| !node::attached(found).is_empty()) {
+        let until = later(gone_since, VOLUMES_WITHIN);
+        if !seen.volumes.is_known() && now < until {
+            let watch = seen.drain.is_none().then(|| Step::WatchPods(node::name(found)));
+            let look = (!seen.volumes.is_watched()).then_some(Step::WatchVolumes);
+            steps.extend(watch.into_iter().chain(look));
+            return Plan::act(steps, Why::VolumesUnknown).or_at(Some(until), now);
+        }
+        let attached = seen.volumes.on(&node::name(found));
+        steps.extend((!attached.is_empty()).then_some(Step::Detach(attached)));
+    }
     if let Some(name) = node_name(seen).or_else(|| lost_node(seen)) {
         steps.push(Step::RemoveNode(name));
     }
@@ -68,25 +136,18 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(steps, Why::VmGone)
 }
 
-/// With the Node closed before the driver is asked, and after what is told: a Node that takes no write holds up neither.
-fn closed(seen: &Observed<'_>, mut plan: Plan) -> Plan {
-    let is_call = |step: &Step| matches!(step, Step::Call(_));
-    let place = plan.steps.iter().position(is_call).unwrap_or(plan.steps.len());
-    plan.steps.splice(place..place, drain::close(seen));
-    plan
-}
-
-/// The VM is gone and the target cluster is away. A Machine that never joined ends all the same: what it may have left there, a
-/// token or a Node of the last moment, is removed when the cluster returns. One that joined waits for that, because its Node is
-/// certainly there.
+/// The VM is gone and the target cluster is away. A Machine that never joined ends all the same, and so does one whose user forces it,
+/// because that cluster may be gone for good: what may be left there, a token or a Node, is removed when the cluster returns. One that
+/// joined waits for that else, because its Node is certainly there.
 fn blind(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
     // Where both clusters were away, their watches come back one after the other.
     let since = seen.sight.control_since.map(|since| since.max(gone_since));
     let patience = since.map(|since| later(since, PATIENCE)).filter(|until| now < *until);
-    if !seen.machine.has_joined() && (since.is_none() || patience.is_some()) {
+    let may_end = !seen.machine.has_joined() || seen.machine.is_deletion_forced();
+    if may_end && (since.is_none() || patience.is_some()) {
         return Plan::rest(Why::TargetAway).or_at(patience, now);
     }
-    if !seen.machine.has_joined() {
+    if may_end {
         return Plan::act(vec![Step::LeaveBehind, Step::RemoveFinalizer], Why::VmGone);
     }
     let why = Why::TargetAway;
@@ -123,26 +184,26 @@ pub fn is_unlocated(seen: &Observed<'_>) -> bool {
 }
 
 /// What comes next, at the end of what is told while the VM is not removed yet: a mark never claims that the drain is over before it is.
-fn mark(seen: &Observed<'_>, now: Timestamp) -> &'static str {
-    match is_unlocated(seen) && !drain::is_over(seen, now) {
+fn mark(seen: &Observed<'_>) -> &'static str {
+    match is_unlocated(seen) && !leave::is_over(seen) {
         true => keys::MARK_VM_STATUS,
         false => keys::MARK_VM_DELETION,
     }
 }
 
-/// Nobody can be asked now.
-fn unaskable(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+/// Why nobody can be asked now.
+fn unaskable(seen: &Observed<'_>) -> Option<Why> {
     match seen.driver {
         DriverView::Ready(_) | DriverView::Unnamed { all_ready: true } => None,
-        DriverView::Missing { name, .. } => Some(blocked(seen, Why::DriverMissing(name.to_owned()), now)),
-        DriverView::Away { name, why } => Some(blocked(seen, Why::DriverAway(format!("{name}: {why}")), now)),
-        DriverView::Unnamed { all_ready: false } => Some(blocked(seen, Why::DriverUnnamed, now)),
+        DriverView::Missing { name, .. } => Some(Why::DriverMissing(name.to_owned())),
+        DriverView::Away { name, why } => Some(Why::DriverAway(format!("{name}: {why}"))),
+        DriverView::Unnamed { all_ready: false } => Some(Why::DriverUnnamed),
     }
 }
 
 fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    if let Some(plan) = unaskable(seen, now) {
-        return plan;
+    if let Some(why) = unaskable(seen) {
+        return blocked(seen, why, now);
     }
     if let Some(plan) = suspended(seen, now).or_else(|| troubled(seen, now)) {
         return plan;
@@ -192,11 +253,11 @@ fn suspended(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         return None;
     }
     let why = Why::Parked(breaker.to_string());
-    let text = format!("Waiting to remove the VM: {why}. {}", mark(seen, now));
+    let text = format!("Waiting to remove the VM: {why}. {}", mark(seen));
     let change = told(seen, OperationState::Failed, text, now)
         .because(OperationReason::Suspended)
         .with_code(breaker.cause.code())
-        .keeping_words(seen.machine, mark(seen, now));
+        .keeping_words(seen.machine, mark(seen));
     if change.is_told(seen.machine) {
         return Some(Plan::wait(look, why));
     }
@@ -243,12 +304,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if is_deposed(trouble) && !trouble.is_false_alarm {
         return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
     }
-    let text = format!(
-        "{} failed: {}. {}",
-        trouble.call,
-        trouble.failure.message,
-        mark(seen, now)
-    );
+    let text = format!("{} failed: {}. {}", trouble.call, trouble.failure.message, mark(seen));
     let change = told(seen, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
         .with_crumb(seen.calls.crumb.as_ref());
@@ -266,7 +322,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 }
 
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
-    let text = format!("Waiting to remove the VM: {why}. {}", mark(seen, now));
+    let text = format!("Waiting to remove the VM: {why}. {}", mark(seen));
     // The early phase stays, which lets the Machine go as soon as it is certain that there is nobody to ask.
     let change = match is_untouched(seen) {
         true => StatusChange::told(seen.machine, OperationType::Delete, OperationState::Failed, text, now),
@@ -287,8 +343,8 @@ fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Optio
     }
     // "Nothing is left" counts only when it was said twice, the delay apart. A driver that went away after the first time has said
     // it once, so its return is waited for.
-    if let Some(plan) = unaskable(seen, now) {
-        return Some(plan);
+    if let Some(why) = unaskable(seen) {
+        return Some(blocked(seen, why, now));
     }
     let DriverView::Ready(info) = seen.driver else {
         return None;

@@ -24,14 +24,14 @@ pub mod marks;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
+use super::drain::{self, Progress, Purpose};
 use super::judgement::alone;
 use super::node_sync::sync;
 use super::observed::Observed;
 use super::status::StatusChange;
 use super::steer::Standing;
 use super::step::{Plan, Step, Why};
-use super::vacate::{Progress, vacate};
-use super::{drain, health, judgement, node};
+use super::{health, judgement, leave, node};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
 use crate::sight::Judging;
@@ -272,10 +272,10 @@ fn emptied(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp) 
     if let Some(patch) = marks::cordon(found) {
         return Plan::act(vec![Step::WriteNode(Box::new(patch))], why);
     }
-    match vacate(seen, found, since, now) {
-        Progress::Empty => enter(seen, found, Phase::InPlaceUpdating, now),
-        Progress::Going(mut own, _) => {
-            let text = drain::staying(seen, found);
+    match drain::drain(seen, found, Purpose::Stay(since), now) {
+        Progress::Empty(_) | Progress::Forced(_) => enter(seen, found, Phase::InPlaceUpdating, now),
+        Progress::Going(mut own) => {
+            let text = drain::staying(seen, found, now);
             let change = StatusChange::told(
                 seen.machine,
                 OperationType::DrainNode,
@@ -283,7 +283,7 @@ fn emptied(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp) 
                 text,
                 now,
             );
-            let said = drain::paced(seen, change, why.clone(), now);
+            let said = leave::paced(seen, change, why.clone(), now);
             own.steps.splice(0..0, said.steps);
             own.why = match own.why {
                 Why::DrainBlocked => Why::DrainBlocked,

@@ -5,11 +5,11 @@
 
 use jiff::Timestamp;
 
-use super::drain;
 use super::node_patch::NodePatch;
 use super::preserve::Keeping;
 use super::status::StatusChange;
 use super::step::{Step, Why};
+use super::{drain, leave};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationState, Phase, keys, meta};
 use crate::machine::node::whole_seconds;
@@ -73,14 +73,14 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
         | Step::Call(_)
         | Step::Identify { .. }
         | Step::Cordon(_)
-        | Step::CloseNode(_)
         | Step::Annotate(_)
         | Step::WatchPods(_)
         | Step::LeavePods
         | Step::WatchVolumes
+        | Step::LearnVolumes(_)
         | Step::Detach(_)
         | Step::Evict(_)
-        | Step::DeletePods(_)
+        | Step::DeletePods { .. }
         | Step::DropToken
         | Step::RemoveNode(_)
         | Step::LeaveBehind
@@ -165,7 +165,8 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
             ordinary("NodeJoined", format!("The machine joined{node} after {took}"))
         }
         Phase::Terminating
-            if *why == Why::DrainForced || (*why == Why::DrainBlocked && !drain::tells_blocker(machine)) =>
+            if *why == Why::DrainForced
+                || (matches!(why, Why::DrainBlocked | Why::CordonRefused) && !leave::tells_blocker(machine)) =>
         {
             worse(drain::without_mark(&change.description))
         }

@@ -16,7 +16,7 @@ use crate::class::Readiness;
 use crate::drain::{Drain, Volumes};
 use crate::driver::{Deletion, DriverInfo, Failure, Vm};
 use crate::ids::Name;
-use crate::ledger::Stamp;
+use crate::ledger::{Refusal, Stamp};
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;
@@ -243,6 +243,8 @@ pub struct Calls {
     pub gone_since: Option<Timestamp>,
     /// The driver's last breadcrumb.
     pub crumb: Option<String>,
+    /// The last cordon of its Node, if the target cluster refused it.
+    pub cordon_refused: Option<Refusal>,
     /// When its Node was last written by this process.
     pub node_written: Option<Timestamp>,
     /// Until when the bootstrap token is good, if this process made sure of it.

@@ -298,6 +298,7 @@ mod tests {
             last_known_state: None,
             poll_after: None,
             disturbance: None,
+            ends_at: None,
         }
     }
 

@@ -17,12 +17,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Map, Value as Json, json};
 
+use super::drain::{self, Progress, Purpose};
 use super::in_place;
 use super::node_patch::Sketch;
 use super::observed::Observed;
 use super::status::seconds;
 use super::step::{Plan, Step, Why};
-use super::vacate::{IsStuck, Progress, vacate};
 use crate::api::{Machine, Phase, keys, meta};
 use crate::sight::later;
 use marks::Pods;
@@ -278,8 +278,8 @@ fn keep(scene: &Scene<'_>, asked: Asked) -> Plan {
 fn emptied(scene: &Scene<'_>, found: &Node, until: Timestamp, mut plan: Plan) -> Plan {
     let (seen, now) = (scene.seen, scene.now);
     let failed = seen.machine.phase_since().unwrap_or(now);
-    match vacate(seen, found, failed, now) {
-        Progress::Empty => {
+    match drain::drain(seen, found, Purpose::Stay(failed), now) {
+        Progress::Empty(_) | Progress::Forced(_) => {
             // Where another clock told when it failed, that may be still to come.
             let since = seen.machine.phase_since().unwrap_or(now);
             let keeping = Keeping {
@@ -289,11 +289,9 @@ fn emptied(scene: &Scene<'_>, found: &Node, until: Timestamp, mut plan: Plan) ->
             plan.steps.push(Step::Keep(keeping));
             plan
         }
-        Progress::Going(own, stuck) => {
-            let told = match stuck {
-                IsStuck::Yes => marks::told(found, scene.request, until, Pods::Stuck, now),
-                IsStuck::No => None,
-            };
+        Progress::Going(own) => {
+            let told = drain::is_stuck(&own).then(|| marks::told(found, scene.request, until, Pods::Stuck, now));
+            let told = told.flatten();
             plan.steps
                 .extend(told.map(|patch| Step::WriteCondition(Box::new(patch))));
             plan.steps.extend(own.steps);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::in_place::marks::Reason;
 use super::node_patch::NodePatch;
@@ -58,22 +58,27 @@ pub enum Step {
     Annotate(BTreeMap<&'static str, Option<String>>),
     /// Say that a value of such an annotation cannot be read, and note that this was said.
     Complain(String),
-    /// Let no new pods come to the Node.
+    /// Let no new pods come to the Node. What was known of its pods is out of date then.
     Cordon(NodeRef),
-    /// Let no new pods come to the Node and take our finalizer from it, in one write: nothing on it is waited for any more.
-    CloseNode(NodeRef),
     /// Watch the Node's pods from now on, until the VM goes.
     WatchPods(NodeName),
     /// Watch the Node's pods no longer.
     LeavePods,
     /// Watch where volumes are attached, until no Node is drained any more.
     WatchVolumes,
+    /// Learn which volumes these pods use, which stay.
+    LearnVolumes(Vec<PodRef>),
     /// Delete these VolumeAttachments: whoever detaches does it for a Node that nobody waits for any more.
     Detach(Vec<(Name, Uid)>),
     /// Evict these pods, as far as budgets allow.
     Evict(Vec<PodRef>),
-    /// Delete these pods without grace, whatever budgets say. One that cannot be deleted holds nobody up.
-    DeletePods(Vec<PodRef>),
+    /// Delete these pods, whatever budgets say. One that cannot be deleted holds nobody up.
+    DeletePods {
+        /// The pods.
+        pods: Vec<PodRef>,
+        /// How long each may take to end, at the longest.
+        grace: SignedDuration,
+    },
     /// Delete the bootstrap token's Secret, if it is there.
     DropToken,
     /// Delete the Machine: its Node was deleted by somebody (`spec/machine.md` §2.4).
@@ -105,6 +110,7 @@ impl crate::plan::Step for Step {
             | Self::WatchPods(_)
             | Self::LeavePods
             | Self::WatchVolumes
+            | Self::LearnVolumes(_)
             | Self::DropToken
             | Self::DeleteMachine
             | Self::RemoveNode(_)
@@ -118,9 +124,8 @@ impl crate::plan::Step for Step {
             | Self::Keep(_)
             | Self::Annotate(_)
             | Self::Complain(_)
-            | Self::CloseNode(_)
             | Self::Evict(_)
-            | Self::DeletePods(_)
+            | Self::DeletePods { .. }
             | Self::Detach(_) => Bearing::Independent,
         }
     }
@@ -185,6 +190,7 @@ pub enum Why {
     VmLost(Lost),
     VmRuns,
     Draining,
+    CordonRefused,
     PodsUnknown,
     DrainBlocked,
     DrainForced,
@@ -269,6 +275,7 @@ impl fmt::Display for Why {
             Self::VmLost(lost) => return lost.fmt(f),
             Self::VmRuns => "its VM runs after all",
             Self::Draining => "the node is being drained",
+            Self::CordonRefused => "the target cluster refuses to cordon the node",
             Self::PodsUnknown => "the node's pods are not known yet",
             Self::DrainBlocked => "a pod may not be evicted now",
             Self::DrainForced => "the node is drained by force",

@@ -9,6 +9,8 @@
 //! - from before the first look on, without a gap, this process has led and the watches have shown all Machines and Nodes;
 //! - no breaker is open.
 //!
+//! A Node that somebody deletes needs the first, third and fifth of these alone, whether its VM is there or not: it only loses our finalizer.
+//!
 //! The marks of Nodes do not count: other managers of the same cluster write them, too. So a Node whose VM went before this term began is left.
 
 use std::collections::BTreeMap;
@@ -17,7 +19,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use super::APART;
-use crate::api::{Machine, meta};
+use crate::api::{Machine, keys, meta};
 use crate::breaker;
 use crate::ids::{Name, NodeRef, ProviderId, Uid};
 use crate::kinds::OwnedBy;
@@ -71,13 +73,18 @@ struct Left {
 
 /// `seen` are VMs that were ours by their tags: what the Node itself bears, another manager's may bear, too.
 fn left(node: &Node, seen: &BTreeMap<ProviderId, Name>) -> Option<Left> {
-    if node::is_unmanaged(node) || node::is_ready(node) {
+    if node::is_unmanaged(node) || (node::is_ready(node) && !is_held(node)) {
         return None;
     }
     let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
     let id = ProviderId::non_empty(id)?;
     let machine = seen.get(&id).cloned()?;
     Some(Left { machine, id })
+}
+
+/// Whether somebody has deleted the Node, and our finalizer holds it.
+fn is_held(node: &Node) -> bool {
+    meta::is_deleting(&node.metadata) && meta::has_finalizer(&node.metadata, keys::NODE_FINALIZER)
 }
 
 /// Decides which Nodes are removed.
@@ -88,7 +95,7 @@ pub fn plan(world: &World, sight: &Sight, settings: &Settings, now: Timestamp) -
     };
     let mut plan = Plan::default();
     for node in world.nodes.iter() {
-        let is_lost = |left: &Left| !is_owned(world, node, left) && !inventories.shows(&left.id);
+        let is_lost = |left: &Left| !is_owned(world, node, left) && (is_held(node) || !inventories.shows(&left.id));
         let Some(left) = left(node, &inventories.seen).filter(is_lost) else {
             continue;
         };
@@ -99,7 +106,9 @@ pub fn plan(world: &World, sight: &Sight, settings: &Settings, now: Timestamp) -
         let created = meta::created(&node.metadata).unwrap_or(Timestamp::MAX);
         let is_old = later(created, settings.orphan_min_age) <= listed;
         let is_seen_twice = listed >= later(first, APART.min(settings.orphan_period));
-        if is_old && is_seen_twice && breaker::tripped(world, crate::kinds::zone(node), settings).is_none() {
+        let zone = crate::kinds::zone(node);
+        let is_due = || is_old && is_seen_twice && breaker::tripped(world, zone, settings).is_none();
+        if is_held(node) || is_due() {
             plan.removals.push(Evidence {
                 node: reference,
                 id: left.id,

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::*;
@@ -532,4 +533,14 @@ fn a_node_without_machine_and_vm_goes_after_two_looks() {
     let evidence = look(Some(31), 31).pop().expect("it is found again");
     let live = node("left", "Unknown", "virtual:///left");
     assert!(evidence.confirm(None, &live).is_some());
+    // K6. Somebody has deleted it, and nobody is there who would take our finalizer off.
+    let mut held = node("ready", "True", "virtual:///ready");
+    held.metadata.deletion_timestamp = Some(Time(at(32)));
+    held.metadata.resource_version = Some("2".to_owned());
+    story.world.observe(Change::Applied(held.clone()), Duration::ZERO);
+    let removals = nodes::plan(&story.world, &story.sight, &story.settings, at(32)).removals;
+    let evidence = removals
+        .into_iter()
+        .find(|evidence| evidence.node().to_string() == "ready");
+    assert!(evidence.and_then(|evidence| evidence.confirm(None, &held)).is_some());
 }

@@ -15,6 +15,7 @@ use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::drain::{Drain, Volumes};
 use millwright_core::driver::{Capability, DriverInfo};
 use millwright_core::ids::{DriverName, Name, NodeName, Uid};
+use millwright_core::ledger::Refusal;
 use millwright_core::machine::steer::Standing;
 use millwright_core::machine::{self, Call, Calls, ClassView, Doubt, DriverView, Observed, Plan, Step, Trouble};
 use millwright_core::settings::Settings;
@@ -161,10 +162,6 @@ impl Scene {
         machine::plan(&self.seen(), now)
     }
 
-    fn is_closed(&self) -> bool {
-        self.node.as_ref().is_some_and(machine::node::is_cordoned)
-    }
-
     /// What the steps change, as far as it is observed. `false`: the Machine's story ends here.
     pub fn apply(&mut self, steps: &[Step]) -> bool {
         for step in steps {
@@ -222,13 +219,20 @@ impl Scene {
                 Step::Cordon(_) => {
                     let node = self.node.as_mut().expect("only a Node that is seen is cordoned");
                     node.spec.get_or_insert_default().unschedulable = Some(true);
+                    self.drain = None;
                 }
-                Step::CloseNode(_) => close(self.node.as_mut().expect("only a Node that is seen is closed")),
-                Step::WatchPods(_) => self.drain = Some(watched(self.pods).of_closed(self.is_closed())),
+                Step::WatchPods(_) => self.drain = Some(watched(self.pods)),
                 Step::WatchVolumes => drop(self.volumes.begin()),
+                Step::LearnVolumes(_) => {
+                    let drain = self.drain.as_mut().expect("only pods that are known use volumes");
+                    drain.found_staying(BTreeSet::new());
+                }
                 Step::Detach(_) => {}
-                Step::Evict(_) => self.drain = Some(watched(0).of_closed(true)),
-                Step::DeletePods(_) => self.drain.as_mut().expect("only known pods are deleted").forced(),
+                Step::Evict(_) => self.drain = Some(watched(0)),
+                Step::DeletePods { .. } => {
+                    self.drain = Some(watched(0));
+                    self.drain.as_mut().expect("only known pods are deleted").forced();
+                }
                 Step::Call(call) => self.calls.begin(*call),
                 Step::DeleteMachine => self.machine.metadata.deletion_timestamp = Some(Time(now())),
                 Step::RemoveNode(_) => self.node = None,
@@ -262,12 +266,6 @@ fn breakers(dice: &mut Dice) -> Breakers {
         breakers.record(&class, outcome);
     }
     breakers
-}
-
-fn close(node: &mut Node) {
-    node.spec.get_or_insert_default().unschedulable = Some(true);
-    let finalizers = node.metadata.finalizers.get_or_insert_default();
-    finalizers.retain(|held| held != keys::NODE_FINALIZER);
 }
 
 /// So many pods, as a watch that has just begun shows them.
@@ -524,6 +522,7 @@ fn calls(dice: &mut Dice) -> Calls {
         trouble,
         gone_since: dice.maybe(Dice::time),
         crumb: dice.maybe(|dice| dice.pick(&["crumb", "other"]).to_owned()),
+        cordon_refused: dice.maybe(|dice| Refusal::after(None, "no".to_owned(), dice.time())),
         node_written: dice.maybe(Dice::time),
         token_until: dice.maybe(Dice::time),
         complaint: None,

@@ -20,6 +20,7 @@ pub struct CloudVm {
     /// What it is by now, and what was announced.
     pub state: VmState,
     pub disturbance: Option<Disturbance>,
+    pub ends_at: Option<Timestamp>,
 }
 
 /// What a story wants the driver to say next.
@@ -234,6 +235,7 @@ impl Cloud {
                     initialization,
                     state: VmState::Running,
                     disturbance: None,
+                    ends_at: None,
                 },
             );
         }
@@ -267,6 +269,7 @@ impl Cloud {
             last_known_state: None,
             poll_after: None,
             disturbance: vm.disturbance,
+            ends_at: vm.ends_at,
         }
     }
 }

@@ -111,15 +111,18 @@ impl Stage {
                 self.world.ends_drain(&uid);
                 true
             }
-            Step::Cordon(node) => self.cordon_node(&Name::new(node.name.as_str())),
-            Step::CloseNode(node) => self.close_node(&Name::new(node.name.as_str())),
+            Step::Cordon(node) => self.cordon_node(&name, &uid, &Name::new(node.name.as_str())),
             Step::WatchPods(node) => self.watch_pods(&name, &uid, &node),
             Step::WatchVolumes => self.watch_volumes(),
             Step::Detach(all) => self.detach(&all),
             Step::Evict(pods) => self.evict(&uid, &pods),
-            Step::DeletePods(pods) => self.delete_pods(&uid, &pods),
+            Step::LearnVolumes(pods) => self.learn_volumes(&name, &uid, &pods),
+            Step::DeletePods { pods, grace } => self.delete_pods(&uid, &pods, grace),
             Step::DeleteMachine => self.delete_machine(&name, &uid),
-            Step::RemoveNode(node) => self.remove_node(seen, &Name::new(node.as_str())),
+            Step::RemoveNode(node) => {
+                let all = kin::nodes_of(&self.world, seen, &node);
+                all.iter().all(|node| self.remove_node(seen, &Name::new(node.as_str())))
+            }
             Step::LeaveBehind => {
                 self.world.leaves_behind(Arc::new(seen.clone()), self.uptime);
                 true
@@ -134,9 +137,6 @@ impl Stage {
 
     fn call(&mut self, seen: &Machine, machine: Name, uid: Uid, call: machine::Call) -> bool {
         self.world.begins(seen, call);
-        if call == machine::Call::Delete {
-            self.world.ends_drain(&uid);
-        }
         let live = self.etcd.machines.get(&machine);
         let known = live.is_some_and(|live| live.provider_id().is_some());
         let class = seen.class_name().map(Name::new);
@@ -203,9 +203,15 @@ impl Stage {
         node_uid.is_some_and(|uid| self.left(&node, &uid, left))
     }
 
-    fn cordon_node(&mut self, name: &Name) -> bool {
+    fn cordon_node(&mut self, machine: &Name, uid: &Uid, node: &Name) -> bool {
+        let refused = self.refuses_cordons.then(|| REFUSAL.to_owned());
+        let is_refused = refused.is_some();
+        self.world.cordoned(machine, uid, refused, (self.now(), self.uptime));
+        if is_refused {
+            return true;
+        }
         let body = json!({"spec": {"unschedulable": true}});
-        let written = self.etcd.merge::<Node>(name, None, &body);
+        let written = self.etcd.merge::<Node>(node, None, &body);
         self.took(written)
     }
 
@@ -217,18 +223,6 @@ impl Stage {
         }
         let left = self.etcd.delete::<Machine>(name, Some(uid), now);
         self.left(name, uid, left)
-    }
-
-    fn close_node(&mut self, name: &Name) -> bool {
-        if !self.cordon_node(name) {
-            return false;
-        }
-        let Some(node) = self.etcd.get::<Node>(name) else {
-            return false;
-        };
-        let uid = Uid::new(node.metadata.uid.unwrap_or_default());
-        let left = self.etcd.remove_finalizer::<Node>(name, &uid, keys::NODE_FINALIZER);
-        self.left(name, &uid, left)
     }
 
     /// Carries out one step; creations and deletions of many are as many chances to die. `false`: it did not take effect.

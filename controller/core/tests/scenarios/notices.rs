@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
 use millwright_core::driver::{Disturbance, VmState};
 use millwright_core::ids::{Name, ProviderId};
 use millwright_core::notice::Notice;
@@ -21,6 +22,15 @@ impl Stage {
         let mut vms = self.cloud.vms.values_mut();
         let vm = vms.find(|vm| vm.machine.as_str() == machine)?;
         (vm.state, vm.disturbance) = (state, disturbance);
+        Some(())
+    }
+
+    /// The provider takes the VM back, and has said when.
+    pub fn end_vm_in(&mut self, machine: &str, seconds: &str) -> Option<()> {
+        self.change_vm(machine, "reclaimed")?;
+        let at = self.now() + SignedDuration::from_secs(seconds.parse().ok()?);
+        let mut vms = self.cloud.vms.values_mut();
+        vms.find(|vm| vm.machine.as_str() == machine)?.ends_at = Some(at);
         Some(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -22,6 +22,9 @@ const MISHELD: &str = "the PodDisruptionBudget web wants 2 of 2 pods healthy, an
 
 /// What the manager makes of a 429 that no budget gave.
 const BUSY: &str = "the API server did not answer the write: too many requests (HTTP 429)";
+
+/// How many seconds a pod has to end.
+const GRACE: i64 = 30;
 
 /// How a pod takes its eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +79,7 @@ impl Stage {
         self.show_pod(name);
     }
 
-    /// `pod NAME is held | misheld | throttled | free | stuck | gone`
+    /// `pod NAME is held | misheld | throttled | free | stuck | failed | gone`
     pub fn treat_pod(&mut self, name: &str, how: &str) -> Option<()> {
         let manner = match how {
             "held" => Manner::Held,
@@ -85,6 +88,12 @@ impl Stage {
             "free" => Manner::Goes,
             "stuck" => Manner::Stuck,
             "gone" => return self.end_pod(name),
+            "failed" => {
+                let placed = self.pods.all.get_mut(name)?;
+                placed.pod.status.get_or_insert_default().phase = Some("Failed".to_owned());
+                self.show_pod(name);
+                return Some(());
+            }
             _ => return None,
         };
         self.pods.all.get_mut(name)?.manner = manner;
@@ -129,13 +138,20 @@ impl Stage {
         true
     }
 
-    /// Deletions without grace: nothing withstands them.
-    pub fn delete_pods(&mut self, uid: &Uid, pods: &[PodRef]) -> bool {
+    /// Which volumes pods use that stay.
+    pub fn learn_volumes(&mut self, machine: &Name, uid: &Uid, pods: &[PodRef]) -> bool {
+        let volumes = pods.iter().flat_map(|pod| &pod.claims).map(VolumeName::new).collect();
+        self.world.found_staying(machine, uid, volumes, self.uptime);
+        true
+    }
+
+    /// Deletions, with grace or without: nothing withstands them.
+    pub fn delete_pods(&mut self, uid: &Uid, pods: &[PodRef], grace: SignedDuration) -> bool {
         for pod in pods {
             self.note_removal(uid, pod, Removal::Accepted);
             let _gone = self.end_pod(&pod.name);
         }
-        if let Some(drain) = self.world.ledger.drains.get_mut(uid) {
+        if let Some(drain) = self.world.ledger.drains.get_mut(uid).filter(|_| grace.is_zero()) {
             drain.forced();
         }
         true
@@ -209,7 +225,8 @@ impl Stage {
     fn begin_end(&mut self, name: &str) {
         let now = self.now();
         if let Some(placed) = self.pods.all.get_mut(name) {
-            placed.pod.metadata.deletion_timestamp = Some(Time(now));
+            placed.pod.metadata.deletion_timestamp = Some(Time(now + SignedDuration::from_secs(GRACE)));
+            placed.pod.metadata.deletion_grace_period_seconds = Some(GRACE);
         }
         self.show_pod(name);
     }

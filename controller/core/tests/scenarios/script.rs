@@ -8,13 +8,14 @@
 //! driver fails CALL with REASON                     driver answers CALL unnamed | creating | broken | going | crumbed | unseen | half-done
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
 //! vm of MACHINE is running | stopped | reclaimed | doubtful    provider tells of MACHINE    provider shows | lists all of CLASS
-//! pod NAME runs on MACHINE [with volume] [of daemon]   pod NAME is held | misheld | throttled | free | stuck | gone
+//! pod NAME runs on MACHINE [with volume] [of daemon]   pod NAME is held | misheld | throttled | free | stuck | failed | gone
 //! volume NAME is attached to MACHINE | volume NAME is detached from MACHINE
 //! deletions are lost | answered | refused | allowed  creations are lost | answered | refused | allowed
 //! creations of sets are refused | allowed            conditions are refused | allowed
+//! cordons are refused | allowed                      vm of MACHINE ends in SECONDS
 //! class NAME is removed by force                     all nodes join (but those of Machines annotated version=broken)
 //! machine NAME cannot be written | can be written    target is away | back              lease is lost
-//! after SECONDS        restart        no target cluster        show        show conditions        show preserved
+//! after SECONDS        restart        no manager for SECONDS        no target cluster        show        show conditions        show preserved
 //! show states
 //! ```
 
@@ -155,6 +156,8 @@ impl Stage {
             ["pod", name, "runs", "on", machine, how @ ..] => self.run_pod(name, machine, how),
             ["volume", name, "is", "attached", "to", machine] => self.attach(name, machine, true),
             ["volume", name, "is", "detached", "from", machine] => self.attach(name, machine, false),
+            ["cordons", "are", how] => self.refuses_cordons = *how == "refused",
+            ["vm", "of", machine, "ends", "in", seconds] => self.end_vm_in(machine, seconds)?,
             ["pod", name, "is", how] => self.treat_pod(name, how)?,
             ["vm", "of", machine, "vanishes"] => self.cloud.vms.retain(|_, vm| vm.machine.as_str() != *machine),
             ["vm", "of", machine, "is", how] => self.change_vm(machine, how)?,
@@ -167,6 +170,10 @@ impl Stage {
             }
             ["all", "nodes", "join"] => self.join_all(),
             ["restart"] => self.restart(),
+            ["no", "manager", "for", seconds] => {
+                self.uptime += Duration::from_secs(seconds.parse().ok()?);
+                self.restart();
+            }
             ["no", "target", "cluster"] => self.settings.has_target = false,
             ["show"] => return Some(self.show()),
             ["show", "preserved"] => return Some(self.show_preserved()),

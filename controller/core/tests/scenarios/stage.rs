@@ -70,6 +70,8 @@ pub struct Stage {
     pub refuses_sets: bool,
     /// The API server lets nobody tell of an update in place, or of a deletion, on Nodes.
     pub refuses_conditions: bool,
+    /// The API server lets nobody cordon a Node.
+    pub refuses_cordons: bool,
     /// The API server refuses deletions of Machines.
     pub refuses_deletions: bool,
     /// Machines that the API server lets nobody write.
@@ -121,6 +123,7 @@ impl Default for Stage {
             refused_creations: 0,
             refuses_sets: false,
             refuses_conditions: false,
+            refuses_cordons: false,
             refuses_deletions: false,
             unwritable: BTreeSet::new(),
             holds_lease: true,
