@@ -172,7 +172,8 @@ fn deletes_pods(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let mut plan = machine::plan(seen, now);
     for step in &mut plan.steps {
         if let Step::Evict(pods) = step {
-            *step = Step::DeletePods(std::mem::take(pods));
+            let (pods, grace) = (std::mem::take(pods), SignedDuration::ZERO);
+            *step = Step::DeletePods { pods, grace };
         }
     }
     plan
@@ -182,7 +183,7 @@ fn forced_by_eviction(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let plan = machine::plan(seen, now);
     let mut steps = plan.steps.iter();
     let forced = steps.find_map(|step| match step {
-        Step::DeletePods(pods) => Some(pods.clone()),
+        Step::DeletePods { pods, .. } => Some(pods.clone()),
         _ => None,
     });
     let Some(pods) = forced else { return plan };
