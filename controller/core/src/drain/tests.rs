@@ -63,7 +63,6 @@ fn leaving(name: &str, ends: i64, grace: i64, extra: Value) -> Pod {
     self::pod(name, pod)
 }
 
-/// Rows: node/README.md "Pods that stop count as gone too early".
 #[test]
 fn a_pod_that_stops_is_there_until_its_object_is_gone_whatever_its_phase() {
     let stopping = leaving("stopping", 0, 0, json!({"status": {"phase": "Failed"}}));
@@ -73,7 +72,6 @@ fn a_pod_that_stops_is_there_until_its_object_is_gone_whatever_its_phase() {
     assert_eq!(drain.emptied(), Some(now()));
 }
 
-/// Rows: K3.
 #[test]
 fn a_pod_that_never_ends_holds_a_place_no_longer_than_a_detachment_may_take() {
     let stuck = (0..VOLUMES_AT_ONCE).map(|number| leaving(&format!("stuck-{number}"), 600, 600, claim()));
@@ -94,7 +92,6 @@ fn a_pod_that_never_ends_holds_a_place_no_longer_than_a_detachment_may_take() {
     assert_eq!(due(&drain, later(now(), settings.detach_timeout)), 1, "we asked them");
 }
 
-/// Rows: K8.
 #[test]
 fn a_pod_is_in_the_way_once_its_grace_is_over() {
     let held = json!({"metadata": {"finalizers": ["example.com/hold"]}});

@@ -442,7 +442,7 @@ fn is_healthy(pod: &Value) -> bool {
 
 /// Whether a pod does work that somebody else has to take over.
 fn must_go(pod: &Value) -> bool {
-    let is_finished = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
+    let is_finished = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") && !is_deleting(pod);
     !is_finished && !is_mirror(pod) && controller_kind(pod) != "DaemonSet"
 }
 
