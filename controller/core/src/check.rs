@@ -87,6 +87,8 @@ pub enum Broken {
     TooFewLeft,
     #[error("it adopts or releases {0} against its selector")]
     WrongClaim(String),
+    #[error("it releases more machines than it wants")]
+    ReleasedTooMany,
     #[error("it counts the reserved names back")]
     CounterBackwards,
     #[error("it writes the status twice")]

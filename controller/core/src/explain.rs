@@ -193,8 +193,7 @@ fn is_about(step: &deployment::Step, set: &Name) -> bool {
     match step {
         Step::Of(of, _) => is_it(of),
         Step::Change(change) => is_it(&change.set),
-        Step::Adopt(sets) | Step::Release(sets) => sets.iter().any(|other| is_it(other)),
-        Step::Delete(sets) => sets.iter().any(|(name, _)| name == set),
+        Step::Adopt(sets) | Step::Delete(sets) => sets.iter().any(|other| is_it(other)),
         Step::Transfer(moved) => moved.iter().any(|moved| is_it(&moved.to)),
         Step::AddFinalizer
         | Step::RemoveFinalizer

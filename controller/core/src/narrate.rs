@@ -193,13 +193,12 @@ impl Narrate for deployment::Step {
             Step::AddFinalizer => "store the finalizer".to_owned(),
             Step::RemoveFinalizer => "remove the finalizer".to_owned(),
             Step::Adopt(sets) => format!("adopt {}", names(sets.iter().map(|set| meta::name(&set.metadata)))),
-            Step::Release(sets) => format!("release {}", names(sets.iter().map(|set| meta::name(&set.metadata)))),
             Step::Create(made) => format!("create {} of {}", made.name, made.replicas),
             Step::Change(change) => {
                 let name = meta::name(&change.set.metadata);
                 format!("change {name}: {}", fields(&change.patch(), ""))
             }
-            Step::Delete(victims) => format!("delete {}", names(victims.iter().map(|(name, _)| name.as_str()))),
+            Step::Delete(sets) => format!("delete {}", names(sets.iter().map(|set| meta::name(&set.metadata)))),
             Step::Transfer(moved) => {
                 let told = moved.iter().map(|moved| {
                     let (name, set) = (meta::name(&moved.machine.metadata), meta::name(&moved.to.metadata));

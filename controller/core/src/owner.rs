@@ -5,7 +5,9 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::api::{API_VERSION, MachineDeployment, MachineSet, meta};
+use serde_json::{Value, json};
+
+use crate::api::{API_VERSION, MachineDeployment, MachineSet, keys, meta};
 use crate::ids::Uid;
 
 /// A kind that controls others.
@@ -37,10 +39,15 @@ fn reference(kind: &str, owner: &ObjectMeta) -> OwnerReference {
     }
 }
 
-/// The references of a child after its adoption: ours first, everybody else's as they were.
-pub fn adopted(child: &ObjectMeta, owner: &impl Owner) -> Vec<OwnerReference> {
+/// The body of a JSON merge patch that adopts a child: our reference first, everybody else's as they were.
+pub fn adoption(child: &ObjectMeta, owner: &impl Owner) -> Value {
     let others = child.owner_references.iter().flatten().cloned();
-    std::iter::once(owner.reference()).chain(others).collect()
+    let owners: Vec<OwnerReference> = std::iter::once(owner.reference()).chain(others).collect();
+    let mut metadata = json!({ "ownerReferences": owners });
+    if meta::annotation(child, keys::RELEASED_BY).is_some() {
+        metadata["annotations"] = json!({ keys::RELEASED_BY: null });
+    }
+    json!({ "metadata": metadata })
 }
 
 /// The references of a child after its release: all but ours.
@@ -50,6 +57,12 @@ pub fn released(child: &ObjectMeta, owner: Option<&Uid>) -> Vec<OwnerReference> 
         .filter(|reference| owner.is_none_or(|owner| reference.uid != owner.as_str()))
         .cloned()
         .collect()
+}
+
+/// Whether the owner is deleted and its children are to stay (`kubectl delete --cascade=orphan`). The garbage collector takes the owner's
+/// references from them; no controller deletes them.
+pub fn orphans_children(owner: &ObjectMeta) -> bool {
+    meta::is_deleting(owner) && meta::has_finalizer(owner, keys::ORPHAN_FINALIZER)
 }
 
 /// Whether the child names this owner as its controller.

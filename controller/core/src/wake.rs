@@ -15,6 +15,7 @@ use crate::ids::{DriverName, Name, Uid};
 use crate::kinds::{ClassBy, OwnedBy, SecretMeta};
 use crate::machine::node;
 use crate::queue::Urgency;
+use crate::set::bring;
 use crate::store::{Store, Touched};
 use crate::world::{Kind, World};
 
@@ -174,7 +175,7 @@ fn counts_differently(touched: &Touched<Machine>) -> bool {
             machine.preserved_until(),
         )
     };
-    counted(old) != counted(new)
+    counted(old) != counted(new) || !bring::is_same(&old.spec, &new.spec)
 }
 
 /// Under which key a set is planned: its deployment's, because a deployment is planned together with its sets; else its own.

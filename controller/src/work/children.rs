@@ -46,12 +46,15 @@ pub(super) async fn merge_status<C: Own + Kind>(shared: &Shared, child: &C, body
     settled::<C, _>(shared, &name, &uid, written.map(|child| drop(shared.wrote(child))))
 }
 
-/// Deletes one child of that uid.
-pub(super) async fn delete<C: Own + Kind>(shared: &Shared, name: &Name, uid: &Uid) -> Result<(), WriteError> {
-    let left = shared
-        .write
-        .delete::<C>(name, uid, bare_version::<C>(shared, name, uid))
-        .await;
+/// Deletes one child of that uid, in that version if one is given.
+pub(super) async fn delete<C: Own + Kind>(
+    shared: &Shared,
+    name: &Name,
+    uid: &Uid,
+    version: Option<String>,
+) -> Result<(), WriteError> {
+    let version = version.or_else(|| bare_version::<C>(shared, name, uid));
+    let left = shared.write.delete::<C>(name, uid, version).await;
     let left = left.map(|left| match left {
         Some(left) => drop(shared.wrote(left)),
         None => shared.change(|world, uptime| world.ended::<C>(name, uid, uptime)),
@@ -118,25 +121,7 @@ where
     if live.meta().uid != owner.meta().uid || meta::is_deleting(live.meta()) {
         return Err(StepError::Void);
     }
-    let one = |child: Arc<C>| async move {
-        let body = json!({ "metadata": { "ownerReferences": owner::adopted(child.meta(), owner) } });
-        merge(shared, &*child, body).await
-    };
-    each(children, one).await
-}
-
-/// Takes the owner's reference from its children.
-pub(super) async fn release<O, C>(shared: &Shared, owner: &O, children: Vec<Arc<C>>) -> Result<(), StepError>
-where
-    O: Owner + Own,
-    C: Own + Kind + Sync,
-{
-    let own = meta::uid(owner.meta());
-    let own = own.as_ref();
-    let one = |child: Arc<C>| async move {
-        let body = json!({ "metadata": { "ownerReferences": owner::released(child.meta(), own) } });
-        merge(shared, &*child, body).await
-    };
+    let one = |child: Arc<C>| async move { merge(shared, &*child, owner::adoption(child.meta(), owner)).await };
     each(children, one).await
 }
 
@@ -163,7 +148,7 @@ mod tests {
         });
         let machine: Machine = serde_json::from_value(json!({ "metadata": metadata, "spec": {} })).unwrap();
         let _kept = scripted.shared.wrote(machine);
-        delete::<Machine>(&scripted.shared, &Name::new("one"), &Uid::new("1"))
+        delete::<Machine>(&scripted.shared, &Name::new("one"), &Uid::new("1"), None)
             .await
             .unwrap();
         sent.lock().unwrap().clone()

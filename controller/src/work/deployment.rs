@@ -71,7 +71,6 @@ impl Reconciler for Deployments {
                 }
             }
             Step::Adopt(sets) => children::adopt(shared, &**deployment, sets).await?,
-            Step::Release(sets) => children::release(shared, &**deployment, sets).await?,
             Step::Create(made) => create(shared, deployment, &made).await?,
             Step::Change(made) => {
                 change(shared, deployment, &made).await?;
@@ -118,7 +117,11 @@ impl Reconciler for Deployments {
                 children::each(patches, one).await?;
             }
             Step::Delete(sets) => {
-                let one = |(name, uid)| async move { children::delete::<MachineSet>(shared, &name, &uid).await };
+                let one = |set: Arc<MachineSet>| async move {
+                    let (name, uid) = meta::identity(&set.metadata);
+                    let version = set.metadata.resource_version.clone();
+                    children::delete::<MachineSet>(shared, &name, &uid, version).await
+                };
                 children::each(sets, one).await?;
             }
             Step::Number(revision) => {

@@ -8,9 +8,9 @@ use millwright_core::api::{Machine, MachineSet, keys, meta};
 use millwright_core::check;
 use millwright_core::ids::Name;
 use millwright_core::ledger::{OwnerNotes, Refusal};
-use millwright_core::set::freeze;
 use millwright_core::set::repair::GivenUp;
 use millwright_core::set::{NewMachine, Step, Victim, View, Why};
+use millwright_core::set::{claim, freeze};
 use millwright_core::wake::{Key, group_of};
 use millwright_core::world::World;
 use serde_json::json;
@@ -72,7 +72,13 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
             }
         }
         Step::Adopt(machines) => children::adopt(shared, &**set, machines).await?,
-        Step::Release(machines) => children::release(shared, &**set, machines).await?,
+        Step::Release(machines) => {
+            let set = &**set;
+            let one = |machine: Arc<Machine>| async move {
+                children::merge(shared, &*machine, claim::release(set, &machine)).await
+            };
+            children::each(machines, one).await?;
+        }
         Step::Thaw => {
             let turn = freeze::turn_by_thaw(set);
             *set = shared.wrote(shared.write.merge(&**set, freeze::thawed()).await?);
@@ -225,7 +231,7 @@ async fn post(shared: &Shared, made: NewMachine) -> Result<(), WriteError> {
 
 async fn delete(shared: &Shared, set: &MachineSet, victims: Vec<Victim>) -> Result<(), StepError> {
     let one = |victim: Victim| async move {
-        let deleted = children::delete::<Machine>(shared, &victim.name, &victim.uid).await;
+        let deleted = children::delete::<Machine>(shared, &victim.name, &victim.uid, victim.version).await;
         children::note_unanswered(shared, &victim.name, &victim.uid, &deleted);
         deleted.map(|()| victim.is_replaced)
     };

@@ -15,7 +15,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use super::{Machine, MachineClass, MachineDeployment, MachineSet};
+use super::{Machine, MachineClass, MachineDeployment, MachineSet, keys};
 
 /// All four, in the order in which they are installed.
 pub fn all() -> Vec<CustomResourceDefinition> {
@@ -91,7 +91,12 @@ fn machine() -> CustomResourceDefinition {
 
 fn machine_set() -> CustomResourceDefinition {
     let mut crd = plain(MachineSet::crd(), "MachineSetList", &SET_COLUMNS);
-    scalable(&mut crd);
+    // A deployment narrows the selector of a set that it adopted, once.
+    let hash = keys::TEMPLATE_HASH;
+    let narrowed = format!(
+        "has(self.selector.matchLabels) && '{hash}' in self.selector.matchLabels && !('{hash}' in oldSelf.selector.matchLabels)"
+    );
+    scalable(&mut crd, &keys::WRITTEN_LABELS, &narrowed);
     let policy = property(property(root(&mut crd), "spec"), "deletePolicy");
     refuse(
         policy,
@@ -105,7 +110,7 @@ fn machine_set() -> CustomResourceDefinition {
 fn machine_deployment() -> CustomResourceDefinition {
     let mut crd = plain(MachineDeployment::crd(), "MachineDeploymentList", &DEPLOYMENT_COLUMNS);
     require(property(root(&mut crd), "spec"), &["template"]);
-    scalable(&mut crd);
+    scalable(&mut crd, &keys::WRITTEN_LABELS_OF_SETS, "false");
     let spec = property(root(&mut crd), "spec");
     for number in ["revisionHistoryLimit", "progressDeadlineSeconds"] {
         not_negative(property(spec, number));
@@ -193,8 +198,9 @@ fn admit(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// The parts that sets and deployments share.
-fn scalable(crd: &mut CustomResourceDefinition) {
+/// The parts that sets and deployments share. `written` are labels that no child keeps as a selector asks for them; `changes` is when a
+/// selector may change.
+fn scalable(crd: &mut CustomResourceDefinition, written: &[&str], changes: &str) {
     let spec = property(root(crd), "spec");
     // Without the field `/scale` answers 500, and Go writers drop a 0 (`spec/api.md` §7).
     property(spec, "replicas").default = Some(JSON(0.into()));
@@ -209,6 +215,7 @@ fn scalable(crd: &mut CustomResourceDefinition) {
         "must not be empty: it would select all machines",
     );
     selecting_its_own(spec);
+    selecting_for_good(spec, written, changes);
     not_negative(property(spec, "minReadySeconds"));
 }
 
@@ -218,14 +225,47 @@ fn selecting_its_own(spec: &mut JSONSchemaProps) {
     bounded(property(property(spec, "selector"), "matchLabels"));
     refuse_unless(
         spec,
-        "!has(self.selector) || !has(self.selector.matchLabels) || size(self.selector.matchLabels) == 0 || \
-         has(self.template) && has(self.template.metadata) && has(self.template.metadata.labels) && \
-         self.selector.matchLabels.all(key, key in self.template.metadata.labels && \
-         self.template.metadata.labels[key] == self.selector.matchLabels[key])",
+        &format!(
+            "!has(self.selector) || !has(self.selector.matchLabels) || size(self.selector.matchLabels) == 0 || {SELECTS_ITS_OWN}"
+        ),
         "has(oldSelf.value().selector) && oldSelf.value().selector == self.selector && (has(self.template) ? \
          has(oldSelf.value().template) && oldSelf.value().template == self.template : !has(oldSelf.value().template))",
         "selector must match the labels of template.metadata: else nothing that is made belongs to this object",
     );
+}
+
+/// That the template gives all labels that the selector asks for.
+const SELECTS_ITS_OWN: &str = "has(self.template) && has(self.template.metadata) && has(self.template.metadata.labels) && \
+     self.selector.matchLabels.all(key, key in self.template.metadata.labels && \
+     self.template.metadata.labels[key] == self.selector.matchLabels[key])";
+
+/// Refuses a selector that asks for labels which this program writes, and the change of a selector that works: what was selected by it
+/// would be left without owner, and made again. A selector with expressions is not judged, for what that would cost.
+fn selecting_for_good(spec: &mut JSONSchemaProps, written: &[&str], changes: &str) {
+    let has_written: Vec<String> = written.iter().map(|key| format!("'{key}' in self")).collect();
+    let has_written = has_written.join(" || ");
+    refuse(
+        property(property(spec, "selector"), "matchLabels"),
+        &format!("!({has_written})"),
+        &format!(
+            "must not ask for {}: this program writes them itself",
+            written.join(" or ")
+        ),
+    );
+    let had_written = has_written.replace("self", "oldSelf.selector.matchLabels");
+    let did_work = SELECTS_ITS_OWN.replace("self", "oldSelf");
+    let rule = ValidationRule {
+        rule: format!(
+            "!has(self.selector) || !has(oldSelf.selector) || self.selector == oldSelf.selector || \
+             has(oldSelf.selector.matchExpressions) || !has(oldSelf.selector.matchLabels) || \
+             size(oldSelf.selector.matchLabels) == 0 || {had_written} || !({did_work}) || {changes}"
+        ),
+        message: Some(
+            "selector must not change: delete this object with --cascade=orphan and create it anew".to_owned(),
+        ),
+        ..ValidationRule::default()
+    };
+    add(spec, rule);
 }
 
 /// Bounds that the API server needs to tell what a rule costs. No label has a longer value, and in a request, which may have 3 MiB,

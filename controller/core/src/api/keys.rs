@@ -34,6 +34,11 @@ pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Label of a Node: the provider's name of the VM's size. Written by the kubelet.
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 
+/// Labels that this program writes on Machines and takes off again: a selector that asks for one of them loses its Machines.
+pub const WRITTEN_LABELS: [&str; 2] = [NODE, UPDATE_RESULT];
+/// The same of a deployment's sets and their Machines.
+pub const WRITTEN_LABELS_OF_SETS: [&str; 3] = [NODE, UPDATE_RESULT, TEMPLATE_HASH];
+
 /// The value of [`FREEZE`], [`FORCE_DRAIN`], [`PREFER_NO_SCHEDULE`] and [`UNFREEZE`] that counts.
 pub const TRUE: &str = "True";
 /// The value of labels and annotations of Nodes whose presence counts.
@@ -100,9 +105,17 @@ pub const SCALE_DOWN_DISABLED_BY_US: &str = "cluster-autoscaler.kubernetes.io/sc
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotation of a Machine, \[ADD\] from Cluster API: any non-empty value ranks it first for deletion. Written by: users.
 pub const DELETE_MACHINE: &str = "cluster.k8s.io/delete-machine";
+/// Annotation of a Machine, \[ADD\]: what its template last said of values that the Machine may have its own of, as JSON. Written by: set.
+pub const TEMPLATE_VALUES: &str = "machine.sapcloud.io/template-values";
+/// Annotation of a Machine, \[ADD\]: name of the set that released it because its labels no longer match. Written by: set.
+pub const RELEASED_BY: &str = "machine.sapcloud.io/released-by";
+
+/// Annotation of a set, \[ADD\]: keys of the annotations that it got from its deployment, parted by commas. Written by: deployment.
+pub const PASSED_ANNOTATIONS: &str = "machine.sapcloud.io/passed-annotations";
 
 /// Annotations of a deployment that its sets do not get: they speak of one object only.
-pub const NOT_COPIED_TO_SETS: [&str; 9] = [
+pub const NOT_COPIED_TO_SETS: [&str; 10] = [
+    PASSED_ANNOTATIONS,
     KUBECTL_LAST_APPLIED,
     REVISION,
     REVISION_HISTORY,
@@ -148,6 +161,8 @@ pub const TAINT_PREFER_NO_SCHEDULE: &str = PREFER_NO_SCHEDULE;
 pub const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
 /// Finalizer of Secrets that a class refers to. Written by: machine.
 pub const SECRET_FINALIZER: &str = "machine.sapcloud.io/machine-controller";
+/// Finalizer of what is deleted with `--cascade=orphan`: its dependents stay. Written by: the API server; removed by the garbage collector.
+pub const ORPHAN_FINALIZER: &str = "orphan";
 /// Finalizer of Nodes. Written by: machine.
 pub const NODE_FINALIZER: &str = "node.machine.sapcloud.io/machine-controller";
 /// Name of the leader's Lease, and of the Deployment whose availability the autoscaler reads.
@@ -165,6 +180,12 @@ pub const CONDITION_FROZEN: &str = "Frozen";
 pub const CONDITION_REPLACEMENTS_HELD: &str = "ReplacementsHeld";
 /// Reason of that.
 pub const REASON_TOO_MANY_UNHEALTHY: &str = "TooManyUnhealthy";
+/// Condition of sets and deployments, \[ADD\]: Machines that a set released are still there. Written by: set, deployment.
+pub const CONDITION_RELEASED: &str = "MachinesReleased";
+/// Reason of that: somebody changed their labels.
+pub const REASON_LABELS_CHANGED: &str = "LabelsChanged";
+/// Reason of that: as many were released as the set wants, so no more are released, and none is made in place of others.
+pub const REASON_TOO_MANY_RELEASED: &str = "TooManyReleased";
 /// Condition of a deployment: enough Machines are available. Written by: deployment.
 pub const CONDITION_AVAILABLE: &str = "Available";
 /// Condition of a deployment: a rollout moves. Written by: deployment; read by the autoscaler.
@@ -181,6 +202,8 @@ pub const STATUS_UNKNOWN: &str = "Unknown";
 pub const REASON_FAILED_CREATE: &str = "FailedCreate";
 /// Reason of ReplicaFailure on a set, and an event's: a Machine could not be deleted. Written by: set.
 pub const REASON_FAILED_DELETE: &str = "FailedDelete";
+/// Reason of ReplicaFailure on a deployment, and an event's: a set of it cannot be written. Written by: deployment.
+pub const REASON_FAILED_WRITE: &str = "FailedWrite";
 /// Reason of Frozen on a set: more Machines than can be explained. Written by: safety.
 pub const REASON_OVERSHOOTING: &str = "OverShootingReplicaCount";
 /// Event of a *set*: it has become frozen.

@@ -58,8 +58,7 @@ pub struct MachineSpec {
     /// manager's --machine-creation-timeout. A Go duration such as 20m.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub creation_timeout: Option<GoDuration>,
-    /// Not built yet: stored, and without effect, as no machine is updated in place. How long an in-place update may take. A Go
-    /// duration such as 20m.
+    /// How long an update of the Machine's node in place may take before the Machine is replaced. A Go duration such as 20m.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub in_place_update_timeout: Option<GoDuration>,
     /// How long the Machine is kept from when it is preserved on. Without it the manager's --machine-preserve-timeout. A Go duration

@@ -22,7 +22,7 @@ pub fn machine_fault(machine: &Machine) -> Option<String> {
 pub fn set_fault(set: &MachineSet) -> Option<String> {
     let spec = &set.spec;
     let found = not_negative("spec.replicas", Some(spec.replicas))
-        .or_else(|| selector_fault("set", spec.selector.as_ref(), &spec.template))
+        .or_else(|| selector_fault("set", spec.selector.as_ref(), &spec.template, &keys::WRITTEN_LABELS))
         .or_else(|| class_fault(TEMPLATE_CLASS, spec.template.class().as_ref()))
         .or_else(|| not_negative("spec.minReadySeconds", Some(spec.min_ready_seconds)));
     found.or_else(|| word_fault("spec.deletePolicy", spec.delete_policy.as_ref()?, DELETE_POLICIES))
@@ -32,7 +32,14 @@ pub fn set_fault(set: &MachineSet) -> Option<String> {
 pub fn deployment_fault(deployment: &MachineDeployment) -> Option<String> {
     let spec = &deployment.spec;
     not_negative("spec.replicas", Some(spec.replicas))
-        .or_else(|| selector_fault("deployment", spec.selector.as_ref(), &spec.template))
+        .or_else(|| {
+            selector_fault(
+                "deployment",
+                spec.selector.as_ref(),
+                &spec.template,
+                &keys::WRITTEN_LABELS_OF_SETS,
+            )
+        })
         .or_else(|| class_fault(TEMPLATE_CLASS, spec.template.class().as_ref()))
         .or_else(|| strategy_fault(spec.strategy.as_ref()))
         .or_else(|| not_negative("spec.minReadySeconds", Some(spec.min_ready_seconds)))
@@ -77,7 +84,13 @@ fn class_fault(field: &str, class: Option<&ClassRef>) -> Option<String> {
     Some(format!("{field}.{part}"))
 }
 
-fn selector_fault(owner: &str, selector: Option<&LabelSelector>, template: &Template) -> Option<String> {
+/// `written` are labels that no child keeps as the selector asks for them.
+fn selector_fault(
+    owner: &str,
+    selector: Option<&LabelSelector>,
+    template: &Template,
+    written: &[&str],
+) -> Option<String> {
     let Some(selector) = selector else {
         return Some("spec.selector is missing: it must select the template's labels".to_owned());
     };
@@ -92,6 +105,11 @@ fn selector_fault(owner: &str, selector: Option<&LabelSelector>, template: &Temp
              spec.selector is empty: it must select the template's labels"
         ));
     }
+    if let Some(key) = selected_keys(selector).find(|key| written.contains(key)) {
+        return Some(format!(
+            "spec.selector asks for the label {key}, which this program writes itself: it must ask for labels of the template only"
+        ));
+    }
     let labels = template.labels();
     (!matcher.matches(&labels)).then(|| {
         format!(
@@ -100,6 +118,12 @@ fn selector_fault(owner: &str, selector: Option<&LabelSelector>, template: &Temp
             told(&labels)
         )
     })
+}
+
+fn selected_keys(selector: &LabelSelector) -> impl Iterator<Item = &str> {
+    let labels = selector.match_labels.iter().flatten().map(|(key, _)| key);
+    let expressions = selector.match_expressions.iter().flatten();
+    labels.chain(expressions.map(|term| &term.key)).map(String::as_str)
 }
 
 fn told(labels: &BTreeMap<String, String>) -> String {

@@ -21,14 +21,16 @@ use crate::deployment::observed::{Observed, Plan, Step};
 use crate::deployment::plan::lost;
 use crate::deployment::progress::{TimedOut, timed_out};
 use crate::ids::Uid;
+use crate::ledger::LINGERS;
 use crate::machine::in_place::marks::Outcome;
 use crate::machine::node_patch::NodePatch;
 use crate::merge;
-use crate::owner::controls;
+use crate::owner::{controls, orphans_children};
 use crate::set;
 use crate::set::keep::is_auto;
 use crate::set::plan::owned;
 use crate::set::repair::{Repair, given_up_before};
+use crate::sight::later;
 
 /// Laws of a deployment's plan.
 pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broken> {
@@ -42,7 +44,12 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
         match step {
             Step::RemoveFinalizer => {
                 broken.extend((!is_last).then_some(Broken::StepAfterTheEnd));
-                broken.extend((!is_leaving || !members.sets.is_empty()).then_some(Broken::ReleaseUnproven));
+                let mut sent = seen.notes.unanswered_sets.iter();
+                let arrives =
+                    sent.any(|(name, (_, sent))| now < later(*sent, LINGERS) && !(seen.exists)(name.as_str()));
+                let is_proven = is_leaving && members.sets.is_empty() && !arrives;
+                let stay = orphans_children(&seen.deployment.metadata);
+                broken.extend((!is_proven && !stay).then_some(Broken::ReleaseUnproven));
             }
             Step::Create(_)
             | Step::Change(_)
@@ -57,17 +64,17 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
             Step::Create(made) => broken.extend(creation(seen, &members, made)),
             Step::Change(change) => broken.extend(changed(seen, &members, change, now)),
             Step::Delete(victims) => {
-                let right = |uid: &Uid| match member(&members, uid.as_str()) {
-                    Some(found) => is_leaving || (is_spent(found, now) && !is_new(&members, found.set)),
+                let goes = is_leaving && !orphans_children(&seen.deployment.metadata);
+                let right = |set: &MachineSet| match member(&members, set.metadata.uid.as_deref().unwrap_or_default()) {
+                    Some(found) => goes || (is_spent(found, now) && !is_new(&members, found.set)),
                     None => false,
                 };
-                let wrong = victims.iter().filter(|(_, uid)| !right(uid));
-                broken.extend(wrong.map(|(name, _)| Broken::WrongVictim(name.to_string())));
+                let wrong = victims.iter().filter(|set| !right(set));
+                broken.extend(wrong.map(|set| Broken::WrongVictim(meta::name(&set.metadata).to_owned())));
             }
             Step::Transfer(moved) => broken.extend(moved.iter().filter_map(|moved| transferred(seen, &members, moved))),
             Step::Select(patches) => broken.extend(selected(seen, &members, patches, now)),
             Step::Adopt(_)
-            | Step::Release(_)
             | Step::Mark(_)
             | Step::Thaw
             | Step::Prune(_)
@@ -232,7 +239,6 @@ fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestam
             Step::AddFinalizer
             | Step::RemoveFinalizer
             | Step::Adopt(_)
-            | Step::Release(_)
             | Step::Delete(_)
             | Step::Transfer(_)
             | Step::Select(_)

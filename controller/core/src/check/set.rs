@@ -11,9 +11,10 @@ use crate::api::{Machine, MachineSet, Phase, keys, meta};
 use crate::ids::Uid;
 use crate::machine::Lost;
 use crate::machine::judgement::Fault;
+use crate::owner;
 use crate::selector::Matcher;
 use crate::set;
-use crate::set::{names::machine_name, rank};
+use crate::set::{names::Names, rank};
 
 /// Laws of a set's plan.
 pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
@@ -25,7 +26,7 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
         .count();
     broken.extend((records > 1).then_some(Broken::RecordedTwice));
     broken.extend(set_report(seen, plan));
-    broken.extend(set_budget(seen, plan, now));
+    broken.extend(set_budget(seen, plan));
     broken.extend(set_victims(seen, plan, now));
     broken.extend(kept_victims(seen, plan, now));
     let leaving = meta::is_deleting(&seen.set.metadata);
@@ -41,7 +42,9 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
             set::Step::Create(batch) => broken.extend(set_creation(seen, batch, next)),
             set::Step::RemoveFinalizer => {
                 broken.extend((!last).then_some(Broken::StepAfterTheEnd));
-                broken.extend((!leaving || own_machines(seen).next().is_some()).then_some(Broken::ReleaseUnproven));
+                let is_proven = leaving && own_machines(seen).next().is_none();
+                let stay = owner::orphans_children(&seen.set.metadata);
+                broken.extend((!is_proven && !stay).then_some(Broken::ReleaseUnproven));
             }
             set::Step::Adopt(machines) => {
                 let fits = |machine: &Machine| {
@@ -53,9 +56,13 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
             set::Step::Release(machines) => {
                 let fits = |machine: &Machine| {
                     let is_own = own_machines(seen).any(|own| own.metadata.uid == machine.metadata.uid);
-                    is_own && !selects(seen.set, machine)
+                    let was_in_service = machine.has_joined() || machine.phase().is_there();
+                    is_own && was_in_service && !selects(seen.set, machine)
                 };
                 broken.extend(wrong_claims(machines, fits));
+                let released = set::claim::released(seen).count() + machines.len();
+                let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0).max(1);
+                broken.extend((released > wanted).then_some(Broken::ReleasedTooMany));
             }
             set::Step::AddFinalizer => broken.extend(leaving.then_some(Broken::GrowthOfLeaving)),
             set::Step::GiveUp(all) => broken.extend(given_up(seen, all, now)),
@@ -104,22 +111,20 @@ fn selects(set: &MachineSet, machine: &Machine) -> bool {
 }
 
 fn is_leaving(machine: &Machine) -> bool {
-    meta::is_deleting(&machine.metadata) || *machine.phase() == Phase::Terminating
+    meta::is_deleting(&machine.metadata)
 }
 
-/// The API server refused the last write to the Machine, and it is not tried again yet. One that ought to be released and cannot be
-/// is no longer the set's but by name.
+/// The API server refused the last write to the Machine, and it is not tried again yet.
 fn waits(seen: &set::Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
     let refusal = machine.uid().and_then(|uid| seen.refusals.get(&uid));
     refusal.is_some_and(|refusal| refusal.holds(now))
 }
 
 /// S4: after any prefix no more Machines that stay than are wanted, or than there were.
-fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
+fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan) -> Vec<Broken> {
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     let staying: BTreeSet<Uid> = own_machines(seen)
         .filter(|own| !is_leaving(own))
-        .filter(|own| !waits(seen, own, now) || selects(seen.set, own))
         .filter_map(Machine::uid)
         .collect();
     let mut count = staying.len();
@@ -193,7 +198,7 @@ fn kept_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> V
     if meta::is_deleting(&seen.set.metadata) {
         return Vec::new();
     }
-    let present = || own_machines(seen).filter(|own| selects(seen.set, own) && !is_leaving(own));
+    let present = || own_machines(seen).filter(|own| !is_leaving(own) && !is_released(plan, own));
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     let mut allowed = present().count().saturating_sub(wanted);
     let kept = present().filter(goes).filter(|own| set::plan::is_kept(seen, own, now));
@@ -211,13 +216,12 @@ fn kept_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> V
 
 /// Names were reserved and are free; each child can be found and guarded from its first moment.
 fn set_creation(seen: &set::Observed<'_>, batch: &[set::NewMachine], next: i64) -> Vec<Broken> {
-    let (title, own) = meta::identity(&seen.set.metadata);
+    let own = meta::identity(&seen.set.metadata).1;
+    let names = Names::of(seen.set);
     let settled = seen.set.status.as_ref().map_or(0, |status| {
         status.settled_machine_number.min(status.next_machine_number)
     });
-    let reserved: BTreeSet<String> = (settled..next)
-        .map(|number| machine_name(title.as_str(), &own, number))
-        .collect();
+    let reserved: BTreeSet<String> = (settled..next).map(|number| names.name(number)).collect();
     let mut used = BTreeSet::new();
     let mut broken = Vec::new();
     for made in batch {
@@ -249,14 +253,15 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
     let mut broken = Vec::new();
     for set::Victim { name, uid, .. } in victims.iter().copied() {
         let own = own_machines(seen).find(|own| own.uid().as_ref() == Some(uid));
-        let right = own.is_some_and(|own| !meta::is_deleting(&own.metadata) && (leaving || !spared(own)));
+        let stays = owner::orphans_children(&seen.set.metadata);
+        let right = own.is_some_and(|own| !meta::is_deleting(&own.metadata) && !stays && (leaving || !spared(own)));
         broken.extend((!right).then(|| Broken::WrongVictim(name.to_string())));
     }
     if leaving {
         return broken;
     }
     let is_victim = |machine: &Machine| machine.uid().is_some_and(|uid| uids.contains(&uid));
-    let present = || own_machines(seen).filter(|own| selects(seen.set, own) && !is_leaving(own));
+    let present = || own_machines(seen).filter(|own| !is_leaving(own) && !is_released(plan, own));
     let policy = seen.set.spec.delete_policy.as_ref().and_then(|policy| policy.known());
     let goes_anyway = |own: &Machine| is_replaceable(own) || set::plan::is_named(seen, own);
     let ordinary = present().filter(|own| !spared(own) && !goes_anyway(own));
@@ -284,6 +289,13 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
             .then_some(Broken::TooFewAvailable),
     );
     broken
+}
+
+fn is_released(plan: &set::Plan, machine: &Machine) -> bool {
+    plan.steps.iter().any(|step| match step {
+        set::Step::Release(machines) => machines.iter().any(|other| other.metadata.uid == machine.metadata.uid),
+        _ => false,
+    })
 }
 
 /// May go whatever the count is: it failed, or the autoscaler chose it.

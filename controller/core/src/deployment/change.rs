@@ -88,8 +88,8 @@ pub struct SetChange {
     pub set: Arc<MachineSet>,
     /// Its new number of Machines.
     pub replicas: Option<i32>,
-    /// Annotations to set.
-    pub annotations: BTreeMap<String, String>,
+    /// Annotations to set, and those to take off.
+    pub annotations: BTreeMap<String, Option<String>>,
     /// What changes below `spec.template.spec`, as a merge patch: nothing of it replaces a Machine.
     pub template_spec: Map<String, Value>,
     /// As the deployment has it.

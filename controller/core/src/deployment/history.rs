@@ -10,7 +10,6 @@ use jiff::Timestamp;
 
 use super::group::Members;
 use crate::api::{MachineDeployment, MachineSet, keys, meta};
-use crate::ids::{Name, Uid};
 use crate::rollout::revisions::{Revisions, number};
 use crate::set;
 use crate::set::growth::unanswered;
@@ -50,7 +49,7 @@ pub fn annotations(set: &MachineSet, revision: i64) -> BTreeMap<String, String> 
 }
 
 /// Old sets beyond the limit, the oldest first, that have and want nothing, and get nothing by a creation that was sent.
-pub fn surplus(deployment: &MachineDeployment, old: &[&set::Observed<'_>], now: Timestamp) -> Vec<(Name, Uid)> {
+pub fn surplus(deployment: &MachineDeployment, old: &[&set::Observed<'_>], now: Timestamp) -> Vec<Arc<MachineSet>> {
     let limit = deployment.spec.revision_history_limit.unwrap_or(KEPT).max(0);
     let staying = |member: &&&set::Observed<'_>| !meta::is_deleting(&member.set.metadata);
     let staying: Vec<&&set::Observed<'_>> = old.iter().filter(staying).collect();
@@ -59,7 +58,7 @@ pub fn surplus(deployment: &MachineDeployment, old: &[&set::Observed<'_>], now: 
         member.set.spec.replicas == 0 && owned(member).is_empty() && unanswered(member, now) == 0
     };
     let surplus = staying.iter().take(beyond).filter(is_empty);
-    surplus.map(|member| meta::identity(&member.set.metadata)).collect()
+    surplus.map(|member| Arc::clone(member.set)).collect()
 }
 
 /// The set of a revision; of revision 0, the one before the present.

@@ -11,7 +11,6 @@ use super::in_place::Transfer;
 use super::rollback::RollBack;
 use super::status::StatusChange;
 use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta};
-use crate::ids::{Name, Uid};
 use crate::ledger::OwnerNotes;
 use crate::machine::node_patch::NodePatch;
 use crate::owner;
@@ -68,8 +67,6 @@ pub enum Step {
     RemoveFinalizer,
     /// Make the deployment the controller of sets that nobody controls.
     Adopt(Vec<Arc<MachineSet>>),
-    /// Take the deployment's owner reference from sets that its selector no longer matches.
-    Release(Vec<Arc<MachineSet>>),
     /// Create the deployment's set.
     Create(Box<NewSet>),
     /// Change a set: its number, and what the deployment passes on to it.
@@ -79,7 +76,7 @@ pub enum Step {
     /// Label these Nodes: their Machines are updated in place now.
     Select(Vec<NodePatch>),
     /// Delete these sets.
-    Delete(Vec<(Name, Uid)>),
+    Delete(Vec<Arc<MachineSet>>),
     /// Mark Machines that the autoscaler named, as the original does.
     Mark(Vec<Mark>),
     /// Take off the label of a freeze, and the annotation that asks for that.
@@ -127,13 +124,9 @@ impl crate::plan::Step for Step {
             | Self::Number(_) => Bearing::Stops,
             // Numbers that follow from a move are planned from what it left.
             Self::Transfer(_) => Bearing::Stops,
-            Self::Adopt(_)
-            | Self::Release(_)
-            | Self::Select(_)
-            | Self::Mark(_)
-            | Self::Thaw
-            | Self::Prune(_)
-            | Self::Record(_) => Bearing::Independent,
+            Self::Adopt(_) | Self::Select(_) | Self::Mark(_) | Self::Thaw | Self::Prune(_) | Self::Record(_) => {
+                Bearing::Independent
+            }
             Self::Of(_, step) => step.bearing(),
         }
     }
@@ -144,7 +137,6 @@ impl crate::plan::Step for Step {
             Self::AddFinalizer
             | Self::RemoveFinalizer
             | Self::Adopt(_)
-            | Self::Release(_)
             | Self::Create(_)
             | Self::Change(_)
             | Self::Transfer(_)
@@ -167,6 +159,7 @@ pub enum Why {
     Invalid(String),
     Emptying,
     Empty,
+    Orphaning,
     Claiming,
     RollingBack,
     NoSet,
@@ -190,7 +183,8 @@ impl fmt::Display for Why {
             Self::Invalid(fault) => write!(f, "the deployment is invalid: {fault}"),
             Self::Emptying => f.write_str("the deployment is being deleted and its sets go first"),
             Self::Empty => f.write_str("the deployment is being deleted and has no set left"),
-            Self::Claiming => f.write_str("sets are adopted or released"),
+            Self::Orphaning => f.write_str("the deployment is being deleted and its sets are to stay"),
+            Self::Claiming => f.write_str("sets are adopted"),
             Self::RollingBack => f.write_str("an earlier template is put back"),
             Self::NoSet => f.write_str("there is no set for the template yet"),
             Self::NameTaken => f.write_str("the new set's name is taken"),

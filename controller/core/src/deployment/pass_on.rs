@@ -1,7 +1,8 @@
 //! What a deployment passes on to the set of its template without a rollout.
 //!
 //! Source: `spec/machinedeployment.md` §5.2: annotations but those that are the deployment's own, nodeTemplate and configuration,
-//! `minReadySeconds`, `autoPreserveFailedMachineMax`; and `deletePolicy`, which the deployment has as an annotation. Old sets get nothing but their numbers. Decides nothing about numbers.
+//! `minReadySeconds`, `autoPreserveFailedMachineMax`; and `deletePolicy`, which the deployment has as an annotation. Old sets get, beside
+//! their numbers, what steers the end of their Machines. Decides nothing about numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use super::change::SetChange;
 use crate::api::template::Scope;
 use crate::api::{MachineDeployment, MachineSet, keys, meta};
 use crate::merge::replacing;
-use crate::set;
+use crate::set::{self, bring::CARRIED};
 
 /// The parts of the template and the numbers that the set does not have yet.
 pub fn passed(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> SetChange {
@@ -31,6 +32,18 @@ pub fn passed(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> SetChang
             has.auto_preserve_failed_machine_max,
         ),
         delete_policy: policy_change(deployment, set),
+        ..SetChange::none(set)
+    }
+}
+
+/// What a set of another template gets: how long the drain of its Machines may take must be changeable while it runs.
+pub fn passed_to_old(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> SetChange {
+    let (wanted, has) = (deployment.spec.template.spec_json(), set.spec.template.spec_json());
+    let due = CARRIED.iter().filter(|field| field.steers_end);
+    let due = due.map(|field| (field.name, wanted.get(field.name).cloned().unwrap_or(Value::Null)));
+    let due = due.filter(|(name, value)| has.get(*name).unwrap_or(&Value::Null) != value);
+    SetChange {
+        template_spec: due.map(|(name, value)| (name.to_owned(), value)).collect(),
         ..SetChange::none(set)
     }
 }
@@ -75,14 +88,29 @@ pub fn is_passed(key: &str) -> bool {
     !keys::NOT_COPIED_TO_SETS.contains(&key)
 }
 
-/// Annotations of the deployment that its set carries too.
+/// Annotations of the deployment that its set carries too, and the list of them, by which one that the deployment lost is taken off.
 pub fn annotations(deployment: &MachineDeployment) -> BTreeMap<String, String> {
     let all = deployment.metadata.annotations.clone().unwrap_or_default();
-    all.into_iter().filter(|(key, _)| is_passed(key)).collect()
+    let mut passed: BTreeMap<String, String> = all.into_iter().filter(|(key, _)| is_passed(key)).collect();
+    let keys: Vec<&str> = passed.keys().map(String::as_str).collect();
+    if !keys.is_empty() {
+        passed.insert(keys::PASSED_ANNOTATIONS.to_owned(), keys.join(","));
+    }
+    passed
+}
+
+/// Annotations that the set got from its deployment, which has lost them since.
+pub fn lost(deployment: &MachineDeployment, set: &MachineSet) -> BTreeMap<String, Option<String>> {
+    let list = meta::annotation(&set.metadata, keys::PASSED_ANNOTATIONS).unwrap_or_default();
+    let wanted = annotations(deployment);
+    let passed = list.split(',').chain([keys::PASSED_ANNOTATIONS]);
+    let lost = passed.filter(|key| !wanted.contains_key(*key) && meta::annotation(&set.metadata, key).is_some());
+    lost.map(|key| (key.to_owned(), None)).collect()
 }
 
 /// Those of `wanted` that the set does not have.
-pub fn missing(set: &MachineSet, wanted: BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub fn missing(set: &MachineSet, wanted: BTreeMap<String, String>) -> BTreeMap<String, Option<String>> {
     let differs = |(key, value): &(String, String)| meta::annotation(&set.metadata, key) != Some(value.as_str());
-    wanted.into_iter().filter(differs).collect()
+    let missing = wanted.into_iter().filter(differs);
+    missing.map(|(key, value)| (key, Some(value))).collect()
 }

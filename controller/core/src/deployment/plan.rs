@@ -4,10 +4,11 @@
 //! follows them: Machines are made and deleted by numbers that are stored. Which number changes is `budget`'s; what a set does about
 //! its Machines is `set::plan`'s, which is told how many available ones it may lose.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::budget::{self, Bounds, Mode};
 use super::change::{NewSet, SetChange};
@@ -19,14 +20,14 @@ use super::progress::{TimedOut, timed_out};
 use super::rollback::roll_back;
 use super::{history, in_place, label, named, pass_on, status};
 use crate::api::machine_deployment::{RollbackTo, StrategyType};
-use crate::api::{MachineDeployment, MachineSet, keys, meta, validity};
+use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta, validity};
 use crate::ids::{Name, Uid};
-use crate::ledger::LINGERS;
+use crate::ledger::{LINGERS, Refusal};
 use crate::owner::Owner as _;
 use crate::selector::Matcher;
 use crate::set::growth::may_still_arrive;
 use crate::set::repair::{Repair, given_up_before};
-use crate::set::{self, Victim, keep};
+use crate::set::{self, keep};
 use crate::sight::{Judging, later};
 use crate::status::{STATUS_PACE, paced};
 use crate::{owner, plan};
@@ -40,21 +41,21 @@ enum Course<'a> {
     Leave,
     /// It can never work as it is: its sets keep their numbers, and nothing else is touched.
     Stand(String),
-    /// Sets are adopted or released before anything is counted.
-    Claim(Vec<Step>),
+    /// Sets are adopted before anything is counted. Those that cannot be written now hold up nothing.
+    Claim(Vec<Arc<MachineSet>>),
     /// An earlier template is put back.
     RollBack(&'a RollbackTo),
     /// Numbers, Machines, history.
     Serve,
 }
 
-fn course<'a>(seen: &Observed<'a>) -> Course<'a> {
+fn course<'a>(seen: &Observed<'a>, now: Timestamp) -> Course<'a> {
     let deployment = seen.deployment;
     match (validity::deployment_fault(deployment), &deployment.spec.rollback_to) {
         _ if meta::is_deleting(&deployment.metadata) => Course::Leave,
         (Some(fault), _) => Course::Stand(fault),
-        (None, order) => match (claims(seen), order) {
-            (steps, _) if !steps.is_empty() => Course::Claim(steps),
+        (None, order) => match (adopts(seen, now), order) {
+            (sets, _) if !sets.is_empty() => Course::Claim(sets),
             // While it is paused, an order to go back waits.
             (_, Some(order)) if !deployment.spec.paused => Course::RollBack(order),
             (_, Some(_) | None) => Course::Serve,
@@ -65,10 +66,10 @@ fn course<'a>(seen: &Observed<'a>) -> Course<'a> {
 /// Decides what a deployment and its sets need.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let members = Members::of(seen);
-    match course(seen) {
+    match course(seen, now) {
         Course::Leave => leave(seen, &members, now),
         Course::Stand(fault) => stand(seen, &members, fault, now),
-        Course::Claim(steps) => guarded(seen, Plan::act(steps, Why::Claiming)),
+        Course::Claim(sets) => guarded(seen, Plan::act(vec![Step::Adopt(sets)], Why::Claiming)),
         Course::RollBack(order) => {
             let step = Step::RollBack(Box::new(roll_back(seen.deployment, order, &members.sets)));
             Plan::act(vec![step], Why::RollingBack)
@@ -90,18 +91,25 @@ fn leave(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     if !meta::has_finalizer(&seen.deployment.metadata, keys::FINALIZER) {
         return follow(seen, members, Bound::NONE, Plan::rest(Why::Empty), now);
     }
+    if owner::orphans_children(&seen.deployment.metadata) {
+        return Plan::act(vec![Step::RemoveFinalizer], Why::Orphaning);
+    }
     if members.sets.is_empty() {
-        return Plan::act(vec![Step::RemoveFinalizer], Why::Empty);
+        // A set that arrives after the end of its deployment would make machines for nobody.
+        return match arriving(seen, now).map(|(_, _, until)| until).max() {
+            Some(until) => Plan::wait(until, Why::Set(set::Why::MayStillArrive)),
+            None => Plan::act(vec![Step::RemoveFinalizer], Why::Empty),
+        };
     }
-    let staying = members
-        .sets
-        .iter()
-        .filter(|member| !meta::is_deleting(&member.set.metadata));
-    let leaving: Vec<(Name, Uid)> = staying.map(|member| meta::identity(&member.set.metadata)).collect();
     let mut plan = Plan::rest(Why::Emptying);
+    let staying = members.sets.iter().map(|member| member.set);
+    let staying = staying.filter(|set| !meta::is_deleting(&set.metadata));
+    let (leaving, retry) = writable(seen, staying, now, &mut plan);
     if !leaving.is_empty() {
-        plan.steps.push(Step::Delete(leaving));
+        plan.steps
+            .push(Step::Delete(leaving.into_iter().map(Arc::clone).collect()));
     }
+    plan = plan.or_at(retry, now);
     let plan = follow(seen, members, Bound::NONE, plan, now);
     told(plan, seen, members, &status::Situation::Leaving, now)
 }
@@ -118,25 +126,59 @@ fn stand(seen: &Observed<'_>, members: &Members<'_>, fault: String, now: Timesta
     told(plan, seen, members, &situation, now)
 }
 
-/// What to adopt and release (`spec/machinedeployment.md` §4): by the sets' own labels.
-fn claims(seen: &Observed<'_>) -> Vec<Step> {
+/// Sets that nobody controls and that the selector matches, by their own labels. A set that the deployment controls stays its own,
+/// whatever the labels of the set become (`spec/machinedeployment.md` §4 releases it).
+fn adoptable<'a>(seen: &Observed<'a>) -> Vec<&'a Arc<MachineSet>> {
     let Some(Ok(selector)) = seen.deployment.spec.selector.as_ref().map(Matcher::new) else {
         return Vec::new();
     };
-    let (mut adopts, mut releases) = (Vec::new(), Vec::new());
-    for set in seen.sets.iter().map(|member| member.set) {
-        let matches = selector.selects(&set.metadata);
-        let is_own = owner::controls(&seen.deployment.metadata, &set.metadata);
-        let is_free = meta::controller_uid(&set.metadata).is_none() && !meta::is_deleting(&set.metadata);
-        if is_own && !matches {
-            releases.push(Arc::clone(set));
-        } else if is_free && matches {
-            adopts.push(Arc::clone(set));
+    let is_free = |set: &MachineSet| meta::controller_of(&set.metadata).is_none() && !meta::is_deleting(&set.metadata);
+    let sets = seen.sets.iter().map(|member| member.set);
+    sets.filter(|set| is_free(set) && selector.selects(&set.metadata))
+        .collect()
+}
+
+/// The sets to adopt now.
+fn adopts(seen: &Observed<'_>, now: Timestamp) -> Vec<Arc<MachineSet>> {
+    let sets = adoptable(seen).into_iter();
+    let free = sets.filter(|set| refusal(seen, set).is_none_or(|refusal| !refusal.holds(now)));
+    free.cloned().collect()
+}
+
+/// Why the API server refused the last write to a set.
+fn refusal<'a>(seen: &Observed<'a>, set: &MachineSet) -> Option<&'a Refusal> {
+    let refusals = seen.sets.first()?.refusals;
+    refusals.get(&meta::uid(&set.metadata)?)
+}
+
+/// The sets that may be written now; the others are refused by the API server and wait. The second value is when the first of these may
+/// be tried again.
+fn writable<'a>(
+    seen: &Observed<'_>,
+    sets: impl IntoIterator<Item = &'a Arc<MachineSet>>,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> (Vec<&'a Arc<MachineSet>>, Option<Timestamp>) {
+    let (mut free, mut retry): (Vec<&Arc<MachineSet>>, Option<Timestamp>) = (Vec::new(), None);
+    for set in sets {
+        match refusal(seen, set).filter(|refusal| refusal.holds(now)) {
+            Some(refusal) => {
+                retry = Some(retry.map_or(refusal.retry_at, |sooner| sooner.min(refusal.retry_at)));
+                let name = Name::new(meta::name(&set.metadata));
+                let why = Why::Set(set::Why::Refused(refusal.message.clone()));
+                plan.withheld.push((name, why));
+            }
+            None => free.push(set),
         }
     }
-    let adopt = (!adopts.is_empty()).then_some(Step::Adopt(adopts));
-    let release = (!releases.is_empty()).then_some(Step::Release(releases));
-    adopt.into_iter().chain(release).collect()
+    (free, retry)
+}
+
+/// The first set of the deployment's that cannot be written, or not be adopted, with the API server's words.
+pub(super) fn unwritable<'a>(seen: &Observed<'a>) -> Option<(&'a MachineSet, &'a str)> {
+    let own = seen.owned().into_iter().map(|member| member.set);
+    let mut sets = own.chain(adoptable(seen));
+    sets.find_map(|set| Some((&**set, refusal(seen, set)?.message.as_str())))
 }
 
 /// What a valid deployment that stays is in the middle of.
@@ -187,10 +229,15 @@ impl Stand {
 /// of the present template's set is sent again, which finds it.
 fn unseen<'a>(seen: &'a Observed<'_>, now: Timestamp) -> impl Iterator<Item = (i32, Timestamp)> + 'a {
     let is_present = |name: &str| names(seen.deployment).any(|(present, _)| present == name);
+    let unseen = arriving(seen, now).filter(move |(name, _, _)| !is_present(name.as_str()));
+    unseen.map(|(_, number, until)| (number, until))
+}
+
+/// Sets whose creation was not answered and that are not seen, each with its number and until when it may still arrive.
+fn arriving<'a>(seen: &'a Observed<'_>, now: Timestamp) -> impl Iterator<Item = (&'a Name, i32, Timestamp)> + 'a {
     let sent = seen.notes.unanswered_sets.iter();
-    let unseen = sent.filter(move |(name, _)| !(seen.exists)(name.as_str()) && !is_present(name.as_str()));
-    let timed = unseen.map(|(_, (number, sent))| (*number, later(*sent, LINGERS)));
-    timed.filter(move |(_, until)| *until > now)
+    let timed = sent.map(|(name, (number, sent))| (name, *number, later(*sent, LINGERS)));
+    timed.filter(move |(name, _, until)| *until > now && !(seen.exists)(name.as_str()))
 }
 
 pub(super) fn strategy(deployment: &MachineDeployment) -> Option<StrategyType> {
@@ -205,6 +252,10 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     plan.steps.extend(named::tend(seen, &members.sets, now));
     let may_create = stand.group.current().is_some() && !members.has_new;
     let mut problem = None;
+    // Whoever could be adopted was: these are refused. So may own ones be, which are tried again then.
+    let own = members.sets.iter().map(|member| member.set);
+    let (_, retry) = writable(seen, adoptable(seen).into_iter().chain(own), now, &mut plan);
+    plan = plan.or_at(retry, now);
     let moves = match may_create && (stand.mode != Mode::Recreating || !stand.group.has_old()) {
         true => {
             problem = create_problem(seen);
@@ -280,12 +331,20 @@ fn change(
     // How much D fell is told to the sets in the write that changes their numbers.
     let waits = due.filter(|due| is_paced && stand.group.fallen == 0 && *due > now);
     let (mut steps, mut from, mut to) = (Vec::new(), 0, 0);
+    let mut held = 0;
     for (member, (row, number)) in members.sets.iter().zip(stand.group.rows.iter().zip(numbers)) {
         if meta::is_deleting(&member.set.metadata) {
             continue;
         }
+        if refusal(seen, member.set).is_some_and(|refusal| refusal.holds(now)) {
+            held += (row.number - number).max(0);
+            continue;
+        }
+        // Room that a set was to make that cannot be written is not there.
+        let number = &(number - held.min((number - row.number).max(0)));
         let mut change = match row.is_new {
             true => pass_on::passed(seen.deployment, member.set),
+            false if row.is_in_use() => pass_on::passed_to_old(seen.deployment, member.set),
             false => SetChange::none(member.set),
         };
         if row.number != *number && waits.is_some() {
@@ -313,14 +372,14 @@ fn change(
     steps.into_iter().map(|(_, step)| step).collect()
 }
 
-/// The annotations that a set lacks: of the new one all that is passed on; of others in use the sizes, when their number changes.
+/// The annotations that a set lacks or has too many: of the new one all that is passed on; of others in use the sizes, when their number changes.
 fn annotations(
     seen: &Observed<'_>,
     members: &Members<'_>,
     set: &MachineSet,
     row: &Row,
     replicas: Option<i32>,
-) -> BTreeMap<String, String> {
+) -> BTreeMap<String, Option<String>> {
     let deployment = seen.deployment;
     let bounds = Bounds::of(deployment.spec.strategy.as_ref(), deployment.spec.replicas);
     let mut wanted = BTreeMap::new();
@@ -332,7 +391,11 @@ fn annotations(
     if row.is_new || replicas.is_some() || row.number > 0 {
         wanted.extend(pass_on::sizes(deployment, bounds));
     }
-    pass_on::missing(set, wanted)
+    let mut changes = pass_on::missing(set, wanted);
+    if row.is_new {
+        changes.extend(pass_on::lost(deployment, set));
+    }
+    changes
 }
 
 /// A set for the template.
@@ -340,6 +403,13 @@ fn create(seen: &Observed<'_>, members: &Members<'_>, number: i64, now: Timestam
     if let Some(refusal) = seen.notes.create_refused.as_ref().filter(|refusal| refusal.holds(now)) {
         *plan = std::mem::replace(plan, Plan::rest(Why::CoolingOff)).or_at(Some(refusal.retry_at), now);
         plan.why = Why::CoolingOff;
+        return Vec::new();
+    }
+    // A set that leaves its machines behind leaves them to the next set of its name.
+    let mut sets = members.sets.iter().map(|member| &member.set.metadata);
+    let is_namesake = |set: &ObjectMeta| names(seen.deployment).any(|(name, _)| name == meta::name(set));
+    if sets.any(|set| owner::orphans_children(set) && is_namesake(set)) {
+        plan.why = Why::NameTaken;
         return Vec::new();
     }
     let free = names(seen.deployment).filter(|(name, _)| !(seen.exists)(name));
@@ -489,7 +559,7 @@ fn giving_up(decided: &set::Plan) -> usize {
 /// How many available Machines the plan of a set deletes for being too many.
 pub(crate) fn lost(member: &set::Observed<'_>, decided: &set::Plan, now: Timestamp) -> usize {
     let victims = decided.steps.iter().filter_map(|step| match step {
-        set::Step::Delete(victims) => Some(victims.iter()),
+        set::Step::Delete(victims) => Some(victims.iter().map(|victim| &victim.uid)),
         set::Step::AddFinalizer
         | set::Step::RemoveFinalizer
         | set::Step::Adopt(_)
@@ -502,16 +572,16 @@ pub(crate) fn lost(member: &set::Observed<'_>, decided: &set::Plan, now: Timesta
         | set::Step::Thaw
         | set::Step::Record(_) => None,
     });
-    let find = |victim: &Victim| {
-        let mut machines = member.machines.iter();
-        machines.find(|machine| machine.metadata.uid.as_deref() == Some(victim.uid.as_str()))
+    let victims: BTreeSet<&Uid> = victims.flatten().collect();
+    let is_lost = |machine: &&Arc<Machine>| {
+        machine.uid().is_some_and(|uid| victims.contains(&uid))
+            && !set::plan::is_named(member, machine)
+            && set::plan::counts_as_available(member, machine, now)
     };
-    let counts = |victim: &&Victim| {
-        find(victim).is_some_and(|machine| {
-            !set::plan::is_named(member, machine) && set::plan::counts_as_available(member, machine, now)
-        })
-    };
-    victims.flatten().filter(counts).count()
+    match victims.is_empty() {
+        true => 0,
+        false => member.machines.iter().filter(is_lost).count(),
+    }
 }
 
 /// The plan with a set's steps after its own.

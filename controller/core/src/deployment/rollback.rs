@@ -11,7 +11,7 @@ use super::history;
 use super::pass_on::is_passed;
 use crate::api::machine_deployment::RollbackTo;
 use crate::api::template::Scope;
-use crate::api::{MachineDeployment, MachineSet, keys};
+use crate::api::{MachineDeployment, MachineSet, keys, meta};
 use crate::merge::replacing;
 use crate::rollout::revisions::number;
 use crate::set;
@@ -101,7 +101,11 @@ fn annotations(deployment: &MachineDeployment, set: &MachineSet) -> Map<String, 
             .map(|(key, value)| (key.clone(), json!(value)))
             .collect::<Map<String, Value>>()
     };
-    let (has, wanted) = (of(&deployment.metadata.annotations), of(&set.metadata.annotations));
+    let (has, mut wanted) = (of(&deployment.metadata.annotations), of(&set.metadata.annotations));
+    // What others put on the set is not the deployment's. A set that another version made does not tell.
+    if let Some(passed) = meta::annotation(&set.metadata, keys::PASSED_ANNOTATIONS) {
+        wanted.retain(|key, _| passed.split(',').any(|other| other == key));
+    }
     let gone = has.keys().filter(|key| !wanted.contains_key(*key));
     let mut patch: Map<String, Value> = gone.map(|key| (key.clone(), Value::Null)).collect();
     patch.extend(wanted);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::budget::Bounds;
 use super::group::Members;
 use super::observed::Observed;
-use super::plan::Stand;
+use super::plan::{Stand, unwritable};
 use super::progress::{Progress, TimedOut, timed_out};
 use super::{freeze, names};
 use crate::api::machine_deployment::{MachineDeploymentCondition, MachineDeploymentStatus};
@@ -17,7 +17,7 @@ use crate::ids::Name;
 use crate::selector;
 use crate::set;
 use crate::set::plan::owned;
-use crate::set::status::{failed_machines, is_preserved, length};
+use crate::set::status::{bounded, failed_machines, is_preserved, length};
 use crate::status::{stored_time, text_is_same};
 
 /// Something that keeps the deployment from what it wants.
@@ -127,8 +127,9 @@ pub fn report(seen: &Observed<'_>, members: &Members<'_>, situation: &Situation<
     let conditions = vec![
         availability(deployment, counts),
         progressing,
-        of_sets(members, keys::CONDITION_REPLICA_FAILURE),
+        of_sets(members, keys::CONDITION_REPLICA_FAILURE).or_else(|| unwritten(seen)),
         of_sets(members, keys::CONDITION_REPLACEMENTS_HELD),
+        of_sets(members, keys::CONDITION_RELEASED),
         freeze::condition(deployment, members),
     ];
     let change = StatusChange {
@@ -195,8 +196,7 @@ impl StatusChange {
 
 fn failed(members: &Members<'_>) -> Vec<MachineSummary> {
     let sets = members.sets.iter();
-    sets.flat_map(|member| failed_machines(member.set, &owned(member)))
-        .collect()
+    bounded(sets.flat_map(|member| failed_machines(member.set, &owned(member))))
 }
 
 fn availability(deployment: &MachineDeployment, counts: Counts) -> Option<Wanted> {
@@ -244,18 +244,31 @@ fn of_sets(members: &Members<'_>, type_: &'static str) -> Option<Wanted> {
     })
 }
 
+/// That the API server refuses a write to one of its sets.
+fn unwritten(seen: &Observed<'_>) -> Option<Wanted> {
+    let (set, message) = unwritable(seen)?;
+    Some(Wanted {
+        type_: keys::CONDITION_REPLICA_FAILURE,
+        status: keys::STATUS_TRUE,
+        reason: keys::REASON_FAILED_WRITE.to_owned(),
+        message: format!("MachineSet {} cannot be written: {message}", meta::name(&set.metadata)),
+        is_renewed: false,
+    })
+}
+
 /// The stored conditions with ours set or removed. One that says the same keeps its times.
 fn merged(
     deployment: &MachineDeployment,
     wanted: Vec<Option<Wanted>>,
     now: Timestamp,
 ) -> Vec<MachineDeploymentCondition> {
-    const OURS: [&str; 5] = [
+    const OURS: [&str; 6] = [
         keys::CONDITION_AVAILABLE,
         keys::CONDITION_REPLACEMENTS_HELD,
         keys::CONDITION_PROGRESSING,
         keys::CONDITION_REPLICA_FAILURE,
         keys::CONDITION_FROZEN,
+        keys::CONDITION_RELEASED,
     ];
     let stored = deployment
         .status
@@ -281,6 +294,7 @@ pub fn bad_news(deployment: &MachineDeployment, change: &StatusChange) -> Vec<(S
             condition.status == "False" && condition.reason.as_deref() != Some(keys::REASON_SET_CREATE_FAILED)
         }
         keys::CONDITION_FROZEN => condition.status == keys::STATUS_TRUE,
+        keys::CONDITION_REPLICA_FAILURE => condition.reason.as_deref() == Some(keys::REASON_FAILED_WRITE),
         _ => false,
     };
     let before = deployment.status.iter().flat_map(|status| &status.conditions);

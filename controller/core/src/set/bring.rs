@@ -2,6 +2,10 @@
 //!
 //! Source: `spec/machineset.md` §5: nodeTemplate and the timeouts for Machines in use, the class's kind for all; and the hash label of a
 //! set that does not select by it yet (`spec/machinedeployment.md` §5.4). Nothing else of a template reaches a Machine that exists.
+//!
+//! Of the values below spec the one that was written last holds: a change of the template reaches all Machines, and what a person writes
+//! on one of them afterwards stays there until the template says another thing of that field. An annotation of the Machine holds what the
+//! template said last. Where there is none, as on Machines of another version, what the template says holds.
 
 use std::sync::Arc;
 
@@ -21,6 +25,8 @@ pub struct Brought {
     pub spec: Map<String, Value>,
     /// The template's hash, if the Machine lacks it as a label.
     pub hash_label: Option<String>,
+    /// What the template says of single values, if the Machine is to remember it.
+    pub values: Option<String>,
     /// It loses the label by which the original keeps one that it moves from being deleted, and which it may have left there.
     pub is_freed: bool,
 }
@@ -36,8 +42,15 @@ impl Brought {
         let hash = self.hash_label.as_ref();
         labels.extend(hash.map(|hash| (keys::TEMPLATE_HASH.to_owned(), json!(hash))));
         labels.extend(self.is_freed.then(|| (keys::UPDATE_RESULT.to_owned(), Value::Null)));
+        let mut metadata = Map::new();
         if !labels.is_empty() {
-            body.insert("metadata".to_owned(), json!({ "labels": labels }));
+            metadata.insert("labels".to_owned(), json!(labels));
+        }
+        if let Some(values) = &self.values {
+            metadata.insert("annotations".to_owned(), json!({ keys::TEMPLATE_VALUES: values }));
+        }
+        if !metadata.is_empty() {
+            body.insert("metadata".to_owned(), json!(metadata));
         }
         Value::Object(body)
     }
@@ -69,67 +82,103 @@ pub fn bring(set: &MachineSet, template: &MachineSpec, hash: Option<&str>, machi
         return None;
     }
     let mut spec = Map::new();
-    let kind = template.class.as_ref().and_then(|class| class.kind.as_deref());
-    if kind != machine.spec.class.as_ref().and_then(|class| class.kind.as_deref()) {
-        spec.insert("class".to_owned(), json!({ "kind": kind }));
+    if kind(template) != kind(&machine.spec) {
+        spec.insert("class".to_owned(), json!({ "kind": kind(template) }));
     }
-    if !matches!(machine.phase(), Phase::Failed | Phase::Terminating) && !meta::is_deleting(&machine.metadata) {
-        let (wanted, has) = (carried(set, template), carried(set, &machine.spec));
-        let told = wanted
-            .iter()
-            .filter(|(field, value)| differs(field, has.get(*field), value));
-        spec.extend(told.map(|(field, value)| (field.clone(), replacing(has.get(field), value))));
+    let is_ending = *machine.phase() == Phase::Failed || meta::is_deleting(&machine.metadata);
+    let has_own_timeout = meta::annotation(&set.metadata, keys::EFFECTIVE_CREATION_TIMEOUT).is_some();
+    let carried = CARRIED.iter().filter(|field| {
+        let reaches = !is_ending || field.steers_end;
+        // The annotation has put its own value there (§7.2), and the template's would put it back.
+        reaches && !(has_own_timeout && field.name == "creationTimeout")
+    });
+    let mut values = None;
+    for field in carried.filter(|field| !(field.is_same)(template, &machine.spec)) {
+        let (wanted, has) = ((field.value)(template), (field.value)(&machine.spec));
+        // Go adds nulls and empty members to a nodeTemplate that the API server drops again.
+        if meaningful(&wanted) != meaningful(&has) && !is_own(field, machine, &wanted) {
+            spec.insert(field.name.to_owned(), replacing(Some(&has), &wanted));
+            values = field.yields.then(|| values_of(template)).or(values);
+        }
     }
     let is_due = !spec.is_empty() || hash_label.is_some() || is_freed;
     is_due.then(|| Brought {
         machine: Arc::clone(machine),
         spec,
         hash_label,
+        values,
         is_freed,
     })
 }
 
-/// Whether a field says something else. Go adds nulls and empty members to a nodeTemplate that the API server drops again.
-fn differs(field: &str, has: Option<&Value>, wanted: &Value) -> bool {
-    match field {
-        "nodeTemplate" => meaningful(has.unwrap_or(&Value::Null)) != meaningful(wanted),
-        _ => has != Some(wanted),
-    }
+/// Whether the Machine's value was written on it after the template said what it still says.
+fn is_own(field: &Field, machine: &Machine, wanted: &Value) -> bool {
+    let told = meta::annotation(&machine.metadata, keys::TEMPLATE_VALUES);
+    let told = told.and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+    field.yields
+        && told.map_or(wanted.is_null(), |told| {
+            told.get(field.name).unwrap_or(&Value::Null) == wanted
+        })
 }
 
-/// Whether two specs agree in everything that could be carried over.
-fn is_same(one: &MachineSpec, other: &MachineSpec) -> bool {
-    let kind = |spec: &MachineSpec| spec.class.as_ref().and_then(|class| class.kind.clone());
-    kind(one) == kind(other)
-        && one.node_template == other.node_template
-        && one.drain_timeout == other.drain_timeout
-        && one.health_timeout == other.health_timeout
-        && one.creation_timeout == other.creation_timeout
-        && one.in_place_update_timeout == other.in_place_update_timeout
-        && one.machine_preserve_timeout == other.machine_preserve_timeout
-        && one.disable_health_timeout == other.disable_health_timeout
-        && one.max_evict_retries == other.max_evict_retries
-        && one.node_conditions == other.node_conditions
+/// What a template says of single values, for the annotation of its Machines.
+pub fn values_of(template: &MachineSpec) -> String {
+    let named = CARRIED
+        .iter()
+        .filter(|field| field.yields)
+        .map(|field| (field.name, (field.value)(template)));
+    let named: Map<String, Value> = named
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    json!(named).to_string()
 }
 
-/// The fields that are carried over, each with its value or null. A nodeTemplate is replaced as a whole, because Machines
-/// get theirs from nowhere else.
-fn carried(set: &MachineSet, spec: &MachineSpec) -> Map<String, Value> {
-    let mut fields = Map::new();
-    fields.insert("nodeTemplate".to_owned(), json!(spec.node_template));
-    fields.insert("drainTimeout".to_owned(), json!(spec.drain_timeout));
-    fields.insert("healthTimeout".to_owned(), json!(spec.health_timeout));
-    fields.insert("inPlaceUpdateTimeout".to_owned(), json!(spec.in_place_update_timeout));
-    fields.insert(
-        "machinePreserveTimeout".to_owned(),
-        json!(spec.machine_preserve_timeout),
-    );
-    fields.insert("disableHealthTimeout".to_owned(), json!(spec.disable_health_timeout));
-    fields.insert("maxEvictRetries".to_owned(), json!(spec.max_evict_retries));
-    fields.insert("nodeConditions".to_owned(), json!(spec.node_conditions));
-    // The annotation has put its own value there (§7.2), and the template's would put it back.
-    if meta::annotation(&set.metadata, keys::EFFECTIVE_CREATION_TIMEOUT).is_none() {
-        fields.insert("creationTimeout".to_owned(), json!(spec.creation_timeout));
-    }
-    fields
+fn kind(spec: &MachineSpec) -> Option<&str> {
+    spec.class.as_ref()?.kind.as_deref()
 }
+
+/// Whether two specs agree in everything that is carried over.
+pub fn is_same(one: &MachineSpec, other: &MachineSpec) -> bool {
+    kind(one) == kind(other) && CARRIED.iter().all(|field| (field.is_same)(one, other))
+}
+
+/// A field that is carried over, with its value or null.
+pub struct Field {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// It reaches Machines that failed or leave, too: how their drain ends depends on it.
+    pub steers_end: bool,
+    /// A value that a person wrote on the Machine stays. A nodeTemplate is replaced as a whole.
+    yields: bool,
+    value: fn(&MachineSpec) -> Value,
+    is_same: fn(&MachineSpec, &MachineSpec) -> bool,
+}
+
+macro_rules! field {
+    ($name:literal, $field:ident, $steers_end:literal) => {
+        Field {
+            name: $name,
+            steers_end: $steers_end,
+            yields: true,
+            value: |spec| json!(spec.$field),
+            is_same: |one, other| one.$field == other.$field,
+        }
+    };
+}
+
+/// All that a Machine which exists takes over from its template, but for the class's kind.
+pub const CARRIED: [Field; 9] = [
+    Field {
+        yields: false,
+        ..field!("nodeTemplate", node_template, false)
+    },
+    field!("drainTimeout", drain_timeout, true),
+    field!("maxEvictRetries", max_evict_retries, true),
+    field!("healthTimeout", health_timeout, false),
+    field!("creationTimeout", creation_timeout, false),
+    field!("inPlaceUpdateTimeout", in_place_update_timeout, false),
+    field!("machinePreserveTimeout", machine_preserve_timeout, false),
+    field!("disableHealthTimeout", disable_health_timeout, false),
+    field!("nodeConditions", node_conditions, false),
+];

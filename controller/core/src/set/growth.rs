@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::freeze;
 use super::made::NewMachine;
-use super::names::machine_name;
+use super::names::Names;
 use super::observed::{Observed, Plan, Step, Why};
 use super::plan::is_leaving;
 use crate::api::{Machine, keys, meta};
@@ -23,6 +23,9 @@ pub const LARGEST_BATCH: usize = 32;
 /// The pause between two batches. With [`LARGEST_BATCH`] it bounds what a scale-up that is taken back after a second has made:
 /// below 300 Machines.
 pub const PAUSE: SignedDuration = SignedDuration::from_millis(100);
+
+/// How many numbers are reserved at most beyond those that a batch needs.
+const RESERVED_AHEAD: usize = 1000;
 
 /// The steps that create the first of `missing` Machines, or why none is created now. `kept` are those that are there to stay.
 pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timestamp) -> Plan {
@@ -46,7 +49,8 @@ pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timesta
     if let Some(at) = next_batch.filter(|at| *at > now) {
         return Plan::wait(at, Why::NextBatch);
     }
-    let (names, next) = choose(seen, missing, kept, now);
+    let batch = batch(seen.notes.batches).min(missing);
+    let (names, next) = choose(seen, missing, batch, kept, now);
     if names.is_empty() {
         return match may_still_arrive(seen, now) {
             Some(until) => Plan::wait(until, Why::MayComeAgain),
@@ -57,9 +61,9 @@ pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timesta
     if next > counted(seen) {
         steps.push(Step::Reserve { next });
     }
-    let batch = names.into_iter().take(batch(seen.notes.batches));
-    steps.push(Step::Create(batch.map(|name| NewMachine::of(seen.set, name)).collect()));
-    let more = (missing > batch_size(&steps)).then(|| later(now, PAUSE));
+    let more = (missing > names.len()).then(|| later(now, PAUSE));
+    let made = names.into_iter().map(|name| NewMachine::of(seen.set, name));
+    steps.push(Step::Create(made.collect()));
     Plan::act(steps, Why::TooFew { by: missing }).or_at(more, now)
 }
 
@@ -67,24 +71,6 @@ pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timesta
 pub fn batch(successes: u32) -> usize {
     let doublings = successes.min(LARGEST_BATCH.ilog2());
     1 << doublings
-}
-
-fn batch_size(steps: &[Step]) -> usize {
-    let sizes = steps.iter().map(|step| match step {
-        Step::Create(batch) => batch.len(),
-        Step::AddFinalizer
-        | Step::RemoveFinalizer
-        | Step::Adopt(_)
-        | Step::Release(_)
-        | Step::Reserve { .. }
-        | Step::Delete(_)
-        | Step::Bring(_)
-        | Step::GiveUp(_)
-        | Step::Keep(_)
-        | Step::Thaw
-        | Step::Record(_) => 0,
-    });
-    sizes.sum()
 }
 
 fn counted(seen: &Observed<'_>) -> i64 {
@@ -100,20 +86,19 @@ fn settled(seen: &Observed<'_>) -> i64 {
     settled.min(counted(seen))
 }
 
-/// Names for `missing` Machines and the counter after them. Names under which a creation was sent that may still arrive come first: it
-/// must meet ours. Then numbers that were reserved and whose Machine was never seen, since an earlier process may have asked for them. All
-/// that are missing are reserved at once, so that the batches after the first need no write of their own. A Machine that leaves and may
-/// come again by a request that was sent before holds its place.
-fn choose(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timestamp) -> (Vec<Name>, i64) {
-    let (title, own) = meta::identity(&seen.set.metadata);
-    let name_of = |number| machine_name(title.as_str(), &own, number);
+/// Names for one batch of the `missing` Machines and the counter after them. Names under which a creation was sent that may still arrive
+/// come first: it must meet ours. Then numbers that were reserved and whose Machine was never seen, since an earlier process may have asked
+/// for them. Numbers are reserved ahead, so that few batches need a write of their own. A Machine that leaves and may come again by a
+/// request that was sent before holds its place.
+fn choose(seen: &Observed<'_>, missing: usize, batch: usize, kept: &[&Machine], now: Timestamp) -> (Vec<Name>, i64) {
+    let all = Names::of(seen.set);
     let is_kept = |name: &str| kept.iter().any(|machine| meta::name(&machine.metadata) == name);
     let may_arrive = |name: &String| is_open(seen, name, now) && !(seen.exists)(name);
-    let sent = (settled(seen)..counted(seen)).map(name_of).filter(may_arrive);
-    let mut names: Vec<Name> = sent.take(missing).map(Name::new).collect();
+    let sent = (settled(seen)..counted(seen)).map(|number| all.name(number));
+    let mut names: Vec<Name> = sent.filter(may_arrive).take(batch).map(Name::new).collect();
     let (mut places, mut number) = (names.len(), settled(seen));
-    while places < missing {
-        let name = name_of(number);
+    while places < missing && names.len() < batch {
+        let name = all.name(number);
         let is_free = !(seen.exists)(&name);
         let comes_again = !is_free && is_open(seen, &name, now) && !is_kept(&name);
         let is_new = is_free && !names.iter().any(|chosen| chosen.as_str() == name);
@@ -121,7 +106,11 @@ fn choose(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timestamp
         names.extend(is_new.then(|| Name::new(name)));
         number += 1;
     }
-    (names, number.max(counted(seen)))
+    if number <= counted(seen) {
+        return (names, counted(seen));
+    }
+    let ahead = missing.saturating_sub(places).min(RESERVED_AHEAD);
+    (names, number.saturating_add(i64::try_from(ahead).unwrap_or(0)))
 }
 
 /// Whether a creation under the name was sent so lately that it may still arrive.
@@ -141,8 +130,8 @@ pub fn unanswered(seen: &Observed<'_>, now: Timestamp) -> usize {
     if seen.unanswered.is_empty() {
         return 0;
     }
-    let (title, own) = meta::identity(&seen.set.metadata);
-    let names = (settled(seen)..counted(seen)).map(|number| machine_name(title.as_str(), &own, number));
+    let all = Names::of(seen.set);
+    let names = (settled(seen)..counted(seen)).map(|number| all.name(number));
     let may_arrive = |name: &String| (is_open(seen, name, now) && !(seen.exists)(name)) || comes_again(seen, name, now);
     names.filter(may_arrive).count()
 }
@@ -152,8 +141,8 @@ pub fn may_still_arrive(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp
     if seen.unanswered.is_empty() {
         return None;
     }
-    let (title, own) = meta::identity(&seen.set.metadata);
-    let names = (settled(seen)..counted(seen)).map(|number| Name::new(machine_name(title.as_str(), &own, number)));
+    let all = Names::of(seen.set);
+    let names = (settled(seen)..counted(seen)).map(|number| Name::new(all.name(number)));
     let sent = names.filter_map(|name| seen.unanswered.get(&name));
     sent.map(|sent| later(*sent, LINGERS))
         .filter(|until| *until > now)

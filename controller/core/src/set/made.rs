@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::api::{API_VERSION, MachineSet, keys, meta};
 use crate::ids::Name;
 use crate::owner::Owner as _;
+use crate::set::bring;
 
 /// A Machine that does not exist yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +47,13 @@ impl NewMachine {
                 spec.insert("creationTimeout".to_owned(), json!(timeout));
             }
         }
+        // A value of it would pass for the name of a Node.
+        let mut labels = template.labels();
+        labels.remove(keys::NODE);
+        let values = bring::values_of(&template.spec());
+        if values != "{}" {
+            annotations.insert(keys::TEMPLATE_VALUES.to_owned(), values);
+        }
         let mut finalizers = template.finalizers();
         if !finalizers.iter().any(|finalizer| finalizer == keys::FINALIZER) {
             finalizers.push(keys::FINALIZER.to_owned());
@@ -53,7 +61,7 @@ impl NewMachine {
         Self {
             name,
             namespace: set.metadata.namespace.clone(),
-            labels: template.labels(),
+            labels,
             annotations,
             finalizers,
             owner: set.reference(),

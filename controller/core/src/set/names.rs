@@ -5,6 +5,7 @@
 
 use sha2::{Digest as _, Sha256};
 
+use crate::api::{MachineSet, meta};
 use crate::ids::Uid;
 
 /// The alphabet of Kubernetes' own random suffixes: no vowels, no look-alikes.
@@ -17,22 +18,42 @@ const SPACE: u64 = 27u64.pow(LENGTH);
 /// generateName, in a node's name of 63: the base is cut to 57 bytes.
 const LONGEST_BASE: usize = 57;
 
-/// The name of machine number `number` of the set. Numbers below 14 million of one set never share a name.
-pub fn machine_name(set: &str, uid: &Uid, number: i64) -> String {
-    let seed = Sha256::digest(uid.as_str());
-    let word = |at: usize| {
-        seed.iter()
-            .skip(at)
-            .take(8)
-            .fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
-    };
-    // An affine map over the suffixes: a bijection, because the factor shares no divisor (3) with their number.
-    let drawn = word(0) % SPACE;
-    let factor = if drawn.is_multiple_of(3) { drawn + 1 } else { drawn };
-    let offset = word(8) % SPACE;
-    let place = (u64::try_from(number).unwrap_or(0) % SPACE * factor + offset) % SPACE;
-    let base: String = set.chars().take(LONGEST_BASE).collect();
-    format!("{}-{}", base.trim_end_matches(['-', '.']), suffix(place))
+/// The names of one set's Machines.
+pub struct Names {
+    base: String,
+    factor: u64,
+    offset: u64,
+}
+
+impl Names {
+    /// The names of that set's Machines.
+    pub fn of(set: &MachineSet) -> Self {
+        let (name, uid) = meta::identity(&set.metadata);
+        Self::new(name.as_str(), &uid)
+    }
+
+    /// The names of the Machines of a set of that name and uid.
+    pub fn new(set: &str, uid: &Uid) -> Self {
+        let seed = Sha256::digest(uid.as_str());
+        let word = |at: usize| {
+            let bytes = seed.iter().skip(at).take(8);
+            bytes.fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
+        };
+        // An affine map over the suffixes: a bijection, because the factor shares no divisor (3) with their number.
+        let drawn = word(0) % SPACE;
+        let base: String = set.chars().take(LONGEST_BASE).collect();
+        Self {
+            base: base.trim_end_matches(['-', '.']).to_owned(),
+            factor: if drawn.is_multiple_of(3) { drawn + 1 } else { drawn },
+            offset: word(8) % SPACE,
+        }
+    }
+
+    /// The name of machine number `number`. Numbers below 14 million never share a name.
+    pub fn name(&self, number: i64) -> String {
+        let place = (u64::try_from(number).unwrap_or(0) % SPACE * self.factor + self.offset) % SPACE;
+        format!("{}-{}", self.base, suffix(place))
+    }
 }
 
 fn suffix(mut place: u64) -> String {
@@ -50,6 +71,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    fn machine_name(set: &str, uid: &Uid, number: i64) -> String {
+        Names::new(set, uid).name(number)
+    }
 
     #[test]
     fn ten_thousand_numbers_of_a_set_have_ten_thousand_names() {

@@ -98,13 +98,15 @@ pub enum Step {
     Record(Box<StatusChange>),
 }
 
-/// A Machine to delete. A deletion is right whatever else changed about the Machine, so it is bound to its uid alone.
+/// A Machine to delete. Mostly that is right whatever else changed about the Machine, so that it is bound to its uid alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victim {
     /// Its name.
     pub name: Name,
     /// Its uid.
     pub uid: Uid,
+    /// The version that it must have, where its deletion is right only while it is as the plan saw it.
+    pub version: Option<String>,
     /// It failed and another is made in its place.
     pub is_replaced: bool,
 }
@@ -133,6 +135,7 @@ pub enum Why {
     Unguarded,
     Invalid(String),
     Emptying,
+    Orphaning,
     MayStillArrive,
     MayComeAgain,
     Empty,
@@ -165,6 +168,7 @@ impl fmt::Display for Why {
             Self::Unguarded => f.write_str("the finalizer is not stored yet"),
             Self::Invalid(fault) => write!(f, "the set is invalid: {fault}"),
             Self::Emptying => f.write_str("the set is being deleted and its machines go first"),
+            Self::Orphaning => f.write_str("the set is being deleted and its machines are to stay"),
             Self::MayStillArrive => f.write_str("a creation that was not answered may still arrive"),
             Self::MayComeAgain => f.write_str(
                 "a machine that leaves may come again by a creation that was not answered; its place is kept",

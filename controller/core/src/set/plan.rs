@@ -6,23 +6,24 @@
 //! next one is planned from what is so then, so that a scale-up can be taken back (`growth`). A Machine that cannot be written
 //! costs only itself: it is left alone until its pause is over, and counts as it is.
 
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::bring::{bring, hash_to_bring};
-use super::claim::{Claimed, claim};
+use super::claim::{Claims, claims};
 use super::freeze;
 use super::growth::{grow, may_still_arrive};
 use super::observed::{Observed, Plan, Step, Victim, Why};
 use super::{keep, rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
-use crate::ids::Name;
+use crate::ids::{Name, Uid};
 use crate::ledger::{LINGERS, OwnerNotes};
 use crate::machine::judgement::Fault;
 use crate::machine::preserve::request;
 use crate::owner;
-use crate::selector::Matcher;
 use crate::sight::later;
 use crate::status::{STATUS_PACE, paced};
 
@@ -48,10 +49,15 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
 }
 
-/// Deletion: Machines first, whatever the selector says today; the finalizer last.
+/// Deletion: Machines first, whatever the selector says today; the finalizer last. Machines that are to stay are left to the garbage
+/// collector. It may have taken the set's reference from a Machine that is seen with it still, so a deletion is bound to the version that
+/// was seen.
 fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if !meta::has_finalizer(&seen.set.metadata, keys::FINALIZER) {
         return Plan::rest(Why::Empty);
+    }
+    if owner::orphans_children(&seen.set.metadata) {
+        return Plan::act(vec![Step::RemoveFinalizer], Why::Orphaning);
     }
     let owned = owned(seen);
     if owned.is_empty() {
@@ -66,7 +72,11 @@ fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let (victims, retry) = writable(seen, staying.map(Arc::as_ref), now, &mut plan);
     let problem = delete_problem(seen);
     let is_told_first = problem.is_some();
-    let mut deletion: Vec<Step> = deletion(victims.into_iter().map(|machine| victim(machine, false)));
+    let bound = |machine: &Machine| Victim {
+        version: machine.metadata.resource_version.clone(),
+        ..victim(machine, false)
+    };
+    let mut deletion: Vec<Step> = deletion(victims.into_iter().map(bound));
     let report = record(seen, &owned, problem, !deletion.is_empty(), now);
     place(&mut plan.steps, report.step, deletion.drain(..), is_told_first);
     plan.or_at(retry, now).or_at(report.due, now)
@@ -74,19 +84,19 @@ fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
 
 /// The Machines that may be written now; the others are refused by the API server and wait. The second value is when the first of
 /// these may be tried again.
-fn writable<'a>(
+fn writable<M: Borrow<Machine>>(
     seen: &Observed<'_>,
-    machines: impl Iterator<Item = &'a Machine>,
+    machines: impl IntoIterator<Item = M>,
     now: Timestamp,
     plan: &mut Plan,
-) -> (Vec<&'a Machine>, Option<Timestamp>) {
-    let (mut free, mut retry): (Vec<&Machine>, Option<Timestamp>) = (Vec::new(), None);
+) -> (Vec<M>, Option<Timestamp>) {
+    let (mut free, mut retry): (Vec<M>, Option<Timestamp>) = (Vec::new(), None);
     for machine in machines {
-        let refusal = machine.uid().and_then(|uid| seen.refusals.get(&uid));
+        let (name, uid) = meta::identity(&machine.borrow().metadata);
+        let refusal = seen.refusals.get(&uid);
         match refusal.filter(|refusal| refusal.holds(now)) {
             Some(refusal) => {
                 retry = Some(retry.map_or(refusal.retry_at, |sooner| sooner.min(refusal.retry_at)));
-                let name = Name::new(meta::name(&machine.metadata));
                 plan.withheld.push((name, Why::Refused(refusal.message.clone())));
             }
             None => free.push(machine),
@@ -123,11 +133,14 @@ fn first_fault(given_up: Option<&Step>) -> Option<Fault> {
 fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let set = seen.set;
     let mut plan = Plan::rest(Why::Settled);
-    let claimed = claimed(seen);
-    let (adopts, retry_adopts) = writable(seen, claimed.adopts.iter().map(Arc::as_ref), now, &mut plan);
-    let (releases, retry_releases) = writable(seen, claimed.releases.iter().map(Arc::as_ref), now, &mut plan);
-    let present: Vec<&Machine> = claimed
-        .machines
+    let claims = claims(seen);
+    let (adopts, retry_adopts) = writable(seen, claims.adopts, now, &mut plan);
+    let (releases, retry_releases) = writable(seen, claims.releases, now, &mut plan);
+    let going = uids(&releases);
+    let mut machines = owned(seen);
+    machines.retain(|machine| !is_in(&going, machine));
+    let claims = Claims { adopts, releases };
+    let present: Vec<&Machine> = machines
         .iter()
         .map(Arc::as_ref)
         .filter(|machine| !is_leaving(machine))
@@ -136,12 +149,10 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let choice = chosen(seen);
     let (failed, replace_at) = replaceable(seen, &present, &choice, now, &mut plan);
     let is_replacing = !failed.is_empty();
-    let (failed, retry_failed) = writable(seen, failed.into_iter(), now, &mut plan);
-    let kept: Vec<&Machine> = present
-        .iter()
-        .filter(|machine| !is_among(machine, &failed))
-        .copied()
-        .collect();
+    let (failed, retry_failed) = writable(seen, failed, now, &mut plan);
+    let going = uids(&failed);
+    let kept = present.iter().copied().filter(|machine| !is_in(&going, machine));
+    let kept: Vec<&Machine> = kept.collect();
     let wanted = usize::try_from(set.spec.replicas).unwrap_or(0);
     let (excess, retry_excess) = excess(seen, &kept, wanted, now, &mut plan);
     plan.why = match (kept.len() > wanted, failed.len()) {
@@ -162,7 +173,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if kept.len() < wanted {
         let missing = wanted - kept.len();
         // Adoptions and releases change the count; what they bring is known in the next pass.
-        let growth = match adopts.is_empty() && releases.is_empty() {
+        let growth = match claims.adopts.is_empty() && claims.releases.is_empty() {
             true => grow(seen, missing, &kept, now),
             false => Plan::rest(Why::Claiming),
         };
@@ -172,15 +183,15 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         plan.why = growth.why;
     }
     let is_told_first = problem.is_some();
-    let report = record(seen, &claimed.machines, problem, !moves.is_empty(), now);
-    again.extend([report.due, status::next_available(set, &claimed.machines, now)]);
+    let report = record(seen, &machines, problem, !moves.is_empty(), now);
+    again.extend([report.due, status::next_available(set, &machines, now)]);
     if !meta::has_finalizer(&set.metadata, keys::FINALIZER) {
         plan.steps.push(Step::AddFinalizer);
     }
-    let thaw = freeze::thaw(seen, &claimed.machines).into_iter();
+    let thaw = freeze::thaw(seen, &machines).into_iter();
     let tended = thaw
-        .chain(tend(seen, &claimed, &adopts, &releases, now, &mut plan))
-        .chain(keep::marks(seen, &claimed.machines, &choice))
+        .chain(tend(seen, &machines, claims, now, &mut plan))
+        .chain(keep::marks(seen, &machines, &choice))
         .chain(given_up);
     place(
         &mut plan.steps,
@@ -203,15 +214,6 @@ fn place(steps: &mut Vec<Step>, report: Option<Step>, moves: impl Iterator<Item 
     steps.extend(last);
 }
 
-/// Which Machines are the set's.
-pub fn claimed(seen: &Observed<'_>) -> Claimed {
-    let selector = seen.set.spec.selector.as_ref();
-    match selector.and_then(|selector| Matcher::new(selector).ok()) {
-        Some(selector) => claim(seen.set, &selector, seen.machines),
-        None => Claimed::default(),
-    }
-}
-
 /// Which Failed Machines are kept without being asked: as the deployment says, else as the set's own spec does.
 fn chosen(seen: &Observed<'_>) -> keep::Choice {
     let alone = || {
@@ -228,19 +230,14 @@ fn chosen(seen: &Observed<'_>) -> keep::Choice {
 /// What is done to single Machines and holds up nothing else.
 fn tend(
     seen: &Observed<'_>,
-    claimed: &Claimed,
-    adopts: &[&Machine],
-    releases: &[&Machine],
+    machines: &[Arc<Machine>],
+    Claims { adopts, releases }: Claims,
     now: Timestamp,
     plan: &mut Plan,
 ) -> Vec<Step> {
-    let chosen = |all: &[Arc<Machine>], free: &[&Machine]| -> Vec<Arc<Machine>> {
-        all.iter().filter(|machine| is_among(machine, free)).cloned().collect()
-    };
     let template = seen.set.spec.template.spec();
     let hash = hash_to_bring(seen.set);
-    let brought = claimed
-        .machines
+    let brought = machines
         .iter()
         .filter_map(|machine| bring(seen.set, &template, hash.as_deref(), machine));
     let mut brought: Vec<_> = brought
@@ -253,20 +250,23 @@ fn tend(
         brought.truncate(BRING_TOGETHER);
         plan.wake = Some(later(now, STATUS_PACE));
     }
-    let (adopts, releases) = (chosen(&claimed.adopts, adopts), chosen(&claimed.releases, releases));
     let release = (!releases.is_empty()).then_some(Step::Release(releases));
     let adopt = (!adopts.is_empty()).then_some(Step::Adopt(adopts));
     let bring = (!brought.is_empty()).then_some(Step::Bring(brought));
     adopt.into_iter().chain(release).chain(bring).collect()
 }
 
-/// Deleted, or on its way.
+/// Whether somebody asked for its deletion. No phase says so: anybody may write one.
 pub fn is_leaving(machine: &Machine) -> bool {
-    meta::is_deleting(&machine.metadata) || *machine.phase() == Phase::Terminating
+    meta::is_deleting(&machine.metadata)
 }
 
-fn is_among(machine: &Machine, others: &[&Machine]) -> bool {
-    others.iter().any(|other| other.metadata.uid == machine.metadata.uid)
+fn uids<M: Borrow<Machine>>(machines: &[M]) -> BTreeSet<Uid> {
+    machines.iter().filter_map(|machine| machine.borrow().uid()).collect()
+}
+
+fn is_in(uids: &BTreeSet<Uid>, machine: &Machine) -> bool {
+    machine.uid().is_some_and(|uid| uids.contains(&uid))
 }
 
 /// In the hands of the deployment's in-place transfer: never deleted (`spec/machineset.md` §7).
@@ -308,7 +308,7 @@ fn excess<'a>(
     held.truncate(kept.len().saturating_sub(wanted + leaving.len()));
     plan.withheld.extend(held.into_iter().map(|name| (name, Why::Held)));
     // Who cannot be deleted stays chosen: another one would go in its place for good.
-    writable(seen, leaving.into_iter(), now, plan)
+    writable(seen, leaving, now, plan)
 }
 
 /// Whether the Machine is needed although its deletion was sent: it may be there still, and is not deleted again.
@@ -420,7 +420,12 @@ pub fn is_kept(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
 
 fn victim(machine: &Machine, is_replaced: bool) -> Victim {
     let (name, uid) = meta::identity(&machine.metadata);
-    Victim { name, uid, is_replaced }
+    Victim {
+        name,
+        uid,
+        version: None,
+        is_replaced,
+    }
 }
 
 fn deletion(victims: impl Iterator<Item = Victim>) -> Vec<Step> {

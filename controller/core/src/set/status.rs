@@ -6,9 +6,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::names::machine_name;
+use super::names::Names;
 use super::observed::Observed;
-use super::{freeze, keep, repair};
+use super::{claim, freeze, keep, repair};
 use crate::api::machine_set::{MachineSetCondition, MachineSetStatus};
 use crate::api::operation::MachineSummary;
 use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
@@ -177,11 +177,11 @@ pub fn next_available(set: &MachineSet, machines: &[Arc<Machine>], now: Timestam
 /// Numbers below this one have all been seen as Machines; from it on, a creation may still be under way. Of one that was sent twice
 /// the second may be, though the first was seen: once that Machine is gone, the second would make another one of its name.
 fn settled(seen: &Observed<'_>, now: Timestamp) -> i64 {
-    let (title, own) = meta::identity(&seen.set.metadata);
+    let names = Names::of(seen.set);
     let told = seen.set.status.as_ref();
     let (before, next) = told.map_or((0, 0), |told| (told.settled_machine_number, told.next_machine_number));
     let is_open = |number: &i64| {
-        let name = machine_name(title.as_str(), &own, *number);
+        let name = names.name(*number);
         let sent = seen.unanswered.get(&Name::new(&*name));
         !(seen.exists)(&name) || sent.is_some_and(|sent| now < later(*sent, LINGERS))
     };
@@ -192,14 +192,26 @@ fn settled(seen: &Observed<'_>, now: Timestamp) -> i64 {
 pub(crate) fn failed_machines(set: &MachineSet, machines: &[Arc<Machine>]) -> Vec<MachineSummary> {
     let failed = machines.iter().filter(|machine| !is_preserved(machine));
     let failed = failed.filter(|machine| machine.operation_state() == Some(OperationState::Failed));
-    failed
-        .map(|machine| MachineSummary {
-            name: machine.metadata.name.clone(),
-            provider_id: Some(machine.spec.provider_id.clone().unwrap_or_default()),
-            last_operation: machine.last_operation().cloned(),
-            owner_ref: set.metadata.name.clone(),
-        })
-        .collect()
+    bounded(failed.map(|machine| MachineSummary {
+        name: machine.metadata.name.clone(),
+        provider_id: Some(machine.spec.provider_id.clone().unwrap_or_default()),
+        last_operation: machine.last_operation().cloned(),
+        owner_ref: set.metadata.name.clone(),
+    }))
+}
+
+/// The first summaries that have room in a status: what an API server stores of one object has an end, and a status beyond that would
+/// never be written again.
+pub(crate) fn bounded(summaries: impl Iterator<Item = MachineSummary>) -> Vec<MachineSummary> {
+    const MOST_BYTES: usize = 192 * 1024;
+    let mut left = MOST_BYTES;
+    let fits = |summary: &MachineSummary| {
+        let bytes = json!(summary).to_string().len();
+        let fits = bytes <= left;
+        left = left.saturating_sub(bytes);
+        fits
+    };
+    summaries.take_while(fits).collect()
 }
 
 /// The conditions with `ReplicaFailure` and `Frozen` set or removed; all others stay as they are.
@@ -209,10 +221,11 @@ fn conditions(
     problem: Option<&Problem>,
     now: Timestamp,
 ) -> Vec<MachineSetCondition> {
-    const OURS: [&str; 3] = [
+    const OURS: [&str; 4] = [
         keys::CONDITION_REPLICA_FAILURE,
         keys::CONDITION_FROZEN,
         keys::CONDITION_REPLACEMENTS_HELD,
+        keys::CONDITION_RELEASED,
     ];
     let stored = seen.set.status.as_ref();
     let stored = stored.map_or(&[][..], |status| status.conditions.as_slice());
@@ -236,7 +249,34 @@ fn conditions(
         let (type_, reason) = (keys::CONDITION_REPLACEMENTS_HELD, keys::REASON_TOO_MANY_UNHEALTHY);
         condition(type_, reason, &text, known, now)
     }));
+    all.extend(released(seen, known(keys::CONDITION_RELEASED), now));
     all
+}
+
+/// Which Machines the set released that are still there, and that it releases no more of them.
+fn released(seen: &Observed<'_>, known: Option<&MachineSetCondition>, now: Timestamp) -> Option<MachineSetCondition> {
+    const NAMED: usize = 5;
+    let names: Vec<&str> = claim::released(seen)
+        .map(|machine| meta::name(&machine.metadata))
+        .collect();
+    let named = names.get(..NAMED.min(names.len())).filter(|named| !named.is_empty())?;
+    let others = match names.len() - named.len() {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    let named = named.join(", ");
+    let text = format!(
+        "Released because the selector does not match their labels, and left behind when this set is deleted: {named}{others}"
+    );
+    let (reason, text) = match claim::holds_back(seen) {
+        true => {
+            let text =
+                format!("{text}. No more are released while these are there: others count whatever their labels are");
+            (keys::REASON_TOO_MANY_RELEASED, text)
+        }
+        false => (keys::REASON_LABELS_CHANGED, text),
+    };
+    Some(condition(keys::CONDITION_RELEASED, reason, &text, known, now))
 }
 
 /// The condition `Frozen`, while it holds. While the label is there that a controller put beside it, it stays as it is: without
@@ -284,5 +324,22 @@ fn condition(
         last_transition_time: Some(since.unwrap_or_else(|| stored_time(now))),
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_has_room_for_some_of_a_thousand_long_failures_and_for_all_of_a_few() {
+        let failed = |number: usize| MachineSummary {
+            name: Some(format!("m-{number}")),
+            owner_ref: Some("x".repeat(1000)),
+            ..MachineSummary::default()
+        };
+        assert_eq!(bounded((0..3).map(failed)).len(), 3);
+        let many = bounded((0..1000).map(failed));
+        assert!(json!(many).to_string().len() <= 256 * 1024 && many.len() > 100);
     }
 }

@@ -48,7 +48,16 @@ impl Scene {
             let uids = machines.iter().filter_map(|machine| machine.uid());
             uids.filter(|_| dice.rarely()).collect()
         };
-        let (condemned, refused) = (some(dice), some(dice));
+        let (condemned, mut refused) = (some(dice), some(dice));
+        let unwritable = sets
+            .iter()
+            .filter_map(|set| meta::uid(&set.metadata))
+            .filter(|_| dice.rarely());
+        refused.extend(unwritable.collect::<Vec<Uid>>());
+        let unanswered_sets = match dice.rarely() {
+            true => BTreeMap::from([(Name::new("workers-9"), (2, now()))]),
+            false => BTreeMap::new(),
+        };
         let nodes: Vec<Uid> = machines.iter().filter_map(|machine| machine.uid()).collect();
         let updates = nodes.into_iter().map(|uid| (uid.clone(), update(dice, &uid))).collect();
         let past = |dice: &mut Dice| dice.maybe(Dice::time).filter(|at| *at <= now());
@@ -61,6 +70,7 @@ impl Scene {
                 status_written: past(dice),
                 numbers_written: past(dice),
                 create_refused: if dice.rarely() { Some(refusal(dice)) } else { None },
+                unanswered_sets,
                 ..OwnerNotes::default()
             },
             set_notes: OwnerNotes::default(),
@@ -177,14 +187,9 @@ impl Scene {
                 Step::RemoveFinalizer => return false,
                 Step::Adopt(sets) => {
                     for set in sets {
-                        let owners = owner::adopted(&set.metadata, &self.deployment);
-                        self.set(meta::name(&set.metadata)).metadata.owner_references = Some(owners);
-                    }
-                }
-                Step::Release(sets) => {
-                    for set in sets {
-                        let owners = owner::released(&set.metadata, Some(&Uid::new("uid-d")));
-                        self.set(meta::name(&set.metadata)).metadata.owner_references = Some(owners);
+                        let body = owner::adoption(&set.metadata, &self.deployment);
+                        let set = self.set(meta::name(&set.metadata));
+                        *set = merged(set, &body);
                     }
                 }
                 Step::Create(made) => {
@@ -212,8 +217,8 @@ impl Scene {
                     }
                 }
                 Step::Delete(victims) => {
-                    for (name, _) in victims {
-                        self.set(name.as_str()).metadata.deletion_timestamp = Some(Time(at));
+                    for set in victims {
+                        self.set(meta::name(&set.metadata)).metadata.deletion_timestamp = Some(Time(at));
                     }
                 }
                 Step::Mark(marks) => {
@@ -253,14 +258,14 @@ impl Scene {
             set::Step::RemoveFinalizer => self.sets.retain(|set| meta::name(&set.metadata) != name),
             set::Step::Adopt(machines) => {
                 for machine in machines {
-                    let owners = owner::adopted(&machine.metadata, &**set);
-                    self.edit(&machine, |machine| machine.metadata.owner_references = Some(owners));
+                    let body = owner::adoption(&machine.metadata, &**set);
+                    self.edit(&machine, |machine| *machine = merged(machine, &body));
                 }
             }
             set::Step::Release(machines) => {
                 for machine in machines {
-                    let owners = owner::released(&machine.metadata, meta::uid(&set.metadata).as_ref());
-                    self.edit(&machine, |machine| machine.metadata.owner_references = Some(owners));
+                    let body = set::claim::release(set, &machine);
+                    self.edit(&machine, |machine| *machine = merged(machine, &body));
                 }
             }
             set::Step::Reserve { next } => {
@@ -440,6 +445,7 @@ fn deployment(dice: &mut Dice) -> MachineDeployment {
     };
     if dice.rarely() {
         metadata["deletionTimestamp"] = dice.stamp();
+        metadata["finalizers"] = dice.pick(&[json!([keys::FINALIZER]), json!([keys::FINALIZER, "orphan"]), json!([])]);
     }
     metadata["annotations"] = dice.pick(&[
         json!({}),

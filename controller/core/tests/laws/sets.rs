@@ -97,6 +97,14 @@ impl Scene {
         }
     }
 
+    /// A sound set of so many, without Machines.
+    fn plain(replicas: i32) -> Self {
+        let mut scene = Self::throw(&mut Dice::new(Vec::new()));
+        scene.machines.clear();
+        scene.set = Arc::new(merged(&scene.set, &json!({"spec": {"replicas": replicas}})));
+        scene
+    }
+
     fn look<T>(&self, look: impl FnOnce(&Observed<'_>) -> T) -> T {
         look(&Observed {
             set: &self.set,
@@ -161,16 +169,16 @@ impl Scene {
                 Step::RemoveFinalizer => return false,
                 Step::Adopt(machines) => {
                     for machine in machines {
-                        let owners = owner::adopted(&machine.metadata, &*self.set);
+                        let body = owner::adoption(&machine.metadata, &*self.set);
                         let uid = machine.uid().expect("it is stored");
-                        self.edit(&uid, |machine| machine.metadata.owner_references = Some(owners));
+                        self.edit(&uid, |machine| *machine = merged(machine, &body));
                     }
                 }
                 Step::Release(machines) => {
                     for machine in machines {
-                        let owners = owner::released(&machine.metadata, Some(&Uid::new("uid-s")));
+                        let body = set::claim::release(&self.set, &machine);
                         let uid = machine.uid().expect("it is stored");
-                        self.edit(&uid, |machine| machine.metadata.owner_references = Some(owners));
+                        self.edit(&uid, |machine| *machine = merged(machine, &body));
                     }
                 }
                 Step::Reserve { next } => {
@@ -272,6 +280,7 @@ fn set(dice: &mut Dice) -> MachineSet {
     };
     if dice.rarely() {
         metadata["deletionTimestamp"] = dice.stamp();
+        metadata["finalizers"] = dice.pick(&[json!([keys::FINALIZER]), json!([keys::FINALIZER, "orphan"]), json!([])]);
     }
     if dice.rarely() {
         metadata["labels"] = json!({keys::FREEZE: dice.pick(&["True", "False"])});
@@ -316,7 +325,7 @@ pub fn machine(dice: &mut Dice, number: u16) -> Machine {
     let name = match dice.number(3) {
         0 => format!("m-{number}"),
         // A name of the set's own making.
-        _ => set::names::machine_name("workers", &Uid::new("uid-s"), i64::from(number)),
+        _ => name_of(i64::from(number)),
     };
     let mut metadata = json!({"name": name, "uid": format!("uid-{number}"), "finalizers": [keys::FINALIZER]});
     metadata["creationTimestamp"] = dice.stamp();
@@ -369,6 +378,10 @@ pub fn machine(dice: &mut Dice, number: u16) -> Machine {
     serde_json::from_value(body).expect("it is a Machine")
 }
 
+fn name_of(number: i64) -> String {
+    set::names::Names::new("workers", &Uid::new("uid-s")).name(number)
+}
+
 fn dice_stamp() -> Value {
     json!(format!("{:.0}", now()))
 }
@@ -391,7 +404,7 @@ proptest! {
         for step in scene.plan(now()).0.steps {
             let Step::Record(status) = step else { continue };
             for number in before..status.settled_machine_number {
-                let name = set::names::machine_name("workers", &Uid::new("uid-s"), number);
+                let name = name_of(number);
                 let sent = scene.unanswered.get(&Name::new(name.as_str()));
                 let may_arrive = sent.is_some_and(|sent| now() < *sent + SignedDuration::from_mins(5));
                 prop_assert!(!may_arrive, "{name}: {scene:#?}");
@@ -405,7 +418,7 @@ proptest! {
     fn a_name_whose_creation_may_still_arrive_is_taken_before_any_other(open in any::<u8>()) {
         let mut scene = Scene::throw(&mut Dice::new(Vec::new()));
         scene.machines.clear();
-        let named = |number| Name::new(set::names::machine_name("workers", &Uid::new("uid-s"), number));
+        let named = |number| Name::new(name_of(number));
         let sent: BTreeSet<Name> = (0..8).filter(|number| open & (1 << number) != 0).map(named).collect();
         scene.unanswered = sent.iter().map(|name| (name.clone(), now())).collect();
         let mut set = (*scene.set).clone();
@@ -440,6 +453,35 @@ proptest! {
         prop_assert!(false, "it writes and writes:\n{}\n{scene:#?}", told.join("\n"));
     }
 
+    /// An admission policy, or an operator, that relabels each Machine when it is made or when it is in service.
+    #[test]
+    fn whoever_rewrites_the_labels_of_all_machines_costs_at_most_as_many_again(wanted in 0i32..6, when in any::<Vec<bool>>()) {
+        let mut scene = Scene::plain(wanted);
+        let (mut at, mut made) = (now(), 0);
+        for is_late in when.into_iter().chain([false; 40]) {
+            let (plan, broken) = scene.plan(at);
+            prop_assert!(broken.is_empty(), "{broken:?}\n{}", narrate::plan(&plan, at));
+            let batches = plan.steps.iter().map(|step| match step {
+                Step::Create(batch) => batch.len(),
+                _ => 0,
+            });
+            made += batches.sum::<usize>();
+            scene.apply(plan.steps, at);
+            let running = json!({"status": {"currentStatus": {"phase": "Running"}, "conditions": [{"type": "Ready", "status": "True"}]}});
+            let other = json!({"metadata": {"labels": {"pool": "other"}}});
+            for machine in &mut scene.machines {
+                for change in if is_late { vec![&running] } else { vec![&other, &running] } {
+                    *machine = Arc::new(merged(machine, change));
+                }
+            }
+            at += SignedDuration::from_secs(1);
+        }
+        let most = 2 * usize::try_from(wanted).unwrap();
+        prop_assert!(made <= most, "{made} of at most {most}");
+        let own = scene.look(|seen| set::plan::owned(seen).len());
+        prop_assert_eq!(own, usize::try_from(wanted).unwrap());
+    }
+
     #[test]
     fn the_order_of_leaving_is_the_same_whatever_the_order_of_asking(tape in tapes(), turn in 0usize..8, by in 0usize..4) {
         let mut scene = Scene::throw(&mut Dice::new(tape));
@@ -454,4 +496,30 @@ proptest! {
         scene.machines.reverse();
         prop_assert_eq!(before, names(&scene));
     }
+}
+
+/// What a plan costs must follow from what it does: a plan is made under the lock that all others wait for.
+#[test]
+fn a_set_that_lacks_a_hundred_thousand_machines_names_only_the_next_ones() {
+    let mut scene = Scene::plain(100_000);
+    for _ in 0..20 {
+        let asked = std::cell::Cell::new(0);
+        let plan = scene.look(|seen| {
+            let exists = |name: &str| {
+                asked.set(asked.get() + 1);
+                (seen.exists)(name)
+            };
+            set::plan(
+                &Observed {
+                    exists: &exists,
+                    ..*seen
+                },
+                now(),
+            )
+        });
+        assert!(asked.get() < 2_000, "{} names were looked up", asked.get());
+        scene.apply(plan.steps, now());
+        scene.notes.batch_ended = None;
+    }
+    assert!(scene.machines.len() > 300, "{}", scene.machines.len());
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use millwright_core::api::machine::CreationRequest;
 use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::change::Change;
@@ -239,8 +238,8 @@ impl Stage {
                 let left = self.etcd.remove_finalizer::<MachineSet>(&name, &uid, keys::FINALIZER);
                 self.left(&name, &uid, left)
             }
-            Step::Adopt(children) => self.own_all(&children, |child| owner::adopted(&child.metadata, seen)),
-            Step::Release(children) => self.own_all(&children, |child| owner::released(&child.metadata, Some(&uid))),
+            Step::Adopt(children) => self.own_all(&children, |child| owner::adoption(&child.metadata, seen)),
+            Step::Release(children) => self.own_all(&children, |child| set::claim::release(seen, child)),
             Step::Reserve { next } => {
                 let body = json!({"status": {"nextMachineNumber": next}});
                 let written = self.etcd.merge_status::<MachineSet>(&name, Some(&uid), &body);
@@ -258,7 +257,7 @@ impl Stage {
                 let mut took = true;
                 for brought in all {
                     let (child, child_uid) = meta::identity(&brought.machine.metadata);
-                    if self.refuses(&child_uid) {
+                    if self.refuses::<Machine>(&child, &child_uid) {
                         took = false;
                         continue;
                     }
@@ -275,7 +274,7 @@ impl Stage {
                     let live = live.and_then(|name| self.etcd.nodes.get(&name));
                     let is_well =
                         live.is_some_and(|live| node::keeps_from_failing(live, &given.machine, &self.settings));
-                    if is_well || self.refuses(&child_uid) {
+                    if is_well || self.refuses::<Machine>(&child, &child_uid) {
                         took = false;
                         continue;
                     }
@@ -290,7 +289,7 @@ impl Stage {
                 let mut took = true;
                 for mark in marks {
                     let (child, child_uid) = meta::identity(&mark.machine.metadata);
-                    if self.refuses(&child_uid) {
+                    if self.refuses::<Machine>(&child, &child_uid) {
                         took = false;
                         continue;
                     }
@@ -315,21 +314,18 @@ impl Stage {
         self.told.extend(events);
     }
 
-    /// Whether the API server refuses writes to this Machine; then it is noted.
-    fn refuses(&mut self, uid: &Uid) -> bool {
-        let mut machines = self.etcd.machines.values();
-        let found = machines.find(|machine| machine.uid().as_ref() == Some(uid));
-        let name = found.map(|machine| Name::new(meta::name(&machine.metadata)));
-        let Some(name) = name.filter(|name| self.unwritable.contains(name)) else {
-            return false;
-        };
-        self.note_refusal(&name, uid);
-        true
+    /// Whether the API server refuses writes to this object; then it is noted.
+    fn refuses<K: Resource>(&mut self, name: &Name, uid: &Uid) -> bool {
+        let refuses = self.unwritable.contains(name);
+        if refuses {
+            self.note_refusal::<K>(name, uid);
+        }
+        refuses
     }
 
-    fn note_refusal(&mut self, machine: &Name, uid: &Uid) {
+    fn note_refusal<K: Resource>(&mut self, name: &Name, uid: &Uid) {
         let now = self.now();
-        self.world.note::<Machine>(machine, uid, |ledger| {
+        self.world.note::<K>(name, uid, |ledger| {
             let refusal = Refusal::after(ledger.refusals.get(uid), REFUSAL.to_owned(), now);
             ledger.refusals.insert(uid.clone(), refusal);
         });
@@ -369,9 +365,9 @@ impl Stage {
         for victim in victims {
             self.chance()?;
             if self.refuses_deletions {
-                self.note_refusal(&victim.name, &victim.uid);
+                self.note_refusal::<Machine>(&victim.name, &victim.uid);
             }
-            if self.refuses_deletions || self.refuses(&victim.uid) {
+            if self.refuses_deletions || self.refuses::<Machine>(&victim.name, &victim.uid) {
                 took = false;
                 continue;
             }
@@ -415,20 +411,19 @@ impl Stage {
         self.took(made)
     }
 
-    fn own_all<K: Resource>(&mut self, children: &[Arc<K>], owners: impl Fn(&K) -> Vec<OwnerReference>) -> bool {
+    fn own_all<K: Resource>(&mut self, children: &[Arc<K>], body: impl Fn(&K) -> Value) -> bool {
         let mut took = true;
         for child in children {
-            took &= self.own(&**child, owners(child));
+            took &= self.own(&**child, body(child));
         }
         took
     }
 
-    fn own<K: Resource>(&mut self, child: &K, owners: Vec<OwnerReference>) -> bool {
+    fn own<K: Resource>(&mut self, child: &K, body: Value) -> bool {
         let (name, uid) = (child.key(), child.uid());
-        if self.refuses(&uid) {
+        if self.refuses::<K>(&name, &uid) {
             return false;
         }
-        let body = json!({"metadata": {"ownerReferences": owners}});
         let written = self.etcd.merge::<K>(&name, Some(&uid), &body);
         self.took(written)
     }
@@ -448,7 +443,7 @@ impl Stage {
         let mut took = true;
         for mark in marks {
             let (machine, uid) = meta::identity(&mark.machine.metadata);
-            if self.refuses(&uid) {
+            if self.refuses::<Machine>(&machine, &uid) {
                 took = false;
                 continue;
             }
@@ -464,7 +459,7 @@ impl Stage {
         for moved in all {
             self.chance()?;
             let (machine, uid) = meta::identity(&moved.machine.metadata);
-            if self.refuses(&uid) {
+            if self.refuses::<Machine>(&machine, &uid) {
                 took = false;
                 continue;
             }
@@ -521,11 +516,13 @@ impl Stage {
                     .remove_finalizer::<MachineDeployment>(&name, &uid, keys::FINALIZER);
                 self.left(&name, &uid, left)
             }
-            Step::Adopt(children) => self.own_all(&children, |child| owner::adopted(&child.metadata, seen)),
-            Step::Release(children) => self.own_all(&children, |child| owner::released(&child.metadata, Some(&uid))),
+            Step::Adopt(children) => self.own_all(&children, |child| owner::adoption(&child.metadata, seen)),
             Step::Create(made) => self.create_set(&name, &uid, &made),
             Step::Change(change) => {
                 let (set, set_uid) = meta::identity(&change.set.metadata);
+                if self.refuses::<MachineSet>(&set, &set_uid) {
+                    return Ok(false);
+                }
                 let written = self.etcd.merge::<MachineSet>(&set, Some(&set_uid), &change.patch());
                 if change.replicas.is_some() {
                     self.world
@@ -536,7 +533,10 @@ impl Stage {
             Step::Transfer(all) => return self.transfer(all),
             Step::Select(all) => return self.select(&all),
             Step::Delete(victims) => {
-                for (victim, victim_uid) in victims {
+                for (victim, victim_uid) in victims.iter().map(|set| meta::identity(&set.metadata)) {
+                    if self.refuses::<MachineSet>(&victim, &victim_uid) {
+                        continue;
+                    }
                     let left = self.etcd.delete::<MachineSet>(&victim, Some(&victim_uid), now);
                     // One that is gone is what a deletion wants.
                     self.left(&victim, &victim_uid, left);

@@ -2,7 +2,7 @@
 //! line begins with `quietly`.
 //!
 //! ```text
-//! create KIND NAME [of CLASS | of COUNT] [JSON]     edit|status KIND NAME JSON     delete KIND NAME
+//! create KIND NAME [of CLASS | of COUNT] [JSON]     edit|status KIND NAME JSON     delete KIND NAME [orphaning]
 //! check CLASS ready | token | faulty TEXT           driver ready | away TEXT | missing | unheard | silent | speaks
 //! driver can initialise | makes ports                             driver shows VMs after SECONDS
 //! driver fails CALL with REASON                     driver answers CALL unnamed | creating | broken | going | crumbed | unseen | half-done
@@ -14,7 +14,7 @@
 //! creations of sets are refused | allowed            conditions are refused | allowed
 //! cordons are refused | allowed                      vm of MACHINE ends in SECONDS
 //! class NAME is removed by force                     all nodes join (but those of Machines annotated version=broken)
-//! machine NAME cannot be written | can be written    target is away | back              lease is lost
+//! machine|set NAME cannot be written | can be written  target is away | back              lease is lost
 //! after SECONDS        restart        no manager for SECONDS        no target cluster        show        show conditions        show preserved
 //! show states
 //! ```
@@ -121,6 +121,8 @@ impl Stage {
             ["edit", kind, name, ..] => self.change(kind, name, &json?, false)?,
             ["status", kind, name, ..] => self.change(kind, name, &json!({"status": json?}), true)?,
             ["delete", kind, name] => self.delete(kind, name)?,
+            ["delete", "set", name, "orphaning"] => self.orphan::<MachineSet, Machine>(name),
+            ["delete", "deployment", name, "orphaning"] => self.orphan::<MachineDeployment, MachineSet>(name),
             ["check", class, verdict, ..] => {
                 let found = judged(verdict, line)?;
                 self.checks.insert(Name::new(*class), found);
@@ -137,8 +139,8 @@ impl Stage {
             ["conditions", "are", "allowed"] => self.refuses_conditions = false,
             ["deletions", "are", "refused"] => self.refuses_deletions = true,
             ["deletions", "are", "allowed"] => self.refuses_deletions = false,
-            ["machine", name, "cannot", "be", "written"] => drop(self.unwritable.insert(Name::new(*name))),
-            ["machine", name, "can", "be", "written"] => drop(self.unwritable.remove(&Name::new(*name))),
+            ["machine" | "set", name, "cannot", "be", "written"] => drop(self.unwritable.insert(Name::new(*name))),
+            ["machine" | "set", name, "can", "be", "written"] => drop(self.unwritable.remove(&Name::new(*name))),
             ["class", name, "is", "removed", "by", "force"] => {
                 let class = self.etcd.classes.remove(&Name::new(*name))?;
                 self.world
@@ -270,6 +272,36 @@ impl Stage {
         let known = self.etcd.get::<K>(&name).expect("the object is there");
         let now = self.now();
         match self.etcd.delete::<K>(&name, None, now).expect("the object is there") {
+            Some(left) => self.saw(left),
+            None => self
+                .world
+                .observe(millwright_core::change::Change::Deleted(known), self.uptime),
+        }
+    }
+
+    /// As with `--cascade=orphan`: the object waits for the garbage collector, which frees its children a moment later.
+    fn orphan<K: Resource, C: Resource>(&mut self, name: &str) {
+        let key = Name::new(name);
+        let uid = self.etcd.get::<K>(&key).expect("the object is there").uid();
+        self.etcd
+            .add_finalizer::<K>(&key, &uid, "orphan")
+            .expect("the object is there");
+        self.end::<K>(name);
+        self.settle(self.uptime + Duration::from_millis(100))
+            .expect("no story has a crash in it");
+        let children: Vec<Name> = C::table(&mut self.etcd).keys().cloned().collect();
+        for child in children {
+            let mut known = self.etcd.get::<C>(&child).expect("it is there");
+            if meta::controller_uid(known.metadata()) == Some(uid.clone()) {
+                self.patch::<C>(child.as_str(), &json!({"metadata": {"ownerReferences": null}}), false);
+            }
+        }
+        let known = self.etcd.get::<K>(&key).expect("its finalizer holds it");
+        match self
+            .etcd
+            .remove_finalizer::<K>(&key, &uid, "orphan")
+            .expect("it is there")
+        {
             Some(left) => self.saw(left),
             None => self
                 .world

@@ -228,7 +228,12 @@ fn running_first(seen: &Observed<'_>, now: Timestamp) -> Plan {
             let wrong = own.iter().take(victims.len()).map(|machine| {
                 let (name, uid) = meta::identity(&machine.metadata);
                 let is_replaced = false;
-                Victim { name, uid, is_replaced }
+                Victim {
+                    name,
+                    uid,
+                    version: None,
+                    is_replaced,
+                }
             });
             *victims = wrong.collect();
         }
