@@ -4,6 +4,7 @@
 //! judged by the planners, who can say so on the object. One odd object must never make a whole list unreadable.
 
 pub mod crds;
+mod creation_request;
 pub mod keys;
 pub mod lenient;
 pub mod machine;
@@ -18,6 +19,7 @@ pub mod qualified;
 pub mod template;
 pub mod validity;
 
+pub use creation_request::CreationRequest;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use machine::{ClassRef, CurrentStatus, Machine, MachineSpec, MachineStatus, Phase};
 pub use machine_class::{ClassNodeTemplate, MachineClass, MachineClassSpec, MachineClassStatus, SecretRef};

@@ -10,8 +10,7 @@ pub use condition::{Verdict, open_breakers, told_readiness};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::api::machine::CreationRequest;
-use crate::api::{MachineClass, keys, meta};
+use crate::api::{CreationRequest, MachineClass, keys, meta};
 use crate::circuit_breaker::{Account, Circuits};
 use crate::driver::Violation;
 use crate::ids::SecretKey;
@@ -330,6 +329,8 @@ pub struct SecretObserved<'a> {
     pub classes: usize,
     /// The first of them, by name.
     pub first_class: Option<&'a str>,
+    /// A Machine whose VM was asked for with it, where no class names it any more.
+    pub first_machine: Option<&'a str>,
     /// What was last reported of its deletion.
     pub reported: Option<&'a InUse>,
     /// The time.
@@ -341,7 +342,7 @@ pub struct SecretObserved<'a> {
 pub enum SecretStep {
     /// A class names it.
     AddFinalizer,
-    /// No class names it any more.
+    /// No class names it any more, and no VM was asked for with it.
     RemoveFinalizer,
     /// Somebody deleted it, and it waits: say for whom.
     Report(InUse),
@@ -363,15 +364,14 @@ pub type SecretPlan = crate::plan::Plan<SecretStep, Why>;
 pub fn plan_secret(seen: &SecretObserved<'_>) -> SecretPlan {
     let guarded = meta::has_finalizer(seen.secret, keys::SECRET_FINALIZER);
     let deleting = meta::is_deleting(seen.secret);
-    match (guarded, seen.first_class.filter(|_| seen.classes > 0)) {
+    let class = seen.first_class.map(|first| ("MachineClass", seen.classes, first));
+    let machine = seen.first_machine.map(|first| ("Machine", 1, first));
+    match (guarded, class.filter(|_| seen.classes > 0).or(machine)) {
         (false, Some(_)) if !deleting => SecretPlan::act(vec![SecretStep::AddFinalizer], Why::Needed),
         (true, None) => SecretPlan::act(vec![SecretStep::RemoveFinalizer], Why::NotNeeded),
-        (true, Some(first)) if deleting => {
-            let in_use = InUse {
-                kind: "MachineClass",
-                users: seen.classes,
-                first: first.to_owned(),
-            };
+        (true, Some((kind, users, first))) if deleting => {
+            let first = first.to_owned();
+            let in_use = InUse { kind, users, first };
             let is_news = is_news(seen.secret, &in_use, seen.reported, seen.now);
             let report = is_news.then_some(SecretStep::Report(in_use));
             SecretPlan::act(report.into_iter().collect(), Why::InUse)

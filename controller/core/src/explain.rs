@@ -226,7 +226,7 @@ fn of_machine(world: &World, name: &Name, settings: &Settings, now: Timestamp) -
             class: ClassView::of(world, class_name.as_ref()),
             driver: match &driver {
                 Some(driver) => DriverView::Ready(driver),
-                None => DriverView::Unnamed { all_ready: true },
+                None => DriverView::Unnamed,
             },
             node: claim.node,
             rival: claim.rival,

@@ -26,6 +26,8 @@ pub enum OwnedBy {
     Node,
     /// The VM's id.
     ProviderId,
+    /// All VMs among which its own is (`CreationRequest::inventory`).
+    Inventory,
     /// How the Machine is, where that is judged: for counting.
     Health,
 }
@@ -143,6 +145,10 @@ impl Stored for Machine {
         places.extend(
             self.provider_id()
                 .map(|id| (OwnedBy::ProviderId, id.as_str().to_owned())),
+        );
+        places.extend(
+            self.creation_request()
+                .map(|request| (OwnedBy::Inventory, request.inventory())),
         );
         places.extend(Health::of(self).map(|health| (OwnedBy::Health, health.text().to_owned())));
         places

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{Machine, MachineClass, meta};
+use crate::api::{CreationRequest, Machine, MachineClass, meta};
 use crate::circuit_breaker::Breakers;
 use crate::class::{self, InUse, Readiness};
 use crate::drain::Drain;
@@ -146,10 +146,8 @@ impl OwnerNotes {
 #[derive(Debug, Default)]
 struct ClassNotes {
     readiness: Readiness,
-    /// It was checked once at least.
-    was_judged: bool,
-    /// By which its driver tells the classes that reach the same VMs, by its last word.
-    inventory_key: Option<String>,
+    /// What reached its VMs when it was last checked.
+    reached: Option<CreationRequest>,
     /// Which doubt the readiness answers.
     doubt: u64,
     is_being_checked: bool,
@@ -217,20 +215,16 @@ impl Ledger {
         self.classes.get(class).map_or(UNCHECKED, |notes| &notes.readiness)
     }
 
-    /// Whether the class was ever checked: what its driver tells of it is known then.
-    pub fn was_judged(&self, class: &Name) -> bool {
-        self.classes.get(class).is_some_and(|notes| notes.was_judged)
+    /// What reaches the VMs of the class, as its driver knows them. `None`: it was not checked since it was edited.
+    pub fn reached(&self, class: &MachineClass) -> Option<&CreationRequest> {
+        let reached = self.classes.get(&meta::identity(&class.metadata).0)?.reached.as_ref();
+        reached.filter(|reached| reached.is_same(&CreationRequest::of(class, None)))
     }
 
-    /// Classes with the same key reach the same VMs. `None`: nothing is known of that.
-    pub fn inventory_key(&self, class: &Name) -> Option<&str> {
-        self.classes.get(class)?.inventory_key.as_deref()
-    }
-
-    /// What the class's driver tells of the VMs that it reaches.
-    pub fn note_inventory(&mut self, class: &Name, key: Option<String>) {
+    /// What a check found to reach the VMs of the class.
+    pub fn note_reached(&mut self, class: &Name, reached: CreationRequest) {
         if let Some(notes) = self.classes.get_mut(class) {
-            notes.inventory_key = key;
+            notes.reached = Some(reached);
         }
     }
 
@@ -255,7 +249,6 @@ impl Ledger {
             return Finding::Outdated;
         };
         notes.is_being_checked = false;
-        notes.was_judged = true;
         if stamp != Stamp(notes.doubt) {
             return Finding::Outdated;
         }

@@ -51,6 +51,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = from_the_future(seen, now) {
         return plan;
     }
+    if let Some(plan) = request_due(seen, now) {
+        return plan;
+    }
     let plan = in_place::join(seen, by_phase(seen, now), now);
     preserve::join(seen, plan, now)
 }
@@ -180,13 +183,23 @@ fn is_blind(seen: &Observed<'_>) -> bool {
     seen.settings.has_target && seen.sight.target_since.is_none()
 }
 
+/// Stores by what the VM of another controller is reached, once its driver has shown it through the Machine's class.
+fn request_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let (has, reached) = (seen.machine.creation_request(), seen.calls.reached.as_deref()?);
+    if !seen.machine.phase().is_there() || has.is_some_and(|has| has.inventory_key.is_some() || has == reached) {
+        return None;
+    }
+    let change = StatusChange::same(seen.machine, now)?.with_request(reached);
+    Some(Plan::act(vec![Step::Record(Box::new(change))], Why::VmReached))
+}
+
 /// Stores a breadcrumb of the driver that the Machine does not carry yet: it wants to see it again at its next call.
 fn crumb_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let crumb = seen.calls.crumb.as_ref()?;
     if self::crumb(seen.machine).as_ref() == Some(crumb) {
         return None;
     }
-    let change = StatusChange::same(seen.machine, crumb, now)?;
+    let change = StatusChange::same(seen.machine, now)?.with_crumb(Some(crumb));
     Some(Plan::act(vec![Step::Record(Box::new(change))], Why::CrumbChanged))
 }
 

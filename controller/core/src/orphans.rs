@@ -33,7 +33,7 @@ pub mod nodes;
 mod owner;
 
 pub use evidence::{Evidence, Proof, Spared};
-pub use inventory::{Inventories, Inventory, Scope};
+pub use inventory::{Inventories, Inventory, Way};
 pub use listing::{Gap, Listing, Sighting};
 use owner::Owner;
 

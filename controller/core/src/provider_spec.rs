@@ -18,6 +18,10 @@ pub const MAX_BYTES: usize = 256 * 1024;
 /// costs three: without this guard the driver's decoder would refuse the whole request as broken.
 pub const MAX_DEPTH: usize = 30;
 
+/// Most bytes of a `providerSpec` that a Machine keeps for the life of its VM, and the longest text in one with more.
+const KEPT_BYTES: usize = 4 * 1024;
+const KEPT_TEXT: usize = 256;
+
 /// Largest integer, either sign, that a double holds together with its neighbours: 2^53 − 1.
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 
@@ -146,9 +150,50 @@ pub fn digest(class_name: &str, provider: &DriverName, spec: &Value, user_data_t
     hex
 }
 
+/// What a Machine keeps of the spec that its VM was asked for with: all of it, and of one that is too long as much as fits, without long
+/// texts and from the outside in. Fields without a value are left out, as a merge patch cannot store them.
+pub fn essentials(spec: &Value) -> Value {
+    let fits = |kept: &Value| canonical(kept).len() <= KEPT_BYTES;
+    let cuts = (1..=MAX_DEPTH).rev().map(|depth| (depth, KEPT_TEXT));
+    let mut kept = std::iter::once((MAX_DEPTH, usize::MAX))
+        .chain(cuts)
+        .filter_map(|(depth, text)| cut(spec, depth, text));
+    kept.find(fits).unwrap_or_else(|| {
+        let mut fields: Vec<_> = spec.as_object().into_iter().flatten().collect();
+        fields.sort_by_key(|(_, value)| canonical(value).len());
+        let mut kept = Value::Object(serde_json::Map::new());
+        for (name, value) in fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_object() && !value.is_array())
+        {
+            let mut more = kept.clone();
+            more[name] = value.clone();
+            if fits(&more) {
+                kept = more;
+            }
+        }
+        kept
+    })
+}
+
+/// The value to that depth, without longer texts.
+fn cut(value: &Value, depth: usize, longest: usize) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::String(text) if text.len() > longest => None,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(value.clone()),
+        Value::Array(_) | Value::Object(_) if depth == 0 => None,
+        Value::Array(items) => Some(items.iter().filter_map(|item| cut(item, depth - 1, longest)).collect()),
+        Value::Object(fields) => {
+            let kept = |(name, field): (&String, &Value)| Some((name.clone(), cut(field, depth - 1, longest)?));
+            Some(Value::Object(fields.iter().filter_map(kept).collect()))
+        }
+    }
+}
+
 /// Compact JSON with sorted keys. Sorted here and not by `serde_json`: its maps keep the order of insertion as soon as
 /// any crate of the build turns that feature on.
-fn canonical(value: &Value) -> String {
+pub(crate) fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
     text
@@ -271,6 +316,25 @@ mod tests {
             panic!("too deep")
         };
         assert_eq!((pointer.len(), limit), (2 * MAX_DEPTH, MAX_DEPTH));
+    }
+
+    #[test]
+    fn of_a_spec_that_is_too_long_what_stands_outside_is_kept_and_a_long_text_is_not() {
+        let whole = json!({ "location": { "region": "a", "zones": ["a1"] }, "count": 3 });
+        assert_eq!(essentials(&whole), whole);
+        assert_eq!(essentials(&Value::Null), json!({}));
+        let script = json!({ "location": { "region": "a" }, "script": "x".repeat(5000) });
+        assert_eq!(essentials(&script), json!({ "location": { "region": "a" } }));
+        let many: Vec<_> = (0..2000).collect();
+        let deep = json!({ "location": { "region": "a", "numbers": many }, "count": 3 });
+        assert_eq!(essentials(&deep), json!({ "location": { "region": "a" }, "count": 3 }));
+        let wide: serde_json::Map<_, _> = (0..100)
+            .map(|n| (format!("field{n}"), json!("x".repeat(200))))
+            .chain([("region".to_owned(), json!("a"))])
+            .collect();
+        let kept = essentials(&Value::Object(wide));
+        assert_eq!(kept["region"], json!("a"));
+        assert!(canonical(&kept).len() <= KEPT_BYTES);
     }
 
     /// Stored as tags on VMs: another value here means that every running VM looks changed.

@@ -147,6 +147,13 @@ impl<K: Stored> Store<K> {
             .filter_map(|name| self.objects.get(name))
     }
 
+    /// Every text in one index.
+    pub fn texts(&self, index: K::Index) -> impl Iterator<Item = &str> {
+        let all = self.indexes.range((index, String::new())..);
+        all.take_while(move |((of, _), _)| *of == index)
+            .map(|((_, text), _)| text.as_str())
+    }
+
     /// How many objects stand under `text` in one index.
     pub fn count(&self, index: K::Index, text: &str) -> usize {
         self.indexes.get(&(index, text.to_owned())).map_or(0, BTreeSet::len)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 
-use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
+use crate::api::{CreationRequest, Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use crate::class;
 use crate::ids::{DriverName, Name, Uid};
 use crate::kinds::{ClassBy, OwnedBy, SecretMeta};
@@ -133,6 +133,12 @@ impl Kind for Machine {
                 wakes.extend(owners_of(world, machine));
             }
         }
+        // The Secrets' finalizers depend on whether any VM was asked for with them.
+        let gone = touched.old.iter().filter(|_| touched.new.is_none());
+        let secrets = gone
+            .filter_map(|gone| gone.creation_request())
+            .flat_map(CreationRequest::secret_keys);
+        wakes.extend(secrets.map(|key| Wake::event(Key::Secret(Name::new(key.name)))));
         // The class's finalizer depends on whether any Machine names it.
         if touched.old.is_none() || touched.new.is_none() {
             wakes.extend(
@@ -442,13 +448,12 @@ pub fn driver_changed(world: &World, driver: &DriverName) -> Vec<Wake> {
         wakes.extend(users_of_class(world, &class));
         wakes.push(Wake::prompt(Key::Class(class)));
     }
-    // Machines whose class is gone can be asked of any driver, and one that nobody began may go once all drivers are known.
-    let lost = world.machines.iter().filter(|machine| {
-        let class = machine.class_name().map(Name::new);
-        let is_classless = class.is_none_or(|class| world.classes.get(&class).is_none());
-        is_classless || (meta::is_deleting(&machine.metadata) && machine.phase().is_new())
+    // Machines whose VM was asked of it, whatever their class says now; and one that nobody began may go once all drivers are known.
+    let others = world.machines.iter().filter(|machine| {
+        let asked = machine.creation_request().and_then(|request| request.driver());
+        asked.as_ref() == Some(driver) || (meta::is_deleting(&machine.metadata) && machine.phase().is_new())
     });
-    wakes.extend(lost.map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0))));
+    wakes.extend(others.map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0))));
     wakes
 }
 

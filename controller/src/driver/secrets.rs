@@ -121,16 +121,6 @@ pub enum SecretError {
     },
 }
 
-impl SecretError {
-    /// Whether it is certain that there are no such credentials. Those that exist and cannot be had now are to be waited for.
-    pub fn is_certain_absence(&self) -> bool {
-        match self {
-            Self::Missing(_) => true,
-            Self::Forbidden(_) | Self::Unreachable { .. } | Self::TooLarge { .. } => false,
-        }
-    }
-}
-
 /// Fetches and keeps Secrets. Cheap to clone.
 #[derive(Clone)]
 pub struct SecretStore {

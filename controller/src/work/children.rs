@@ -12,7 +12,7 @@ use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::Refusal;
 use millwright_core::owner::{self, Owner};
 use millwright_core::world::Kind;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::shared::Shared;
 use super::step::StepError;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
-use millwright_core::api::machine::CreationRequest;
-use millwright_core::api::{MachineClass, keys, meta};
+use millwright_core::api::{CreationRequest, Machine, MachineClass, keys, meta};
 use millwright_core::check;
 use millwright_core::class::{self, Fault, InUse, Observed, Readiness, Recipe, SecretObserved, SecretStep, Step, Why};
 use millwright_core::driver::Capability;
@@ -117,7 +116,11 @@ fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
     let stamp = shared.quietly(|world| world.ledger.begins_check(&name));
     let (task, class) = (Arc::clone(shared), Arc::clone(class));
     shared.calls.spawn(async move {
-        let checked = AssertUnwindSafe(check(&task, &class)).catch_unwind().await;
+        let known = task.look(|world| world.ledger.reached(&class).cloned());
+        let mut essentials = known.unwrap_or_else(|| CreationRequest::of(&class, None));
+        let checked = AssertUnwindSafe(check(&task, &class, &mut essentials))
+            .catch_unwind()
+            .await;
         let readiness = match checked {
             Ok(Ok(recipe)) => Readiness::Ready(recipe),
             Ok(Err(fault)) => {
@@ -139,6 +142,7 @@ fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
             Readiness::Unchecked => true,
         };
         task.change(|world, uptime| {
+            world.ledger.note_reached(&name, essentials);
             world.judged(&name, stamp, readiness, uptime);
             if again {
                 world
@@ -170,7 +174,7 @@ fn report(shared: &Shared, class: &MachineClass, fault: &Fault) {
 }
 
 /// Whether machines can be made of the class.
-async fn check(shared: &Shared, class: &MachineClass) -> Result<Recipe, Fault> {
+async fn check(shared: &Shared, class: &MachineClass, essentials: &mut CreationRequest) -> Result<Recipe, Fault> {
     let provider = class.driver().ok_or(Fault::NoProvider)?;
     provider_spec::check(&class.spec.provider_spec).map_err(Fault::Spec)?;
     if let Some(fault) = class::node_template_fault(class) {
@@ -182,7 +186,7 @@ async fn check(shared: &Shared, class: &MachineClass) -> Result<Recipe, Fault> {
         .as_ref()
         .ok_or_else(|| Fault::NoUserData(class::secret_keys(class)))?;
     user_data::fill(template, None, "").map_err(|error| Fault::UserData(error.to_string()))?;
-    validate(shared, class, &provider, &secrets).await?;
+    validate(shared, class, &provider, &secrets, essentials).await?;
     Ok(Recipe {
         digest: provider_spec::digest(
             meta::name(&class.metadata),
@@ -191,7 +195,7 @@ async fn check(shared: &Shared, class: &MachineClass) -> Result<Recipe, Fault> {
             template,
         ),
         needs_token: user_data::needs_token(template),
-        essentials: CreationRequest::of(class),
+        essentials: essentials.clone(),
     })
 }
 
@@ -205,12 +209,14 @@ async fn secrets(shared: &Shared, class: &MachineClass) -> Result<ClassSecrets, 
     })
 }
 
-/// Asks the driver, where it is there and can tell. One that is away is asked when it comes: that doubts the class.
+/// Asks the driver, where it is there and can tell, also how it calls the VMs that the class reaches. One that is away is asked when it
+/// comes: that doubts the class.
 async fn validate(
     shared: &Shared,
     class: &MachineClass,
     provider: &DriverName,
     secrets: &ClassSecrets,
+    essentials: &mut CreationRequest,
 ) -> Result<(), Fault> {
     let DriverState::Ready(driver) = shared.drivers.get(provider) else {
         return Ok(());
@@ -232,8 +238,7 @@ async fn validate(
     };
     match driver.validate_machine_class(&scope, false).await {
         Ok(report) => {
-            let (name, key) = (Name::new(name), report.inventory_key);
-            shared.quietly(|world| world.ledger.note_inventory(&name, key));
+            *essentials = CreationRequest::of(class, report.inventory_key.as_deref());
             for warning in report.violations.iter().filter(|violation| !violation.fatal) {
                 shared.events.publish(
                     class,
@@ -257,6 +262,16 @@ async fn validate(
     }
 }
 
+/// A Machine whose VM was asked for with the Secret.
+fn made_with<'a>(world: &'a World, secret: &str) -> Option<&'a str> {
+    let is_of = |machine: &&Arc<Machine>| {
+        let request = machine.creation_request();
+        request.is_some_and(|request| request.secret_keys().iter().any(|key| key.to_string() == secret))
+    };
+    let found = world.machines.iter().find(is_of)?;
+    Some(meta::name(&found.metadata))
+}
+
 /// Secrets of the control namespace, by their metadata.
 pub(super) struct Secrets;
 
@@ -271,10 +286,15 @@ impl Reconciler for Secrets {
         let secret = world.secrets.get(name)?;
         let place = format!("{}/{}", meta::namespace(&secret.metadata), name);
         let mut users = world.classes.find(ClassBy::Secret, &place);
+        let first_class = users.next().map(|class| meta::name(&class.metadata));
+        let is_guarded = meta::has_finalizer(&secret.metadata, keys::SECRET_FINALIZER);
         let seen = SecretObserved {
             secret: &secret.metadata,
             classes: world.classes.count(ClassBy::Secret, &place),
-            first_class: users.next().map(|class| meta::name(&class.metadata)),
+            first_class,
+            first_machine: (is_guarded && first_class.is_none())
+                .then(|| made_with(world, &place))
+                .flatten(),
             reported: world.ledger.reports.get(&meta::identity(&secret.metadata).1),
             now,
         };

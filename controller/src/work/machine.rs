@@ -82,9 +82,7 @@ fn look_at<T>(shared: &Shared, world: &World, machine: &Machine, ask: impl FnOnc
     let driver_name = driver.as_ref().map_or("", |driver| driver.as_str());
     nothing = Calls::default();
     let driver_view = match &state {
-        None => DriverView::Unnamed {
-            all_ready: shared.drivers.every().is_ok(),
-        },
+        None => DriverView::Unnamed,
         Some(DriverState::Missing { is_certain, .. }) => DriverView::Missing {
             name: driver_name,
             is_certain: *is_certain,
@@ -123,14 +121,10 @@ pub(super) fn is_due_still(shared: &Shared, name: &Name, uid: &Uid) -> bool {
     })
 }
 
-/// The driver of a Machine: the one that was asked for its VM, while it must be found again; else the class's.
-pub(super) fn driver_of(machine: &Machine, class: Option<&MachineClass>) -> Option<DriverName> {
+/// The driver of a Machine: the one that was asked for its VM, else the class's.
+fn driver_of(machine: &Machine, class: Option<&MachineClass>) -> Option<DriverName> {
     let asked = machine.creation_request().and_then(|request| request.driver());
-    let named = class.and_then(|class| class.driver());
-    match meta::is_deleting(&machine.metadata) {
-        true => asked.or(named),
-        false => named,
-    }
+    asked.or_else(|| class?.driver())
 }
 
 async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) -> Result<(), StepError> {

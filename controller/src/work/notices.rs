@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_core::driver::{Capability, Failure, Reason, VmState};
-use millwright_core::ids::{Name, ProviderId};
+use millwright_core::ids::ProviderId;
 use millwright_core::ledger::Stamp;
-use millwright_core::orphans::{Inventories, Inventory};
+use millwright_core::orphans::{Inventories, Inventory, Way};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::orphans::scope;
@@ -39,7 +39,7 @@ struct Stream {
 #[derive(Clone, Debug, PartialEq)]
 struct Under {
     driver: Arc<Driver>,
-    classes: Vec<(Name, Option<Stamp>)>,
+    ways: Vec<(Way, Option<Stamp>)>,
 }
 
 impl Streams {
@@ -68,14 +68,18 @@ impl Streams {
 /// Inventories whose drivers can tell of VMs.
 fn wanted(shared: &Shared) -> BTreeMap<Inventory, Under> {
     let all = shared.look(|world| {
-        let stamped = |name: Name| (name.clone(), world.ledger.stamp(&name));
+        let stamped = |way: Way| {
+            // One that the class says no more is another only when it says something else.
+            let stamp = way.live(world).and_then(|_| world.ledger.stamp(&way.class));
+            (way, stamp)
+        };
         let all = Inventories::all(world).into_iter();
-        let all = all.map(|(inventory, classes)| (inventory, classes.into_iter().map(stamped).collect::<Vec<_>>()));
+        let all = all.map(|(inventory, ways)| (inventory, ways.into_iter().map(stamped).collect::<Vec<_>>()));
         all.collect::<Vec<_>>()
     });
-    let able = |(inventory, classes): (Inventory, Vec<_>)| match shared.drivers.get(&inventory.driver) {
+    let able = |(inventory, ways): (Inventory, Vec<_>)| match shared.drivers.get(&inventory.driver) {
         DriverState::Ready(driver) if driver.info().capabilities.contains(&Capability::WatchMachines) => {
-            Some((inventory, Under { driver, classes }))
+            Some((inventory, Under { driver, ways }))
         }
         _ => None,
     };
@@ -106,15 +110,15 @@ async fn follow(shared: Arc<Shared>, inventory: Inventory, under: Under) {
     let mut course = Course::default();
     let mut told_last: Option<String> = None;
     for turn in 0.. {
-        let Some((class, _)) = under.classes.get(turn % under.classes.len().max(1)) else {
+        let Some((way, _)) = under.ways.get(turn % under.ways.len().max(1)) else {
             return;
         };
-        let heard = listen(&shared, &inventory, &under, class, &mut course).await;
+        let heard = listen(&shared, &inventory, &under, way, &mut course).await;
         if let Err(why) = heard {
             course.failures = course.failures.saturating_add(1);
             // The same is said once: a driver may be away for hours.
             if told_last.as_ref() != Some(&why) {
-                tracing::warn!(%inventory, %class, why, "the driver does not tell of its VMs; it is tried again, and VMs are asked for as ever");
+                tracing::warn!(%inventory, class = %way.class, why, "the driver does not tell of its VMs; it is tried again, and VMs are asked for as ever");
                 told_last = Some(why);
             }
         }
@@ -130,13 +134,10 @@ async fn listen(
     shared: &Shared,
     inventory: &Inventory,
     under: &Under,
-    class: &Name,
+    way: &Way,
     course: &mut Course,
 ) -> Result<(), String> {
-    let Some(class) = shared.look(|world| world.classes.get(class).cloned()) else {
-        return Err("the class is gone".to_owned());
-    };
-    let scope = scope(shared, &class, &inventory.driver).await?;
+    let scope = scope(shared, way, &inventory.driver).await?;
     let is_anew = course.token.is_empty();
     let mut notices = match under.driver.watch_machines(&scope, &course.token).await {
         Ok(notices) => notices,
@@ -174,8 +175,8 @@ fn hear(shared: &Shared, inventory: &Inventory, under: &Under, told: Told, shown
         }
         Told::All => {
             let Some(shown) = shown.take() else { return };
-            let classes: Vec<Name> = under.classes.iter().map(|(name, _)| name.clone()).collect();
-            let missing = shared.change(|world, uptime| world.all_noticed(&classes, &shown, (now, uptime)));
+            let ways: Vec<Way> = under.ways.iter().map(|(way, _)| way.clone()).collect();
+            let missing = shared.change(|world, uptime| world.all_noticed(&ways, &shown, (now, uptime)));
             if missing > 0 {
                 shared.metrics.doubted(inventory.driver.as_str(), "missing", missing);
                 tracing::info!(%inventory, missing, "VMs of Machines are not among those that the driver told of: it is asked for them");

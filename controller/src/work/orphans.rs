@@ -15,11 +15,11 @@ use millwright_core::api::{Machine, MachineClass, meta};
 use millwright_core::driver::{Deletion, Failure, Reaction, Reason};
 use millwright_core::ids::{DriverName, Name, Uid};
 use millwright_core::orphans::{
-    self, Evidence, Finding, Gap, Inventories, Inventory, Listing, Observed, Plan, Sighting, Step, nodes,
+    self, Evidence, Finding, Gap, Inventories, Inventory, Listing, Observed, Plan, Sighting, Step, Way, nodes,
 };
 use millwright_core::permit::DeletePermit;
+use millwright_core::plan::label;
 use millwright_core::sight::later;
-use millwright_core::{class, plan::label};
 
 use super::shared::Shared;
 use super::token;
@@ -31,8 +31,8 @@ use crate::kube::events::Severity;
 
 /// Two looks at an inventory are no closer than this.
 const LEAST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
-/// Through so many classes of an inventory a listing is tried.
-const MOST_CLASSES: usize = 3;
+/// By so many ways to an inventory a listing is tried.
+const MOST_WAYS: usize = 3;
 /// Most pages of a listing: 10,000 VMs at the pages of 500 that the contract has are 20. A driver that never comes to an end is at fault.
 const MOST_PAGES: usize = 1000;
 /// So often a listing begins anew because its place was forgotten.
@@ -49,12 +49,10 @@ pub(super) fn look(shared: &Arc<Shared>) {
     let (now, lead_since) = (shared.env.now(), shared.sight(None).lead_since);
     let is_ready = |driver: &DriverName| matches!(shared.drivers.get(driver), DriverState::Ready(_));
     let due = shared.quietly(|world| Inventories::due(world, lead_since, settings, is_ready, now));
-    for (inventory, classes) in due {
+    for (inventory, ways) in due {
         let task = Arc::clone(shared);
         shared.calls.spawn(async move {
-            let looked = AssertUnwindSafe(look_at(&task, &inventory, &classes))
-                .catch_unwind()
-                .await;
+            let looked = AssertUnwindSafe(look_at(&task, &inventory, &ways)).catch_unwind().await;
             let sooner = looked.unwrap_or_else(|_| {
                 tracing::error!(%inventory, "the look for VMs of no Machine panicked; it is made again");
                 None
@@ -68,11 +66,11 @@ pub(super) fn look(shared: &Arc<Shared>) {
 }
 
 /// One look. Gives when to look again, if sooner than usual.
-async fn look_at(shared: &Arc<Shared>, inventory: &Inventory, classes: &[Name]) -> Option<Timestamp> {
+async fn look_at(shared: &Arc<Shared>, inventory: &Inventory, ways: &[Way]) -> Option<Timestamp> {
     let DriverState::Ready(driver) = shared.drivers.get(&inventory.driver) else {
         return None;
     };
-    let (listing, via) = list(shared, &driver, inventory, classes).await;
+    let (listing, via) = list(shared, &driver, inventory, ways).await;
     let result = listing.gap.as_ref().map_or("complete", Gap::label);
     shared.metrics.listed(inventory.driver.as_str(), result);
     let Plan {
@@ -102,7 +100,7 @@ async fn look_at(shared: &Arc<Shared>, inventory: &Inventory, classes: &[Name]) 
     if listing.gap.is_none() {
         let shown = listing.vms.iter().filter_map(|vm| vm.provider_id.clone()).collect();
         let now = shared.env.now();
-        let missing = shared.change(|world, uptime| world.all_listed(classes, &shown, (now, uptime)));
+        let missing = shared.change(|world, uptime| world.all_listed(ways, &shown, (now, uptime)));
         shared.metrics.doubted(inventory.driver.as_str(), "missing", missing);
     }
     let vms = listing.vms.len();
@@ -122,24 +120,26 @@ async fn look_at(shared: &Arc<Shared>, inventory: &Inventory, classes: &[Name]) 
 /// What a listing was made through.
 struct Via {
     driver: Arc<Driver>,
-    class: Arc<MachineClass>,
+    /// Where events are told: the class, unless it is gone.
+    class: Option<Arc<MachineClass>>,
     scope: Scope,
 }
 
-/// Lists all VMs of an inventory, through the first of its classes by which that is possible.
-async fn list(
-    shared: &Shared,
-    driver: &Arc<Driver>,
-    inventory: &Inventory,
-    classes: &[Name],
-) -> (Listing, Option<Via>) {
+impl Via {
+    fn warn(&self, shared: &Shared, reason: &str, text: &str) {
+        if let Some(class) = &self.class {
+            shared.events.publish(&**class, Severity::Warning, reason, text);
+        }
+    }
+}
+
+/// Lists all VMs of an inventory, by the first of its ways by which that is possible.
+async fn list(shared: &Shared, driver: &Arc<Driver>, inventory: &Inventory, ways: &[Way]) -> (Listing, Option<Via>) {
     let begun = shared.env.now();
     let mut gap = Gap::Failed("no class of it is there any more".to_owned());
-    for name in classes.iter().take(MOST_CLASSES) {
-        let Some(class) = shared.look(|world| world.classes.get(name).cloned()) else {
-            continue;
-        };
-        let scope = match scope(shared, &class, &driver.info().name).await {
+    for way in ways.iter().take(MOST_WAYS) {
+        let name = &way.class;
+        let scope = match scope(shared, way, &driver.info().name).await {
             Ok(scope) => scope,
             Err(why) => {
                 gap = Gap::Failed(format!("class {name}: {why}"));
@@ -155,13 +155,14 @@ async fn list(
                     gap: (!unreachable.is_empty()).then_some(Gap::Unreachable(unreachable)),
                 };
                 shared.quietly(|world| world.ledger.inventories.listed(inventory, None));
+                let class = shared.look(|world| world.classes.get(name).cloned());
                 let driver = Arc::clone(driver);
                 return (listing, Some(Via { driver, class, scope }));
             }
             Err(why) => gap = Gap::Failed(format!("class {name}: {why}")),
         }
     }
-    tell_unlisted(shared, inventory, classes, &gap);
+    tell_unlisted(shared, inventory, ways, &gap);
     let listing = Listing {
         begun,
         ended: shared.env.now(),
@@ -173,25 +174,28 @@ async fn list(
 
 /// Without a list no VM of no Machine is ever found, and the classes are where people look for what ails their driver. The same is told
 /// once, so that nothing is written while nothing changes.
-fn tell_unlisted(shared: &Shared, inventory: &Inventory, classes: &[Name], gap: &Gap) {
+fn tell_unlisted(shared: &Shared, inventory: &Inventory, ways: &[Way], gap: &Gap) {
     let text = format!("The VMs at the provider cannot be listed, and it is tried again: {gap}");
     tracing::warn!(%inventory, "{text}");
     if !shared.quietly(|world| world.ledger.inventories.listed(inventory, Some(&text))) {
         return;
     }
-    for name in classes.iter().take(MOST_CLASSES) {
-        if let Some(class) = shared.look(|world| world.classes.get(name).cloned()) {
+    for way in ways.iter().take(MOST_WAYS) {
+        if let Some(class) = shared.look(|world| world.classes.get(&way.class).cloned()) {
             shared.events.publish(&*class, Severity::Warning, "VmsNotListed", &text);
         }
     }
 }
 
-/// The class and its credentials.
-pub(super) async fn scope(shared: &Shared, class: &MachineClass, driver: &DriverName) -> Result<Scope, String> {
-    let secrets = secrets_of(shared, &class::secret_keys(class)).await;
+/// What is sent, and the credentials. Where the class says still what the way does, it says all of it.
+pub(super) async fn scope(shared: &Shared, way: &Way, driver: &DriverName) -> Result<Scope, String> {
+    let secrets = secrets_of(shared, &way.request.secret_keys()).await;
     let secrets = secrets.map_err(|error| error.to_string())?;
-    let (namespace, name) = (meta::namespace(&class.metadata), meta::name(&class.metadata));
-    let wire = DriverClass::new(namespace, name, driver, &class.spec.provider_spec);
+    let class = shared.look(|world| way.live(world).cloned());
+    let spec = class
+        .as_ref()
+        .map_or(&way.request.provider_spec, |class| &class.spec.provider_spec);
+    let wire = DriverClass::new(shared.write.namespace(), way.class.as_str(), driver, spec);
     Ok(Scope {
         cluster_id: shared.settings.cluster_id.clone(),
         class: wire.map_err(|error| error.to_string())?,
@@ -232,9 +236,7 @@ async fn carry_out(shared: &Shared, via: &Via, steps: Vec<Step>, why: String) {
             Step::Hold(why) => {
                 tracing::warn!(driver = %via.driver.info().name, %why, "VMs of no Machine stay");
                 let text = why.to_string();
-                shared
-                    .events
-                    .publish(&*via.class, Severity::Warning, "OrphansHeld", &text);
+                via.warn(shared, "OrphansHeld", &text);
             }
             Step::Delete(evidence) => deletions.push(evidence),
         }
@@ -273,7 +275,7 @@ fn tell(shared: &Shared, via: &Via, finding: Finding, vm: &Sighting) {
     let (driver, text) = (&via.driver.info().name, format!("{} {text}", vm.text()));
     tracing::warn!(%driver, "{text}");
     shared.metrics.orphan(driver.as_str(), result);
-    shared.events.publish(&*via.class, Severity::Warning, reason, &text);
+    via.warn(shared, reason, &text);
 }
 
 /// Reads the Machine live, and deletes the VM if there is none.
@@ -314,9 +316,7 @@ async fn delete(shared: &Shared, via: &Via, evidence: Evidence) {
 /// The driver says that a newer leader has spoken to it. If it is wrong, the next look reaches it.
 async fn answer_back(shared: &Shared, via: &Via) {
     match shared.leads_against(Some(&via.driver)).await {
-        Ok(Some(text)) => shared
-            .events
-            .publish(&*via.class, Severity::Warning, "FalseStaleLeader", text),
+        Ok(Some(text)) => via.warn(shared, "FalseStaleLeader", &text),
         Ok(None) => {}
         Err(error) => tracing::warn!(%error, "whether a newer leader has spoken to the driver could not be read"),
     }
@@ -356,7 +356,7 @@ fn tell_deletion(shared: &Shared, via: &Via, vm: &str, seen: &str, answer: Resul
     };
     tracing::warn!(%driver, "{text}");
     shared.metrics.orphan(driver.as_str(), result);
-    shared.events.publish(&*via.class, Severity::Warning, reason, &text);
+    via.warn(shared, reason, &text);
 }
 
 /// The Machine of that name, by the API server's own word.

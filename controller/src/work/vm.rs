@@ -9,19 +9,16 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
-use millwright_core::api::machine_class::SecretRef;
-use millwright_core::api::{Machine, meta};
+use millwright_core::api::{CreationRequest, Machine, MachineClass, meta};
 use millwright_core::class::{self, Readiness};
-use millwright_core::driver::{Code, Deletion, Failure, Reason};
-use millwright_core::ids::{DriverName, Name, SecretKey};
+use millwright_core::driver::{Code, Failure, Reason};
+use millwright_core::ids::{Name, SecretKey};
 use millwright_core::machine::{Answer, Call, Pacing};
 use millwright_core::permit::DeletePermit;
-use millwright_core::provider_spec::SpecError;
 use millwright_core::user_data;
-use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::machine::{driver_of, is_due_still, readiness};
+use super::machine::{is_due_still, readiness};
 use super::shared::Shared;
 use crate::crash;
 use crate::driver::{
@@ -114,8 +111,6 @@ enum NoRequest {
     NotAsked,
     /// The class cannot be put into a request.
     Unusable(Failure),
-    /// Nobody knows which driver made the VM.
-    UnknownDriver,
 }
 
 async fn ask(
@@ -127,20 +122,12 @@ async fn ask(
 ) -> Answer {
     let request = match request(shared, machine, call) {
         Ok(request) => request,
-        Err(NoRequest::UnknownDriver) if call == Call::Delete => {
-            return delete_everywhere(shared, machine).await;
-        }
-        Err(NoRequest::NotAsked | NoRequest::UnknownDriver) => return Answer::NotAsked(call),
+        Err(NoRequest::NotAsked) => return Answer::NotAsked(call),
         Err(NoRequest::Unusable(failure)) => return failed(call, failure),
     };
     let secrets = match secrets_of(shared, &request.secrets).await {
         Ok(secrets) => secrets,
-        // Credentials that are gone for good must not keep the VM: the driver may not need them, and says so if it does (W4).
-        // Those that exist and cannot be had now are waited for: without them a driver could look into the wrong account (P2).
-        Err(error) if meta::is_deleting(&machine.metadata) && error.is_certain_absence() => ClassSecrets {
-            data: Arc::new(SecretData::default()),
-            user_data: None,
-        },
+        // Without its credentials a driver could look into another account, and find nothing there (P2).
         Err(error) => return failed(call, Failure::not_sent(Code::Unavailable, error.to_string())),
     };
     let target = target_of(shared, machine, request.class, Arc::clone(&secrets.data));
@@ -160,48 +147,31 @@ async fn ask(
     }
 }
 
-/// The class says who is asked and how. For a VM that must go, what it was asked for with counts where the class is gone, names
-/// another driver now, or cannot be sent any more.
+/// Who is asked for a new VM, and how, the class says. For one that was asked for, what it was asked for with says it, whatever became of
+/// the class since; where the class says that still, it says all of it.
 fn request(shared: &Shared, machine: &Machine, call: Call) -> Result<Request, NoRequest> {
     let class = machine
         .class_name()
         .and_then(|class| shared.look(|world| world.classes.get(&Name::new(class)).cloned()));
-    let Some(name) = driver_of(machine, class.as_deref()) else {
-        return Err(NoRequest::UnknownDriver);
+    let asked = machine.creation_request().filter(|_| call != Call::Create);
+    let is_as_asked = |class: &MachineClass| asked.is_none_or(|asked| asked.is_same(&CreationRequest::of(class, None)));
+    let (driver, spec, secrets) = match (class.filter(|class| is_as_asked(class)), asked) {
+        (Some(class), _) => (
+            class.driver(),
+            class.spec.provider_spec.clone(),
+            class::secret_keys(&class),
+        ),
+        (None, Some(asked)) => (asked.driver(), asked.provider_spec.clone(), asked.secret_keys()),
+        (None, None) => return Err(NoRequest::NotAsked),
     };
+    let name = driver.ok_or(NoRequest::NotAsked)?;
     let DriverState::Ready(driver) = shared.drivers.get(&name) else {
         return Err(NoRequest::NotAsked);
     };
-    let class = class.filter(|class| class.driver().as_ref() == Some(&name));
-    let from_class = class.map(|class| {
-        let spec = wire_class(machine, meta::name(&class.metadata), &name, &class.spec.provider_spec);
-        (spec, class::secret_keys(&class))
-    });
-    let request = machine
-        .creation_request()
-        .filter(|_| meta::is_deleting(&machine.metadata));
-    let (class, secrets) = match (from_class, request) {
-        (Some((Ok(class), secrets)), _) => (class, secrets),
-        (Some((Err(_), _)) | None, Some(request)) => {
-            let spec = json!(request.provider_spec);
-            let class = wire_class(machine, machine.class_name().unwrap_or("unknown"), &name, &spec);
-            let secrets = request.secret_refs.iter().filter_map(SecretRef::key).collect();
-            (class.map_err(|error| NoRequest::Unusable(unusable(&error)))?, secrets)
-        }
-        // A class that went bad after its VM was made must not keep the VM: the driver gets its name and the credentials.
-        (Some((Err(_), secrets)), None) if meta::is_deleting(&machine.metadata) => {
-            let class = wire_class(machine, machine.class_name().unwrap_or("unknown"), &name, &json!({}));
-            (class.map_err(|error| NoRequest::Unusable(unusable(&error)))?, secrets)
-        }
-        (Some((Err(error), _)), None) => return Err(NoRequest::Unusable(unusable(&error))),
-        (None, None) if call == Call::Delete => return Err(NoRequest::UnknownDriver),
-        (None, None) => return Err(NoRequest::NotAsked),
-    };
+    let class_name = machine.class_name().unwrap_or("unknown");
+    let class = DriverClass::new(meta::namespace(&machine.metadata), class_name, &name, &spec);
+    let class = class.map_err(|error| NoRequest::Unusable(unusable(&error)))?;
     Ok(Request { driver, class, secrets })
-}
-
-fn wire_class(machine: &Machine, name: &str, driver: &DriverName, spec: &Value) -> Result<DriverClass, SpecError> {
-    DriverClass::new(meta::namespace(&machine.metadata), name, driver, spec)
 }
 
 /// The data of these Secrets, merged. The metadata watch tells the version of those in its own namespace.
@@ -305,37 +275,6 @@ async fn delete(shared: &Shared, driver: &Driver, target: &Target, machine: &Mac
         Err(failure) if failure == put_off => Answer::NotAsked(Call::Delete),
         deletion => Answer::Deletion(deletion),
     }
-}
-
-/// Nobody knows which driver made the VM: the deletion holds when every driver that this manager was given says so, and not while one
-/// of them cannot be asked. Asking the wrong one is harmless, because a driver never touches what does not bear the uid
-/// (driver.proto, DeleteMachine).
-async fn delete_everywhere(shared: &Shared, machine: &Machine) -> Answer {
-    let drivers = match shared.drivers.every() {
-        Ok(drivers) => drivers,
-        Err(error) => return Answer::Deletion(Err(Failure::not_sent(Code::Unavailable, error.to_string()))),
-    };
-    let mut all = Deletion {
-        gone: true,
-        poll_after: None,
-        last_known_state: None,
-    };
-    for driver in drivers {
-        let name = machine.class_name().unwrap_or("unknown");
-        let class = match wire_class(machine, name, &driver.info().name, &json!({})) {
-            Ok(class) => class,
-            Err(error) => return Answer::Deletion(Err(unusable(&error))),
-        };
-        let target = target_of(shared, machine, class, Arc::new(SecretData::default()));
-        match delete(shared, &driver, &target, machine).await {
-            Answer::Deletion(Ok(answer)) => {
-                all.gone &= answer.gone;
-                all.poll_after = all.poll_after.or(answer.poll_after);
-            }
-            other => return other,
-        }
-    }
-    Answer::Deletion(Ok(all))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod drain;
 mod driver_dir;
 mod e2e_leader;
 mod e2e_scaling;
+mod edited_class;
 mod events;
 mod in_place;
 mod input_manifests;

@@ -1,7 +1,6 @@
 //! Machine: one VM and the Node that it becomes. Decides nothing.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
@@ -10,12 +9,12 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::creation_request::CreationRequest;
 use super::lenient::{self, GoDuration, absent_is_default};
-use super::machine_class::{MachineClass, SecretRef};
 use super::node_template::NodeTemplateSpec;
 use super::operation::{LastOperation, OperationReason, OperationState, OperationType};
 use super::{Time, keys, meta};
-use crate::ids::{DriverName, NodeName, ProviderId, Uid};
+use crate::ids::{NodeName, ProviderId, Uid};
 
 /// What a Machine should be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -117,61 +116,11 @@ pub struct MachineStatus {
     /// Text that the driver wants to see again at its next call.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub last_known_state: Option<String>,
-    /// What a VM was asked for with. Written before the first request, so that the VM can be removed although its class has changed
-    /// or is gone. Absent: no driver was ever asked by Millwright.
+    /// What a VM was asked for with. Written before the first request: from then on it says where the VM is looked for, watched and
+    /// removed, although its class has changed or is gone. A VM that another controller made gets it when its class is first seen to
+    /// reach it.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub creation_request: Option<CreationRequest>,
-}
-
-/// The essentials of a MachineClass at the time when a VM was asked for: where to look for the VM, and with which credentials.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct CreationRequest {
-    /// Name of the driver.
-    #[serde(deserialize_with = "lenient::field")]
-    pub provider: String,
-    /// The plain fields at the top of the class's providerSpec, as text: region, zone, project and the like.
-    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "BTreeMap::is_empty")]
-    pub provider_spec: BTreeMap<String, String>,
-    /// The class's Secrets, in the order in which they are laid over each other.
-    #[serde(deserialize_with = "lenient::list", skip_serializing_if = "Vec::is_empty")]
-    pub secret_refs: Vec<SecretRef>,
-}
-
-impl CreationRequest {
-    /// The most fields of a providerSpec that are kept, and the longest text of one: enough for places and accounts.
-    const FIELDS: usize = 32;
-    const LONGEST: usize = 256;
-
-    /// The essentials of a class.
-    pub fn of(class: &MachineClass) -> Self {
-        let own = meta::namespace(&class.metadata);
-        let named = |reference: &SecretRef| SecretRef {
-            namespace: Some(
-                reference
-                    .namespace
-                    .clone()
-                    .filter(|text| !text.is_empty())
-                    .unwrap_or_else(|| own.to_owned()),
-            ),
-            ..reference.clone()
-        };
-        let fields = class.spec.provider_spec.as_object().into_iter().flatten();
-        let texts = fields.filter_map(|(field, value)| {
-            let text = value.as_str().filter(|text| text.len() <= Self::LONGEST)?;
-            Some((field.clone(), text.to_owned()))
-        });
-        Self {
-            provider: class.spec.provider.clone().unwrap_or_default(),
-            provider_spec: texts.take(Self::FIELDS).collect(),
-            secret_refs: class.secret_refs().map(named).collect(),
-        }
-    }
-
-    /// The driver.
-    pub fn driver(&self) -> Option<DriverName> {
-        DriverName::non_empty(Some(&self.provider))
-    }
 }
 
 /// Where a Machine stands in its life.

@@ -107,7 +107,8 @@ pub struct ClassNodeTemplate {
     pub architecture: Option<String>,
 }
 
-fn free_form(_: &mut SchemaGenerator) -> Schema {
+/// Anything.
+pub(super) fn free_form(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 

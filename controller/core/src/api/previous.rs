@@ -1,7 +1,21 @@
-//! The sentences by which the version before this one remembered what it had found out. This module only reads them, for operations
+//! What the version before this one wrote otherwise: the sentences by which the version before this one remembered what it had found out. This module only reads them, for operations
 //! that carry no `reason`. It is to be deleted with the next version; nothing else may decide anything from a description.
 
-use super::{Machine, OperationReason, OperationType};
+use serde_json::Value;
+
+use super::{CreationRequest, Machine, OperationReason, OperationType};
+
+/// Whether the version before kept this of such a providerSpec: the short texts at its top.
+pub(super) fn is_request_for(request: &CreationRequest, spec: &Value) -> bool {
+    let texts = spec.as_object().into_iter().flatten();
+    let texts = texts.filter(|(_, value)| value.as_str().is_some_and(|text| text.len() <= 256));
+    let kept: serde_json::Map<String, Value> = texts
+        .take(32)
+        .map(|(field, text)| (field.clone(), text.clone()))
+        .collect();
+    let before = request.provider_spec.as_object();
+    request.inventory_key.is_none() && before.map_or(kept.is_empty(), |before| *before == kept)
+}
 
 /// What the description of an operation without a reason meant when the version before wrote it.
 pub(super) fn reason(machine: &Machine) -> Option<OperationReason> {

@@ -29,10 +29,11 @@ pub fn class(seen: &Observed<'_>, plan: &Plan) -> Vec<Broken> {
 /// The laws that a plan about a Secret breaks.
 pub fn secret(seen: &SecretObserved<'_>, plan: &SecretPlan) -> Vec<Broken> {
     let is_leaving = meta::is_deleting(seen.secret);
+    let is_needed = seen.classes > 0 || seen.first_machine.is_some();
     let broken = |step: &SecretStep| match step {
         SecretStep::AddFinalizer => is_leaving.then_some(Broken::GuardOfLeaving),
-        SecretStep::RemoveFinalizer => (seen.classes > 0).then_some(Broken::ReleaseOfNeeded),
-        SecretStep::Report(_) => (!is_leaving || seen.classes == 0).then_some(Broken::ReportOfNothing),
+        SecretStep::RemoveFinalizer => is_needed.then_some(Broken::ReleaseOfNeeded),
+        SecretStep::Report(_) => (!is_leaving || !is_needed).then_some(Broken::ReportOfNothing),
     };
     let is_report = |step: &SecretStep| matches!(step, SecretStep::Report(_));
     let is_end = |step: &SecretStep| is_leaving && *step == SecretStep::RemoveFinalizer;
@@ -127,6 +128,7 @@ mod tests {
             secret: &going,
             classes: 1,
             first_class: Some("c"),
+            first_machine: None,
             reported: None,
             now: "2026-01-01T00:00:00Z".parse().expect("a time"),
         };

@@ -316,24 +316,25 @@ fn is_proven(seen: &machine::Observed<'_>) -> bool {
     let machine = seen.machine;
     let unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
     let never_asked = unnamed && machine.creation_request().is_none() && seen.calls.vm.is_none();
-    let nobody_to_ask = matches!(seen.driver, DriverView::Missing { is_certain: true, .. });
+    let nobody_to_ask = matches!(
+        seen.driver,
+        DriverView::Unnamed | DriverView::Missing { is_certain: true, .. }
+    );
     if matches!(machine.phase(), Phase::New | Phase::Pending) && never_asked && nobody_to_ask {
         return true;
     }
     let Some(gone_since) = seen.calls.gone_since else {
         return false;
     };
-    if machine.provider_id().is_some() {
-        return true;
-    }
+    let (is_named, made) = (machine.provider_id().is_some(), seen.calls.made_at);
     match seen.driver {
-        DriverView::Ready(info) => seen
-            .calls
-            .not_found_at
-            .is_some_and(|at| at >= crate::sight::later(gone_since, info.propagation_delay)),
-        // Nobody knows the delay of a driver that nobody knows; all of them have said that nothing is left.
-        DriverView::Unnamed { all_ready } => all_ready,
-        DriverView::Missing { .. } | DriverView::Away { .. } => false,
+        DriverView::Ready(info) => {
+            let is_settled =
+                crate::sight::later(made.unwrap_or(seen.sight.lead_since), info.propagation_delay) <= gone_since;
+            let certain = crate::sight::later(gone_since, info.propagation_delay);
+            (is_named && is_settled) || seen.calls.not_found_at.is_some_and(|at| at >= certain)
+        }
+        DriverView::Unnamed | DriverView::Missing { .. } | DriverView::Away { .. } => is_named && made.is_none(),
     }
 }
 
@@ -377,7 +378,7 @@ fn skips_initialization(seen: &machine::Observed<'_>, from: &Phase, to: &Phase) 
         .is_some_and(|vm| vm.initialization == Initialization::Pending);
     let can = match seen.driver {
         DriverView::Ready(info) => info.capabilities.contains(&Capability::InitializeMachine),
-        DriverView::Unnamed { .. } | DriverView::Missing { .. } | DriverView::Away { .. } => true,
+        DriverView::Unnamed | DriverView::Missing { .. } | DriverView::Away { .. } => true,
     };
     (usable && creating && pending && can).then_some(Broken::InitializationSkipped)
 }

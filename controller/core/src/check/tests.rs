@@ -156,7 +156,7 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
     let seen = machine::Observed {
         machine: &machine,
         class: ClassView::Unnamed,
-        driver: DriverView::Unnamed { all_ready: true },
+        driver: DriverView::Unnamed,
         node: None,
         rival: None,
         losers: crate::breaker::Tally::default(),

@@ -8,8 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
 use super::{Fault, Readiness, Recipe};
-use crate::api::machine::CreationRequest;
-use crate::api::{MachineClass, meta};
+use crate::api::{CreationRequest, MachineClass, meta};
 use crate::circuit_breaker::{Cause, CircuitBreaker, Circuits, Operation};
 
 /// Whether machines can be made of the class.
@@ -182,7 +181,7 @@ pub fn told_readiness(class: &MachineClass) -> Readiness {
         "True" => Readiness::Ready(Recipe {
             digest: String::new(),
             needs_token: false,
-            essentials: CreationRequest::of(class),
+            essentials: CreationRequest::of(class, None),
         }),
         "False" => Readiness::Faulty(Fault::Told {
             reason: told.reason.clone(),

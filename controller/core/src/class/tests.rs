@@ -29,6 +29,7 @@ fn seen<'a>(secret: &'a ObjectMeta, classes: usize, reported: Option<&'a InUse>,
         secret,
         classes,
         first_class: (classes > 0).then_some("small"),
+        first_machine: None,
         reported,
         now: at(seconds),
     }
@@ -66,4 +67,22 @@ fn a_secret_that_nobody_deleted_or_nobody_needs_has_nothing_to_say() {
         (plan.steps, plan.why),
         (vec![SecretStep::RemoveFinalizer], Why::NotNeeded)
     );
+}
+
+/// A class that names another Secret now does not take from the VMs that were made with the old one what removes them.
+#[test]
+fn a_secret_that_only_vms_need_stays_until_the_last_of_them_is_gone() {
+    let secret = secret(true);
+    let needed = SecretObserved {
+        first_machine: Some("m1"),
+        ..seen(&secret, 0, None, 1)
+    };
+    let plan = plan_secret(&needed);
+    assert!(
+        matches!(&plan.steps[..], [SecretStep::Report(in_use)] if in_use.first == "m1"),
+        "{:?}",
+        plan.steps
+    );
+    let free = plan_secret(&seen(&secret, 0, None, 1));
+    assert_eq!(free.steps, [SecretStep::RemoveFinalizer]);
 }

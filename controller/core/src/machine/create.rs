@@ -5,16 +5,20 @@
 //! with the uid as its key. A crash anywhere leaves a Machine whose next plan repeats the call and gets the same VM.
 //! May not: read a Node, end the Machine's life otherwise than by phase `Failed`.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
+use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, meta, validity};
 use crate::circuit_breaker::{Admission, Cause, CircuitBreaker, Operation, is_suspended};
 use crate::class::{Readiness, Recipe};
-use crate::driver::{Code, Initialization, Reaction, Reason, Vm, VmState};
+use crate::driver::{Code, Effect, Initialization, Reaction, Reason, Vm, VmState};
 use crate::sight::Judging;
+
+/// How often a VM is looked for that may have been made before its class was changed.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// Prefix of the original's description of a failed creation (`spec/machine.md` T3).
 const PROVIDER_SAYS: &str = "Cloud provider message - ";
@@ -28,6 +32,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Ok(recipe) => recipe,
         Err(plan) => return plan,
     };
+    if let Some(plan) = asked_for_otherwise(seen, recipe, now) {
+        return plan;
+    }
     if lacks_token(seen, recipe) {
         return blocked(seen, Why::TargetAway, now);
     }
@@ -60,11 +67,40 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(steps, Why::NoVm)
 }
 
+/// The class was changed since a VM was asked for, and what came of that is not known: before another one is asked for, somewhere else
+/// perhaps, the driver says twice that there is none by what was asked for.
+fn asked_for_otherwise(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Option<Plan> {
+    let asked = seen.machine.creation_request()?;
+    let last = seen
+        .calls
+        .trouble
+        .as_ref()
+        .filter(|trouble| trouble.call == Call::Create);
+    let came_to_nothing = last.is_some_and(|trouble| trouble.failure.effect == Effect::None);
+    if came_to_nothing || asked.is_same(&recipe.essentials) {
+        return None;
+    }
+    let since = seen.machine.phase_since().unwrap_or(now);
+    if seen.calls.lost(since, None) == Some(Lost::Gone) {
+        return None;
+    }
+    let again = seen.calls.doubt_again(since, None, LOOK_AGAIN, now);
+    if again <= now {
+        return Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingVm));
+    }
+    let failed = doubted(seen).map(|trouble| told(seen, trouble, now));
+    match failed.filter(|change| !change.is_told(seen.machine)) {
+        Some(change) => Some(Plan::act(vec![Step::Record(Box::new(change))], Why::FindingVm).or_at(Some(again), now)),
+        None => Some(Plan::wait(again, Why::FindingVm)),
+    }
+}
+
 /// The write that says that a VM is asked for, and with what; it is the live read too. Where it stands already, the read alone.
 /// Its phase begins now, also for a Machine that has waited: the time of waiting is no time of the VM's.
 fn intent(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Step {
     let machine = seen.machine;
-    if machine.creation_request() == Some(&recipe.essentials) && !machine.phase().is_new() && !is_waiting(machine) {
+    let is_asked = machine.creation_request() == Some(&recipe.essentials);
+    if is_asked && !machine.phase().is_new() && !is_waiting(machine) {
         return Step::Confirm;
     }
     let text = "Creating the VM on the provider".to_owned();
@@ -108,7 +144,7 @@ fn prerequisites<'a>(seen: &Observed<'a>, now: Timestamp) -> Result<&'a Recipe, 
         DriverView::Ready(_) => Ok(recipe),
         DriverView::Missing { name, .. } => Err(blocked(seen, Why::DriverMissing(name.to_owned()), now)),
         DriverView::Away { name, why } => Err(blocked(seen, Why::DriverAway(format!("{name}: {why}")), now)),
-        DriverView::Unnamed { .. } => Err(blocked(seen, Why::DriverUnnamed, now)),
+        DriverView::Unnamed => Err(blocked(seen, Why::DriverUnnamed, now)),
     }
 }
 

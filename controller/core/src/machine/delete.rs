@@ -64,7 +64,10 @@ fn stage<'a>(seen: &Observed<'a>, now: Timestamp) -> Stage<'a> {
         return Stage::Calling(call);
     }
     if is_untouched(seen) {
-        if matches!(seen.driver, DriverView::Missing { is_certain: true, .. }) {
+        if matches!(
+            seen.driver,
+            DriverView::Unnamed | DriverView::Missing { is_certain: true, .. }
+        ) {
             return Stage::Unmade;
         }
         if let Some(why) = unaskable(seen) {
@@ -168,7 +171,7 @@ fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp
 
 /// What a VM is asked for with is always stored before a driver is asked, so a Machine that waited for something in phase "" or
 /// Pending never had a VM of ours. One that an older controller left in phase "" may have: its driver is asked all the same, or
-/// waited for, unless there is none.
+/// waited for, unless there is none or nobody knows which one it is: that controller made no VM without the class.
 pub fn is_untouched(seen: &Observed<'_>) -> bool {
     let machine = seen.machine;
     let is_early = matches!(machine.phase(), Phase::New | Phase::Pending);
@@ -194,10 +197,10 @@ fn mark(seen: &Observed<'_>) -> &'static str {
 /// Why nobody can be asked now.
 fn unaskable(seen: &Observed<'_>) -> Option<Why> {
     match seen.driver {
-        DriverView::Ready(_) | DriverView::Unnamed { all_ready: true } => None,
+        DriverView::Ready(_) => None,
         DriverView::Missing { name, .. } => Some(Why::DriverMissing(name.to_owned())),
         DriverView::Away { name, why } => Some(Why::DriverAway(format!("{name}: {why}"))),
-        DriverView::Unnamed { all_ready: false } => Some(Why::DriverUnnamed),
+        DriverView::Unnamed => Some(Why::DriverUnnamed),
     }
 }
 
@@ -338,7 +341,13 @@ fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
 /// know the VM after the provider's propagation delay either (`driver-api.md` §6c). That is counted from the first
 /// "nothing is left", because until then a create may have been running in the driver.
 fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Option<Plan> {
-    if seen.machine.provider_id().is_some() {
+    // A look-up may not show yet what was made a moment ago, by this process or by the one before it.
+    let made = seen.calls.made_at.unwrap_or(seen.sight.lead_since);
+    let is_settled = match seen.driver {
+        DriverView::Ready(info) => later(made, info.propagation_delay) <= gone_since,
+        DriverView::Unnamed | DriverView::Missing { .. } | DriverView::Away { .. } => seen.calls.made_at.is_none(),
+    };
+    if seen.machine.provider_id().is_some() && is_settled {
         return None;
     }
     // "Nothing is left" counts only when it was said twice, the delay apart. A driver that went away after the first time has said

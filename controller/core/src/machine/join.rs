@@ -165,7 +165,7 @@ pub fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         // A node that joined meanwhile is no proof (W19). The driver's return wakes the Machine.
         DriverView::Away { name, why } => return Some(Plan::rest(Why::DriverAway(format!("{name}: {why}")))),
         DriverView::Missing { name, .. } => return Some(Plan::rest(Why::DriverMissing(name.to_owned()))),
-        DriverView::Unnamed { .. } => return Some(Plan::rest(Why::DriverUnnamed)),
+        DriverView::Unnamed => return Some(Plan::rest(Why::DriverUnnamed)),
     }
     let call = if known.is_some() {
         Call::Initialize

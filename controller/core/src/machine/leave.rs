@@ -363,7 +363,7 @@ mod tests {
         let seen = Observed {
             machine: &leaving(words),
             class: ClassView::Unnamed,
-            driver: DriverView::Unnamed { all_ready: true },
+            driver: DriverView::Unnamed,
             node: None,
             rival: None,
             losers: crate::breaker::Tally::default(),

@@ -1,6 +1,7 @@
 //! All that a decision about one Machine may read. Observes nothing itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -9,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use super::judgement::Witnesses;
 use super::node;
 use super::steer::Standing;
-use crate::api::{Machine, keys, meta};
+use crate::api::{CreationRequest, Machine, keys, meta};
 use crate::breaker::Tally;
 use crate::circuit_breaker::{Admission, Cause, Circuits, Operation};
 use crate::class::Readiness;
@@ -125,14 +126,11 @@ impl<'a> ClassView<'a> {
     }
 }
 
-/// A Machine's driver, as far as the Machine is concerned.
+/// A Machine's driver, as far as the Machine is concerned: the one that its VM was asked of, else that of its class.
 #[derive(Clone, Copy, Debug)]
 pub enum DriverView<'a> {
-    /// The class is missing or names no provider, so nobody knows which driver it is. A deletion then asks them all.
-    Unnamed {
-        /// Every driver that this manager was given can be asked now, and there is at least one.
-        all_ready: bool,
-    },
+    /// No VM was asked for yet, and the class is missing or names no provider: nobody knows which driver it is.
+    Unnamed,
     /// No driver of that name is known to this manager.
     Missing {
         /// Its name.
@@ -218,6 +216,10 @@ pub struct Calls {
     pub running: Option<Call>,
     /// What was known of the class when it began.
     pub asked_under: Option<Stamp>,
+    /// By what its driver has shown the VM through the Machine's class, where the Machine does not say so itself.
+    pub reached: Option<Arc<CreationRequest>>,
+    /// When a creation of the VM was last answered that it is made.
+    pub made_at: Option<Timestamp>,
     /// The VM as last described.
     pub vm: Option<Vm>,
     /// When the driver last said that there is no such VM, if that was its last word.

@@ -83,6 +83,7 @@ impl Calls {
         }
         match answer {
             Answer::Vm(call, Ok(vm)) => {
+                self.made_at = self.made_at.max((call == Call::Create).then_some(now));
                 self.poll_at = self.is_unsettled(call, &vm).then(|| now + poll(vm.poll_after));
                 self.delete_at = self.gone_since.map(|_| now + POLL);
                 self.not_found_at = None;

@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
 use serde_json::{Map, Value, json};
 
 use crate::api::lenient::Word;
-use crate::api::machine::CreationRequest;
-use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase};
+use crate::api::{CreationRequest, Machine, OperationReason, OperationState, OperationType, Phase};
 use crate::driver::Vm;
 
 /// The whole of what one status write says. What it does not name stays as it is.
@@ -39,6 +38,8 @@ pub struct StatusChange {
     pub last_known_state: Option<String>,
     /// What the VM is asked for with, if it is to be stored.
     pub creation_request: Option<CreationRequest>,
+    /// What the Machine says of that now.
+    replaces: Option<CreationRequest>,
 }
 
 impl StatusChange {
@@ -63,14 +64,14 @@ impl StatusChange {
             addresses: None,
             last_known_state: None,
             creation_request: None,
+            replaces: machine.creation_request().cloned(),
         }
     }
 
-    /// What the status says already, with another breadcrumb. `None`: it says nothing yet.
-    pub fn same(machine: &Machine, crumb: &str, now: Timestamp) -> Option<Self> {
+    /// What the status says already, for more to be added. `None`: it says nothing yet.
+    pub fn same(machine: &Machine, now: Timestamp) -> Option<Self> {
         let mut change = Self::again(machine, now)?;
         change.since = machine.phase_since().unwrap_or(now);
-        change.last_known_state = Some(crumb.to_owned());
         Some(change)
     }
 
@@ -221,10 +222,22 @@ impl StatusChange {
             status.insert("lastKnownState".to_owned(), json!(crumb));
         }
         if let Some(request) = &self.creation_request {
-            status.insert("creationRequest".to_owned(), json!(request));
+            let body = replacing(&json!(self.replaces), json!(request));
+            status.insert("creationRequest".to_owned(), body);
         }
         json!({ "status": status })
     }
+}
+
+/// The body of a merge patch that leaves nothing of what was there before.
+fn replacing(before: &Value, mut after: Value) -> Value {
+    if let (Some(before), Some(after)) = (before.as_object(), after.as_object_mut()) {
+        for (field, before) in before {
+            let after = after.entry(field.clone()).or_insert(Value::Null);
+            *after = replacing(before, after.take());
+        }
+    }
+    after
 }
 
 /// RFC 3339 in whole seconds, as `metav1.Time` is written.

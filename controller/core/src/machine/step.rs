@@ -165,6 +165,8 @@ pub enum Why {
     NodeContested(String),
     TargetAway,
     CrumbChanged,
+    VmReached,
+    FindingVm,
     Joined,
     JoinTimedOut,
     NodeDeleted,
@@ -220,7 +222,9 @@ impl fmt::Display for Why {
             Self::ClassFaulty(fault) => return write!(f, "the class cannot be used: {fault}"),
             Self::DriverMissing(name) => return write!(f, "no driver named {name} is known to this manager"),
             Self::DriverAway(why) => return write!(f, "the driver cannot be used: {why}"),
-            Self::DriverUnnamed => "which driver made the VM is not known",
+            Self::DriverUnnamed => {
+                "the class is gone or names no driver, and the Machine does not say what its VM was made of: create the class again"
+            }
             Self::NoVm => "there is no VM yet",
             Self::Parked(why) => return f.write_str(why),
             Self::CoolingOff => "waiting before the next try",
@@ -240,6 +244,8 @@ impl fmt::Display for Why {
             Self::NodeContested(rival) => return write!(f, "machine {rival} has the better claim to the Node"),
             Self::TargetAway => "the target cluster cannot be seen now",
             Self::CrumbChanged => "the driver wants its last known state stored",
+            Self::VmReached => "its driver has shown the VM: what it is reached by is stored",
+            Self::FindingVm => "the class was changed since a VM was asked for, which is looked for first",
             Self::Joined => "the node has joined",
             Self::JoinTimedOut => "the node did not join in time",
             Self::NodeDeleted => "the Node was deleted",

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Noted, Report};
+use crate::api::{CreationRequest, MachineClass, meta};
 use crate::ids::{DriverName, Name, ProviderId, Uid};
+use crate::kinds::OwnedBy;
 use crate::settings::Settings;
 use crate::sight::later;
 use crate::world::World;
@@ -14,30 +17,48 @@ use crate::world::World;
 /// How long after the lead began the first look is: a manager that has just begun has seen little.
 const FIRST_LOOK: SignedDuration = SignedDuration::from_mins(2);
 
-/// The VMs that one or several classes reach.
+/// The VMs that one or several classes reach, or that were asked for by what a class said before it was changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Inventory {
     /// Whose driver shows them.
     pub driver: DriverName,
-    /// What they are reached by.
-    pub scope: Scope,
+    /// `CreationRequest::inventory`.
+    name: String,
 }
 
-/// What an inventory is reached by.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// All classes that have this key, by the driver's word.
-    Key(String),
-    /// This class alone: its driver tells no key.
-    Class(Name),
+impl Inventory {
+    /// That of VMs which are asked for so.
+    pub fn of(request: &CreationRequest) -> Option<Self> {
+        let name = request.inventory();
+        request.driver().map(|driver| Self { driver, name })
+    }
+
+    /// By which its Machines are found.
+    pub fn as_str(&self) -> &str {
+        &self.name
+    }
 }
 
 impl fmt::Display for Inventory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.scope {
-            Scope::Key(key) => write!(f, "{}/{key}", self.driver),
-            Scope::Class(class) => write!(f, "{}, class {class}", self.driver),
-        }
+        f.write_str(&self.name)
+    }
+}
+
+/// By what an inventory is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The class that says it, or said it when a VM was asked for.
+    pub class: Name,
+    /// What it says, or said.
+    pub request: CreationRequest,
+}
+
+impl Way {
+    /// The class, where it says this still.
+    pub fn live<'a>(&self, world: &'a World) -> Option<&'a Arc<MachineClass>> {
+        let class = world.classes.get(&self.class)?;
+        self.request.is_same(&CreationRequest::of(class, None)).then_some(class)
     }
 }
 
@@ -69,43 +90,53 @@ pub struct Inventories {
 }
 
 impl Inventories {
-    /// Looks that are due, each with the classes through which it can be made; they count as begun. A driver that is not there is asked when it is.
+    /// Looks that are due, each with the ways by which it can be made; they count as begun. A driver that is not there is asked when it is.
     pub fn due(
         world: &mut World,
         lead_since: Timestamp,
         settings: &Settings,
         is_ready: impl Fn(&DriverName) -> bool,
         now: Timestamp,
-    ) -> Vec<(Inventory, Vec<Name>)> {
+    ) -> Vec<(Inventory, Vec<Way>)> {
         let all = Self::all(world);
         let first = later(lead_since, FIRST_LOOK.min(settings.orphan_period));
         let known = &mut world.ledger.inventories.known;
         known.retain(|inventory, known| known.is_running || all.contains_key(inventory));
         let mut due = Vec::new();
-        for (inventory, classes) in all {
+        for (inventory, ways) in all {
             let known = known.entry(inventory.clone()).or_default();
             let at = *known.due.get_or_insert(first);
             if at <= now && !known.is_running && is_ready(&inventory.driver) {
                 known.is_running = true;
-                due.push((inventory, classes));
+                due.push((inventory, ways));
             }
         }
         due
     }
 
-    /// All of them, each with its classes in the order of their names. A class that was never checked waits for that.
-    pub fn all(world: &World) -> BTreeMap<Inventory, Vec<Name>> {
-        let mut all: BTreeMap<Inventory, Vec<Name>> = BTreeMap::new();
+    /// All of them, each with its classes in the order of their names. A class that was edited or never checked waits for that. VMs that no
+    /// class reaches any more are reached by what they were asked for with.
+    pub fn all(world: &World) -> BTreeMap<Inventory, Vec<Way>> {
+        let mut all: BTreeMap<Inventory, Vec<Way>> = BTreeMap::new();
         for class in world.classes.iter() {
-            let (name, _) = crate::api::meta::identity(&class.metadata);
-            let (Some(driver), true) = (class.driver(), world.ledger.was_judged(&name)) else {
+            let request = world.ledger.reached(class).cloned();
+            let found = request.and_then(|request| Inventory::of(&request).zip(Some(request)));
+            if let Some((inventory, request)) = found {
+                let class = meta::identity(&class.metadata).0;
+                all.entry(inventory).or_default().push(Way { class, request });
+            }
+        }
+        for name in world.machines.texts(OwnedBy::Inventory) {
+            let machine = world.machines.find(OwnedBy::Inventory, name).next();
+            let Some((machine, request)) = machine.and_then(|machine| Some((machine, machine.creation_request()?)))
+            else {
                 continue;
             };
-            let scope = match world.ledger.inventory_key(&name) {
-                Some(key) => Scope::Key(key.to_owned()),
-                None => Scope::Class(name.clone()),
-            };
-            all.entry(Inventory { driver, scope }).or_default().push(name);
+            let class = Name::new(machine.class_name().unwrap_or("unknown"));
+            if let Some(inventory) = Inventory::of(request) {
+                let request = request.clone();
+                all.entry(inventory).or_insert_with(|| vec![Way { class, request }]);
+            }
         }
         all
     }

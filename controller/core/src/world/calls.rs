@@ -29,7 +29,6 @@ impl World {
         let name = machine.class_name().map(Name::new)?;
         let class = self.classes.get(&name)?;
         let asked = machine.creation_request().and_then(|request| request.driver());
-        let asked = asked.filter(|_| meta::is_deleting(&machine.metadata));
         asked.is_none_or(|asked| class.driver() == Some(asked)).then_some(name)
     }
 

@@ -3,6 +3,7 @@
 //! Decides nothing about a Machine: it is asked for its VM, and the plan judges the answer.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use crate::driver::VmState;
 use crate::ids::{Name, ProviderId};
 use crate::kinds::OwnedBy;
 use crate::notice::Notice;
+use crate::orphans::{Inventory, Way};
 use crate::wake::{Key, Wake};
 
 impl World {
@@ -53,34 +55,37 @@ impl World {
         is_doubted
     }
 
-    /// All VMs that these classes reach were shown by a watch: a Machine that runs, and whose VM was not among them, is doubted. Gives
-    /// how many are.
-    pub fn all_noticed(&mut self, classes: &[Name], shown: &BTreeSet<ProviderId>, at: (Timestamp, Duration)) -> usize {
+    /// All VMs of an inventory were shown by a watch, which was opened by one of these ways: a Machine that runs, whose VM belongs there and
+    /// was not among them, is doubted. Gives how many are.
+    pub fn all_noticed(&mut self, ways: &[Way], shown: &BTreeSet<ProviderId>, at: (Timestamp, Duration)) -> usize {
         let is_watched = |machine: &Machine| machine.has_joined() || *machine.phase() == Phase::Available;
-        self.all_shown(classes, shown, is_watched, at)
+        self.all_shown(ways, shown, is_watched, at)
     }
 
     /// The same of a listing, whose driver need not be able to watch: Machines that have a Node are judged by it.
-    pub fn all_listed(&mut self, classes: &[Name], shown: &BTreeSet<ProviderId>, at: (Timestamp, Duration)) -> usize {
-        self.all_shown(classes, shown, |machine| *machine.phase() == Phase::Available, at)
+    pub fn all_listed(&mut self, ways: &[Way], shown: &BTreeSet<ProviderId>, at: (Timestamp, Duration)) -> usize {
+        self.all_shown(ways, shown, |machine| *machine.phase() == Phase::Available, at)
     }
 
     fn all_shown(
         &mut self,
-        classes: &[Name],
+        ways: &[Way],
         shown: &BTreeSet<ProviderId>,
         is_judged: impl Fn(&Machine) -> bool,
         (now, uptime): (Timestamp, Duration),
     ) -> usize {
+        let unrecorded = self.reach(ways, shown, uptime);
         let is_missing = |machine: &&Machine| {
             is_judged(machine)
                 && !meta::is_deleting(&machine.metadata)
                 && machine.provider_id().is_some_and(|id| !shown.contains(&id))
         };
-        let all = classes
+        let inventory = ways.first().and_then(|way| Inventory::of(&way.request));
+        let recorded = inventory
             .iter()
-            .flat_map(|class| self.machines.find(OwnedBy::Class, class.as_str()));
-        let missing = all.map(AsRef::as_ref).filter(is_missing);
+            .flat_map(|inventory| self.machines.find(OwnedBy::Inventory, inventory.as_str()));
+        let unrecorded = unrecorded.iter().filter_map(|name| self.machines.get(name));
+        let missing = recorded.chain(unrecorded).map(AsRef::as_ref).filter(is_missing);
         let missing: Vec<_> = missing.map(|machine| meta::identity(&machine.metadata)).collect();
         for (name, uid) in &missing {
             self.note::<Machine>(name, uid, |ledger| {
@@ -90,6 +95,38 @@ impl World {
         }
         missing.len()
     }
+
+    /// Machines of these classes that do not say by what their VMs are reached: those whose VMs were shown learn it. Gives those whose VMs
+    /// were not. Where a class was changed since the look began, the look says nothing of them.
+    fn reach(&mut self, ways: &[Way], shown: &BTreeSet<ProviderId>, uptime: Duration) -> Vec<Name> {
+        let mut missing = Vec::new();
+        for way in ways {
+            if way.live(self).is_none() {
+                continue;
+            }
+            let request = Arc::new(way.request.clone());
+            let is_open = |machine: &Machine| match machine.creation_request() {
+                None => true,
+                Some(has) => has.inventory_key.is_none() && has != &way.request && has.is_same(&way.request),
+            };
+            let machines = self.machines.find(OwnedBy::Class, way.class.as_str());
+            let machines = machines.map(AsRef::as_ref).filter(|machine| is_open(machine));
+            let seen: Vec<_> = machines
+                .filter_map(|machine| Some((meta::identity(&machine.metadata), machine.provider_id()?)))
+                .collect();
+            for ((name, uid), id) in seen {
+                if !shown.contains(&id) {
+                    missing.push(name);
+                    continue;
+                }
+                self.note::<Machine>(&name, &uid, |ledger| {
+                    ledger.calls.entry(uid.clone()).or_default().reached = Some(Arc::clone(&request));
+                });
+                self.wake([Wake::event(Key::Machine(name))], uptime);
+            }
+        }
+        missing
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +134,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::api::{CreationRequest, MachineClass};
     use crate::change::Change;
     use crate::ids::Uid;
 
@@ -170,17 +208,77 @@ mod tests {
         assert_eq!(delete_at(&world), Some(now()));
     }
 
+    fn class(region: &str) -> MachineClass {
+        let class = json!({
+            "metadata": {"name": "small", "namespace": "test", "uid": "c"},
+            "provider": "virtual", "providerSpec": {"region": region},
+        });
+        serde_json::from_value(class).expect("it is a class")
+    }
+
+    fn way(region: &str) -> Way {
+        Way {
+            class: Name::new("small"),
+            request: CreationRequest::of(&class(region), Some(region)),
+        }
+    }
+
+    /// A world whose class names a region, and whose Machine says that its VM was asked for there, or nothing of it.
+    fn world_in(region: &str, recorded: Option<&str>) -> World {
+        let mut world = world(None);
+        world.observe(Change::Applied(class(region)), Duration::ZERO);
+        let machine = world.machines.iter().next().expect("it is there");
+        let mut machine = machine.as_ref().clone();
+        machine.metadata.resource_version = Some("2".to_owned());
+        let status = machine.status.get_or_insert_default();
+        status.creation_request = recorded.map(|region| way(region).request);
+        world.observe(Change::Applied(machine), Duration::ZERO);
+        world
+    }
+
     #[test]
     fn a_watch_that_shows_nothing_makes_machines_be_asked_for_and_a_listing_only_those_without_a_node() {
-        let (classes, none) = ([Name::new("small")], BTreeSet::new());
+        let (ways, none) = ([way("a")], BTreeSet::new());
         let at = (now(), Duration::ZERO);
-        assert_eq!(world(None).all_noticed(&classes, &none, at), 1);
+        for recorded in [None, Some("a")] {
+            let world = || world_in("a", recorded);
+            assert_eq!(world().all_noticed(&ways, &none, at), 1);
+            assert_eq!(world().all_listed(&ways, &none, at), 0, "its node says how it is");
+            let own: BTreeSet<ProviderId> = ProviderId::non_empty(Some("virtual:///1")).into_iter().collect();
+            assert_eq!(world().all_noticed(&ways, &own, at), 0);
+        }
+    }
+
+    #[test]
+    fn a_vm_is_missing_only_among_those_that_it_was_made_with() {
+        let (none, at) = (BTreeSet::new(), (now(), Duration::ZERO));
         assert_eq!(
-            world(None).all_listed(&classes, &none, at),
+            world_in("b", Some("a")).all_noticed(&[way("b")], &none, at),
             0,
-            "its node says how it is"
+            "the class was edited"
         );
+        assert_eq!(world_in("b", Some("a")).all_noticed(&[way("a")], &none, at), 1);
+        assert_eq!(
+            world_in("b", None).all_noticed(&[way("a")], &none, at),
+            0,
+            "edited since the look began"
+        );
+    }
+
+    #[test]
+    fn a_machine_learns_by_what_its_vm_is_reached_when_it_was_shown_through_its_class() {
         let own: BTreeSet<ProviderId> = ProviderId::non_empty(Some("virtual:///1")).into_iter().collect();
-        assert_eq!(world(None).all_noticed(&classes, &own, at), 0);
+        let learned = |mut world: World| {
+            world.all_listed(&[way("a")], &own, (now(), Duration::ZERO));
+            let calls = world.ledger.calls.get(&Uid::new("1"));
+            calls.and_then(|calls| calls.reached.as_deref().cloned())
+        };
+        assert_eq!(learned(world_in("a", None)), Some(way("a").request));
+        assert_eq!(
+            learned(world_in("b", None)),
+            None,
+            "the class was edited since the look began"
+        );
+        assert_eq!(learned(world_in("a", Some("a"))), None, "it says so already");
     }
 }

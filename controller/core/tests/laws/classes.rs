@@ -1,8 +1,7 @@
 //! Laws of plans about classes and Secrets, whatever is observed of them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use millwright_core::api::machine::CreationRequest;
-use millwright_core::api::{MachineClass, keys};
+use millwright_core::api::{CreationRequest, MachineClass, keys};
 use millwright_core::class::{self, Fault, InUse, Observed, Readiness, Recipe, SecretObserved};
 use millwright_core::{check, narrate};
 use proptest::prelude::*;
@@ -98,6 +97,7 @@ proptest! {
             secret: &secret,
             classes,
             first_class: (classes > 0).then_some("first"),
+            first_machine: dice.maybe(|_| "m"),
             reported: reported.as_ref(),
             now: now(),
         };

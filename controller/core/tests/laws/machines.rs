@@ -1,13 +1,13 @@
 //! Laws of Machines' plans, from any state that an object, a Node and a process's memory can be in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use millwright_core::api::machine::CreationRequest;
-use millwright_core::api::{Machine, keys, meta};
+use millwright_core::api::{CreationRequest, Machine, keys, meta};
 use millwright_core::breaker::Tally;
 use millwright_core::change::Change;
 use millwright_core::circuit_breaker::{Breakers, Operation, Outcome};
@@ -135,8 +135,7 @@ impl Scene {
                 name: "virtual",
                 why: "it restarts",
             },
-            6 => DriverView::Unnamed { all_ready: true },
-            7 => DriverView::Unnamed { all_ready: false },
+            6 | 7 => DriverView::Unnamed,
             _ => DriverView::Ready(&self.info),
         };
         let node = self.node.as_ref();
@@ -495,6 +494,14 @@ fn sight(dice: &mut Dice) -> Sight {
     }
 }
 
+fn request(dice: &mut Dice) -> CreationRequest {
+    CreationRequest {
+        provider: "virtual".to_owned(),
+        inventory_key: dice.maybe(|dice| dice.pick(&["a", "b"]).to_owned()),
+        ..CreationRequest::default()
+    }
+}
+
 fn calls(dice: &mut Dice) -> Calls {
     let trouble = dice.maybe(|dice| Trouble {
         call: dice.pick(&CALLS),
@@ -506,7 +513,9 @@ fn calls(dice: &mut Dice) -> Calls {
     });
     Calls {
         asked_under: None,
+        reached: dice.maybe(|dice| Arc::new(request(dice))),
         asked_at: dice.maybe(|_| now()),
+        made_at: dice.maybe(Dice::time),
         running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
         vm: dice.maybe(Dice::vm),
         down_since: dice.maybe(Dice::time),

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use millwright_core::api::machine::CreationRequest;
-use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
+use millwright_core::api::{CreationRequest, Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness, Recipe};
 use millwright_core::ids::{Name, Uid};
@@ -580,7 +579,7 @@ impl Stage {
                 let mut found = self.checks.get(&name).cloned().unwrap_or(good);
                 if let Readiness::Ready(recipe) = &mut found {
                     recipe.digest = seen.spec.provider_spec.to_string();
-                    recipe.essentials = CreationRequest::of(seen);
+                    recipe.essentials = CreationRequest::of(seen, None);
                 }
                 self.world.judged(&name, stamp, found, self.uptime);
             }

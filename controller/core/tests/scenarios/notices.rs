@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
+use millwright_core::api::CreationRequest;
 use millwright_core::driver::{Disturbance, VmState};
 use millwright_core::ids::{Name, ProviderId};
 use millwright_core::notice::Notice;
+use millwright_core::orphans::Way;
 
 use crate::stage::Stage;
 
@@ -61,7 +63,8 @@ impl Stage {
             .map(|uid| ProviderId::new(format!("virtual:///{uid}")));
         let ids: BTreeSet<ProviderId> = ids.collect();
         let at = (self.now(), self.uptime);
-        self.world.all_noticed(&[Name::new(class)], &ids, at);
+        let ways = self.ways(class);
+        self.world.all_noticed(&ways, &ids, at);
     }
 
     /// A listing shows all VMs that a class reaches.
@@ -71,7 +74,19 @@ impl Stage {
             .vms
             .keys()
             .map(|uid| ProviderId::new(format!("virtual:///{uid}")));
-        let at = (self.now(), self.uptime);
-        self.world.all_listed(&[Name::new(class)], &ids.collect(), at);
+        let (ids, at) = (ids.collect(), (self.now(), self.uptime));
+        let ways = self.ways(class);
+        self.world.all_listed(&ways, &ids, at);
+    }
+
+    fn ways(&self, class: &str) -> Vec<Way> {
+        let class = Name::new(class);
+        let request = self
+            .world
+            .classes
+            .get(&class)
+            .map(|known| CreationRequest::of(known, None));
+        let request = request.unwrap_or_default();
+        vec![Way { class, request }]
     }
 }

@@ -24,8 +24,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
-use millwright_core::api::machine::CreationRequest;
-use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
+use millwright_core::api::{CreationRequest, Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::driver::Capability;
 use millwright_core::ids::Name;

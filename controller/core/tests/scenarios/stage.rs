@@ -254,12 +254,10 @@ impl Stage {
                 readiness: self.world.ledger.readiness(name),
             },
         };
-        let was_asked = meta::is_deleting(&machine.metadata) && machine.creation_request().is_some();
+        let was_asked = machine.creation_request().is_some();
         let known = class.is_some() || was_asked;
         let driver = match (known, &self.driver) {
-            (false, state) => DriverView::Unnamed {
-                all_ready: *state == DriverNow::Ready,
-            },
+            (false, _) => DriverView::Unnamed,
             (true, DriverNow::Ready) => DriverView::Ready(&self.cloud.info),
             (true, DriverNow::Away(why)) => DriverView::Away { name: "virtual", why },
             (true, DriverNow::Missing { is_certain }) => DriverView::Missing {

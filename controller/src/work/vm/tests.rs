@@ -14,6 +14,8 @@ use opentelemetry::Value as Exported;
 use opentelemetry::trace::{SpanKind, Status as Verdict, TracerProvider as _};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use prost_types::value::Kind;
+use serde_json::{Value, json};
 use tonic::body::Body;
 use tonic::metadata::MetadataMap;
 use tonic::{Response, Status};
@@ -31,9 +33,9 @@ use crate::work::scripted::{Answer, Scripted, failure as refusal};
 /// Never leaves the process: it is in the user data of the class.
 const CANARY: &str = "canary-4711";
 
-/// A driver that keeps the metadata of what it is asked, and knows of no VM.
+/// A driver that keeps the metadata and the class of what it is asked, and knows of no VM.
 #[derive(Clone, Default)]
-struct Listener(Arc<Mutex<Vec<MetadataMap>>>);
+struct Listener(Arc<Mutex<Vec<MetadataMap>>>, Arc<Mutex<Vec<v1::MachineClass>>>);
 
 #[tonic::async_trait]
 impl DriverService for Listener {
@@ -53,6 +55,7 @@ impl DriverService for Listener {
         request: tonic::Request<v1::GetMachineStatusRequest>,
     ) -> Result<Response<v1::GetMachineStatusResponse>, Status> {
         self.0.lock().unwrap().push(request.metadata().clone());
+        self.1.lock().unwrap().extend(request.into_inner().machine_class);
         Err(Status::resource_exhausted(CANARY))
     }
 }
@@ -111,10 +114,10 @@ fn machine(name: &str, generation: u8) -> Machine {
     serde_json::from_value(machine).unwrap()
 }
 
-fn class() -> MachineClass {
+fn class(provider: &str) -> MachineClass {
     let class = json!({
         "metadata": {"name": "small", "namespace": "default", "uid": "c", "resourceVersion": "1"},
-        "provider": "listens", "providerSpec": {"size": "s"}, "secretRef": {"name": "cred", "namespace": "default"},
+        "provider": provider, "providerSpec": {"size": "s"}, "secretRef": {"name": "cred", "namespace": "default"},
     });
     serde_json::from_value(class).unwrap()
 }
@@ -132,6 +135,16 @@ fn answer(_: &http::Method, path: &str, _: &Value) -> Answer {
 /// One pass over a Machine for which the driver is asked, and one over a Machine for which nothing is done. No dispatcher: it would
 /// take up the answer, and the planner would ask without end.
 async fn one_call() -> Listener {
+    let machines = [("m-1", 1), ("m-2", 2)].map(|(name, generation)| machine(name, generation));
+    asked(class("listens"), machines.into(), answer).await.0
+}
+
+/// One pass over each of these Machines. Gives what the driver heard, and what failed.
+async fn asked(
+    class: MachineClass,
+    machines: Vec<Machine>,
+    answer: fn(&http::Method, &str, &Value) -> Answer,
+) -> (Listener, Vec<String>) {
     let listener = Listener::default();
     let server = DriverServiceServer::new(listener.clone());
     let wire = ServiceExt::<http::Request<Body>>::map_err(server, |never| match never {});
@@ -143,15 +156,66 @@ async fn one_call() -> Listener {
     let shared = &scripted.shared;
     // The handshake.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    shared.change(|world, uptime| world.observe(Change::Applied(class()), uptime));
-    for (name, generation) in [("m-1", 1), ("m-2", 2)] {
-        shared.change(|world, uptime| world.observe(Change::Applied(machine(name, generation)), uptime));
-        pass::<Machines>(shared, &Name::new(name)).await;
+    shared.change(|world, uptime| world.observe(Change::Applied(class), uptime));
+    for machine in machines {
+        let name = meta::identity(&machine.metadata).0;
+        shared.change(|world, uptime| world.observe(Change::Applied(machine), uptime));
+        pass::<Machines>(shared, &name).await;
     }
     shared.calls.close();
     let ended = tokio::time::timeout(Duration::from_secs(60), shared.calls.wait()).await;
     ended.expect("the driver answers at once");
-    listener
+    let failed = shared.look(|world| {
+        let calls = world.ledger.calls.values();
+        let troubles = calls.filter_map(|calls| calls.trouble.as_ref());
+        troubles.map(|trouble| trouble.failure.message.clone()).collect()
+    });
+    (listener, failed)
+}
+
+/// A Machine whose VM was asked of this driver, in the region a.
+fn asked_for(driver: &str) -> Machine {
+    let mut machine = machine("m-1", 1);
+    let spec = json!({"place": {"region": "a"}});
+    let secrets = json!([{"name": "cred", "namespace": "default"}]);
+    let request = json!({"provider": driver, "providerSpec": spec, "secretRefs": secrets});
+    machine.status.get_or_insert_default().creation_request = serde_json::from_value(request).unwrap();
+    machine
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vm_is_asked_for_by_what_it_was_made_of_whatever_its_class_says_now() {
+    for class_now in [class("listens"), class("another")] {
+        let (listener, failed) = asked(class_now, vec![asked_for("listens")], answer).await;
+        let heard = listener.1.lock().unwrap().clone();
+        let [
+            v1::MachineClass {
+                provider,
+                provider_spec: Some(spec),
+                ..
+            },
+        ] = &heard[..]
+        else {
+            panic!("heard {heard:?}, failed {failed:?}");
+        };
+        let Some(Kind::StructValue(place)) = &spec.fields["place"].kind else {
+            panic!("{spec:?}");
+        };
+        let region = Some(Kind::StringValue("a".to_owned()));
+        assert_eq!((provider.as_str(), &place.fields["region"].kind), ("listens", &region));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_credentials_no_driver_is_asked_for_a_vm() {
+    let gone = |_: &http::Method, _: &str, _: &Value| refusal(404, "NotFound");
+    let mut leaving = asked_for("listens");
+    leaving.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+    for machine in [asked_for("listens"), leaving] {
+        let (listener, failed) = asked(class("listens"), vec![machine], gone).await;
+        assert_eq!(listener.0.lock().unwrap().len(), 0);
+        assert_eq!(failed, ["Secret default/cred does not exist"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

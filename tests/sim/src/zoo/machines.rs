@@ -271,7 +271,7 @@ fn finalizer_early(seen: &Observed<'_>, now: Timestamp) -> Plan {
 fn unbegun_is_unmade(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let driver = match seen.driver {
         DriverView::Missing { name, .. } => DriverView::Missing { name, is_certain: true },
-        known @ (DriverView::Unnamed { .. } | DriverView::Away { .. } | DriverView::Ready(_)) => known,
+        known @ (DriverView::Unnamed | DriverView::Away { .. } | DriverView::Ready(_)) => known,
     };
     machine::plan(&Observed { driver, ..*seen }, now)
 }
