@@ -132,6 +132,8 @@ mod tests {
     use http::Method;
     use millwright_core::api::{Machine, keys};
 
+    use serde_json::json;
+
     use super::*;
     use crate::work::scripted::Scripted;
 
