@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | our finalizer is gone | Released | nothing |
 //! | a call is under way | Calling | its answer is waited for |
-//! | no driver was ever asked, and there is none | Unmade | the finalizer goes |
+//! | no driver was ever asked, and there is none, or no class says which | Unmade | the finalizer goes |
 //! | no driver was ever asked, and the one to ask is away | Unaskable | it is waited for |
 //! | pods may be on the Node, and their cluster is out of sight | Await | it is waited for, with an end only where no Node was ever seen |
 //! | the Node is not drained, and the driver was not asked to remove the VM | Drain | cordon, list, evict, detach (`machine::leave`) |
