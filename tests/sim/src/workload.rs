@@ -15,6 +15,7 @@ pub mod body;
 mod drains;
 mod in_place;
 mod keep;
+mod meddling;
 pub mod operator;
 mod orphans;
 mod rollouts;
@@ -37,7 +38,7 @@ pub const FORSAKEN: &str = "forsaken";
 pub const NEVER: &str = "never";
 
 /// The names of all workloads.
-pub const ALL: [&str; 35] = [
+pub const ALL: [&str; 39] = [
     "scale",
     "create",
     "machine",
@@ -73,6 +74,10 @@ pub const ALL: [&str; 35] = [
     "drain-in-place",
     "drain-volumes",
     "drain-volumes-dead",
+    "abandon",
+    "edit-class",
+    "phases",
+    "relabel",
 ];
 
 /// The workload that begins in any state; it has campaigns of its own.
@@ -155,6 +160,7 @@ pub fn actions(name: &str) -> Option<Vec<Action>> {
                 .or_else(|| drains::workload(name))
                 .or_else(|| keep::workload(name))
                 .or_else(|| in_place::workload(name))
+                .or_else(|| meddling::workload(name))
                 .or_else(|| short::workload(name));
         }
     })

@@ -21,8 +21,17 @@ pub enum Action {
         /// The body.
         body: Value,
     },
-    /// Takes the labels of a machine, by choice.
-    Drift,
+    /// Changes an object of a kind, or a subresource of it, by choice.
+    ChangeOne {
+        /// In words.
+        text: &'static str,
+        /// The kind.
+        plural: &'static str,
+        /// `status`, or empty.
+        subresource: &'static str,
+        /// The merge patch.
+        body: Value,
+    },
     /// Makes a machine the first to go, by choice, as the autoscaler does before it takes one off the count.
     Prefer,
     /// Wants one machine less and says which, by choice and in one write, as the autoscaler does.
@@ -83,6 +92,36 @@ pub fn delete(path: &str) -> Action {
         method: "DELETE",
         path: path.to_owned(),
         body: Value::Null,
+    }
+}
+
+/// Deletes an object and leaves what it owns.
+pub fn abandon(path: &str) -> Action {
+    Action::Ask {
+        text: format!("deletes {path} and leaves what it owns"),
+        method: "DELETE",
+        path: path.to_owned(),
+        body: json!({ "propagationPolicy": "Orphan" }),
+    }
+}
+
+/// Gives a machine another label in place of the one that selects it, by choice.
+pub fn relabel(value: Value) -> Action {
+    Action::ChangeOne {
+        text: "changes the label of machine",
+        plural: "machines",
+        subresource: "",
+        body: json!({ "metadata": { "labels": { "name": value } } }),
+    }
+}
+
+/// Writes a phase into the status of a machine, by choice.
+pub fn phase(phase: &str) -> Action {
+    Action::ChangeOne {
+        text: "writes a phase of its own on machine",
+        plural: "machines",
+        subresource: "status",
+        body: json!({ "status": { "currentStatus": { "phase": phase } } }),
     }
 }
 

@@ -37,7 +37,12 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, actions: Vec<Action>) {
             Action::Serve => drains::serve(world).await,
             Action::Force => drains::force(world),
             Action::Unhold(name) => unhold(world, name),
-            Action::Drift => drift(world),
+            Action::ChangeOne {
+                text,
+                plural,
+                subresource,
+                body,
+            } => change_one(world, text, plural, subresource, &body),
             Action::Prefer => autoscaler::prefer(world),
             Action::Name => autoscaler::name_victim(world),
             Action::AskToPreserve => keep::ask_to_preserve(world),
@@ -103,13 +108,13 @@ fn delete_one(world: &World, plural: &'static str) {
     }
 }
 
-/// Takes the label that selects it from a machine, if there is one.
-fn drift(world: &World) {
-    if let Some(name) = one(world, "one", "machines") {
-        let text = format!("takes the label of machine {name}");
+/// Changes one of a kind, if there is one.
+fn change_one(world: &World, text: &str, plural: &'static str, subresource: &str, body: &Value) {
+    if let Some(name) = one(world, "one", plural) {
+        let text = format!("{text} {name}");
         world.tell(What::UserAction { text });
-        let body = json!({ "metadata": { "labels": { "name": null } } });
-        world.order(Actor::Human, "PATCH", &path("machines", &name), &body);
+        let path = format!("{}/{subresource}", path(plural, &name));
+        world.order(Actor::Human, "PATCH", path.trim_end_matches('/'), body);
     }
 }
 
