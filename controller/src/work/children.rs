@@ -131,7 +131,6 @@ mod tests {
 
     use http::Method;
     use millwright_core::api::{Machine, keys};
-
     use serde_json::json;
 
     use super::*;
