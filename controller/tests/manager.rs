@@ -250,19 +250,31 @@ async fn a_deletion_waits_for_credentials_that_exist_and_cannot_be_had_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_that_is_certainly_gone_does_not_keep_the_vm() {
+async fn without_its_secret_no_vm_is_deleted_and_when_it_is_there_again_the_vm_goes() {
     let (server, driver) = (Server::default(), Stub::named("x"));
     server.put(&machine_path("m-1"), leaving_machine());
     let running = Running::start(&server, None, &driver);
-    pass(30).await;
-    assert_eq!(deletions(&driver), [(Some("eu-1".to_owned()), None)]);
+    pass(120).await;
+    // A driver with credentials of its own would answer for another account.
+    assert_eq!(deletions(&driver), []);
+    let waiting = server.get(&machine_path("m-1")).unwrap();
+    let told = waiting["status"]["lastOperation"]["description"].as_str().unwrap();
+    assert!(told.contains("Secret"), "{told}");
+
+    server.put(
+        CREDENTIALS,
+        credentials(json!({"name": "cloud", "namespace": "default"}), "#"),
+    );
+    pass(300).await;
+    let sent = (Some("eu-1".to_owned()), Some("canary".to_owned()));
+    assert_eq!(deletions(&driver), [sent]);
     assert_eq!(server.get(&machine_path("m-1")), None);
     running.end().await;
 }
 
 /// Rows: W4, pains 60.
 #[tokio::test(start_paused = true)]
-async fn a_vm_whose_class_went_bad_is_removed_with_its_credentials() {
+async fn a_vm_without_a_record_whose_class_went_bad_is_removed_when_its_class_is_good_again() {
     let (server, driver) = (Server::default(), Stub::named("x"));
     let metadata = |name: &str| json!({"name": name, "namespace": "default"});
     server.put(CREDENTIALS, credentials(metadata("cloud"), "#"));
@@ -273,8 +285,14 @@ async fn a_vm_whose_class_went_bad_is_removed_with_its_credentials() {
     machine["status"] = json!({"currentStatus": {"phase": "Running"}});
     server.put(&machine_path("m-1"), machine);
     let running = Running::start(&server, None, &driver);
-    pass(30).await;
-    assert_eq!(deletions(&driver), [(None, Some("canary".to_owned()))]);
+    pass(120).await;
+    // Nobody knows where to look for the VM.
+    assert_eq!(deletions(&driver), []);
+    server.edit(CLASS, json!({"providerSpec": {"account": 1}}));
+    pass(600).await;
+    let credentials: Vec<_> = deletions(&driver).into_iter().map(|(_, secret)| secret).collect();
+    assert_eq!(credentials, [Some("canary".to_owned())]);
+    assert_eq!(server.get(&machine_path("m-1")), None);
     running.end().await;
 }
 

@@ -281,7 +281,6 @@ async fn the_vm_stays_until_the_volumes_of_its_pods_are_detached() {
 }
 
 /// A night without a manager, and a scale-down in it.
-#[ignore = "issue 24: drain time counts while nobody drains"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_budget_holds_when_the_manager_comes_back_after_more_than_the_drain_timeout() {
     let Some(plane) = shared_plane("a manager that is away").await else {

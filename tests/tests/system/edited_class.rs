@@ -18,7 +18,6 @@ async fn names(scene: &Scene) -> BTreeSet<String> {
     vms.into_iter().map(|vm| vm.provider_id).collect()
 }
 
-/// Rows: L1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_class_whose_region_is_edited_under_running_machines_kills_none_and_leaks_none() {
     let what = "a class whose region is edited";

@@ -313,7 +313,6 @@ async fn drains_that_never_end_make_no_creation_slower() {
 }
 
 /// A scheduler goes on placing pods while forty machines go: each pod is evicted, and its node's VM waits for it.
-#[ignore = "issue 24: a node's pods are listed before it is cordoned"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_pod_that_is_placed_while_its_machine_goes_dies_without_an_eviction() {
     let Some(cluster) = Cluster::start("pods placed on machines that go").await else {

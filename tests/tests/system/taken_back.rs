@@ -98,7 +98,6 @@ async fn three_thousand_machines_that_are_taken_back_within_a_second_are_mostly_
 }
 
 /// How far the great one comes depends on this computer; the control plane ends with it.
-#[ignore = "issue 24: the names of all missing Machines are made again for every batch"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deployment_is_scaled_in_five_seconds_beside_one_that_wants_a_hundred_thousand_machines() {
     let Some(plane) = apiserver::start_with_crds("a hundred thousand machines").await else {
