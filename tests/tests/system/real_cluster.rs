@@ -326,7 +326,12 @@ async fn no_pod_that_is_placed_while_its_machine_goes_dies_without_an_eviction()
     let watch = BudgetWatch::begin(&scene);
     // Fewer pods than nodes: most nodes are empty when their machines begin to go.
     let late = ["scale", "deployment", "late", "--replicas=30"];
-    tokio::join!(scene.kubectl(&late, ""), scene.scale(0));
+    // The scheduler needs a moment for the first pods.
+    let scaled = async {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        scene.scale(0).await
+    };
+    tokio::join!(scene.kubectl(&late, ""), scaled);
     scene
         .until("no machine is left", LONG, async |scene: &Scene| {
             match scene.list(Kind::Machine).await?.len() {

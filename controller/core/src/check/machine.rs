@@ -316,11 +316,8 @@ fn is_proven(seen: &machine::Observed<'_>) -> bool {
     let machine = seen.machine;
     let unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
     let never_asked = unnamed && machine.creation_request().is_none() && seen.calls.vm.is_none();
-    let nobody_to_ask = matches!(
-        seen.driver,
-        DriverView::Unnamed | DriverView::Missing { is_certain: true, .. }
-    );
-    if matches!(machine.phase(), Phase::New | Phase::Pending) && never_asked && nobody_to_ask {
+    let is_early = matches!(machine.phase(), Phase::New | Phase::Pending);
+    if is_early && never_asked && machine::delete::has_nobody_to_ask(seen) {
         return true;
     }
     let Some(gone_since) = seen.calls.gone_since else {

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | our finalizer is gone | Released | nothing |
 //! | a call is under way | Calling | its answer is waited for |
-//! | no driver was ever asked, and there is none, or no class says which | Unmade | the finalizer goes |
+//! | no driver was ever asked, and there is none, or no class says which, or its class is faulty | Unmade | the finalizer goes |
 //! | no driver was ever asked, and the one to ask is away | Unaskable | it is waited for |
 //! | pods may be on the Node, and their cluster is out of sight | Await | it is waited for, with an end only where no Node was ever seen |
 //! | the Node is not drained, and the driver was not asked to remove the VM | Drain | cordon, list, evict, detach (`machine::leave`) |
@@ -64,10 +64,7 @@ fn stage<'a>(seen: &Observed<'a>, now: Timestamp) -> Stage<'a> {
         return Stage::Calling(call);
     }
     if is_untouched(seen) {
-        if matches!(
-            seen.driver,
-            DriverView::Unnamed | DriverView::Missing { is_certain: true, .. }
-        ) {
+        if has_nobody_to_ask(seen) {
             return Stage::Unmade;
         }
         if let Some(why) = unaskable(seen) {
@@ -177,6 +174,24 @@ pub fn is_untouched(seen: &Observed<'_>) -> bool {
     let is_early = matches!(machine.phase(), Phase::New | Phase::Pending);
     let is_unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
     is_early && is_unnamed && machine.creation_request().is_none() && seen.calls.vm.is_none()
+}
+
+/// Whether no driver can be asked for the VM of a Machine without a record: none is named, or there is none, or the class that names it
+/// cannot be put into a request.
+pub fn has_nobody_to_ask(seen: &Observed<'_>) -> bool {
+    let is_faulty = matches!(
+        seen.class,
+        ClassView::Present {
+            readiness: Readiness::Faulty(_),
+            ..
+        }
+    );
+    let driver = seen.driver;
+    is_faulty
+        || matches!(
+            driver,
+            DriverView::Unnamed | DriverView::Missing { is_certain: true, .. }
+        )
 }
 
 /// Whether a VM may be there of which nobody knows what its node is called, because the answer to its creation was lost: its driver is
