@@ -195,10 +195,12 @@ fn shed_named(group: &mut Group) {
 }
 
 /// Rule 1: the new set's number rises by what there is room for, up to D. Machines that it has beyond its number have their room already.
-/// Once the rollout has timed out, the newest set with available Machines rises instead, if there is one, to what D lacks.
+/// Once the rollout has timed out on Machines of the new set that are not available, the newest set with available Machines rises instead,
+/// if there is one, to what D lacks.
 fn raise(group: &mut Group) {
     let works = group.rows.iter().rposition(|row| row.available > 0);
-    let works = works.filter(|place| group.has_timed_out && group.rows.get(*place).is_some_and(|row| !row.is_new));
+    let is_stuck = group.has_timed_out && new_mut(group).is_some_and(|new| new.claim() > new.available);
+    let works = works.filter(|place| is_stuck && group.rows.get(*place).is_some_and(|row| !row.is_new));
     let (room, wanted, bounds) = (group.room(), group.wanted, group.surge + group.unavailable);
     let lacks = wanted - (group.numbers() - group.on_the_way());
     if let Some(row) = works.and_then(|place| group.rows.get_mut(place)) {

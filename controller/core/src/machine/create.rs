@@ -351,6 +351,11 @@ fn doubted<'a>(seen: &Observed<'a>) -> Option<&'a Trouble> {
     trouble.filter(|trouble| trouble.call == Call::Status)
 }
 
+/// Whether the provider found that it has no room for the VM.
+pub fn lacks_room(seen: &Observed<'_>) -> bool {
+    doubted(seen).is_some_and(|trouble| trouble.failure.is_exhausted())
+}
+
 /// Tells that there is no room for a VM that was accepted, where its provider finds that out only afterwards, and that there is room
 /// after all: by the code the autoscaler chooses another pool.
 pub fn room(seen: &Observed<'_>, now: Timestamp) -> Option<(Step, Why)> {

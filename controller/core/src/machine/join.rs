@@ -97,7 +97,8 @@ fn told(seen: &Observed<'_>, why: &Why, now: Timestamp) -> Option<Plan> {
     let text = format!("Waiting for the node: {why}");
     let mut change = StatusChange::told(machine, OperationType::Create, OperationState::Processing, text, now);
     change.reason = (*why != Why::Joining).then_some(OperationReason::NodeRejected);
-    let is_told = !is_due || change.is_told(machine);
+    // A shortage is told before, and stays told: the autoscaler chooses another pool by it.
+    let is_told = !is_due || create::lacks_room(seen) || change.is_told(machine);
     (!is_told).then(|| Plan::act(vec![Step::Record(Box::new(change))], why.clone()))
 }
 

@@ -56,6 +56,8 @@ impl OneLife {
         self.hits += 1;
         let right = match to {
             "Terminating" => is_deleting(after),
+            // Somebody else wrote it; it is judged anew.
+            _ if !EDGES.iter().any(|(phase, _)| *phase == from) => !is_deleting(after),
             _ => EDGES.iter().any(|(phase, next)| *phase == from && next.contains(&to)) && !is_deleting(after),
         };
         match right {
