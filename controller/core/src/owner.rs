@@ -43,11 +43,10 @@ fn reference(kind: &str, owner: &ObjectMeta) -> OwnerReference {
 pub fn adoption(child: &ObjectMeta, owner: &impl Owner) -> Value {
     let others = child.owner_references.iter().flatten().cloned();
     let owners: Vec<OwnerReference> = std::iter::once(owner.reference()).chain(others).collect();
-    let mut metadata = json!({ "ownerReferences": owners });
-    if meta::annotation(child, keys::RELEASED_BY).is_some() {
-        metadata["annotations"] = json!({ keys::RELEASED_BY: null });
+    match meta::annotation(child, keys::RELEASED_BY) {
+        Some(_) => json!({ "metadata": { "ownerReferences": owners, "annotations": { keys::RELEASED_BY: null } } }),
+        None => json!({ "metadata": { "ownerReferences": owners } }),
     }
-    json!({ "metadata": metadata })
 }
 
 /// The references of a child after its release: all but ours.

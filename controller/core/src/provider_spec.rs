@@ -161,18 +161,18 @@ pub fn essentials(spec: &Value) -> Value {
     kept.find(fits).unwrap_or_else(|| {
         let mut fields: Vec<_> = spec.as_object().into_iter().flatten().collect();
         fields.sort_by_key(|(_, value)| canonical(value).len());
-        let mut kept = Value::Object(serde_json::Map::new());
+        let mut kept = serde_json::Map::new();
         for (name, value) in fields
             .into_iter()
             .filter(|(_, value)| !value.is_object() && !value.is_array())
         {
             let mut more = kept.clone();
-            more[name] = value.clone();
-            if fits(&more) {
+            more.insert(name.clone(), value.clone());
+            if fits(&Value::Object(more.clone())) {
                 kept = more;
             }
         }
-        kept
+        Value::Object(kept)
     })
 }
 

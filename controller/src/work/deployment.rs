@@ -117,11 +117,7 @@ impl Reconciler for Deployments {
                 children::each(patches, one).await?;
             }
             Step::Delete(sets) => {
-                let one = |set: Arc<MachineSet>| async move {
-                    let (name, uid) = meta::identity(&set.metadata);
-                    let version = set.metadata.resource_version.clone();
-                    children::delete::<MachineSet>(shared, &name, &uid, version).await
-                };
+                let one = |set: Arc<MachineSet>| async move { delete(shared, &set).await };
                 children::each(sets, one).await?;
             }
             Step::Number(revision) => {
@@ -140,6 +136,12 @@ impl Reconciler for Deployments {
         }
         Ok(())
     }
+}
+
+/// Deletes a set as it was seen: one that somebody has changed since is looked at again.
+async fn delete(shared: &Shared, set: &MachineSet) -> Result<(), WriteError> {
+    let (name, uid) = meta::identity(&set.metadata);
+    children::delete::<MachineSet>(shared, &name, &uid, set.metadata.resource_version.clone()).await
 }
 
 /// The sets as our last writes left them: each write is guarded by the version of the one before.

@@ -316,7 +316,7 @@ async fn delete(shared: &Shared, via: &Via, evidence: Evidence) {
 /// The driver says that a newer leader has spoken to it. If it is wrong, the next look reaches it.
 async fn answer_back(shared: &Shared, via: &Via) {
     match shared.leads_against(Some(&via.driver)).await {
-        Ok(Some(text)) => via.warn(shared, "FalseStaleLeader", &text),
+        Ok(Some(text)) => via.warn(shared, "FalseStaleLeader", text),
         Ok(None) => {}
         Err(error) => tracing::warn!(%error, "whether a newer leader has spoken to the driver could not be read"),
     }

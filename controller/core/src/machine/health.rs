@@ -167,7 +167,7 @@ pub fn node_deleted(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if !seen.losers.reaches(limit) {
         return Plan::act(vec![Step::DeleteMachine], Why::NodeDeleted);
     }
-    let why = Why::NodesDeleted(Tripped::Group(seen.losers, limit.clone()));
+    let why = Why::NodesDeleted(Box::new(Tripped::Group(seen.losers, limit.clone())));
     let text = "The Node object was deleted; the machine is kept, because too many machines of its owner lost theirs or are unhealthy";
     let (operation, state) = (OperationType::HealthCheck, OperationState::Processing);
     let mut change = StatusChange::told(seen.machine, operation, state, text.to_owned(), now);

@@ -170,7 +170,7 @@ pub enum Why {
     Joined,
     JoinTimedOut,
     NodeDeleted,
-    NodesDeleted(Tripped),
+    NodesDeleted(Box<Tripped>),
     NodeMissing,
     NodeUnhealthy,
     NodeRecovered,
@@ -249,9 +249,7 @@ impl fmt::Display for Why {
             Self::Joined => "the node has joined",
             Self::JoinTimedOut => "the node did not join in time",
             Self::NodeDeleted => "the Node was deleted",
-            Self::NodesDeleted(tripped) => {
-                return write!(f, "the Node was deleted, and the machine is kept while {tripped}");
-            }
+            Self::NodesDeleted(why) => return write!(f, "the Node was deleted, and the machine is kept while {why}"),
             Self::NodeMissing => "the Node is gone",
             Self::NodeUnhealthy => "the node is unhealthy",
             Self::NodeRecovered => "the node is healthy again",
@@ -264,13 +262,7 @@ impl fmt::Display for Why {
             }
             Self::PreservationOver(end) => return write!(f, "the machine is preserved no longer, because {end}"),
             Self::RequestNoted => "the preserve annotation of its Node is stored",
-            Self::InPlace(reason) => match reason {
-                Reason::Candidate => "the node awaits its update in place",
-                Reason::Selected => "the node is drained for its update in place",
-                Reason::Drained | Reason::Ready => "the node is drained and may be updated in place",
-                Reason::Successful => "the node was updated in place",
-                Reason::Failed => "the node could not be updated in place",
-            },
+            Self::InPlace(reason) => in_place(*reason),
             Self::UpdatingInPlace => "the node is being updated in place",
             Self::UpdatedInPlace => "the node was updated in place",
             Self::InPlaceUpdateFailed => "the node was not updated in place",
@@ -298,6 +290,17 @@ impl fmt::Display for Why {
             Self::StaleLeader => "a newer leader has spoken to the driver",
         };
         f.write_str(text)
+    }
+}
+
+/// How far an update in place is.
+fn in_place(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Candidate => "the node awaits its update in place",
+        Reason::Selected => "the node is drained for its update in place",
+        Reason::Drained | Reason::Ready => "the node is drained and may be updated in place",
+        Reason::Successful => "the node was updated in place",
+        Reason::Failed => "the node could not be updated in place",
     }
 }
 

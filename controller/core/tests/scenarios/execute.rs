@@ -46,6 +46,7 @@ impl Stage {
     }
 
     /// Carries out one step. `false`: it did not take effect, and those after it are void.
+    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     pub fn machine_step(&mut self, seen: &Machine, step: machine::Step) -> bool {
         use machine::Step;
         let (name, uid) = meta::identity(&seen.metadata);
@@ -224,6 +225,7 @@ impl Stage {
     }
 
     /// Carries out one step; creations and deletions of many are as many chances to die. `false`: it did not take effect.
+    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     pub fn set_step(&mut self, seen: &MachineSet, step: set::Step) -> Result<bool, Crash> {
         use set::Step;
         let (name, uid) = meta::identity(&seen.metadata);

@@ -62,16 +62,6 @@ pub(super) const ALL: [Mutant; 11] = [
         hooks: || deciding(dead_at_once),
     },
     Mutant {
-        name: "drains-the-ill",
-        rows: "37",
-        what: "the pods of a machine that is unhealthy go before it is given up",
-        property: "S7",
-        workload: "drain",
-        faults: &["F41"],
-        rests: false,
-        hooks: || deciding(drains_the_ill),
-    },
-    Mutant {
         name: "deadline-slides",
         rows: "53, 67",
         what: "the deadline of a drain counts from the last word on it",
@@ -203,23 +193,6 @@ fn dead_at_once(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
     let node = node.as_ref();
     machine::plan(&Observed { node, ..*seen }, now)
-}
-
-fn drains_the_ill(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let mut plan = machine::plan(seen, now);
-    let is_ill = *seen.machine.phase() == Phase::Unknown && !is_deleting(seen.machine);
-    let found = seen.node.filter(|found| is_ill && node::belongs(found, seen.machine));
-    let Some(found) = found else { return plan };
-    match seen.drain {
-        None => plan.steps.insert(0, Step::WatchPods(node::name(found))),
-        Some(drain) => {
-            let due = drain.due(seen.volumes, seen.settings, now);
-            if !due.is_empty() {
-                plan.steps.insert(0, Step::Evict(due));
-            }
-        }
-    }
-    plan
 }
 
 fn deadline_slides(seen: &Observed<'_>, now: Timestamp) -> Plan {
