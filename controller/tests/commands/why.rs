@@ -99,6 +99,7 @@ async fn a_machine_that_waits_with_its_class_says_so_and_is_not_said_to_be_asked
 
 /// A machine that is Unknown since an hour, of a manager that tells its settings in its Lease.
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the command itself reads the clock")]
 async fn an_unhealthy_machine_is_explained_by_the_settings_of_the_manager_that_runs() {
     let cluster = Cluster::start().await;
     class(&cluster, "small", "True", "").await;
@@ -118,8 +119,10 @@ async fn an_unhealthy_machine_is_explained_by_the_settings_of_the_manager_that_r
     );
     assert!(out.well().contains("Failed"), "10 minutes are over");
 
-    let mut settings = Settings::default();
-    settings.health_timeout = SignedDuration::from_hours(3);
+    let settings = Settings {
+        health_timeout: SignedDuration::from_hours(3),
+        ..Settings::default()
+    };
     let annotations = json!({ keys::MANAGER_SETTINGS: json!(settings).to_string() });
     let _: Lease = cluster
         .store(json!({ "metadata": { "name": "millwright", "annotations": annotations }, "spec": {} }))

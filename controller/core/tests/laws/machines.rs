@@ -162,6 +162,7 @@ impl Scene {
     }
 
     /// What the steps change, as far as it is observed. `false`: the Machine's story ends here.
+    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     pub fn apply(&mut self, steps: &[Step]) -> bool {
         for step in steps {
             match step {

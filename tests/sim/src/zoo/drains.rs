@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
-use millwright_core::api::{Phase, keys, meta};
+use millwright_core::api::{keys, meta};
 use millwright_core::drain::Volumes;
 use millwright_core::machine::{self, Calls, Observed, Plan, Step, Why, node};
 use millwright_core::sight::later;
@@ -20,7 +20,7 @@ use crate::process::Process;
 use crate::workload::path;
 use crate::world::World;
 
-pub(super) const ALL: [Mutant; 11] = [
+pub(super) const ALL: [Mutant; 10] = [
     Mutant {
         name: "goes-undrained",
         rows: "57",
