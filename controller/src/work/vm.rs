@@ -147,13 +147,14 @@ async fn ask(
     }
 }
 
-/// Who is asked for a new VM, and how, the class says. For one that was asked for, what it was asked for with says it, whatever became of
-/// the class since; where the class says that still, it says all of it.
+/// What a VM was asked for with says who is asked about it, and how, whatever became of the class since; where the class says that still, it
+/// says all of it. A class that was changed between the record and the call asks for no new VM: it would be made in another place than
+/// where the record says that it is.
 fn request(shared: &Shared, machine: &Machine, call: Call) -> Result<Request, NoRequest> {
     let class = machine
         .class_name()
         .and_then(|class| shared.look(|world| world.classes.get(&Name::new(class)).cloned()));
-    let asked = machine.creation_request().filter(|_| call != Call::Create);
+    let asked = machine.creation_request();
     let is_as_asked = |class: &MachineClass| asked.is_none_or(|asked| asked.is_same(&CreationRequest::of(class, None)));
     let (driver, spec, secrets) = match (class.filter(|class| is_as_asked(class)), asked) {
         (Some(class), _) => (
@@ -161,6 +162,7 @@ fn request(shared: &Shared, machine: &Machine, call: Call) -> Result<Request, No
             class.spec.provider_spec.clone(),
             class::secret_keys(&class),
         ),
+        (None, Some(_)) if call == Call::Create => return Err(NoRequest::NotAsked),
         (None, Some(asked)) => (asked.driver(), asked.provider_spec.clone(), asked.secret_keys()),
         (None, None) => return Err(NoRequest::NotAsked),
     };

@@ -25,6 +25,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
+use crate::driver::Wire;
 use crate::env::Planners;
 use crate::work::machine::Machines;
 use crate::work::pass::pass;
@@ -74,6 +75,8 @@ impl SpanExporter for Kept {
 impl Kept {
     /// Keeps what this thread exports while the guard lives.
     fn begin() -> (Self, DefaultGuard) {
+        // Without a global subscriber, a span's first use in a test beside this one may be noted as of interest to nobody.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let kept = Self::default();
         let provider = SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build();
         let spans = millwright_trace::layer(provider.tracer("test"));
@@ -139,6 +142,14 @@ async fn one_call() -> Listener {
     asked(class("listens"), machines.into(), answer).await.0
 }
 
+fn wire(listener: Listener) -> Wire {
+    let server = DriverServiceServer::new(listener);
+    BoxCloneSyncService::new(ServiceExt::<http::Request<Body>>::map_err(
+        server,
+        |never| match never {},
+    ))
+}
+
 /// One pass over each of these Machines. Gives what the driver heard, and what failed.
 async fn asked(
     class: MachineClass,
@@ -146,13 +157,12 @@ async fn asked(
     answer: fn(&http::Method, &str, &Value) -> Answer,
 ) -> (Listener, Vec<String>) {
     let listener = Listener::default();
-    let server = DriverServiceServer::new(listener.clone());
-    let wire = ServiceExt::<http::Request<Body>>::map_err(server, |never| match never {});
+    let wire = wire(listener.clone());
     let planners = Planners {
         machine: asks_first,
         ..Planners::default()
     };
-    let scripted = Scripted::with(answer, planners, Some(BoxCloneSyncService::new(wire)));
+    let scripted = Scripted::with(answer, planners, Some(wire));
     let shared = &scripted.shared;
     // The handshake.
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -203,6 +213,27 @@ async fn a_vm_is_asked_for_by_what_it_was_made_of_whatever_its_class_says_now() 
         };
         let region = Some(Kind::StringValue("a".to_owned()));
         assert_eq!((provider.as_str(), &place.fields["region"].kind), ("listens", &region));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_vm_is_asked_for_by_a_class_that_was_changed_since_the_request_was_recorded() {
+    let scripted = Scripted::with(answer, Planners::default(), Some(wire(Listener::default())));
+    let shared = &scripted.shared;
+    // The handshake.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut as_recorded = class("listens");
+    as_recorded.spec.provider_spec = json!({"place": {"region": "a"}});
+    let classes = [
+        (as_recorded, true),
+        (class("listens"), false),
+        (class("another"), false),
+    ];
+    for (version, (mut class, is_sent)) in (1..).zip(classes) {
+        class.metadata.resource_version = Some(version.to_string());
+        shared.change(|world, uptime| world.observe(Change::Applied(class), uptime));
+        let request = request(shared, &asked_for("listens"), Call::Create);
+        assert_eq!(request.is_ok(), is_sent);
     }
 }
 
