@@ -313,17 +313,13 @@ fn has_pods(seen: &machine::Observed<'_>) -> bool {
 /// S2. Nothing is left at the provider: the driver said so, and said so after its propagation delay where a create may
 /// have been under way; or no driver was ever asked, and there is none that an older controller could have asked.
 fn is_proven(seen: &machine::Observed<'_>) -> bool {
-    let machine = seen.machine;
-    let unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
-    let never_asked = unnamed && machine.creation_request().is_none() && seen.calls.vm.is_none();
-    let is_early = matches!(machine.phase(), Phase::New | Phase::Pending);
-    if is_early && never_asked && machine::delete::has_nobody_to_ask(seen) {
+    if machine::delete::never_had_vm(seen) {
         return true;
     }
     let Some(gone_since) = seen.calls.gone_since else {
         return false;
     };
-    let (is_named, made) = (machine.provider_id().is_some(), seen.calls.made_at);
+    let (is_named, made) = (seen.machine.provider_id().is_some(), seen.calls.made_at);
     match seen.driver {
         DriverView::Ready(info) => {
             let is_settled =

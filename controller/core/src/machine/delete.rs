@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | our finalizer is gone | Released | nothing |
 //! | a call is under way | Calling | its answer is waited for |
-//! | no driver was ever asked, and there is none, or no class says which, or its class is faulty | Unmade | the finalizer goes |
+//! | no driver was ever asked for a VM, by this manager or the original | Unmade | the finalizer goes |
 //! | no driver was ever asked, and the one to ask is away | Unaskable | it is waited for |
 //! | pods may be on the Node, and their cluster is out of sight | Await | it is waited for, with an end only where no Node was ever seen |
 //! | the Node is not drained, and the driver was not asked to remove the VM | Drain | cordon, list, evict, detach (`machine::leave`) |
@@ -28,7 +28,7 @@ use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::circuit_breaker::{Admission, Cause, Operation, is_suspended};
-use crate::class::Readiness;
+use crate::class::{Fault, Readiness};
 use crate::driver::Reaction;
 use crate::ids::NodeName;
 use crate::sight::later;
@@ -63,10 +63,10 @@ fn stage<'a>(seen: &Observed<'a>, now: Timestamp) -> Stage<'a> {
     if let Some(call) = seen.calls.running {
         return Stage::Calling(call);
     }
+    if never_had_vm(seen) {
+        return Stage::Unmade;
+    }
     if is_untouched(seen) {
-        if has_nobody_to_ask(seen) {
-            return Stage::Unmade;
-        }
         if let Some(why) = unaskable(seen) {
             return Stage::Unaskable(why);
         }
@@ -166,32 +166,41 @@ fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp
     StatusChange::told(seen.machine, OperationType::Delete, state, text, now).entering(seen.machine, Phase::Terminating)
 }
 
-/// What a VM is asked for with is always stored before a driver is asked, so a Machine that waited for something in phase "" or
-/// Pending never had a VM of ours. One that an older controller left in phase "" may have: its driver is asked all the same, or
-/// waited for, unless there is none or nobody knows which one it is: that controller made no VM without the class.
-pub fn is_untouched(seen: &Observed<'_>) -> bool {
-    let machine = seen.machine;
-    let is_early = matches!(machine.phase(), Phase::New | Phase::Pending);
-    let is_unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
-    is_early && is_unnamed && machine.creation_request().is_none() && seen.calls.vm.is_none()
-}
-
-/// Whether no driver can be asked for the VM of a Machine without a record: none is named, or there is none, or the class that names it
-/// cannot be put into a request.
-pub fn has_nobody_to_ask(seen: &Observed<'_>) -> bool {
-    let is_faulty = matches!(
+/// A request for a VM is recorded before a driver is asked. A Machine without a record has no VM where [`keys::REQUESTS_RECORDED`] says that
+/// no other controller made it. One that an older controller left in phase "" may have a VM, unless there is no driver that could have been
+/// asked: none is named, or there is none, or the class fits into no request. A class whose Secret is missing, or which its driver refuses
+/// now, may have made a VM when it was a good one.
+pub fn never_had_vm(seen: &Observed<'_>) -> bool {
+    if !is_unrecorded(seen) {
+        return false;
+    }
+    if meta::annotation(&seen.machine.metadata, keys::REQUESTS_RECORDED) == Some(keys::PRESENT) {
+        return true;
+    }
+    let is_unsendable = matches!(
         seen.class,
         ClassView::Present {
-            readiness: Readiness::Faulty(_),
+            readiness: Readiness::Faulty(Fault::NoProvider | Fault::Spec(_)),
             ..
         }
     );
-    let driver = seen.driver;
-    is_faulty
-        || matches!(
-            driver,
-            DriverView::Unnamed | DriverView::Missing { is_certain: true, .. }
-        )
+    let is_without_driver = matches!(
+        seen.driver,
+        DriverView::Unnamed | DriverView::Missing { is_certain: true, .. }
+    );
+    is_untouched(seen) && (is_without_driver || is_unsendable)
+}
+
+/// Nothing on the Machine says that a VM was asked for or seen.
+fn is_unrecorded(seen: &Observed<'_>) -> bool {
+    let machine = seen.machine;
+    let is_unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
+    is_unnamed && machine.creation_request().is_none() && seen.calls.vm.is_none()
+}
+
+/// Nothing was done for the Machine yet.
+fn is_untouched(seen: &Observed<'_>) -> bool {
+    matches!(seen.machine.phase(), Phase::New | Phase::Pending) && is_unrecorded(seen)
 }
 
 /// Whether a VM may be there of which nobody knows what its node is called, because the answer to its creation was lost: its driver is
@@ -304,7 +313,7 @@ fn find_node(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         .calls
         .trouble
         .as_ref()
-        .is_some_and(|trouble| trouble.times >= LOOKUPS);
+        .is_some_and(|trouble| trouble.times >= LOOKUPS || trouble.call == Call::Delete);
     match &seen.calls.vm {
         None if fruitless || seen.calls.delete_at.is_some() => None,
         None => Some(look_up(seen, Why::FindingNode, now)),

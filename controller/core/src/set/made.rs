@@ -39,6 +39,7 @@ impl NewMachine {
         annotations
             .entry(keys::PRIORITY.to_owned())
             .or_insert_with(|| keys::PRIORITY_DEFAULT.to_owned());
+        annotations.insert(keys::REQUESTS_RECORDED.to_owned(), keys::PRESENT.to_owned());
         let mut spec = template.spec_json();
         if let Some(timeout) = meta::annotation(&set.metadata, keys::EFFECTIVE_CREATION_TIMEOUT) {
             annotations.insert(keys::EFFECTIVE_CREATION_TIMEOUT.to_owned(), timeout.to_owned());
