@@ -148,6 +148,8 @@ struct ClassNotes {
     readiness: Readiness,
     /// What reached its VMs when it was last checked.
     reached: Option<CreationRequest>,
+    /// When its driver is asked again, where it could not be asked.
+    ask_again: Option<Timestamp>,
     /// Which doubt the readiness answers.
     doubt: u64,
     is_being_checked: bool,
@@ -221,11 +223,18 @@ impl Ledger {
         reached.filter(|reached| reached.is_same(&CreationRequest::of(class, None)))
     }
 
-    /// What a check found to reach the VMs of the class.
-    pub fn note_reached(&mut self, class: &Name, reached: CreationRequest) {
+    /// What a check found to reach the VMs of the class, and when the driver is asked again where it could not say so.
+    pub fn note_reached(&mut self, class: &Name, reached: CreationRequest, ask_again: Option<Timestamp>) {
         if let Some(notes) = self.classes.get_mut(class) {
             notes.reached = Some(reached);
+            notes.ask_again = ask_again;
         }
+    }
+
+    /// Whether the driver could not be asked about the class when it was last checked, and is to be asked again.
+    pub fn is_unheard(&self, class: &Name, now: Timestamp) -> bool {
+        let ask_again = self.classes.get(class).and_then(|notes| notes.ask_again);
+        ask_again.is_some_and(|at| at <= now)
     }
 
     /// Whether a check of the class is under way.

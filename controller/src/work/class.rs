@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{CreationRequest, Machine, MachineClass, keys, meta};
 use millwright_core::check;
 use millwright_core::class::{self, Fault, InUse, Observed, Readiness, Recipe, SecretObserved, SecretStep, Step, Why};
@@ -16,6 +16,7 @@ use millwright_core::ids::{DriverName, Name};
 use millwright_core::kinds::{ClassBy, OwnedBy, SecretMeta};
 use millwright_core::provider_spec;
 use millwright_core::queue::Urgency;
+use millwright_core::sight::later;
 use millwright_core::user_data;
 use millwright_core::wake::Key;
 use millwright_core::world::{Kind, World};
@@ -50,6 +51,7 @@ impl Reconciler for Classes {
             // What may heal by itself is looked at again at every wake: `LOOK_AGAIN` is one, and an event in between may be too.
             readiness: match world.ledger.readiness(name) {
                 Readiness::Faulty(fault) if may_heal(fault) => &Readiness::Unchecked,
+                Readiness::Ready(_) if world.ledger.is_unheard(name, now) => &Readiness::Unchecked,
                 known => known,
             },
             found: world.ledger.readiness(name),
@@ -117,10 +119,11 @@ fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
     let (task, class) = (Arc::clone(shared), Arc::clone(class));
     shared.calls.spawn(async move {
         let known = task.look(|world| world.ledger.reached(&class).cloned());
-        let mut essentials = known.unwrap_or_else(|| CreationRequest::of(&class, None));
-        let checked = AssertUnwindSafe(check(&task, &class, &mut essentials))
-            .catch_unwind()
-            .await;
+        let mut heard = Heard {
+            essentials: known.unwrap_or_else(|| CreationRequest::of(&class, None)),
+            is_incomplete: false,
+        };
+        let checked = AssertUnwindSafe(check(&task, &class, &mut heard)).catch_unwind().await;
         let readiness = match checked {
             Ok(Ok(recipe)) => Readiness::Ready(recipe),
             Ok(Err(fault)) => {
@@ -137,12 +140,15 @@ fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
             }
         };
         let again = match &readiness {
-            Readiness::Ready(_) => false,
+            Readiness::Ready(_) => heard.is_incomplete,
             Readiness::Faulty(fault) => may_heal(fault),
             Readiness::Unchecked => true,
         };
+        let ask_again = heard
+            .is_incomplete
+            .then(|| later(task.env.now(), LOOK_AGAIN.try_into().unwrap_or(SignedDuration::MAX)));
         task.change(|world, uptime| {
-            world.ledger.note_reached(&name, essentials);
+            world.ledger.note_reached(&name, heard.essentials, ask_again);
             world.judged(&name, stamp, readiness, uptime);
             if again {
                 world
@@ -173,8 +179,15 @@ fn report(shared: &Shared, class: &MachineClass, fault: &Fault) {
         .publish(class, Severity::Warning, fault.label(), &fault.to_string());
 }
 
+/// What the driver says of a class beside its faults.
+struct Heard {
+    essentials: CreationRequest,
+    /// It was asked, and gave no answer.
+    is_incomplete: bool,
+}
+
 /// Whether machines can be made of the class.
-async fn check(shared: &Shared, class: &MachineClass, essentials: &mut CreationRequest) -> Result<Recipe, Fault> {
+async fn check(shared: &Shared, class: &MachineClass, heard: &mut Heard) -> Result<Recipe, Fault> {
     let provider = class.driver().ok_or(Fault::NoProvider)?;
     provider_spec::check(&class.spec.provider_spec).map_err(Fault::Spec)?;
     if let Some(fault) = class::node_template_fault(class) {
@@ -186,7 +199,7 @@ async fn check(shared: &Shared, class: &MachineClass, essentials: &mut CreationR
         .as_ref()
         .ok_or_else(|| Fault::NoUserData(class::secret_keys(class)))?;
     user_data::fill(template, None, "").map_err(|error| Fault::UserData(error.to_string()))?;
-    validate(shared, class, &provider, &secrets, essentials).await?;
+    validate(shared, class, &provider, &secrets, heard).await?;
     Ok(Recipe {
         digest: provider_spec::digest(
             meta::name(&class.metadata),
@@ -195,7 +208,7 @@ async fn check(shared: &Shared, class: &MachineClass, essentials: &mut CreationR
             template,
         ),
         needs_token: user_data::needs_token(template),
-        essentials: essentials.clone(),
+        essentials: heard.essentials.clone(),
     })
 }
 
@@ -216,7 +229,7 @@ async fn validate(
     class: &MachineClass,
     provider: &DriverName,
     secrets: &ClassSecrets,
-    essentials: &mut CreationRequest,
+    heard: &mut Heard,
 ) -> Result<(), Fault> {
     let DriverState::Ready(driver) = shared.drivers.get(provider) else {
         return Ok(());
@@ -238,7 +251,7 @@ async fn validate(
     };
     match driver.validate_machine_class(&scope, false).await {
         Ok(report) => {
-            *essentials = CreationRequest::of(class, report.inventory_key.as_deref());
+            heard.essentials = CreationRequest::of(class, report.inventory_key.as_deref());
             for warning in report.violations.iter().filter(|violation| !violation.fatal) {
                 shared.events.publish(
                     class,
@@ -256,6 +269,7 @@ async fn validate(
         }
         // A check that could not be made refuses nothing: CreateMachine tells.
         Err(failure) => {
+            heard.is_incomplete = true;
             tracing::warn!(class = name, driver = %provider, message = %failure.message, "the driver could not check the class");
             Ok(())
         }

@@ -434,7 +434,7 @@ fn judge(world: &mut World, class: &str, key: Option<&str>) {
     let name = Name::new(class);
     let stamp = world.ledger.begins_check(&name);
     let reached = crate::api::CreationRequest::of(world.classes.get(&name).expect("a class"), key);
-    world.ledger.note_reached(&name, reached);
+    world.ledger.note_reached(&name, reached, None);
     world.ledger.judged(
         &name,
         stamp,
