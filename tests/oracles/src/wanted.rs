@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::bounds::bounds;
-use crate::object::{controller, is_deleting, is_token, name, number, phase, selects, text, time, uid};
+use crate::object::{controller, is_deleting, is_token, name, number, phase, text, time, uid};
 use crate::truth::{Truth, Vm};
 
 /// Judges whether everything is as the specs say and nothing is going any more. Machines of `broken` classes need only be there.
@@ -125,16 +125,14 @@ fn let_go(truth: &dyn Truth, machine: &Value, nodes: &[Arc<Value>]) -> Result<()
 
 /// Judges whether sets are served as far as their objects go: each has the Machines that it wants, and its status has seen its spec. What
 /// must hold while drivers or the target cluster are away, or while one Machine takes no change. A Machine that its set no longer selects
-/// does not count: it is to be released, which is a change of the Machine (`sim replay 561923854 --workload any --no-rest`).
+/// counts until it is released, and only one that was in service is.
 ///
 /// # Errors
 /// The first thing that is otherwise.
 pub fn served(truth: &dyn Truth) -> Result<(), String> {
     let machines = truth.objects("machines");
     for set in truth.objects("machinesets").iter().filter(|it| !is_deleting(it)) {
-        let stays = |machine: &&Arc<Value>| selects(set, machine);
-        let selected: Vec<_> = machines.iter().filter(stays).cloned().collect();
-        let (wanted, count) = (number(set, "/spec/replicas"), own_machines(set, &selected));
+        let (wanted, count) = (number(set, "/spec/replicas"), own_machines(set, &machines));
         if count != wanted {
             return Err(format!("set {} wants {wanted} machines and has {count}", name(set)));
         }
