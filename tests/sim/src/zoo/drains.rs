@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
-use millwright_core::api::{keys, meta};
+use millwright_core::api::{Phase, keys, meta};
 use millwright_core::drain::Volumes;
 use millwright_core::machine::{self, Calls, Observed, Plan, Step, Why, node};
 use millwright_core::sight::later;
@@ -20,7 +20,7 @@ use crate::process::Process;
 use crate::workload::path;
 use crate::world::World;
 
-pub(super) const ALL: [Mutant; 10] = [
+pub(super) const ALL: [Mutant; 11] = [
     Mutant {
         name: "goes-undrained",
         rows: "57",
@@ -60,6 +60,16 @@ pub(super) const ALL: [Mutant; 10] = [
         faults: &["F41"],
         rests: false,
         hooks: || deciding(dead_at_once),
+    },
+    Mutant {
+        name: "drains-the-ill",
+        rows: "37",
+        what: "the pods of a machine that is unhealthy go before it is given up",
+        property: "S7",
+        workload: "drain",
+        faults: &["F41"],
+        rests: false,
+        hooks: || deciding(drains_the_ill),
     },
     Mutant {
         name: "deadline-slides",
@@ -193,6 +203,24 @@ fn dead_at_once(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
     let node = node.as_ref();
     machine::plan(&Observed { node, ..*seen }, now)
+}
+
+fn drains_the_ill(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let mut plan = machine::plan(seen, now);
+    let is_ill = *seen.machine.phase() == Phase::Unknown && !is_deleting(seen.machine);
+    let found = seen.node.filter(|found| is_ill && node::belongs(found, seen.machine));
+    let Some(found) = found else { return plan };
+    plan.steps.retain(|step| !matches!(step, Step::LeavePods));
+    match seen.drain {
+        None => plan.steps.insert(0, Step::WatchPods(node::name(found))),
+        Some(drain) => {
+            let due = drain.due(seen.volumes, seen.settings, now);
+            if !due.is_empty() {
+                plan.steps.insert(0, Step::Evict(due));
+            }
+        }
+    }
+    plan
 }
 
 fn deadline_slides(seen: &Observed<'_>, now: Timestamp) -> Plan {
