@@ -52,11 +52,6 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("FailedCreate", "MachineSet", "machines could not be made"),
     ("SuccessfulDelete", "MachineSet", "machines were deleted"),
     ("FailedDelete", "MachineSet", "machines could not be deleted"),
-    (
-        "FrozeMachineSet",
-        "MachineSet",
-        "it makes no more machines, because it has too many",
-    ),
     ("UnfrozeMachineSet", "MachineSet", "it makes machines again"),
     (
         "DeletionBlocked",

@@ -82,7 +82,9 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
         Step::Thaw => {
             let turn = freeze::turn_by_thaw(set);
             *set = shared.wrote(shared.write.merge(&**set, freeze::thawed()).await?);
-            tell(shared, set, turn);
+            if let Some((reason, text)) = turn {
+                shared.events.publish(&**set, Severity::Normal, reason, &text);
+            }
         }
         Step::Reserve { next } => {
             let body = json!({ "status": { "nextMachineNumber": next } });
@@ -111,21 +113,12 @@ pub(super) async fn carry_out(shared: &Shared, set: &mut Arc<MachineSet>, step: 
             children::each(marks, one).await?;
         }
         Step::Record(change) => {
-            let turn = freeze::turn(set, &change);
             *set = shared.wrote(shared.write.merge_status(&**set, change.patch()).await?);
             let now = shared.env.now();
             note(shared, set, |notes| notes.status_written = Some(now));
-            tell(shared, set, turn);
         }
     }
     Ok(())
-}
-
-/// That it has become frozen, or is not any more.
-fn tell(shared: &Shared, set: &MachineSet, turn: Option<(&'static str, String)>) {
-    if let Some((reason, text)) = turn {
-        shared.events.publish(set, Severity::Normal, reason, &text);
-    }
 }
 
 async fn give_up(shared: &Shared, given: GivenUp) -> Result<(), StepError> {

@@ -207,12 +207,10 @@ pub const REASON_FAILED_CREATE: &str = "FailedCreate";
 pub const REASON_FAILED_DELETE: &str = "FailedDelete";
 /// Reason of ReplicaFailure on a deployment, and an event's: a set of it cannot be written. Written by: deployment.
 pub const REASON_FAILED_WRITE: &str = "FailedWrite";
-/// Reason of Frozen on a set: more Machines than can be explained. Written by: safety.
-pub const REASON_OVERSHOOTING: &str = "OverShootingReplicaCount";
-/// Event of a *set*: it has become frozen.
-pub const EVENT_FROZE: &str = "FrozeMachineSet";
 /// Event of a *set*: it is not frozen any more.
 pub const EVENT_UNFROZE: &str = "UnfrozeMachineSet";
+/// Reason of Frozen on a deployment: it carries the label [`FREEZE`]. Written by: deployment.
+pub const REASON_LABELLED: &str = "FreezeLabel";
 /// Reason of Frozen on a deployment: one of its sets is frozen. Written by: safety.
 pub const REASON_STATE_SYNC: &str = "MachineDeploymentStateSync";
 /// Reason of Available: True. Written by: deployment.

@@ -69,7 +69,7 @@ fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Ve
         may_grow: true,
         may_lose: None,
         may_resend: true,
-        most: None,
+        is_frozen: false,
         unfreeze: false,
         repair: set::repair::Repair::off(),
     };

@@ -59,7 +59,9 @@ fn uncreated(new: &Observed<'_>, wanted: i64, now: Timestamp) -> Option<String> 
     let metadata = &new.set.metadata;
     let name = meta::name(metadata);
     let sent = unanswered(new, now);
-    let why = if freeze::is_labelled(new.set) {
+    let why = if new.is_frozen {
+        "the deployment is frozen, so none is created".to_owned()
+    } else if freeze::is_labelled(new.set) {
         format!("MachineSet \"{name}\" is frozen, so none is created")
     } else if meta::label(metadata, keys::SCALE_UP_DISABLED).is_some() {
         format!(

@@ -1,65 +1,66 @@
-//! The freeze of a deployment: whether one of its sets is frozen, and when its own label goes.
+//! The freeze of a deployment: none of its sets makes a Machine while it carries the label, and it tells which set carries it.
 //!
-//! Source: `spec/machineset.md` §10.2, §10.3. Which set is frozen is decided in `set::freeze`. Writes nothing.
+//! Source: `spec/machineset.md` §10.2, §10.3. A label beside the original's condition is the original's, and goes when no set is frozen any
+//! more; one without it is a person's. Writes nothing.
 
-use super::budget::Bounds;
 use super::group::Members;
 use super::observed::{Observed, Step};
 use super::status::Wanted;
-use crate::api::{MachineDeployment, MachineSet, keys, meta};
-use crate::set::freeze::{is_labelled, is_told};
-
-/// How many Machines a deployment may have, the surge of a rollout among them.
-pub fn most(deployment: &MachineDeployment) -> usize {
-    let replicas = deployment.spec.replicas;
-    let surge = Bounds::of(deployment.spec.strategy.as_ref(), replicas).surge;
-    usize::try_from(replicas.max(0).saturating_add(surge)).unwrap_or(0)
-}
+use crate::api::{MachineDeployment, keys, meta};
+use crate::set::freeze::is_labelled;
 
 /// Whether somebody asks for the end of a freeze.
 pub fn is_asked(deployment: &MachineDeployment) -> bool {
     meta::annotation(&deployment.metadata, keys::UNFREEZE).is_some()
 }
 
-/// Takes off the deployment's label when no set is frozen any more, and the annotation when all sets have followed it.
-pub fn thaw(seen: &Observed<'_>, members: &Members<'_>) -> Option<Step> {
-    let deployment = seen.deployment;
-    let is_frozen = members.sets.iter().any(|member| is_labelled(member.set));
-    let is_over = has_label(deployment) && has_condition(deployment) && frozen(members).is_none();
-    ((is_asked(deployment) && !is_frozen) || is_over).then_some(Step::Thaw)
+/// Whether a person froze the deployment.
+pub fn is_frozen(deployment: &MachineDeployment) -> bool {
+    has_label(deployment) && !is_the_originals(deployment)
 }
 
-/// The condition `Frozen`, while a set is frozen. While the label is there that a controller put beside it, it stays.
+/// Takes off the deployment's label that the original put there when no set is frozen any more, and the annotation when all sets have
+/// followed it.
+pub fn thaw(seen: &Observed<'_>, members: &Members<'_>) -> Option<Step> {
+    let deployment = seen.deployment;
+    let is_due = is_asked(deployment) || (has_label(deployment) && is_the_originals(deployment));
+    let is_frozen = members.sets.iter().any(|member| is_labelled(member.set));
+    (is_due && !is_frozen).then_some(Step::Thaw)
+}
+
+/// The condition `Frozen`, while the deployment or a set is frozen. While the label is there that the original put beside it, it stays.
 pub(super) fn condition(deployment: &MachineDeployment, members: &Members<'_>) -> Option<Wanted> {
-    let is_kept = has_label(deployment) && has_condition(deployment);
-    let text = match frozen(members) {
-        Some(set) => format!(
-            "MachineSet {} is frozen: no machine is created.",
-            meta::name(&set.metadata)
-        ),
-        None if is_kept => "No set is frozen any more.".to_owned(),
+    let mut sets = members.sets.iter().map(|member| member.set);
+    let message = match sets.find(|set| is_labelled(set)) {
+        _ if is_frozen(deployment) => "The label freeze=True is on the deployment: no machine is created.".to_owned(),
+        Some(set) => {
+            let name = meta::name(&set.metadata);
+            format!("The label freeze=True is on MachineSet {name}: it creates no machine.")
+        }
+        None if has_label(deployment) => "No set is frozen any more.".to_owned(),
         None => return None,
+    };
+    let reason = match has_label(deployment) && is_the_originals(deployment) {
+        true => keys::REASON_STATE_SYNC,
+        false => keys::REASON_LABELLED,
     };
     Some(Wanted {
         type_: keys::CONDITION_FROZEN,
         status: keys::STATUS_TRUE,
-        reason: keys::REASON_STATE_SYNC.to_owned(),
-        message: text,
+        reason: reason.to_owned(),
+        message,
         is_renewed: false,
     })
-}
-
-fn frozen<'a>(members: &Members<'a>) -> Option<&'a MachineSet> {
-    let sets = members.sets.iter().map(|member| member.set.as_ref());
-    sets.into_iter().find(|set| is_labelled(set) || is_told(set))
 }
 
 fn has_label(deployment: &MachineDeployment) -> bool {
     meta::label(&deployment.metadata, keys::FREEZE) == Some(keys::TRUE)
 }
 
-fn has_condition(deployment: &MachineDeployment) -> bool {
-    let conditions = deployment.status.iter().flat_map(|status| &status.conditions);
-    let mut frozen = conditions.filter(|condition| condition.type_ == keys::CONDITION_FROZEN);
-    frozen.any(|condition| condition.status == keys::STATUS_TRUE)
+fn is_the_originals(deployment: &MachineDeployment) -> bool {
+    let mut conditions = deployment.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| {
+        let is_frozen = condition.type_ == keys::CONDITION_FROZEN && condition.status == keys::STATUS_TRUE;
+        is_frozen && condition.reason.as_deref() == Some(keys::REASON_STATE_SYNC)
+    })
 }

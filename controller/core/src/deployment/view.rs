@@ -47,7 +47,7 @@ impl View {
         let uid = meta::identity(&deployment.metadata).1;
         let owned = world.sets.find(OwnedBy::Controller, uid.as_str());
         let orphans = world.sets.find(OwnedBy::Controller, "");
-        let most = freeze::most(deployment);
+        let is_frozen = freeze::is_frozen(deployment);
         let unfreeze = freeze::is_asked(deployment);
         let updates_in_place = strategy(deployment) == Some(StrategyType::InPlaceUpdate);
         let gather = |set: &Arc<MachineSet>| {
@@ -55,7 +55,7 @@ impl View {
             let own = |machine: &&Arc<Machine>| crate::owner::controls(&set.metadata, &machine.metadata);
             let machines: Vec<Arc<Machine>> = view.machines.iter().filter(own).cloned().collect();
             let named = named::named(deployment, &machines);
-            let view = view.naming(named).within(most, unfreeze);
+            let view = view.naming(named).under(is_frozen, unfreeze);
             match updates_in_place {
                 true => view.updating(world),
                 false => view,

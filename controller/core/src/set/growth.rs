@@ -30,7 +30,7 @@ const RESERVED_AHEAD: usize = 1000;
 /// The steps that create the first of `missing` Machines, or why none is created now. `kept` are those that are there to stay.
 pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timestamp) -> Plan {
     let label = |key| meta::label(&seen.set.metadata, key);
-    if freeze::is_labelled(seen.set) || label(keys::SCALE_UP_DISABLED).is_some() {
+    if seen.is_frozen || freeze::is_labelled(seen.set) || label(keys::SCALE_UP_DISABLED).is_some() {
         return Plan::rest(Why::Frozen);
     }
     if !seen.may_grow {

@@ -55,8 +55,8 @@ pub struct Observed<'a> {
     pub may_lose: Option<usize>,
     /// Whether a deletion of an available Machine that was sent and not answered may be sent again.
     pub may_resend: bool,
-    /// How many Machines its deployment may have, the surge of a rollout among them. `None`: no deployment controls it.
-    pub most: Option<usize>,
+    /// Its deployment is frozen.
+    pub is_frozen: bool,
     /// Somebody asked on its deployment for the end of a freeze.
     pub unfreeze: bool,
     /// What it may do about Machines whose Nodes are unhealthy.

@@ -188,7 +188,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if !meta::has_finalizer(&set.metadata, keys::FINALIZER) {
         plan.steps.push(Step::AddFinalizer);
     }
-    let thaw = freeze::thaw(seen, &machines).into_iter();
+    let thaw = freeze::thaw(seen).into_iter();
     let tended = thaw
         .chain(tend(seen, &machines, claims, now, &mut plan))
         .chain(keep::marks(seen, &machines, &choice))

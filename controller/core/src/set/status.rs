@@ -243,7 +243,7 @@ fn conditions(
             now,
         )
     }));
-    all.extend(frozen(seen, machines, problem, known(keys::CONDITION_FROZEN), now));
+    all.extend(freeze::condition(seen.set));
     all.extend(repair::held_back(seen, machines, now).map(|text| {
         let known = known(keys::CONDITION_REPLACEMENTS_HELD);
         let (type_, reason) = (keys::CONDITION_REPLACEMENTS_HELD, keys::REASON_TOO_MANY_UNHEALTHY);
@@ -277,35 +277,6 @@ fn released(seen: &Observed<'_>, known: Option<&MachineSetCondition>, now: Times
         false => (keys::REASON_LABELS_CHANGED, text),
     };
     Some(condition(keys::CONDITION_RELEASED, reason, &text, known, now))
-}
-
-/// The condition `Frozen`, while it holds. While the label is there that a controller put beside it, it stays as it is: without
-/// it, the label would pass for a person's.
-fn frozen(
-    seen: &Observed<'_>,
-    machines: &[Arc<Machine>],
-    problem: Option<&Problem>,
-    known: Option<&MachineSetCondition>,
-    now: Timestamp,
-) -> Option<MachineSetCondition> {
-    if freeze::is_labelled(seen.set) && freeze::is_told(seen.set) {
-        return known.cloned();
-    }
-    let is_refused = problem.is_some_and(|problem| problem.reason == keys::REASON_FAILED_DELETE);
-    let overshoot = freeze::overshoot(seen, machines, is_refused)?;
-    let text = format!(
-        "The number of machines backing MachineSet: {} is {} >= {} which is the Max-ScaleUp-Limit",
-        meta::name(&seen.set.metadata),
-        overshoot.count,
-        overshoot.limit
-    );
-    Some(condition(
-        keys::CONDITION_FROZEN,
-        keys::REASON_OVERSHOOTING,
-        &text,
-        known,
-        now,
-    ))
 }
 
 /// A condition that holds, since when it has for this reason.

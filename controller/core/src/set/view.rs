@@ -30,7 +30,7 @@ pub struct View {
     refusal: Option<String>,
     class_unchecked: bool,
     named: BTreeSet<Uid>,
-    most: Option<usize>,
+    is_frozen: bool,
     unfreeze: bool,
     surroundings: Surroundings,
     requests: BTreeMap<Uid, Value>,
@@ -63,7 +63,7 @@ impl View {
             refusal,
             class_unchecked,
             named: BTreeSet::new(),
-            most: None,
+            is_frozen: false,
             unfreeze: false,
             surroundings,
             requests,
@@ -79,7 +79,7 @@ impl View {
             refusal: None,
             class_unchecked: false,
             named: BTreeSet::new(),
-            most: None,
+            is_frozen: false,
             unfreeze: false,
             surroundings: Surroundings::default(),
             requests: BTreeMap::new(),
@@ -87,9 +87,9 @@ impl View {
         }
     }
 
-    /// The same set, whose deployment may have so many Machines, and on which somebody may have asked for the end of a freeze.
-    pub(crate) fn within(mut self, most: usize, unfreeze: bool) -> Self {
-        self.most = Some(most);
+    /// The same set, whose deployment may be frozen, and on which somebody may have asked for the end of a freeze.
+    pub(crate) fn under(mut self, is_frozen: bool, unfreeze: bool) -> Self {
+        self.is_frozen = is_frozen;
         self.unfreeze = unfreeze;
         self
     }
@@ -141,7 +141,7 @@ impl View {
             may_grow: true,
             may_lose: None,
             may_resend: true,
-            most: self.most,
+            is_frozen: self.is_frozen,
             unfreeze: self.unfreeze,
             repair: Repair {
                 at_most: settings.replacements_of(self.set.spec.replicas),

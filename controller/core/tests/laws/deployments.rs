@@ -131,7 +131,7 @@ impl Scene {
                 may_grow: true,
                 may_lose: None,
                 may_resend: true,
-                most: None,
+                is_frozen: false,
                 unfreeze: false,
                 repair: set::repair::Repair::off(),
             })

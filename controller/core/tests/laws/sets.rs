@@ -127,7 +127,7 @@ impl Scene {
             may_grow: true,
             may_lose: self.may_lose,
             may_resend: self.may_resend,
-            most: None,
+            is_frozen: false,
             unfreeze: false,
             repair: Repair {
                 at_most: self.replacements,

@@ -300,8 +300,6 @@ impl Stage {
                 took
             }
             Step::Record(status) => {
-                let known = self.etcd.get::<MachineSet>(&name);
-                self.tell_turn(&name, known.and_then(|set| set::freeze::turn(&set, &status)));
                 let written = self.etcd.merge_status::<MachineSet>(&name, Some(&uid), &status.patch());
                 self.world
                     .note_owner::<MachineSet>(&name, &uid, |notes| notes.status_written = Some(now));

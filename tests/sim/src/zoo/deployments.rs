@@ -205,7 +205,7 @@ fn spares_none(seen: &Observed<'_>, now: Timestamp) -> Plan {
         set::plan(
             &set::Observed {
                 may_lose: None,
-                most: None,
+                is_frozen: false,
                 unfreeze: false,
                 ..*seen
             },
