@@ -155,7 +155,7 @@ fn changed(seen: &Observed<'_>, members: &Members<'_>, change: &SetChange, now: 
     broken
 }
 
-/// Only what its agent has updated moves, from an old set to that of the template, and not while the deployment is paused.
+/// Only what its agent has updated, or has the template already, moves from an old set to that of the template, and not while it is paused.
 fn transferred(seen: &Observed<'_>, members: &Members<'_>, moved: &Transfer) -> Option<Broken> {
     let machine = &moved.machine;
     let from = members

@@ -93,13 +93,17 @@ pub fn numbers(mode: Mode, group: &Group) -> Vec<i64> {
     match mode {
         Mode::Scaling => scale(&mut group),
         Mode::Rolling => {
+            follow_moved(&mut group);
             give_back(&mut group);
             shed_named(&mut group);
             shed_excess(&mut group);
             raise(&mut group);
             lower_old(&mut group);
         }
-        Mode::Recreating => recreate(&mut group),
+        Mode::Recreating => {
+            follow_moved(&mut group);
+            recreate(&mut group);
+        }
         Mode::InPlace { is_paused } => in_place(&mut group, is_paused),
         Mode::Holding => {
             give_back(&mut group);
@@ -157,6 +161,16 @@ fn scale(group: &mut Group) {
     let place = place.unwrap_or(group.rows.len().saturating_sub(1));
     if let Some(row) = group.rows.get_mut(place) {
         row.number = wanted;
+    }
+}
+
+/// Before all rules: what the new set has beyond its number and old ones lack moved over from a set of the same template. The numbers follow.
+fn follow_moved(group: &mut Group) {
+    let moved = group.current().map_or(0, |new| new.present - new.number);
+    let mut rest = moved;
+    lower(&mut group.rows, &mut rest, |row| row.number - row.present);
+    if let Some(new) = new_mut(group) {
+        new.number += moved - rest;
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::budget::Mode;
 use super::group::Members;
 use super::observed::{Observed, Step};
-use super::plan::Stand;
+use super::plan::{Stand, refusal};
 use crate::api::template::Scope;
 use crate::api::{Machine, MachineSet, keys, meta};
 use crate::machine::in_place::marks::{self, Outcome, Reason, Update};
@@ -56,23 +56,23 @@ impl Transfer {
     }
 }
 
-/// The step that moves the Machines that were updated, if there are any.
-pub(super) fn transfer(seen: &Observed<'_>, members: &Members<'_>, mode: Mode) -> Option<Step> {
-    let to = members
-        .new_set()
-        .filter(|_| mode == Mode::InPlace { is_paused: false })?;
-    let staying = members
-        .old()
-        .iter()
-        .filter(|member| !meta::is_deleting(&member.set.metadata));
+/// The step that moves the Machines that have the present template already, if there are any: they were updated, or another set has the same
+/// template. Numbers follow the Machines, so both sets must be writable.
+pub(super) fn transfer(seen: &Observed<'_>, members: &Members<'_>, mode: Mode, now: Timestamp) -> Option<Step> {
+    let is_held = |set: &MachineSet| refusal(seen, set).is_some_and(|refusal| refusal.holds(now));
+    let is_still = matches!(mode, Mode::Scaling | Mode::Holding | Mode::InPlace { is_paused: true });
+    let to = members.new_set().filter(|to| !is_still && !is_held(to))?;
+    let old = members.old().iter();
+    let staying = old.filter(|member| !meta::is_deleting(&member.set.metadata) && !is_held(member.set));
     let moved = staying.flat_map(|member| {
-        // A set that somebody made again has the template already, and its Machines need no update.
         let is_twin = member
             .set
             .spec
             .template
             .semantically_equal(&seen.deployment.spec.template, Scope::Rollout);
-        let own = owned(member).into_iter().filter(|machine| stays(member, machine));
+        let is_refused = |uid| member.refusals.get(&uid).is_some_and(|refusal| refusal.holds(now));
+        let is_free = move |machine: &Machine| stays(member, machine) && !machine.uid().is_some_and(is_refused);
+        let own = owned(member).into_iter().filter(move |machine| is_free(machine));
         let moved = own.filter(move |machine| is_twin || is_updated(member, machine));
         moved.map(|machine| Transfer {
             machine,

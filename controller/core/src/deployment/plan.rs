@@ -146,7 +146,7 @@ fn adopts(seen: &Observed<'_>, now: Timestamp) -> Vec<Arc<MachineSet>> {
 }
 
 /// Why the API server refused the last write to a set.
-fn refusal<'a>(seen: &Observed<'a>, set: &MachineSet) -> Option<&'a Refusal> {
+pub(super) fn refusal<'a>(seen: &Observed<'a>, set: &MachineSet) -> Option<&'a Refusal> {
     let refusals = seen.sets.first()?.refusals;
     refusals.get(&meta::uid(&set.metadata)?)
 }
@@ -264,7 +264,7 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
         false => change(seen, members, &stand, &numbers, now, &mut plan),
     };
     let moves = match moves.is_empty() {
-        true => in_place::transfer(seen, members, stand.mode).into_iter().collect(),
+        true => in_place::transfer(seen, members, stand.mode, now).into_iter().collect(),
         false => moves,
     };
     let is_moving = !moves.is_empty();
@@ -328,8 +328,9 @@ fn change(
 ) -> Vec<Step> {
     let due = seen.notes.numbers_written.map(|at| later(at, NUMBERS_PACE));
     let is_paced = matches!(stand.mode, Mode::Rolling | Mode::Recreating);
-    // How much D fell is told to the sets in the write that changes their numbers.
-    let waits = due.filter(|due| is_paced && stand.group.fallen == 0 && *due > now);
+    // How much D fell is told to the sets in the write that changes their numbers, and no set makes anew what has moved to another.
+    let is_urgent = stand.group.fallen > 0 || stand.group.current().is_some_and(|new| new.present > new.number);
+    let waits = due.filter(|due| is_paced && !is_urgent && *due > now);
     let (mut steps, mut from, mut to) = (Vec::new(), 0, 0);
     let mut held = 0;
     for (member, (row, number)) in members.sets.iter().zip(stand.group.rows.iter().zip(numbers)) {
