@@ -3,12 +3,15 @@
 //! Decides nothing. Rules (`architecture.md` §2): every prefix of the steps is safe, because a crash can stop after any of
 //! them; telling a failure never stands behind the step that failed; a plan can say why it does not act.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::ids::Name;
+use crate::api::meta;
+use crate::ids::{Name, Uid};
+use crate::ledger::Refusal;
 
 /// What to do now, when to look again, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,11 +98,38 @@ impl<S, W> Plan<S, W> {
 
     /// Looks again at `wake` too, if that is sooner and still to come.
     pub fn or_at(mut self, wake: Option<Timestamp>, now: Timestamp) -> Self {
+        self.look_at(wake, now);
+        self
+    }
+
+    /// The same of a plan that is being made.
+    pub fn look_at(&mut self, wake: Option<Timestamp>, now: Timestamp) {
         self.wake = match (self.wake, wake.filter(|at| *at > now)) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        self
+    }
+
+    /// Those of the objects that may be written now. The others, which the API server refused, are left alone until they may be tried again.
+    pub fn writable<O>(
+        &mut self,
+        objects: impl IntoIterator<Item = O>,
+        metadata: impl Fn(&O) -> &ObjectMeta,
+        (refusals, why): (&BTreeMap<Uid, Refusal>, impl Fn(String) -> W),
+        now: Timestamp,
+    ) -> Vec<O> {
+        let mut free = Vec::new();
+        for object in objects {
+            let (name, uid) = meta::identity(metadata(&object));
+            match refusals.get(&uid).filter(|refusal| refusal.holds(now)) {
+                Some(refusal) => {
+                    self.look_at(Some(refusal.retry_at), now);
+                    self.withheld.push((name, why(refusal.message.clone())));
+                }
+                None => free.push(object),
+            }
+        }
+        free
     }
 }
 

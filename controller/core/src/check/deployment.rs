@@ -3,6 +3,7 @@
 //! Source: S3–S5, S15 and S16 of `reliability.md`, `design/rollout.md` §6. The terms are the group's (`deployment::group`); how a plan
 //! came to its numbers is not looked at.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -18,7 +19,6 @@ use crate::deployment::change::SetChange;
 use crate::deployment::group::{Members, Row};
 use crate::deployment::in_place::Transfer;
 use crate::deployment::observed::{Observed, Plan, Step};
-use crate::deployment::plan::lost;
 use crate::deployment::progress::{TimedOut, timed_out};
 use crate::ids::Uid;
 use crate::ledger::LINGERS;
@@ -29,7 +29,7 @@ use crate::owner::{controls, orphans_children};
 use crate::set;
 use crate::set::keep::is_auto;
 use crate::set::plan::owned;
-use crate::set::repair::{Repair, given_up_before};
+use crate::set::repair::given_up_before;
 use crate::sight::later;
 
 /// Laws of a deployment's plan.
@@ -276,13 +276,27 @@ fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestam
     broken
 }
 
-/// How many available Machines the plan deletes for being too many.
+/// How many available Machines the plan deletes for being too many, whatever it says of them.
 fn taken(members: &Members<'_>, plan: &Plan, now: Timestamp) -> usize {
-    let staying = members
-        .sets
-        .iter()
-        .filter(|member| !meta::is_deleting(&member.set.metadata));
-    staying.map(|member| lost(member, &part(member.set, plan), now)).sum()
+    let taken = members.sets.iter().map(|member| {
+        let part = part(member.set, plan);
+        let victims: BTreeSet<&Uid> = part
+            .steps
+            .iter()
+            .flat_map(set::Step::victims)
+            .map(|victim| &victim.uid)
+            .collect();
+        let is_counted = |machine: &&Arc<Machine>| {
+            machine.uid().is_some_and(|uid| victims.contains(&uid))
+                && !set::plan::is_named(member, machine)
+                && set::plan::counts_as_available(member, machine, now)
+        };
+        match meta::is_deleting(&member.set.metadata) {
+            true => 0,
+            false => member.machines.iter().filter(is_counted).count(),
+        }
+    });
+    taken.sum()
 }
 
 /// The steps of one set, as a plan of its own.
@@ -297,7 +311,7 @@ fn part(set: &Arc<MachineSet>, plan: &Plan) -> set::Plan {
 /// S6: what all its sets give up for being unhealthy, and have given up before, is no more than may be on the way.
 fn given_up(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestamp) -> Option<Broken> {
     let given = plan.steps.iter().filter_map(|step| match step {
-        Step::Of(_, set::Step::GiveUp(given)) => Some(given.iter().filter(|given| !given.has_ended).count()),
+        Step::Of(_, step) => Some(step.given_up()),
         _ => None,
     });
     let given: usize = given.sum();
@@ -328,11 +342,10 @@ fn parts(all: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestamp)
     for member in &members.sets {
         let part = part(member.set, plan);
         let seen = set::Observed {
-            may_lose: Some(usize::MAX),
-            may_resend: false,
-            repair: Repair {
-                at_most: all.replacements,
-                ..member.repair
+            allowance: set::Allowance {
+                lose: Some(usize::MAX),
+                resend: false,
+                ..set::Allowance::all(all.replacements)
             },
             ..**member
         };

@@ -170,7 +170,7 @@ fn given_up(seen: &set::Observed<'_>, all: &[set::repair::GivenUp], now: Timesta
     let wrong = wrong.map(|given| Broken::WrongVictim(meta::name(&given.machine.metadata).to_owned()));
     let before = set::repair::given_up_before(seen, now);
     let limited = all.iter().filter(|given| !given.has_ended).count();
-    let is_over = limited > 0 && before + limited > seen.repair.at_most;
+    let is_over = limited > 0 && before + limited > seen.allowance.replace;
     wrong.chain(is_over.then_some(Broken::TooManyGivenUp)).collect()
 }
 
@@ -268,7 +268,7 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
     // Who was chosen and could not be deleted stays chosen; its deletion waits.
     let mut one_stays = false;
     for machine in rank::rank(ordinary, seen.condemned, policy, now) {
-        let is_held = seen.may_lose.is_some()
+        let is_held = seen.allowance.lose.is_some()
             && (set::plan::counts_as_available(seen, machine, now) || set::plan::is_needed_still(seen, machine, now));
         one_stays |= !is_victim(machine) && !waits(seen, machine, now) && !is_held;
         if one_stays && is_victim(machine) {
@@ -284,7 +284,8 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
         .filter(|own| set::plan::counts_as_available(seen, own, now))
         .count();
     broken.extend(
-        seen.may_lose
+        seen.allowance
+            .lose
             .is_some_and(|may| lost > may)
             .then_some(Broken::TooFewAvailable),
     );

@@ -162,7 +162,7 @@ fn rule(mode: Mode, group: &Group) -> String {
         Mode::Rolling | Mode::InPlace { .. } if !group.is_in_sight => {
             "The target cluster is away: nobody can see whether machines are available.".to_owned()
         }
-        Mode::Rolling | Mode::InPlace { .. } if group.allowance() <= 0 && group.on_the_way() > 0 => format!(
+        Mode::Rolling | Mode::InPlace { .. } if group.may_fall() <= 0 && group.on_the_way() > 0 => format!(
             "{} machines are asked for, {} must be available, and {} new ones are not yet: no older one can be given up.",
             group.numbers(),
             group.floor(),

@@ -8,6 +8,7 @@
 use super::group::{Group, Row};
 use crate::api::lenient::{IntOrPercent, Rounding};
 use crate::api::machine_deployment::{Strategy, StrategyType};
+use crate::set::Allowance;
 
 /// What moves the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,21 +114,18 @@ pub fn numbers(mode: Mode, group: &Group) -> Vec<i64> {
     group.rows.iter().map(|row| row.number).collect()
 }
 
-/// How many available Machines all sets together may delete now for being above their numbers. `None`: as many as there are.
-pub fn may_lose(mode: Mode, group: &Group) -> Option<usize> {
+/// What all sets together may do about their Machines. An available Machine above a number goes only by slack, unless D has fallen, or all old
+/// ones go before new ones come. And where Machines are missing since a deletion was sent that was not answered, as where somebody deleted
+/// another set, it is not sent again: the Machine may be there still, and is needed.
+pub fn allowance(mode: Mode, group: &Group) -> Allowance<'static> {
+    let all = Allowance::all(0);
     match mode {
-        // D has fallen, or all old ones are to go before new ones come.
-        Mode::Scaling | Mode::Recreating => None,
-        Mode::Rolling | Mode::InPlace { .. } | Mode::Holding => Some(usize::try_from(group.slack()).unwrap_or(0)),
-    }
-}
-
-/// Whether a deletion that was not answered may be sent again. Where Machines are missing since, as where somebody deleted another set, the
-/// one that may be gone may as well be there still, and is needed.
-pub fn may_resend(mode: Mode, group: &Group) -> bool {
-    match mode {
-        Mode::Scaling | Mode::Recreating => true,
-        Mode::Rolling | Mode::InPlace { .. } | Mode::Holding => !group.is_short(),
+        Mode::Scaling | Mode::Recreating => all,
+        Mode::Rolling | Mode::InPlace { .. } | Mode::Holding => Allowance {
+            lose: Some(usize::try_from(group.slack()).unwrap_or(0)),
+            resend: !group.is_short(),
+            ..all
+        },
     }
 }
 
@@ -190,13 +188,17 @@ fn give_back(group: &mut Group) {
 /// Rule 0a: numbers beyond D + s fall at once: D fell, or another controller left it so. Machines that are not available first, then
 /// old sets, the oldest first, then the new one, which is never above D.
 fn shed_excess(group: &mut Group) {
-    let mut excess = group.numbers() - (group.wanted + group.surge);
-    lower(&mut group.rows, &mut excess, |row| row.number - row.available);
-    lower(&mut group.rows, &mut excess, |row| row.number);
+    shed(group);
     let wanted = group.wanted;
     if let Some(new) = new_mut(group) {
         new.number = new.number.min(wanted);
     }
+}
+
+fn shed(group: &mut Group) {
+    let mut excess = group.numbers() - (group.wanted + group.surge);
+    lower(&mut group.rows, &mut excess, |row| row.number - row.available);
+    lower(&mut group.rows, &mut excess, |row| row.number);
 }
 
 /// Rule 0b: where D fell together with Machines that the autoscaler named, the numbers of their sets fall: else an old set would make
@@ -231,7 +233,7 @@ fn raise(group: &mut Group) {
 /// Rule 2: old sets fall, the oldest first: by Machines that are not available, as far as the allowance goes; then by available ones,
 /// as far as there is slack, too.
 fn lower_old(group: &mut Group) {
-    let mut allowance = group.allowance();
+    let mut allowance = group.may_fall();
     let slack = group.slack();
     let count = group.old().len();
     let Some(old) = group.rows.get_mut(..count) else { return };
@@ -297,21 +299,17 @@ fn growing(group: &Group, is_paused: bool) -> Option<usize> {
 /// Paused with several sets in use: the sum follows D. It grows in the new set if that is in use, else in the newest that is; it shrinks as
 /// an excess does.
 fn hold(group: &mut Group) {
-    let mut excess = group.numbers() - group.wanted;
-    if excess < 0 {
+    let lacks = group.wanted - group.numbers();
+    if lacks > 0 {
         // Not into the surge: that is the rollout's, which stands still.
         let claimed: i64 = group.rows.iter().map(Row::claim).sum();
-        let room = group.room().min(group.wanted - claimed).min(-excess).max(0);
-        let newest = group.rows.iter_mut().rev().find(|row| row.number > 0);
-        if let Some(row) = newest {
-            row.number += room;
+        let room = group.room().min(group.wanted - claimed).min(lacks).max(0);
+        if let Some(newest) = group.rows.iter_mut().rev().find(|row| row.number > 0) {
+            newest.number += room;
         }
-        return;
     }
     // A surge that was there when the rollout was paused may stay.
-    excess -= group.surge;
-    lower(&mut group.rows, &mut excess, |row| row.number - row.available);
-    lower(&mut group.rows, &mut excess, |row| row.number);
+    shed(group);
 }
 
 /// Takes from each row in turn what it has to give, until the rest is used up.

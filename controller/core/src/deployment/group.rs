@@ -103,7 +103,7 @@ impl Group {
     }
 
     /// How far numbers may fall while new Machines are on their way: a new template that does not work must not eat the old Machines.
-    pub fn allowance(&self) -> i64 {
+    pub fn may_fall(&self) -> i64 {
         self.numbers() - self.floor() - self.on_the_way()
     }
 

@@ -115,7 +115,7 @@ pub(super) fn select(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, 
     }
     let under_way = length(under_way(members).count());
     let left = group.wanted - new.claim() - under_way;
-    let allowance = (group.allowance() - under_way).min(left).max(0);
+    let allowance = (group.may_fall() - under_way).min(left).max(0);
     let (idle, available): (Vec<Candidate<'_>>, Vec<Candidate<'_>>) = candidates(members, now)
         .into_iter()
         .partition(|candidate| !candidate.is_available);

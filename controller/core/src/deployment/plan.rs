@@ -4,7 +4,7 @@
 //! follows them: Machines are made and deleted by numbers that are stored. Which number changes is `budget`'s; what a set does about
 //! its Machines is `set::plan`'s, which is told how many available ones it may lose.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -20,14 +20,14 @@ use super::progress::{TimedOut, timed_out};
 use super::rollback::roll_back;
 use super::{history, in_place, label, named, pass_on, status};
 use crate::api::machine_deployment::{RollbackTo, StrategyType};
-use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta, validity};
+use crate::api::{MachineDeployment, MachineSet, keys, meta, validity};
 use crate::ids::{Name, Uid};
 use crate::ledger::{LINGERS, Refusal};
 use crate::owner::Owner as _;
 use crate::selector::Matcher;
 use crate::set::growth::may_still_arrive;
-use crate::set::repair::{Repair, given_up_before};
-use crate::set::{self, keep};
+use crate::set::repair::given_up_before;
+use crate::set::{self, Allowance, keep};
 use crate::sight::{Judging, later};
 use crate::status::{STATUS_PACE, paced};
 use crate::{owner, plan};
@@ -89,7 +89,13 @@ fn guarded(seen: &Observed<'_>, mut plan: Plan) -> Plan {
 /// Deletion: sets first, the finalizer last.
 fn leave(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     if !meta::has_finalizer(&seen.deployment.metadata, keys::FINALIZER) {
-        return follow(seen, members, Bound::NONE, Plan::rest(Why::Empty), now);
+        return follow(
+            seen,
+            members,
+            (Allowance::all(seen.replacements), None),
+            Plan::rest(Why::Empty),
+            now,
+        );
     }
     if owner::orphans_children(&seen.deployment.metadata) {
         return Plan::act(vec![Step::RemoveFinalizer], Why::Orphaning);
@@ -104,25 +110,24 @@ fn leave(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     let mut plan = Plan::rest(Why::Emptying);
     let staying = members.sets.iter().map(|member| member.set);
     let staying = staying.filter(|set| !meta::is_deleting(&set.metadata));
-    let (leaving, retry) = writable(seen, staying, now, &mut plan);
+    let leaving = writable(seen, staying, now, &mut plan);
     if !leaving.is_empty() {
         plan.steps
             .push(Step::Delete(leaving.into_iter().map(Arc::clone).collect()));
     }
-    plan = plan.or_at(retry, now);
-    let plan = follow(seen, members, Bound::NONE, plan, now);
+    let plan = follow(seen, members, (Allowance::all(seen.replacements), None), plan, now);
     told(plan, seen, members, &status::Situation::Leaving, now)
 }
 
 /// An invalid deployment: sets keep their numbers and replace what failed; available Machines are left alone.
 fn stand(seen: &Observed<'_>, members: &Members<'_>, fault: String, now: Timestamp) -> Plan {
     let situation = status::Situation::Invalid(fault.clone());
-    let bound = Bound {
-        may_lose: Some(0),
-        may_resend: false,
-        ..Bound::NONE
+    let allowance = Allowance {
+        lose: Some(0),
+        resend: false,
+        ..Allowance::all(seen.replacements)
     };
-    let plan = follow(seen, members, bound, Plan::rest(Why::Invalid(fault)), now);
+    let plan = follow(seen, members, (allowance, None), Plan::rest(Why::Invalid(fault)), now);
     told(plan, seen, members, &situation, now)
 }
 
@@ -147,31 +152,24 @@ fn adopts(seen: &Observed<'_>, now: Timestamp) -> Vec<Arc<MachineSet>> {
 
 /// Why the API server refused the last write to a set.
 pub(super) fn refusal<'a>(seen: &Observed<'a>, set: &MachineSet) -> Option<&'a Refusal> {
-    let refusals = seen.sets.first()?.refusals;
-    refusals.get(&meta::uid(&set.metadata)?)
+    refusals(seen).get(&meta::uid(&set.metadata)?)
 }
 
-/// The sets that may be written now; the others are refused by the API server and wait. The second value is when the first of these may
-/// be tried again.
+/// What the API server refused of the sets.
+fn refusals<'a>(seen: &Observed<'a>) -> &'a BTreeMap<Uid, Refusal> {
+    const NONE: &BTreeMap<Uid, Refusal> = &BTreeMap::new();
+    seen.sets.first().map_or(NONE, |member| member.refusals)
+}
+
+/// The sets that may be written now.
 fn writable<'a>(
     seen: &Observed<'_>,
     sets: impl IntoIterator<Item = &'a Arc<MachineSet>>,
     now: Timestamp,
     plan: &mut Plan,
-) -> (Vec<&'a Arc<MachineSet>>, Option<Timestamp>) {
-    let (mut free, mut retry): (Vec<&Arc<MachineSet>>, Option<Timestamp>) = (Vec::new(), None);
-    for set in sets {
-        match refusal(seen, set).filter(|refusal| refusal.holds(now)) {
-            Some(refusal) => {
-                retry = Some(retry.map_or(refusal.retry_at, |sooner| sooner.min(refusal.retry_at)));
-                let name = Name::new(meta::name(&set.metadata));
-                let why = Why::Set(set::Why::Refused(refusal.message.clone()));
-                plan.withheld.push((name, why));
-            }
-            None => free.push(set),
-        }
-    }
-    (free, retry)
+) -> Vec<&'a Arc<MachineSet>> {
+    let refused = (refusals(seen), |message| Why::Set(set::Why::Refused(message)));
+    plan.writable(sets, |set| &set.metadata, refused, now)
 }
 
 /// The first set of the deployment's that cannot be written, or not be adopted, with the API server's words.
@@ -254,8 +252,7 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     let mut problem = None;
     // Whoever could be adopted was: these are refused. So may own ones be, which are tried again then.
     let own = members.sets.iter().map(|member| member.set);
-    let (_, retry) = writable(seen, adoptable(seen).into_iter().chain(own), now, &mut plan);
-    plan = plan.or_at(retry, now);
+    writable(seen, adoptable(seen).into_iter().chain(own), now, &mut plan);
     let moves = match may_create && (stand.mode != Mode::Recreating || !stand.group.has_old()) {
         true => {
             problem = create_problem(seen);
@@ -271,12 +268,9 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     plan.steps.extend(moves);
     if !is_moving {
         plan.steps.extend(in_place::select(seen, members, &stand, now));
-        let bound = Bound {
-            may_lose: budget::may_lose(stand.mode, &stand.group),
-            may_resend: budget::may_resend(stand.mode, &stand.group),
-            grows: budget::grows_alone(stand.mode, &stand.group),
-        };
-        plan = follow(seen, members, bound, plan, now);
+        let allowance = budget::allowance(stand.mode, &stand.group);
+        let grows = budget::grows_alone(stand.mode, &stand.group);
+        plan = follow(seen, members, (allowance, grows), plan, now);
     }
     plan.why = why(plan.why, seen, &stand);
     if stand.mode == Mode::Scaling {
@@ -349,7 +343,7 @@ fn change(
             false => SetChange::none(member.set),
         };
         if row.number != *number && waits.is_some() {
-            *plan = std::mem::replace(plan, Plan::rest(Why::Settled)).or_at(waits, now);
+            plan.look_at(waits, now);
         } else if row.number != *number {
             change.replicas = i32::try_from(*number).ok();
             (from, to) = (from + row.number, to + number);
@@ -402,7 +396,7 @@ fn annotations(
 /// A set for the template.
 fn create(seen: &Observed<'_>, members: &Members<'_>, number: i64, now: Timestamp, plan: &mut Plan) -> Vec<Step> {
     if let Some(refusal) = seen.notes.create_refused.as_ref().filter(|refusal| refusal.holds(now)) {
-        *plan = std::mem::replace(plan, Plan::rest(Why::CoolingOff)).or_at(Some(refusal.retry_at), now);
+        plan.look_at(Some(refusal.retry_at), now);
         plan.why = Why::CoolingOff;
         return Vec::new();
     }
@@ -467,7 +461,7 @@ fn clean(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, now: Timesta
         return;
     }
     let arrives = members.old().iter().filter_map(|old| may_still_arrive(old, now)).min();
-    *plan = std::mem::replace(plan, Plan::rest(Why::Settled)).or_at(arrives, now);
+    plan.look_at(arrives, now);
     let surplus = history::surplus(seen.deployment, members.old(), now);
     if surplus.is_empty() {
         return;
@@ -478,47 +472,32 @@ fn clean(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, now: Timesta
     plan.steps.push(Step::Delete(surplus));
 }
 
-/// What sets may do about their Machines.
-#[derive(Clone, Copy)]
-struct Bound {
-    /// How many available Machines all of them may lose. `None`: as many as there are.
-    may_lose: Option<usize>,
-    /// Whether they may send deletions again that were not answered.
-    may_resend: bool,
-    /// The only one that may make Machines. `None`: all may.
-    grows: Option<usize>,
-}
-
-impl Bound {
-    const NONE: Self = Self {
-        may_lose: None,
-        may_resend: true,
-        grows: None,
-    };
-}
-
-/// What each set does about its Machines, by the numbers that are stored. The old sets come first; what one of them takes of the
-/// available Machines that may go, the others do not have.
-fn follow(seen: &Observed<'_>, members: &Members<'_>, bound: Bound, mut plan: Plan, now: Timestamp) -> Plan {
-    let mut left = bound.may_lose;
+/// What each set does about its Machines, by the numbers that are stored: what all may do together, and the only one that may make Machines
+/// if not all may. The old sets come first; what one of them takes of what may go or be replaced, the others do not have.
+fn follow(
+    seen: &Observed<'_>,
+    members: &Members<'_>,
+    (all, grows): (Allowance<'_>, Option<usize>),
+    mut plan: Plan,
+    now: Timestamp,
+) -> Plan {
+    let mut lose = all.lose;
     let mut given_up = given_up(seen, members, now);
-    let choice = kept(seen, members, now);
+    let keep = kept(seen, members, now);
     for (place, member) in members.sets.iter().enumerate() {
         let others = given_up.saturating_sub(given_up_before(member, now));
-        let part = set::Observed {
-            may_lose: left,
-            may_resend: bound.may_resend,
-            choice: Some(&choice),
-            may_grow: bound.grows.is_none_or(|grows| grows == place),
-            repair: Repair {
-                at_most: seen.replacements.saturating_sub(others),
-                ..member.repair
-            },
-            ..**member
+        let allowance = Allowance {
+            grow: grows.is_none_or(|grows| grows == place),
+            lose,
+            replace: seen.replacements.saturating_sub(others),
+            keep: Some(&keep),
+            ..all
         };
-        let decided = (seen.plan_set)(&part, now);
-        left = left.map(|left| left.saturating_sub(lost(&part, &decided, now)));
-        given_up = given_up.saturating_add(giving_up(&decided));
+        let decided = (seen.plan_set)(&set::Observed { allowance, ..**member }, now);
+        let victims = decided.steps.iter().flat_map(set::Step::victims);
+        let lost = victims.filter(|victim| victim.is_lost).count();
+        lose = lose.map(|lose| lose.saturating_sub(lost));
+        given_up += decided.steps.iter().map(set::Step::given_up).sum::<usize>();
         plan = joined(plan, member.set, decided, now);
     }
     plan
@@ -546,43 +525,6 @@ fn kept(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> keep::Cho
         current: current.as_ref(),
     };
     keep::choose(members.sets.iter().copied(), terms)
-}
-
-/// How many Machines the plan of a set gives up within limits.
-fn giving_up(decided: &set::Plan) -> usize {
-    let given = decided.steps.iter().map(|step| match step {
-        set::Step::GiveUp(given) => given.iter().filter(|given| !given.has_ended).count(),
-        _ => 0,
-    });
-    given.sum()
-}
-
-/// How many available Machines the plan of a set deletes for being too many.
-pub(crate) fn lost(member: &set::Observed<'_>, decided: &set::Plan, now: Timestamp) -> usize {
-    let victims = decided.steps.iter().filter_map(|step| match step {
-        set::Step::Delete(victims) => Some(victims.iter().map(|victim| &victim.uid)),
-        set::Step::AddFinalizer
-        | set::Step::RemoveFinalizer
-        | set::Step::Adopt(_)
-        | set::Step::Release(_)
-        | set::Step::Reserve { .. }
-        | set::Step::Create(_)
-        | set::Step::Bring(_)
-        | set::Step::GiveUp(_)
-        | set::Step::Keep(_)
-        | set::Step::Thaw
-        | set::Step::Record(_) => None,
-    });
-    let victims: BTreeSet<&Uid> = victims.flatten().collect();
-    let is_lost = |machine: &&Arc<Machine>| {
-        machine.uid().is_some_and(|uid| victims.contains(&uid))
-            && !set::plan::is_named(member, machine)
-            && set::plan::counts_as_available(member, machine, now)
-    };
-    match victims.is_empty() {
-        true => 0,
-        false => member.machines.iter().filter(is_lost).count(),
-    }
 }
 
 /// The plan with a set's steps after its own.

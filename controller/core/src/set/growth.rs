@@ -33,7 +33,7 @@ pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timesta
     if seen.is_frozen || freeze::is_labelled(seen.set) || label(keys::SCALE_UP_DISABLED).is_some() {
         return Plan::rest(Why::Frozen);
     }
-    if !seen.may_grow {
+    if !seen.allowance.grow {
         return Plan::rest(Why::MadeElsewhere);
     }
     if let Some(refusal) = seen.refusal {

@@ -47,20 +47,42 @@ pub struct Observed<'a> {
     pub requests: &'a BTreeMap<Uid, Value>,
     /// What the Nodes of its Machines bear of updates in place; nothing where its deployment updates none.
     pub updates: &'a BTreeMap<Uid, Update>,
-    /// Which of its Failed Machines are kept without being asked. `None`: it chooses itself, as its spec says.
-    pub choice: Option<&'a Choice>,
-    /// Whether it makes the Machines that it lacks; else another set of its deployment does.
-    pub may_grow: bool,
-    /// How many available Machines above its number the set may delete now. `None`: as many as there are.
-    pub may_lose: Option<usize>,
-    /// Whether a deletion of an available Machine that was sent and not answered may be sent again.
-    pub may_resend: bool,
+    /// What it may do now.
+    pub allowance: Allowance<'a>,
     /// Its deployment is frozen.
     pub is_frozen: bool,
     /// Somebody asked on its deployment for the end of a freeze.
     pub unfreeze: bool,
     /// What it may do about Machines whose Nodes are unhealthy.
     pub repair: Repair<'a>,
+}
+
+/// What a set may do now about its Machines; its deployment divides that up among its sets.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance<'a> {
+    /// Make the Machines that it lacks; else another set of its deployment does.
+    pub grow: bool,
+    /// Delete so many available Machines above its number. `None`: as many as there are.
+    pub lose: Option<usize>,
+    /// Send a deletion of an available Machine again that was sent and not answered.
+    pub resend: bool,
+    /// Have so many of its Machines on the way from failed to replaced.
+    pub replace: usize,
+    /// Keep these of its Failed Machines without being asked. `None`: it chooses itself, as its spec says.
+    pub keep: Option<&'a Choice>,
+}
+
+impl Allowance<'_> {
+    /// All that a set without a deployment may do, with so many Machines replaced at once.
+    pub const fn all(replace: usize) -> Self {
+        Self {
+            grow: true,
+            lose: None,
+            resend: true,
+            replace,
+            keep: None,
+        }
+    }
 }
 
 /// The plan of a set.
@@ -109,6 +131,26 @@ pub struct Victim {
     pub version: Option<String>,
     /// It failed and another is made in its place.
     pub is_replaced: bool,
+    /// It is available, and not named by the autoscaler: its deployment must be able to spare it.
+    pub is_lost: bool,
+}
+
+impl Step {
+    /// The Machines that the step deletes.
+    pub fn victims(&self) -> &[Victim] {
+        match self {
+            Self::Delete(victims) => victims,
+            _ => &[],
+        }
+    }
+
+    /// How many Machines the step gives up within limits.
+    pub fn given_up(&self) -> usize {
+        match self {
+            Self::GiveUp(given) => given.iter().filter(|given| !given.has_ended).count(),
+            _ => 0,
+        }
+    }
 }
 
 impl crate::plan::Step for Step {

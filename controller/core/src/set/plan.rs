@@ -68,41 +68,24 @@ fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
         };
     }
     let mut plan = Plan::rest(Why::Emptying);
-    let staying = owned.iter().filter(|machine| !meta::is_deleting(&machine.metadata));
-    let (victims, retry) = writable(seen, staying.map(Arc::as_ref), now, &mut plan);
+    let staying = owned.iter().map(Arc::as_ref).filter(|machine| !is_leaving(machine));
+    let victims = writable(seen, staying.collect::<Vec<&Machine>>(), now, &mut plan);
     let problem = delete_problem(seen);
     let is_told_first = problem.is_some();
     let bound = |machine: &Machine| Victim {
         version: machine.metadata.resource_version.clone(),
-        ..victim(machine, false)
+        ..victim(seen, machine, false, now)
     };
     let mut deletion: Vec<Step> = deletion(victims.into_iter().map(bound));
     let report = record(seen, &owned, problem, !deletion.is_empty(), now);
     place(&mut plan.steps, report.step, deletion.drain(..), is_told_first);
-    plan.or_at(retry, now).or_at(report.due, now)
+    plan.or_at(report.due, now)
 }
 
-/// The Machines that may be written now; the others are refused by the API server and wait. The second value is when the first of
-/// these may be tried again.
-fn writable<M: Borrow<Machine>>(
-    seen: &Observed<'_>,
-    machines: impl IntoIterator<Item = M>,
-    now: Timestamp,
-    plan: &mut Plan,
-) -> (Vec<M>, Option<Timestamp>) {
-    let (mut free, mut retry): (Vec<M>, Option<Timestamp>) = (Vec::new(), None);
-    for machine in machines {
-        let (name, uid) = meta::identity(&machine.borrow().metadata);
-        let refusal = seen.refusals.get(&uid);
-        match refusal.filter(|refusal| refusal.holds(now)) {
-            Some(refusal) => {
-                retry = Some(retry.map_or(refusal.retry_at, |sooner| sooner.min(refusal.retry_at)));
-                plan.withheld.push((name, Why::Refused(refusal.message.clone())));
-            }
-            None => free.push(machine),
-        }
-    }
-    (free, retry)
+/// The Machines that may be written now.
+fn writable<M: Borrow<Machine>>(seen: &Observed<'_>, machines: Vec<M>, now: Timestamp, plan: &mut Plan) -> Vec<M> {
+    let refused = (seen.refusals, Why::Refused);
+    plan.writable(machines, |machine| &machine.borrow().metadata, refused, now)
 }
 
 /// The Machines that the set controls.
@@ -134,8 +117,8 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let set = seen.set;
     let mut plan = Plan::rest(Why::Settled);
     let claims = claims(seen);
-    let (adopts, retry_adopts) = writable(seen, claims.adopts, now, &mut plan);
-    let (releases, retry_releases) = writable(seen, claims.releases, now, &mut plan);
+    let adopts = writable(seen, claims.adopts, now, &mut plan);
+    let releases = writable(seen, claims.releases, now, &mut plan);
     let going = uids(&releases);
     let mut machines = owned(seen);
     machines.retain(|machine| !is_in(&going, machine));
@@ -147,14 +130,14 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .collect();
     let given_up = repair::give_up(seen, &present, now, &mut plan);
     let choice = chosen(seen);
-    let (failed, replace_at) = replaceable(seen, &present, &choice, now, &mut plan);
+    let failed = replaceable(seen, &present, &choice, now, &mut plan);
     let is_replacing = !failed.is_empty();
-    let (failed, retry_failed) = writable(seen, failed, now, &mut plan);
+    let failed = writable(seen, failed, now, &mut plan);
     let going = uids(&failed);
     let kept = present.iter().copied().filter(|machine| !is_in(&going, machine));
     let kept: Vec<&Machine> = kept.collect();
     let wanted = usize::try_from(set.spec.replicas).unwrap_or(0);
-    let (excess, retry_excess) = excess(seen, &kept, wanted, now, &mut plan);
+    let excess = excess(seen, &kept, wanted, now, &mut plan);
     plan.why = match (kept.len() > wanted, failed.len()) {
         (true, _) => Why::TooMany {
             by: kept.len() - wanted,
@@ -164,10 +147,9 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     };
     let replaced = failed.into_iter().map(|machine| {
         let has_failed = *machine.phase() == Phase::Failed && !is_named(seen, machine);
-        victim(machine, has_failed)
+        victim(seen, machine, has_failed, now)
     });
-    let mut moves = deletion(replaced.chain(excess.into_iter().map(|machine| victim(machine, false))));
-    let mut again = [replace_at, retry_adopts, retry_releases, retry_failed, retry_excess].to_vec();
+    let mut moves = deletion(replaced.chain(excess.into_iter().map(|machine| victim(seen, machine, false, now))));
     let wants_less = is_replacing || kept.len() > wanted;
     let mut problem = wants_less.then(|| delete_problem(seen)).flatten();
     if kept.len() < wanted {
@@ -178,13 +160,12 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
             false => Plan::rest(Why::Claiming),
         };
         problem = create_problem(seen, &growth.why).or(problem);
-        again.push(growth.wake);
+        plan.look_at(growth.wake, now);
         moves.extend(growth.steps);
         plan.why = growth.why;
     }
     let is_told_first = problem.is_some();
     let report = record(seen, &machines, problem, !moves.is_empty(), now);
-    again.extend([report.due, status::next_available(set, &machines, now)]);
     if !meta::has_finalizer(&set.metadata, keys::FINALIZER) {
         plan.steps.push(Step::AddFinalizer);
     }
@@ -199,7 +180,8 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         moves.into_iter().chain(tended),
         is_told_first,
     );
-    again.into_iter().fold(plan, |plan, at| plan.or_at(at, now))
+    plan.or_at(report.due, now)
+        .or_at(status::next_available(set, &machines, now), now)
 }
 
 /// Puts the report first where it tells a failure, because the moves may fail again, and else last, because they change what it
@@ -224,7 +206,7 @@ fn chosen(seen: &Observed<'_>) -> keep::Choice {
         };
         keep::choose(std::iter::once(seen), terms)
     };
-    seen.choice.cloned().unwrap_or_else(alone)
+    seen.allowance.keep.cloned().unwrap_or_else(alone)
 }
 
 /// What is done to single Machines and holds up nothing else.
@@ -248,7 +230,7 @@ fn tend(
         .collect();
     if brought.len() > BRING_TOGETHER {
         brought.truncate(BRING_TOGETHER);
-        plan.wake = Some(later(now, STATUS_PACE));
+        plan.look_at(Some(later(now, STATUS_PACE)), now);
     }
     let release = (!releases.is_empty()).then_some(Step::Release(releases));
     let adopt = (!adopts.is_empty()).then_some(Step::Adopt(adopts));
@@ -282,18 +264,18 @@ fn excess<'a>(
     wanted: usize,
     now: Timestamp,
     plan: &mut Plan,
-) -> (Vec<&'a Machine>, Option<Timestamp>) {
+) -> Vec<&'a Machine> {
     let mut by = kept.len().saturating_sub(wanted);
     if by == 0 {
-        return (Vec::new(), None);
+        return Vec::new();
     }
     let policy = seen.set.spec.delete_policy.as_ref().and_then(|policy| policy.known());
     let movable = kept.iter().copied().filter(|machine| !is_exempt(machine));
-    let mut may_lose = seen.may_lose.unwrap_or(usize::MAX);
+    let mut may_lose = seen.allowance.lose.unwrap_or(usize::MAX);
     let (mut leaving, mut held) = (Vec::new(), Vec::new());
     for machine in rank::rank(movable, seen.condemned, policy, now) {
         let is_counted = counts_as_available(seen, machine, now);
-        let may_be_going = seen.may_lose.is_some() && is_needed_still(seen, machine, now);
+        let may_be_going = seen.allowance.lose.is_some() && is_needed_still(seen, machine, now);
         if leaving.len() >= by {
             break;
         } else if may_be_going || (is_counted && may_lose == 0) {
@@ -313,7 +295,7 @@ fn excess<'a>(
 
 /// Whether the Machine is needed although its deletion was sent: it may be there still, and is not deleted again.
 pub fn is_needed_still(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
-    !seen.may_resend && may_be_available(seen, machine, now) && !counts_as_available(seen, machine, now)
+    !seen.allowance.resend && may_be_available(seen, machine, now) && !counts_as_available(seen, machine, now)
 }
 
 /// Whether deleting the Machine makes the set's available ones fewer: not while it is updated in place. One whose deletion was sent and
@@ -346,18 +328,17 @@ pub fn is_named(seen: &Observed<'_>, machine: &Machine) -> bool {
 }
 
 /// Machines to replace whatever the count is: failed ones, and those that the autoscaler marked (§7.4, §7.5 there).
-/// The second value is when a Machine that failed just now may go.
 fn replaceable<'a>(
     seen: &Observed<'_>,
     present: &[&'a Machine],
     choice: &keep::Choice,
     now: Timestamp,
     plan: &mut Plan,
-) -> (Vec<&'a Machine>, Option<Timestamp>) {
+) -> Vec<&'a Machine> {
     let change =
         meta::annotation(&seen.set.metadata, keys::SCALER_CHANGE_TIME).and_then(|text| text.parse::<Timestamp>().ok());
     let pause = replacement_pause(seen, present);
-    let (mut victims, mut retry): (Vec<&Machine>, Option<Timestamp>) = (Vec::new(), None);
+    let mut victims: Vec<&Machine> = Vec::new();
     for machine in present.iter().copied() {
         let marked = machine
             .marked_for_deletion()
@@ -373,12 +354,11 @@ fn replaceable<'a>(
             _ if has_failed && !is_marked && (is_chosen || is_kept(seen, machine, now)) => {
                 let until = machine.preserved_until();
                 // One whose time is not stored yet may be taken back unseen.
-                let again = until.unwrap_or(later(now, REPLACE_AFTER));
-                retry = Some(retry.map_or(again, |sooner| sooner.min(again)));
+                plan.look_at(until.or(Some(later(now, REPLACE_AFTER))), now);
                 Why::Preserved(until)
             }
             Some(due) if !is_marked => {
-                retry = Some(retry.map_or(due, |sooner| sooner.min(due)));
+                plan.look_at(Some(due), now);
                 match repair::awaits_driver(seen, machine) {
                     true => Why::LastLook,
                     false => Why::ReplacedAt(due),
@@ -391,7 +371,7 @@ fn replaceable<'a>(
         };
         plan.withheld.push((Name::new(meta::name(&machine.metadata)), why));
     }
-    (victims, retry)
+    victims
 }
 
 /// How long a failed Machine is kept: longer with every replacement since which no Machine of the set became ready, so that a
@@ -418,13 +398,14 @@ pub fn is_kept(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
     *machine.phase() == Phase::Failed && request::keeps_failed(machine, requested, now)
 }
 
-fn victim(machine: &Machine, is_replaced: bool) -> Victim {
+fn victim(seen: &Observed<'_>, machine: &Machine, is_replaced: bool, now: Timestamp) -> Victim {
     let (name, uid) = meta::identity(&machine.metadata);
     Victim {
         name,
         uid,
         version: None,
         is_replaced,
+        is_lost: !is_named(seen, machine) && counts_as_available(seen, machine, now),
     }
 }
 

@@ -31,8 +31,6 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// What a set may do about Machines that are unhealthy.
 #[derive(Clone, Copy, Debug)]
 pub struct Repair<'a> {
-    /// How many of its Machines may be on the way from failed to replaced.
-    pub at_most: usize,
     /// Since when Nodes are seen.
     pub sight: Sight,
     /// The operator's wishes.
@@ -93,7 +91,6 @@ impl Repair<'_> {
         static VMS: BTreeMap<Uid, Calls> = BTreeMap::new();
         static NOTHING: LazyLock<Surroundings> = LazyLock::new(Surroundings::default);
         Repair {
-            at_most: 0,
             sight: Sight::CLEAR,
             settings: &SETTINGS,
             vms: &VMS,
@@ -144,14 +141,14 @@ pub struct GivenUp {
 /// The step that fails Machines, if any may be, and when to look again.
 pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: &mut Plan) -> Option<Step> {
     let mut over: Vec<(&Machine, Fault)> = Vec::new();
-    let (mut given, mut again): (Vec<GivenUp>, Vec<Timestamp>) = (Vec::new(), Vec::new());
+    let mut given: Vec<GivenUp> = Vec::new();
     for machine in present.iter().copied() {
         let refusal = machine.uid().and_then(|uid| seen.refusals.get(&uid));
         let refusal = refusal.filter(|refusal| refusal.holds(now));
         let why = match (seen.repair.witnesses(machine).judge(), refusal) {
             (Judgement::Healthy | Judgement::Unknown | Judgement::Ill { until: None, .. }, _) => continue,
             (_, Some(refusal)) => {
-                again.push(refusal.retry_at);
+                plan.look_at(Some(refusal.retry_at), now);
                 Why::Refused(refusal.message.clone())
             }
             (Judgement::Ended(lost), None) => {
@@ -159,7 +156,7 @@ pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: 
                 continue;
             }
             (Judgement::Ill { fault, until: Some(at) }, None) if at > now => {
-                again.push(at);
+                plan.look_at(Some(at), now);
                 Why::GivenUpAt(fault, at)
             }
             (Judgement::Ill { fault, .. }, None) => match seen.repair.tripped(machine) {
@@ -168,7 +165,7 @@ pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: 
                     continue;
                 }
                 Some(tripped) => {
-                    again.push(later(now, LOOK_AGAIN));
+                    plan.look_at(Some(later(now, LOOK_AGAIN)), now);
                     Why::TooManyIll(fault, tripped)
                 }
             },
@@ -176,13 +173,12 @@ pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: 
         plan.withheld.push((Name::new(meta::name(&machine.metadata)), why));
     }
     over.sort_by_cached_key(|(machine, _)| (machine.phase_since(), meta::name(&machine.metadata).to_owned()));
-    let free = seen.repair.at_most.saturating_sub(under_way(seen, present, now));
+    let free = seen.allowance.replace.saturating_sub(under_way(seen, present, now));
     let waiting = over.split_off(free.min(over.len()));
     plan.withheld.extend(waiting.iter().map(|(machine, fault)| {
         let name = Name::new(meta::name(&machine.metadata));
-        (name, Why::OthersFirst(*fault, seen.repair.at_most))
+        (name, Why::OthersFirst(*fault, seen.allowance.replace))
     }));
-    *plan = std::mem::replace(plan, Plan::rest(Why::Settled)).or_at(again.into_iter().min(), now);
     let chosen = over.into_iter();
     given.extend(chosen.filter_map(|(machine, fault)| given_up(seen, machine, fault, false, now)));
     (!given.is_empty()).then_some(Step::GiveUp(given))

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::observed::Observed;
+use super::observed::{Allowance, Observed};
 use super::repair::{Repair, Surroundings};
 use crate::api::{Machine, MachineSet, Phase, meta};
 use crate::class::Readiness;
@@ -137,14 +137,10 @@ impl View {
             named: &self.named,
             requests: &self.requests,
             updates: &self.updates,
-            choice: None,
-            may_grow: true,
-            may_lose: None,
-            may_resend: true,
+            allowance: Allowance::all(settings.replacements_of(self.set.spec.replicas)),
             is_frozen: self.is_frozen,
             unfreeze: self.unfreeze,
             repair: Repair {
-                at_most: settings.replacements_of(self.set.spec.replicas),
                 sight,
                 settings,
                 vms: &ledger.calls,

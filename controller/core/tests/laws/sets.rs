@@ -12,7 +12,7 @@ use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
 use millwright_core::machine::preserve::request::{self, Value as Requested};
 use millwright_core::set::repair::{Repair, Surroundings};
-use millwright_core::set::{self, Observed, Plan, Step, rank};
+use millwright_core::set::{self, Allowance, Observed, Plan, Step, rank};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::{check, narrate, owner};
@@ -123,14 +123,14 @@ impl Scene {
             named: &self.named,
             requests: &requests(&self.machines),
             updates: &BTreeMap::new(),
-            choice: None,
-            may_grow: true,
-            may_lose: self.may_lose,
-            may_resend: self.may_resend,
+            allowance: Allowance {
+                lose: self.may_lose,
+                resend: self.may_resend,
+                ..Allowance::all(self.replacements)
+            },
             is_frozen: false,
             unfreeze: false,
             repair: Repair {
-                at_most: self.replacements,
                 sight: Sight::CLEAR,
                 settings: &Settings::new("test"),
                 vms: &BTreeMap::new(),

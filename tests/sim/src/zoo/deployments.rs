@@ -8,7 +8,7 @@ use millwright::env::Planners;
 use millwright_core::api::{Machine, MachineDeployment, keys, meta};
 use millwright_core::deployment::group::Members;
 use millwright_core::deployment::{self, Observed, Plan, Step, Why};
-use millwright_core::set;
+use millwright_core::set::{self, Allowance};
 use millwright_sandbox::request::{Request, Verb};
 use serde_json::json;
 
@@ -204,9 +204,10 @@ fn spares_none(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let plan_set = |seen: &set::Observed<'_>, now: Timestamp| {
         set::plan(
             &set::Observed {
-                may_lose: None,
-                is_frozen: false,
-                unfreeze: false,
+                allowance: Allowance {
+                    lose: None,
+                    ..seen.allowance
+                },
                 ..*seen
             },
             now,

@@ -4,8 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{OperationState, OperationType, Phase};
 use millwright_core::machine::judgement::Fault;
 use millwright_core::machine::{self, Observed, Plan, StatusChange, Step, Why};
-use millwright_core::set;
 use millwright_core::set::repair::Repair;
+use millwright_core::set::{self, Allowance};
 use millwright_core::sight::{Sight, later};
 
 use super::Mutant;
@@ -139,11 +139,11 @@ fn repairing(seen: &set::Observed<'_>, repair: Repair<'_>, now: Timestamp) -> se
 }
 
 fn all_at_once(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
-    let repair = Repair {
-        at_most: usize::MAX,
-        ..seen.repair
+    let allowance = Allowance {
+        replace: usize::MAX,
+        ..seen.allowance
     };
-    repairing(seen, repair, now)
+    set::plan(&set::Observed { allowance, ..*seen }, now)
 }
 
 fn ill_for_ever(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {

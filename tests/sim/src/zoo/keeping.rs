@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{Machine, Phase, keys, meta};
 use millwright_core::machine::{self, Observed, Plan};
-use millwright_core::set;
 use millwright_core::set::keep::Choice;
+use millwright_core::set::{self, Allowance};
 use serde_json::json;
 
 use super::Mutant;
@@ -55,7 +55,10 @@ fn kept_is_replaced(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
         &set::Observed {
             machines: &machines,
             requests: &requests,
-            choice: Some(&choice),
+            allowance: Allowance {
+                keep: Some(&choice),
+                ..seen.allowance
+            },
             ..*seen
         },
         now,
@@ -91,7 +94,10 @@ fn keeps_all(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
     }
     set::plan(
         &set::Observed {
-            choice: Some(&choice),
+            allowance: Allowance {
+                keep: Some(&choice),
+                ..seen.allowance
+            },
             ..*seen
         },
         now,

@@ -233,6 +233,7 @@ fn running_first(seen: &Observed<'_>, now: Timestamp) -> Plan {
                     uid,
                     version: None,
                     is_replaced,
+                    is_lost: true,
                 }
             });
             *victims = wrong.collect();

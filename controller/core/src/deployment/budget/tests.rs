@@ -107,7 +107,7 @@ fn nothing_available_is_taken_while_nobody_sees_nodes() {
     let mut group = group(vec![row(false, 10, 10), row(true, 2, 2)], 10, 2, 5);
     group.is_in_sight = false;
     assert_eq!(numbers(Mode::Rolling, &group), [10, 2]);
-    assert_eq!(may_lose(Mode::Rolling, &group), Some(0));
+    assert_eq!(allowance(Mode::Rolling, &group).lose, Some(0));
 }
 
 #[test]
@@ -157,10 +157,10 @@ fn a_paused_rollout_does_not_grow_into_the_surge() {
 fn while_nobody_sees_nodes_only_what_is_beyond_the_surge_may_go() {
     let mut blind = group(vec![row(false, 3, 3), row(true, 1, 1)], 2, 1, 0);
     blind.is_in_sight = false;
-    assert_eq!(may_lose(Mode::Rolling, &blind), Some(1));
+    assert_eq!(allowance(Mode::Rolling, &blind).lose, Some(1));
     assert_eq!(numbers(Mode::Rolling, &blind), [2, 1]);
     blind.wanted = 4;
-    assert_eq!(may_lose(Mode::Rolling, &blind), Some(0));
+    assert_eq!(allowance(Mode::Rolling, &blind).lose, Some(0));
 }
 
 /// One was to go, and whether it went is not known; then somebody deleted the new set with its two (`sim replay 9113558 --no-rest`).
@@ -168,13 +168,13 @@ fn while_nobody_sees_nodes_only_what_is_beyond_the_surge_may_go() {
 fn a_deletion_that_was_not_answered_is_sent_again_only_while_enough_are_available_without_it() {
     let mut group = group(vec![row(false, 0, 0), row(true, 2, 2)], 2, 1, 0);
     group.rows[0].present = 1;
-    assert!(may_resend(Mode::Rolling, &group));
+    assert!(allowance(Mode::Rolling, &group).resend);
     group.rows[1] = Row {
         leaving: 2,
         ..Row::default()
     };
-    assert!(!may_resend(Mode::Rolling, &group));
-    assert!(may_resend(Mode::Scaling, &group), "nobody wants it any more");
+    assert!(!allowance(Mode::Rolling, &group).resend);
+    assert!(allowance(Mode::Scaling, &group).resend, "nobody wants it any more");
 }
 
 /// One beyond the new set's number is not available and cannot be deleted: it takes part of the surge, and the rest is used.
