@@ -107,11 +107,7 @@ pub fn standing(world: &World, machine: &Machine) -> Standing {
     if set.spec.template.semantically_equal(&spec.template, Scope::Rollout) {
         return Standing::Current;
     }
-    let strategy = spec
-        .strategy
-        .as_ref()
-        .and_then(|strategy| strategy.type_.as_ref()?.known());
-    match strategy {
+    match deployment.strategy() {
         Some(StrategyType::Recreate) => Standing::Free,
         Some(StrategyType::RollingUpdate | StrategyType::InPlaceUpdate) | None if spec.paused => Standing::Aside,
         Some(StrategyType::InPlaceUpdate) => Standing::InPlace,

@@ -4,9 +4,8 @@
 //! `deployment` to plan.
 
 pub mod order;
-pub mod revisions;
 pub mod standing;
 
+pub use crate::deployment::history::{Revision, Revisions};
 pub use order::{Order, Refusal};
-pub use revisions::{Revision, Revisions};
 pub use standing::{Fault, Standing, Unsteady};

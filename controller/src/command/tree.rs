@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use millwright_core::api::{Machine, MachineDeployment, MachineSet, OperationState, Phase, Template, keys, meta};
+use millwright_core::deployment::history;
 use millwright_core::owner;
-use millwright_core::rollout::{revisions, standing};
+use millwright_core::rollout::standing;
 
 use super::failure::Failure;
 use super::flags::TreeFlags;
@@ -182,7 +183,7 @@ impl Drawing<'_> {
         rows.push(self.deployment_row(deployment));
         let mut sets = below(&self.children.sets, &deployment.metadata);
         // The newest first: of ten that are kept for a way back, it is the one that is looked for.
-        sets.sort_by_key(|set| std::cmp::Reverse(revisions::number(set)));
+        sets.sort_by_key(|set| std::cmp::Reverse(history::number(set)));
         let last = sets.len().saturating_sub(1);
         for (at, set) in sets.into_iter().enumerate() {
             self.set(set, branch("", at == last), None, rows);
@@ -247,7 +248,7 @@ impl Drawing<'_> {
         Row {
             name: format!("{before}machineset/{}", meta::name(&set.metadata)),
             status: format!("{available}/{} available", set.spec.replicas),
-            revision: revisions::number(set).map_or_else(String::new, |number| number.to_string()),
+            revision: history::number(set).map_or_else(String::new, |number| number.to_string()),
             class: class(&set.spec.template),
             reason: set_reason(set, note),
             ..self.row(&set.metadata)

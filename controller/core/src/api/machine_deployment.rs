@@ -99,6 +99,11 @@ pub struct MachineDeploymentSpec {
 absent_is_default!(MachineDeploymentSpec);
 
 impl MachineDeployment {
+    /// How old Machines are replaced, where the deployment says it in a known word.
+    pub fn strategy(&self) -> Option<StrategyType> {
+        self.spec.strategy.as_ref()?.type_.as_ref()?.known()
+    }
+
     /// Which Machine of the set of its template goes first, as its annotation says.
     pub fn delete_policy(&self) -> Option<Lenient<DeletePolicy>> {
         meta::annotation(&self.metadata, keys::DELETE_POLICY).map(Lenient::from_text)

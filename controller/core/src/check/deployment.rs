@@ -93,10 +93,6 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
     broken
 }
 
-fn strategy(seen: &Observed<'_>) -> Option<StrategyType> {
-    seen.deployment.spec.strategy.as_ref()?.type_.as_ref()?.known()
-}
-
 fn member<'a>(members: &Members<'a>, uid: &str) -> Option<&'a set::Observed<'a>> {
     let mut sets = members.sets.iter().copied();
     sets.find(|member| member.set.metadata.uid.as_deref() == Some(uid))
@@ -147,7 +143,7 @@ fn changed(seen: &Observed<'_>, members: &Members<'_>, change: &SetChange, now: 
     let has = found.set.spec.replicas.max(i32::try_from(present).unwrap_or(i32::MAX));
     let rises = change.replicas.is_some_and(|to| to > has);
     // While nothing rolls, the set that is in use follows D, whatever its template is, and the one that works once the rollout has timed out.
-    let may_roll = !seen.deployment.spec.paused && strategy(seen) != Some(StrategyType::InPlaceUpdate);
+    let may_roll = !seen.deployment.spec.paused && seen.deployment.strategy() != Some(StrategyType::InPlaceUpdate);
     let may_roll = may_roll && timed_out(seen, members) != TimedOut::This;
     let is_old = may_roll && !is_new(members, found.set);
     let name = || meta::name(&found.set.metadata).to_owned();
@@ -210,7 +206,7 @@ fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestam
     let leaving: i64 = rows.iter().map(|row| row.leaving).sum();
     let used = rows.iter().filter(|row| row.is_in_use()).count();
     let has_old = rows.iter().any(|row| !row.is_new && row.is_in_use());
-    let is_recreated = strategy(seen) == Some(StrategyType::Recreate);
+    let is_recreated = seen.deployment.strategy() == Some(StrategyType::Recreate);
     let allowed = (wanted + i64::from(bounds.surge)).max(claimed(&rows));
     let mut broken = Vec::new();
     for (index, step) in plan.steps.iter().enumerate() {

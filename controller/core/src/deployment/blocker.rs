@@ -9,9 +9,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::budget::Mode;
-use super::group::{Group, Members};
+use super::group::{Group, Members, Stand};
 use super::in_place;
-use super::plan::Stand;
 use crate::api::{Machine, Phase, keys, meta};
 use crate::set::growth::unanswered;
 use crate::set::plan::{counts_as_available, is_kept, is_leaving, owned};

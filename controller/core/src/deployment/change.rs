@@ -8,11 +8,14 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use serde_json::{Map, Value, json};
 
+use super::names::set_name;
+use super::pass_on;
 use crate::api::lenient::Lenient;
 use crate::api::machine_set::DeletePolicy;
-use crate::api::{API_VERSION, MachineSet, Template, keys};
+use crate::api::{API_VERSION, MachineDeployment, MachineSet, Template, keys, meta};
 use crate::ids::Name;
 use crate::merge;
+use crate::owner::Owner as _;
 
 /// A set that does not exist yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +43,27 @@ pub struct NewSet {
 }
 
 impl NewSet {
+    /// The set of a deployment's template with that hash.
+    pub fn of(deployment: &MachineDeployment, hash: u32, replicas: i32, revision: i64) -> Self {
+        let spec = &deployment.spec;
+        let hash_text = hash.to_string();
+        let mut selector = spec.selector.clone().unwrap_or_default();
+        let labels = selector.match_labels.get_or_insert_default();
+        labels.insert(keys::TEMPLATE_HASH.to_owned(), hash_text.clone());
+        Self {
+            name: Name::new(set_name(meta::name(&deployment.metadata), hash)),
+            namespace: deployment.metadata.namespace.clone(),
+            annotations: pass_on::of_new(deployment, revision),
+            owner: deployment.reference(),
+            replicas,
+            selector,
+            template: spec.template.with_label(keys::TEMPLATE_HASH, &hash_text),
+            min_ready_seconds: spec.min_ready_seconds,
+            auto_preserve_failed_machine_max: spec.auto_preserve_failed_machine_max,
+            delete_policy: deployment.delete_policy(),
+        }
+    }
+
     /// The body of the POST.
     pub fn body(&self) -> Value {
         let mut body = self.plain();

@@ -7,12 +7,18 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::budget::{self, Bounds, Mode};
+use super::pass_on;
+use super::plan::unseen;
+use super::progress::{TimedOut, timed_out};
+use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
 use crate::api::{Machine, MachineSet, meta};
 use crate::deployment::observed::Observed;
 use crate::set;
 use crate::set::growth::unanswered;
 use crate::set::plan::{counts_as_available, is_leaving, is_named};
+use crate::sight::Judging;
 
 /// One set of the deployment, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,6 +134,50 @@ impl Group {
     /// Whether a set of another template has anything.
     pub fn has_old(&self) -> bool {
         self.unseen > 0 || self.old().iter().any(Row::is_in_use)
+    }
+}
+
+/// What a valid deployment that stays is in the middle of.
+pub struct Stand {
+    /// Its sets in numbers, the new one among them even if it is still to be made.
+    pub group: Group,
+    /// What moves them.
+    pub mode: Mode,
+    /// The template is another one than that of the sets in use, and only an update in place may change that, which cannot be.
+    pub lacks_target: bool,
+}
+
+impl Stand {
+    /// Takes stock of the sets.
+    pub(super) fn of(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Self {
+        let deployment = seen.deployment;
+        let strategy = deployment.strategy();
+        let bounds = Bounds::of(deployment.spec.strategy.as_ref(), deployment.spec.replicas);
+        let mut group = Group {
+            rows: members.rows(now),
+            wanted: i64::from(deployment.spec.replicas),
+            surge: i64::from(bounds.surge),
+            unavailable: i64::from(bounds.unavailable),
+            unseen: unseen(seen, now).map(|(number, _)| i64::from(number)).sum(),
+            fallen: pass_on::fallen(deployment, &members.sets),
+            has_timed_out: timed_out(seen, members) == TimedOut::This,
+            is_in_sight: seen.sight.since(Judging::Rollout).is_some(),
+        };
+        let is_in_place = strategy == Some(StrategyType::InPlaceUpdate);
+        let lacks_target = is_in_place && group.has_old() && !seen.has_target;
+        let may_roll = !deployment.spec.paused && !lacks_target;
+        let mode = budget::mode(&group, strategy, may_roll);
+        if !members.has_new && may_roll {
+            group.rows.push(Row {
+                is_new: true,
+                ..Row::default()
+            });
+        }
+        Self {
+            group,
+            mode,
+            lacks_target,
+        }
     }
 }
 

@@ -12,9 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
 
 use super::budget::Mode;
-use super::group::Members;
+use super::group::{Members, Stand};
 use super::observed::{Observed, Step};
-use super::plan::{Stand, refusal};
+use super::plan::refusal;
 use crate::api::template::Scope;
 use crate::api::{Machine, MachineSet, keys, meta};
 use crate::machine::in_place::marks::{self, Outcome, Reason, Update};

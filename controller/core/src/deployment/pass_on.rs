@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::budget::Bounds;
 use super::change::SetChange;
+use super::history;
 use crate::api::template::Scope;
 use crate::api::{MachineDeployment, MachineSet, keys, meta};
 use crate::merge::replacing;
@@ -64,15 +65,46 @@ fn spec_change(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String
 }
 
 /// What the original tells scaling from rolling by.
-pub fn sizes(deployment: &MachineDeployment, bounds: Bounds) -> BTreeMap<String, String> {
+fn sizes(deployment: &MachineDeployment) -> BTreeMap<String, String> {
     let wanted = deployment.spec.replicas;
+    let surge = Bounds::of(deployment.spec.strategy.as_ref(), wanted).surge;
     BTreeMap::from([
         (keys::DESIRED_REPLICAS.to_owned(), wanted.to_string()),
-        (
-            keys::MAX_REPLICAS.to_owned(),
-            wanted.saturating_add(bounds.surge).to_string(),
-        ),
+        (keys::MAX_REPLICAS.to_owned(), wanted.saturating_add(surge).to_string()),
     ])
+}
+
+/// The annotations of a new set.
+pub fn of_new(deployment: &MachineDeployment, revision: i64) -> BTreeMap<String, String> {
+    let mut all = annotations(deployment);
+    all.extend(sizes(deployment));
+    all.insert(keys::REVISION.to_owned(), revision.to_string());
+    all
+}
+
+/// The annotations that a set lacks or has too many: that of the present template, whose revision is given, has all that is passed on; of others
+/// those in use the sizes, when their number changes.
+pub fn changes(
+    deployment: &MachineDeployment,
+    set: &MachineSet,
+    revision: Option<i64>,
+    is_sized: bool,
+) -> BTreeMap<String, Option<String>> {
+    let mut wanted = BTreeMap::new();
+    if let Some(revision) = revision {
+        wanted.extend(annotations(deployment));
+        wanted.extend(history::annotations(set, revision));
+    }
+    if is_sized {
+        wanted.extend(sizes(deployment));
+    }
+    let differs = |(key, value): &(String, String)| meta::annotation(&set.metadata, key) != Some(value.as_str());
+    let missing = wanted
+        .into_iter()
+        .filter(differs)
+        .map(|(key, value)| (key, Some(value)));
+    let lost = revision.into_iter().flat_map(|_| lost(deployment, set));
+    missing.chain(lost).collect()
 }
 
 /// By how much D fell since the sets in use were told of it.
@@ -89,7 +121,7 @@ pub fn is_passed(key: &str) -> bool {
 }
 
 /// Annotations of the deployment that its set carries too, and the list of them, by which one that the deployment lost is taken off.
-pub fn annotations(deployment: &MachineDeployment) -> BTreeMap<String, String> {
+fn annotations(deployment: &MachineDeployment) -> BTreeMap<String, String> {
     let all = deployment.metadata.annotations.clone().unwrap_or_default();
     let mut passed: BTreeMap<String, String> = all.into_iter().filter(|(key, _)| is_passed(key)).collect();
     let keys: Vec<&str> = passed.keys().map(String::as_str).collect();
@@ -100,17 +132,10 @@ pub fn annotations(deployment: &MachineDeployment) -> BTreeMap<String, String> {
 }
 
 /// Annotations that the set got from its deployment, which has lost them since.
-pub fn lost(deployment: &MachineDeployment, set: &MachineSet) -> BTreeMap<String, Option<String>> {
+fn lost(deployment: &MachineDeployment, set: &MachineSet) -> BTreeMap<String, Option<String>> {
     let list = meta::annotation(&set.metadata, keys::PASSED_ANNOTATIONS).unwrap_or_default();
     let wanted = annotations(deployment);
     let passed = list.split(',').chain([keys::PASSED_ANNOTATIONS]);
     let lost = passed.filter(|key| !wanted.contains_key(*key) && meta::annotation(&set.metadata, key).is_some());
     lost.map(|key| (key.to_owned(), None)).collect()
-}
-
-/// Those of `wanted` that the set does not have.
-pub fn missing(set: &MachineSet, wanted: BTreeMap<String, String>) -> BTreeMap<String, Option<String>> {
-    let differs = |(key, value): &(String, String)| meta::annotation(&set.metadata, key) != Some(value.as_str());
-    let missing = wanted.into_iter().filter(differs);
-    missing.map(|(key, value)| (key, Some(value))).collect()
 }

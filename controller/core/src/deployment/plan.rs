@@ -1,8 +1,8 @@
 //! What a deployment and its sets do now: one plan from one snapshot.
 //!
-//! Source: `design/rollout.md`, `spec/machinedeployment.md`. The order of precedence is [`course`]. A plan either changes numbers or
-//! follows them: Machines are made and deleted by numbers that are stored. Which number changes is `budget`'s; what a set does about
-//! its Machines is `set::plan`'s, which is told how many available ones it may lose.
+//! Source: `design/rollout.md`, `spec/machinedeployment.md`. A plan either changes numbers or follows them: Machines are made and deleted by
+//! numbers that are stored. Which number changes is `budget`'s; what a set does about its Machines is `set::plan`'s, which is told what
+//! it may do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,71 +10,50 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::budget::{self, Bounds, Mode};
+use super::budget::{self, Mode};
 use super::change::{NewSet, SetChange};
 use super::freeze;
-use super::group::{Group, Members, Row};
-use super::names::{names, set_name};
+use super::group::{Members, Stand};
+use super::names::names;
 use super::observed::{Observed, Plan, Step, Why};
-use super::progress::{TimedOut, timed_out};
 use super::rollback::roll_back;
 use super::{history, in_place, label, named, pass_on, status};
-use crate::api::machine_deployment::{RollbackTo, StrategyType};
-use crate::api::{MachineDeployment, MachineSet, keys, meta, validity};
+use crate::api::{MachineSet, keys, meta, validity};
 use crate::ids::{Name, Uid};
 use crate::ledger::{LINGERS, Refusal};
-use crate::owner::Owner as _;
+use crate::owner;
 use crate::selector::Matcher;
 use crate::set::growth::may_still_arrive;
 use crate::set::repair::given_up_before;
 use crate::set::{self, Allowance, keep};
-use crate::sight::{Judging, later};
+use crate::sight::later;
 use crate::status::{STATUS_PACE, paced};
-use crate::{owner, plan};
 
 /// While Machines move, the numbers of the sets change in steps no closer than this: what becomes available meanwhile moves together.
 const NUMBERS_PACE: SignedDuration = SignedDuration::from_millis(150);
 
-/// What takes precedence over what.
-enum Course<'a> {
-    /// It is being deleted.
-    Leave,
-    /// It can never work as it is: its sets keep their numbers, and nothing else is touched.
-    Stand(String),
-    /// Sets are adopted before anything is counted. Those that cannot be written now hold up nothing.
-    Claim(Vec<Arc<MachineSet>>),
-    /// An earlier template is put back.
-    RollBack(&'a RollbackTo),
-    /// Numbers, Machines, history.
-    Serve,
-}
-
-fn course<'a>(seen: &Observed<'a>, now: Timestamp) -> Course<'a> {
-    let deployment = seen.deployment;
-    match (validity::deployment_fault(deployment), &deployment.spec.rollback_to) {
-        _ if meta::is_deleting(&deployment.metadata) => Course::Leave,
-        (Some(fault), _) => Course::Stand(fault),
-        (None, order) => match (adopts(seen, now), order) {
-            (sets, _) if !sets.is_empty() => Course::Claim(sets),
-            // While it is paused, an order to go back waits.
-            (_, Some(order)) if !deployment.spec.paused => Course::RollBack(order),
-            (_, Some(_) | None) => Course::Serve,
-        },
-    }
-}
-
-/// Decides what a deployment and its sets need.
+/// Decides what a deployment and its sets need: its deletion first; then a spec that can never work, which touches nothing; sets to adopt,
+/// before anything is counted; an order to go back, which waits while the deployment is paused; numbers, Machines, history.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let members = Members::of(seen);
-    match course(seen, now) {
-        Course::Leave => leave(seen, &members, now),
-        Course::Stand(fault) => stand(seen, &members, fault, now),
-        Course::Claim(sets) => guarded(seen, Plan::act(vec![Step::Adopt(sets)], Why::Claiming)),
-        Course::RollBack(order) => {
-            let step = Step::RollBack(Box::new(roll_back(seen.deployment, order, &members.sets)));
+    let (deployment, members) = (seen.deployment, Members::of(seen));
+    if meta::is_deleting(&deployment.metadata) {
+        return leave(seen, &members, now);
+    }
+    if let Some(fault) = validity::deployment_fault(deployment) {
+        return invalid(seen, &members, fault, now);
+    }
+    // Those that cannot be written now hold up nothing.
+    let adopts = writable(seen, adoptable(seen), now, &mut Plan::rest(Why::Settled));
+    if !adopts.is_empty() {
+        let adopts = adopts.into_iter().map(Arc::clone).collect();
+        return guarded(seen, Plan::act(vec![Step::Adopt(adopts)], Why::Claiming));
+    }
+    match &deployment.spec.rollback_to {
+        Some(order) if !deployment.spec.paused => {
+            let step = Step::RollBack(Box::new(roll_back(deployment, order, &members.sets)));
             Plan::act(vec![step], Why::RollingBack)
         }
-        Course::Serve => guarded(seen, serve(seen, &members, now)),
+        Some(_) | None => guarded(seen, serve(seen, &members, now)),
     }
 }
 
@@ -120,7 +99,7 @@ fn leave(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
 }
 
 /// An invalid deployment: sets keep their numbers and replace what failed; available Machines are left alone.
-fn stand(seen: &Observed<'_>, members: &Members<'_>, fault: String, now: Timestamp) -> Plan {
+fn invalid(seen: &Observed<'_>, members: &Members<'_>, fault: String, now: Timestamp) -> Plan {
     let situation = status::Situation::Invalid(fault.clone());
     let allowance = Allowance {
         lose: Some(0),
@@ -141,13 +120,6 @@ fn adoptable<'a>(seen: &Observed<'a>) -> Vec<&'a Arc<MachineSet>> {
     let sets = seen.sets.iter().map(|member| member.set);
     sets.filter(|set| is_free(set) && selector.selects(&set.metadata))
         .collect()
-}
-
-/// The sets to adopt now.
-fn adopts(seen: &Observed<'_>, now: Timestamp) -> Vec<Arc<MachineSet>> {
-    let sets = adoptable(seen).into_iter();
-    let free = sets.filter(|set| refusal(seen, set).is_none_or(|refusal| !refusal.holds(now)));
-    free.cloned().collect()
 }
 
 /// Why the API server refused the last write to a set.
@@ -179,53 +151,9 @@ pub(super) fn unwritable<'a>(seen: &Observed<'a>) -> Option<(&'a MachineSet, &'a
     sets.find_map(|set| Some((&**set, refusal(seen, set)?.message.as_str())))
 }
 
-/// What a valid deployment that stays is in the middle of.
-pub struct Stand {
-    /// Its sets in numbers, the new one among them even if it is still to be made.
-    pub group: Group,
-    /// What moves them.
-    pub mode: Mode,
-    /// The template is another one than that of the sets in use, and only an update in place may change that, which cannot be.
-    pub lacks_target: bool,
-}
-
-impl Stand {
-    /// Takes stock of the sets.
-    pub(super) fn of(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Self {
-        let deployment = seen.deployment;
-        let strategy = strategy(deployment);
-        let bounds = Bounds::of(deployment.spec.strategy.as_ref(), deployment.spec.replicas);
-        let mut group = Group {
-            rows: members.rows(now),
-            wanted: i64::from(deployment.spec.replicas),
-            surge: i64::from(bounds.surge),
-            unavailable: i64::from(bounds.unavailable),
-            unseen: unseen(seen, now).map(|(number, _)| i64::from(number)).sum(),
-            fallen: pass_on::fallen(deployment, &members.sets),
-            has_timed_out: timed_out(seen, members) == TimedOut::This,
-            is_in_sight: seen.sight.since(Judging::Rollout).is_some(),
-        };
-        let is_in_place = strategy == Some(StrategyType::InPlaceUpdate);
-        let lacks_target = is_in_place && group.has_old() && !seen.has_target;
-        let may_roll = !deployment.spec.paused && !lacks_target;
-        let mode = budget::mode(&group, strategy, may_roll);
-        if !members.has_new && may_roll {
-            group.rows.push(Row {
-                is_new: true,
-                ..Row::default()
-            });
-        }
-        Self {
-            group,
-            mode,
-            lacks_target,
-        }
-    }
-}
-
 /// Sets of earlier templates that are not seen and may be there, each with its number and until when it may still arrive. The creation
 /// of the present template's set is sent again, which finds it.
-fn unseen<'a>(seen: &'a Observed<'_>, now: Timestamp) -> impl Iterator<Item = (i32, Timestamp)> + 'a {
+pub(super) fn unseen<'a>(seen: &'a Observed<'_>, now: Timestamp) -> impl Iterator<Item = (i32, Timestamp)> + 'a {
     let is_present = |name: &str| names(seen.deployment).any(|(present, _)| present == name);
     let unseen = arriving(seen, now).filter(move |(name, _, _)| !is_present(name.as_str()));
     unseen.map(|(_, number, until)| (number, until))
@@ -236,10 +164,6 @@ fn arriving<'a>(seen: &'a Observed<'_>, now: Timestamp) -> impl Iterator<Item = 
     let sent = seen.notes.unanswered_sets.iter();
     let timed = sent.map(|(name, (number, sent))| (name, *number, later(*sent, LINGERS)));
     timed.filter(move |(name, _, until)| *until > now && !(seen.exists)(name.as_str()))
-}
-
-pub(super) fn strategy(deployment: &MachineDeployment) -> Option<StrategyType> {
-    deployment.spec.strategy.as_ref()?.type_.as_ref()?.known()
 }
 
 /// A valid deployment that stays.
@@ -348,7 +272,9 @@ fn change(
             change.replicas = i32::try_from(*number).ok();
             (from, to) = (from + row.number, to + number);
         }
-        change.annotations = annotations(seen, members, member.set, row, change.replicas);
+        let revision = row.is_new.then(|| history::revision(Some(member.set), members.old()));
+        let is_sized = row.is_new || change.replicas.is_some() || row.number > 0;
+        change.annotations = pass_on::changes(seen.deployment, member.set, revision, is_sized);
         change.hash_label = label::due(member, now);
         // The original kept the set from making Machines while they were updated in place; now it has the template again (§16.4).
         change.may_grow_again = row.is_new && meta::label(&member.set.metadata, keys::SCALE_UP_DISABLED).is_some();
@@ -367,32 +293,6 @@ fn change(
     steps.into_iter().map(|(_, step)| step).collect()
 }
 
-/// The annotations that a set lacks or has too many: of the new one all that is passed on; of others in use the sizes, when their number changes.
-fn annotations(
-    seen: &Observed<'_>,
-    members: &Members<'_>,
-    set: &MachineSet,
-    row: &Row,
-    replicas: Option<i32>,
-) -> BTreeMap<String, Option<String>> {
-    let deployment = seen.deployment;
-    let bounds = Bounds::of(deployment.spec.strategy.as_ref(), deployment.spec.replicas);
-    let mut wanted = BTreeMap::new();
-    if row.is_new {
-        wanted.extend(pass_on::annotations(deployment));
-        let revision = history::revision(Some(set), members.old());
-        wanted.extend(history::annotations(set, revision));
-    }
-    if row.is_new || replicas.is_some() || row.number > 0 {
-        wanted.extend(pass_on::sizes(deployment, bounds));
-    }
-    let mut changes = pass_on::missing(set, wanted);
-    if row.is_new {
-        changes.extend(pass_on::lost(deployment, set));
-    }
-    changes
-}
-
 /// A set for the template.
 fn create(seen: &Observed<'_>, members: &Members<'_>, number: i64, now: Timestamp, plan: &mut Plan) -> Vec<Step> {
     if let Some(refusal) = seen.notes.create_refused.as_ref().filter(|refusal| refusal.holds(now)) {
@@ -403,22 +303,23 @@ fn create(seen: &Observed<'_>, members: &Members<'_>, number: i64, now: Timestam
     // A set that leaves its machines behind leaves them to the next set of its name.
     let mut sets = members.sets.iter().map(|member| &member.set.metadata);
     let is_namesake = |set: &ObjectMeta| names(seen.deployment).any(|(name, _)| name == meta::name(set));
-    if sets.any(|set| owner::orphans_children(set) && is_namesake(set)) {
-        plan.why = Why::NameTaken;
-        return Vec::new();
-    }
+    let is_left = sets.any(|set| owner::orphans_children(set) && is_namesake(set));
     let free = names(seen.deployment).filter(|(name, _)| !(seen.exists)(name));
     // A set that is going bears its name until its end. A name under which a set may still arrive is taken before another.
-    let may_arrive = |name: &str| {
-        let sent = seen.notes.unanswered_sets.get(&Name::new(name));
-        sent.is_some_and(|(_, sent)| later(*sent, LINGERS) > now)
-    };
-    let Some((_, hash)) = free.min_by_key(|(name, _)| !may_arrive(name)) else {
+    let may_arrive = |name: &str| arriving(seen, now).any(|(sent, _, _)| sent.as_str() == name);
+    let Some((_, hash)) = free.min_by_key(|(name, _)| !may_arrive(name)).filter(|_| !is_left) else {
         plan.why = Why::NameTaken;
         return Vec::new();
     };
     plan.why = Why::NoSet;
-    vec![Step::Create(Box::new(new_set(seen, members, hash, number)))]
+    let number = i32::try_from(number).unwrap_or(seen.deployment.spec.replicas);
+    let revision = history::revision(None, &members.sets);
+    vec![Step::Create(Box::new(NewSet::of(
+        seen.deployment,
+        hash,
+        number,
+        revision,
+    )))]
 }
 
 /// The last creation of the set was refused.
@@ -427,31 +328,6 @@ fn create_problem(seen: &Observed<'_>) -> Option<status::Problem> {
         reason: keys::REASON_SET_CREATE_FAILED,
         message: refusal.message.clone(),
     })
-}
-
-fn new_set(seen: &Observed<'_>, members: &Members<'_>, hash: u32, number: i64) -> NewSet {
-    let deployment = seen.deployment;
-    let hash_text = hash.to_string();
-    let mut selector = deployment.spec.selector.clone().unwrap_or_default();
-    let labels = selector.match_labels.get_or_insert_default();
-    labels.insert(keys::TEMPLATE_HASH.to_owned(), hash_text.clone());
-    let bounds = Bounds::of(deployment.spec.strategy.as_ref(), deployment.spec.replicas);
-    let mut annotations = pass_on::annotations(deployment);
-    annotations.extend(pass_on::sizes(deployment, bounds));
-    let revision = history::revision(None, &members.sets);
-    annotations.insert(keys::REVISION.to_owned(), revision.to_string());
-    NewSet {
-        name: Name::new(set_name(meta::name(&deployment.metadata), hash)),
-        namespace: deployment.metadata.namespace.clone(),
-        annotations,
-        owner: deployment.reference(),
-        replicas: i32::try_from(number).unwrap_or(deployment.spec.replicas),
-        selector,
-        template: deployment.spec.template.with_label(keys::TEMPLATE_HASH, &hash_text),
-        min_ready_seconds: deployment.spec.min_ready_seconds,
-        auto_preserve_failed_machine_max: deployment.spec.auto_preserve_failed_machine_max,
-        delete_policy: deployment.delete_policy(),
-    }
 }
 
 /// Sets beyond the history limit go, once the template is out.
@@ -529,20 +405,14 @@ fn kept(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> keep::Cho
 
 /// The plan with a set's steps after its own.
 fn joined(mut plan: Plan, set: &Arc<MachineSet>, decided: set::Plan, now: Timestamp) -> Plan {
-    let plan::Plan {
-        steps,
-        wake,
-        why,
-        withheld,
-    } = decided;
-    if why != set::Why::Settled && plan.why == Why::Settled {
-        plan.why = Why::Set(why);
+    if decided.why != set::Why::Settled && plan.why == Why::Settled {
+        plan.why = Why::Set(decided.why);
     }
-    plan.steps
-        .extend(steps.into_iter().map(|step| Step::Of(Arc::clone(set), step)));
-    plan.withheld
-        .extend(withheld.into_iter().map(|(name, why)| (name, Why::Set(why))));
-    plan.or_at(wake, now)
+    let steps = decided.steps.into_iter().map(|step| Step::Of(Arc::clone(set), step));
+    plan.steps.extend(steps);
+    let withheld = decided.withheld.into_iter();
+    plan.withheld.extend(withheld.map(|(name, why)| (name, Why::Set(why))));
+    plan.or_at(decided.wake, now)
 }
 
 /// Adds the status write, if one is due, or the time when it will be. It comes first where it tells a failure, because the step

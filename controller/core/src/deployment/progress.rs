@@ -6,9 +6,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::group::Members;
+use super::group::{Members, Stand};
 use super::observed::Observed;
-use super::plan::Stand;
 use super::status::{Counts, Situation, Wanted};
 use super::{blocker, history};
 use crate::api::machine_deployment::MachineDeploymentCondition;

@@ -7,13 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::history;
+use super::history::{Revision, Revisions};
 use super::pass_on::is_passed;
 use crate::api::machine_deployment::RollbackTo;
-use crate::api::template::Scope;
-use crate::api::{MachineDeployment, MachineSet, keys, meta};
+use crate::api::{MachineDeployment, MachineSet, Template, keys, meta};
 use crate::merge::replacing;
-use crate::rollout::revisions::number;
 use crate::set;
 
 /// How an order to go back ends.
@@ -63,25 +61,32 @@ pub struct RollBack {
 
 /// Carries out an order.
 pub fn roll_back(deployment: &MachineDeployment, order: &RollbackTo, sets: &[&set::Observed<'_>]) -> RollBack {
-    let Some(set) = history::find(deployment, sets, order.revision) else {
+    let revisions = Revisions::of(deployment, sets.iter().map(|member| &**member.set));
+    let found = match order.revision {
+        0 => revisions.previous(),
+        number => revisions.find(number),
+    };
+    let Some(Revision {
+        number,
+        set,
+        is_current,
+    }) = found.copied()
+    else {
         return RollBack {
             outcome: Outcome::NotFound(order.revision),
             patch: json!({ "spec": { "rollbackTo": null } }),
         };
     };
-    let revision = number(set).unwrap_or(order.revision);
-    let (old, new) = (
-        &deployment.spec.template,
-        set.spec.template.without_label(keys::TEMPLATE_HASH),
-    );
-    if old.semantically_equal(&new, Scope::Rollout) {
+    let revision = number.unwrap_or(order.revision);
+    if is_current {
         return RollBack {
             outcome: Outcome::Unchanged(revision),
             patch: json!({ "spec": { "rollbackTo": null } }),
         };
     }
-    let before = Value::Object(old.as_json().clone());
-    let template = replacing(Some(&before), &Value::Object(new.as_json().clone()));
+    let object = |template: &Template| Value::Object(template.as_json().clone());
+    let new = set.spec.template.without_label(keys::TEMPLATE_HASH);
+    let template = replacing(Some(&object(&deployment.spec.template)), &object(&new));
     RollBack {
         outcome: Outcome::Done(revision),
         patch: json!({

@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::budget::Bounds;
-use super::group::Members;
+use super::group::{Members, Stand};
 use super::observed::Observed;
-use super::plan::{Stand, unwritable};
+use super::plan::unwritable;
 use super::progress::{Progress, TimedOut, timed_out};
 use super::{freeze, names};
 use crate::api::machine_deployment::{MachineDeploymentCondition, MachineDeploymentStatus};

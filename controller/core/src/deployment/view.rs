@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use super::observed::{Observed, PlanSet};
-use super::plan::strategy;
 use super::{freeze, named};
 use crate::api::machine_deployment::StrategyType;
 use crate::api::{Machine, MachineDeployment, MachineSet, meta};
@@ -49,7 +48,7 @@ impl View {
         let orphans = world.sets.find(OwnedBy::Controller, "");
         let is_frozen = freeze::is_frozen(deployment);
         let unfreeze = freeze::is_asked(deployment);
-        let updates_in_place = strategy(deployment) == Some(StrategyType::InPlaceUpdate);
+        let updates_in_place = deployment.strategy() == Some(StrategyType::InPlaceUpdate);
         let gather = |set: &Arc<MachineSet>| {
             let view = set::View::of(world, set, can_check);
             let own = |machine: &&Arc<Machine>| crate::owner::controls(&set.metadata, &machine.metadata);

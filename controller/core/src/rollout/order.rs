@@ -5,8 +5,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::revisions::{Revision, Revisions};
 use crate::api::{MachineDeployment, keys, meta};
+use crate::deployment::history::{Revision, Revisions};
 
 /// An order that makes sense.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,10 +142,10 @@ fn stays(deployment: &MachineDeployment) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::revisions::tests::{deployment, set};
     use super::*;
     use crate::api::MachineSet;
     use crate::api::machine_deployment::RollbackTo;
+    use crate::deployment::history::tests::{deployment, set};
 
     fn three() -> [MachineSet; 3] {
         [set("one", "1", "a"), set("two", "2", "b"), set("three", "3", "c")]

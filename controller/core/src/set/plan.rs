@@ -20,8 +20,7 @@ use super::observed::{Observed, Plan, Step, Victim, Why};
 use super::{keep, rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::{Name, Uid};
-use crate::ledger::{LINGERS, OwnerNotes};
-use crate::machine::judgement::Fault;
+use crate::ledger::{LINGERS, OwnerNotes, Refusal};
 use crate::machine::preserve::request;
 use crate::owner;
 use crate::sight::later;
@@ -76,10 +75,10 @@ fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
         version: machine.metadata.resource_version.clone(),
         ..victim(seen, machine, false, now)
     };
-    let mut deletion: Vec<Step> = deletion(victims.into_iter().map(bound));
-    let report = record(seen, &owned, problem, !deletion.is_empty(), now);
-    place(&mut plan.steps, report.step, deletion.drain(..), is_told_first);
-    plan.or_at(report.due, now)
+    let deletion = deletion(victims.into_iter().map(bound));
+    let report = record(seen, &owned, problem, deletion.is_some(), &mut plan, now);
+    place(&mut plan.steps, report, deletion.into_iter(), is_told_first);
+    plan
 }
 
 /// The Machines that may be written now.
@@ -100,16 +99,10 @@ fn invalid(seen: &Observed<'_>, fault: String, now: Timestamp) -> Plan {
         message: fault.clone(),
         terminal: true,
     };
-    let report = record(seen, &owned(seen), Some(problem), false, now);
-    Plan::act(report.step.into_iter().collect(), Why::Invalid(fault)).or_at(report.due, now)
-}
-
-/// What ails the first Machine that is given up.
-fn first_fault(given_up: Option<&Step>) -> Option<Fault> {
-    let Some(Step::GiveUp(given)) = given_up else {
-        return None;
-    };
-    given.first().map(|given| given.fault)
+    let mut plan = Plan::rest(Why::Invalid(fault));
+    let report = record(seen, &owned(seen), Some(problem), false, &mut plan, now);
+    plan.steps.extend(report);
+    plan
 }
 
 /// A valid set that stays.
@@ -138,18 +131,17 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let kept: Vec<&Machine> = kept.collect();
     let wanted = usize::try_from(set.spec.replicas).unwrap_or(0);
     let excess = excess(seen, &kept, wanted, now, &mut plan);
-    plan.why = match (kept.len() > wanted, failed.len()) {
-        (true, _) => Why::TooMany {
-            by: kept.len() - wanted,
-        },
-        (false, 0) => first_fault(given_up.as_ref()).map_or(Why::Settled, Why::GivingUp),
-        (false, failed) => Why::Replacing { failed },
+    plan.why = match (kept.len().saturating_sub(wanted), failed.len()) {
+        (0, 0) => plan.why,
+        (0, failed) => Why::Replacing { failed },
+        (by, _) => Why::TooMany { by },
     };
     let replaced = failed.into_iter().map(|machine| {
         let has_failed = *machine.phase() == Phase::Failed && !is_named(seen, machine);
         victim(seen, machine, has_failed, now)
     });
-    let mut moves = deletion(replaced.chain(excess.into_iter().map(|machine| victim(seen, machine, false, now))));
+    let excess = excess.into_iter().map(|machine| victim(seen, machine, false, now));
+    let mut moves: Vec<Step> = deletion(replaced.chain(excess)).into_iter().collect();
     let wants_less = is_replacing || kept.len() > wanted;
     let mut problem = wants_less.then(|| delete_problem(seen)).flatten();
     if kept.len() < wanted {
@@ -165,7 +157,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         plan.why = growth.why;
     }
     let is_told_first = problem.is_some();
-    let report = record(seen, &machines, problem, !moves.is_empty(), now);
+    let report = record(seen, &machines, problem, !moves.is_empty(), &mut plan, now);
     if !meta::has_finalizer(&set.metadata, keys::FINALIZER) {
         plan.steps.push(Step::AddFinalizer);
     }
@@ -174,23 +166,14 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .chain(tend(seen, &machines, claims, now, &mut plan))
         .chain(keep::marks(seen, &machines, &choice))
         .chain(given_up);
-    place(
-        &mut plan.steps,
-        report.step,
-        moves.into_iter().chain(tended),
-        is_told_first,
-    );
-    plan.or_at(report.due, now)
-        .or_at(status::next_available(set, &machines, now), now)
+    place(&mut plan.steps, report, moves.into_iter().chain(tended), is_told_first);
+    plan.or_at(status::next_available(set, &machines, now), now)
 }
 
 /// Puts the report first where it tells a failure, because the moves may fail again, and else last, because they change what it
 /// tells.
 fn place(steps: &mut Vec<Step>, report: Option<Step>, moves: impl Iterator<Item = Step>, is_told_first: bool) {
-    let (first, last) = match is_told_first {
-        true => (report, None),
-        false => (None, report),
-    };
+    let (first, last) = if is_told_first { (report, None) } else { (None, report) };
     steps.extend(first);
     steps.extend(moves);
     steps.extend(last);
@@ -409,12 +392,9 @@ fn victim(seen: &Observed<'_>, machine: &Machine, is_replaced: bool, now: Timest
     }
 }
 
-fn deletion(victims: impl Iterator<Item = Victim>) -> Vec<Step> {
+fn deletion(victims: impl Iterator<Item = Victim>) -> Option<Step> {
     let victims: Vec<Victim> = victims.collect();
-    match victims.is_empty() {
-        true => Vec::new(),
-        false => vec![Step::Delete(victims)],
-    }
+    (!victims.is_empty()).then_some(Step::Delete(victims))
 }
 
 /// Why Machines that are wanted are not made.
@@ -426,35 +406,32 @@ fn create_problem(seen: &Observed<'_>, why: &Why) -> Option<status::Problem> {
             terminal: false,
         });
     }
-    seen.notes.create_refused.as_ref().map(|refusal| status::Problem {
-        reason: keys::REASON_FAILED_CREATE,
-        message: refusal.message.clone(),
-        terminal: false,
-    })
+    refused(seen.notes.create_refused.as_ref(), keys::REASON_FAILED_CREATE)
 }
 
 /// Why Machines that are to go do not.
 fn delete_problem(seen: &Observed<'_>) -> Option<status::Problem> {
-    seen.notes.delete_refused.as_ref().map(|refusal| status::Problem {
-        reason: keys::REASON_FAILED_DELETE,
-        message: refusal.message.clone(),
+    refused(seen.notes.delete_refused.as_ref(), keys::REASON_FAILED_DELETE)
+}
+
+fn refused(refusal: Option<&Refusal>, reason: &'static str) -> Option<status::Problem> {
+    let message = refusal?.message.clone();
+    Some(status::Problem {
+        reason,
+        message,
         terminal: false,
     })
 }
 
-/// The status write, if one is due now, or when it will be.
-struct StatusWrite {
-    step: Option<Step>,
-    due: Option<Timestamp>,
-}
-
+/// The status write, if one is due now; else the plan looks again when it will be.
 fn record(
     seen: &Observed<'_>,
     machines: &[Arc<Machine>],
     problem: Option<status::Problem>,
     acts: bool,
+    plan: &mut Plan,
     now: Timestamp,
-) -> StatusWrite {
+) -> Option<Step> {
     let is_moving = acts && problem.is_none();
     let change = status::compute(seen, machines, problem, now);
     // A plan that changes what is counted is followed by another, which counts again.
@@ -466,6 +443,6 @@ fn record(
         false => (seen.notes.status_written, STATUS_PACE),
     };
     let (change, due) = paced(change, before, pace, now);
-    let step = change.map(|change| Step::Record(Box::new(change)));
-    StatusWrite { step, due }
+    plan.look_at(due, now);
+    change.map(|change| Step::Record(Box::new(change)))
 }

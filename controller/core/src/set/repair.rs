@@ -181,7 +181,8 @@ pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: 
     }));
     let chosen = over.into_iter();
     given.extend(chosen.filter_map(|(machine, fault)| given_up(seen, machine, fault, false, now)));
-    (!given.is_empty()).then_some(Step::GiveUp(given))
+    plan.why = Why::GivingUp(given.first()?.fault);
+    Some(Step::GiveUp(given))
 }
 
 fn given_up(seen: &Observed<'_>, machine: &Machine, fault: Fault, has_ended: bool, now: Timestamp) -> Option<GivenUp> {
