@@ -209,9 +209,9 @@ pub const REASON_FAILED_DELETE: &str = "FailedDelete";
 pub const REASON_FAILED_WRITE: &str = "FailedWrite";
 /// Event of a *set*: it is not frozen any more.
 pub const EVENT_UNFROZE: &str = "UnfrozeMachineSet";
-/// Reason of Frozen on a deployment: it carries the label [`FREEZE`]. Written by: deployment.
+/// Reason of Frozen on a deployment: it or one of its sets carries the label [`FREEZE`]. Written by: deployment.
 pub const REASON_LABELLED: &str = "FreezeLabel";
-/// Reason of Frozen on a deployment: one of its sets is frozen. Written by: safety.
+/// Reason of Frozen on a deployment that the original froze. Written by: the original's safety controller; kept until it is thawed.
 pub const REASON_STATE_SYNC: &str = "MachineDeploymentStateSync";
 /// Reason of Available: True. Written by: deployment.
 pub const REASON_MINIMUM_AVAILABLE: &str = "MinimumReplicasAvailable";
