@@ -4,9 +4,8 @@
 //! because a POST that is silently sent twice and an eviction that is silently repeated are worse than an error
 //! (`kube-rs.md` §1). Who asked decides what a failure means.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,7 +23,6 @@ use tower::{BoxError, Layer, Service};
 use crate::kube::budget::Budget;
 use crate::kube::call::Call;
 use crate::kube::leadership::LeadershipReader;
-use crate::kube::watch::BLIND_AFTER;
 use crate::telemetry::Metrics;
 
 /// How long one answer may take, to its last byte. Half of the API server's own limit of a minute: behind that, it has
@@ -135,8 +133,6 @@ pub struct Cluster {
     pub role: Role,
     /// Its client, with everything above built in.
     pub client: Client,
-    /// When its watches were last heard of.
-    pub contact: Arc<Contact>,
     /// Where its numbers go.
     pub metrics: Metrics,
     /// How much is under way to it.
@@ -169,17 +165,14 @@ impl Cluster {
         S: Service<Request<Body>, Response = Answer, Error = BoxError> + Send + 'static,
         S::Future: Send + 'static,
     {
-        let contact = Arc::new(Contact::default());
         let (role, metrics, load) = (policy.role, policy.metrics.clone(), Load::default());
         let gate = GateLayer(Arc::new(Rules {
             policy,
-            contact: contact.clone(),
             load: load.clone(),
         }));
         Self {
             role,
             client: builder.with_layer(&gate).build(),
-            contact,
             metrics,
             load,
         }
@@ -221,46 +214,6 @@ fn origin(access: &Access) -> String {
     }
 }
 
-/// When each resource's watch was heard of. A watch of a quiet cluster brings no events for minutes; that the server
-/// still opens it is the only sign of life there is.
-#[derive(Debug, Default)]
-pub struct Contact(Mutex<BTreeMap<String, Spell>>);
-
-/// Signs of life that followed one another without a silence between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spell {
-    /// The first of them.
-    pub since: Instant,
-    /// The newest.
-    pub last: Instant,
-}
-
-impl Contact {
-    /// A sign of life. After a silence of [`BLIND_AFTER`] it is the first of a new spell.
-    pub fn answered(&self, resource: &str) {
-        let now = Instant::now();
-        let mut heard = self.0.lock().expect("no holder of this lock panics");
-        match heard.get_mut(resource) {
-            Some(spell) if now.saturating_duration_since(spell.last) < BLIND_AFTER => spell.last = now,
-            Some(_) | None => {
-                let spell = Spell { since: now, last: now };
-                heard.insert(resource.to_owned(), spell);
-            }
-        }
-    }
-
-    /// The newest spell of the resource.
-    pub fn spell(&self, resource: &str) -> Option<Spell> {
-        let heard = self.0.lock().expect("no holder of this lock panics");
-        heard.get(resource).copied()
-    }
-
-    /// When the resource was last heard of.
-    pub fn last(&self, resource: &str) -> Option<Instant> {
-        self.spell(resource).map(|spell| spell.last)
-    }
-}
-
 /// Why a request was not carried to its end by us, whatever the server might have said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotCarried {
@@ -274,7 +227,6 @@ pub enum NotCarried {
 
 struct Rules {
     policy: Policy,
-    contact: Arc<Contact>,
     load: Load,
 }
 
@@ -318,10 +270,6 @@ impl Rules {
         self.policy
             .metrics
             .api_request(self.policy.role.word(), call.verb, &call.resource, code, took);
-        let is_alive = answer.as_ref().is_ok_and(|response| response.status().is_success());
-        if is_alive && matches!(call.verb, "watch" | "list") {
-            self.contact.answered(&call.resource);
-        }
     }
 }
 

@@ -1,8 +1,14 @@
 //! Watches: what the API server streams becomes `Change`s, for as long as the process runs.
 //!
-//! kube's `watcher` lists, watches, resumes and lists again; this file adds what it leaves out: back-off, an object that
-//! cannot be read costs only itself, a health that can fail, and since when nothing was missed. Decides nothing about
-//! what a change means.
+//! A list, then a watch from the version of the list, opened again whenever it ends. kube's own `watcher` hides bookmarks and the ends of
+//! watches, and these are all that tells a quiet cluster from a proxy that answers 200 and sends nothing. Four rules:
+//!
+//! - A sign of life is a complete list, an object or a bookmark, nothing else.
+//! - A watch that ends before its time is a failure, and so is one that brings nothing for longer.
+//! - After a failure there is a pause. Pauses double until a watch has worked for some time.
+//! - 410 and 504, wherever they come, and the end of an object that could not be read, lead to a new list, after a pause.
+//!
+//! An object that cannot be read costs only itself. Decides nothing about what a change means.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +19,8 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use futures::StreamExt as _;
 use k8s_openapi::NamespaceResourceScope;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::api::{ListParams, WatchParams};
+use kube::core::WatchEvent;
 use kube::{Api, Resource};
 use millwright_core::change::Change;
 use millwright_core::ids::Name;
@@ -23,35 +30,93 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
-use crate::kube::client::{Cluster, Contact};
+use crate::kube::client::Cluster;
 use crate::kube::error::plain;
 use crate::kube::readable::Readable;
 use crate::telemetry::Metrics;
 
-/// Seconds after which the server ends a watch and we open it again where it ended. A peer that is gone without a word
-/// is noticed after this time and five seconds; kube's default of 290 is too long to be blind.
-const WATCH_SECONDS: u32 = 60;
+/// Seconds after which the server ends a watch and we open it again where it ended. An API server sends a bookmark two seconds before, so a
+/// quiet watch gives a sign of life in each of these periods. Shorter than the time after which proxies cut idle connections.
+const PERIOD: u32 = 30;
 
-/// Without any sign of life for this long a watch is blind: two rounds of `WATCH_SECONDS`.
-pub(crate) const BLIND_AFTER: Duration = Duration::from_secs(120);
+/// How long after its end a watch is waited for: whoever does not end it in time is gone.
+const LATE: Duration = Duration::from_secs(5);
 
-/// Errors in a row for this long make a watch unhealthy: longer than a restart of an API server.
-const FAILING_AFTER: Duration = Duration::from_secs(30);
+/// A watch that ends sooner than this before its time ended early.
+const EARLY: Duration = Duration::from_secs(5);
 
-/// The first pause after a failure. An API server that has just been given our CRDs refuses lists of them for a moment;
-/// kube's default of 800 ms and its double cost the first machines two seconds.
+/// Without any sign of life for this long a watch is blind: two periods.
+const BLIND_AFTER: Duration = Duration::from_secs(2 * PERIOD as u64);
+
+/// Objects a page of a list.
+const PAGE: u32 = 500;
+
+/// The first pause after a failure. An API server that has just been given our CRDs refuses lists of them for a moment.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause between two tries, twice as long by chance: whoever waits for a cluster that is back waits no longer than that.
+/// The longest pause between two tries, twice as long by chance: whoever waits for a cluster that is back waits no longer than that. A watch
+/// that has worked for as long begins with the shortest again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A watch of one kind, ready to run.
 pub struct Watch<K> {
     api: Api<Readable<K>>,
-    config: watcher::Config,
+    labels: Option<String>,
+    fields: Option<String>,
     health: Arc<WatchHealth>,
     metrics: Metrics,
     env: Env,
+}
+
+/// Why a list or a watch ended.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("{}", told(.0))]
+    Api(kube::Error),
+    #[error("the list names no resourceVersion")]
+    NoVersion,
+    #[error("the watch was ended after {} s of {PERIOD} s", .0.as_secs())]
+    Early(Duration),
+    #[error("nothing came for {} s, not even a bookmark", .0.as_secs())]
+    Silent(Duration),
+    #[error("an object that cannot be read was deleted, so all are listed again")]
+    Unknown,
+}
+
+impl Trouble {
+    /// Whether only a new list tells what is there.
+    fn needs_list(&self) -> bool {
+        match self {
+            Self::Api(kube::Error::Api(status)) => matches!(status.code, 410 | 504),
+            Self::Unknown => true,
+            Self::Api(_) | Self::NoVersion | Self::Early(_) | Self::Silent(_) => false,
+        }
+    }
+
+    /// What an operator can do about it, where that is plain.
+    fn hint(&self) -> Option<&'static str> {
+        let Self::Api(kube::Error::Api(status)) = self else {
+            return match self {
+                Self::Silent(_) | Self::Early(_) => {
+                    Some("does a proxy between here and the API server hold back or cut watches?")
+                }
+                Self::Api(_) | Self::NoVersion | Self::Unknown => None,
+            };
+        };
+        match status.code {
+            404 => Some("is the CRD installed? `millwright crds | kubectl apply --server-side -f -`"),
+            401 => Some("the credentials are not accepted"),
+            403 => Some("the account lacks the permission to list and watch this resource"),
+            _ => None,
+        }
+    }
+}
+
+fn told(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} (HTTP {})", status.message, status.code),
+        other => plain(other),
+    }
 }
 
 impl<K> Watch<K>
@@ -72,12 +137,11 @@ where
     }
 
     fn of(api: Api<Readable<K>>, cluster: &Cluster, env: &Env) -> Self {
-        let health = Arc::new(WatchHealth::new(&K::plural(&()), cluster.contact.clone()));
-        let config = watcher::Config::default().timeout(WATCH_SECONDS);
         Self {
             api,
-            config,
-            health,
+            labels: None,
+            fields: None,
+            health: Arc::new(WatchHealth::new(&K::plural(&()))),
             metrics: cluster.metrics.clone(),
             env: env.clone(),
         }
@@ -85,15 +149,14 @@ where
 
     /// The same watch, of objects with these labels only.
     pub fn labelled(mut self, selector: &str) -> Self {
-        self.config = self.config.labels(selector);
+        self.labels = Some(selector.to_owned());
         self
     }
 
     /// The same watch, of objects with these fields only, which are few: they are listed in one page, so that the API server finds them
     /// by the index of its cache.
     pub fn of_fields(mut self, selector: &str) -> Self {
-        self.config = self.config.fields(selector);
-        self.config.page_size = None;
+        self.fields = Some(selector.to_owned());
         self
     }
 
@@ -104,138 +167,170 @@ where
 
     /// Follows the kind until `stop`: what happens goes to `sink`.
     pub async fn run(self, stop: CancellationToken, mut sink: impl FnMut(Change<K>)) {
-        let mut complaints = Complaints::default();
-        let follow = async {
-            loop {
-                // Read before anything is asked for, so that the list that answers a doubt is newer than it.
-                let doubts = self.health.doubts();
-                tokio::select! {
-                    biased;
-                    () = self.health.doubted.notified() => {}
-                    () = self.follow_until_restart(doubts, &mut sink, &mut complaints) => {}
-                }
-            }
-        };
-        stop.run_until_cancelled(follow).await;
+        stop.run_until_cancelled(self.follow(&mut sink)).await;
     }
 
-    /// Returns only where the one way to learn the truth is a new listing.
-    async fn follow_until_restart(&self, doubts: u64, sink: &mut impl FnMut(Change<K>), complaints: &mut Complaints) {
-        let mut backoff = pauses(self.env.seed());
-        let mut stream = pin!(watcher(self.api.clone(), self.config.clone()));
-        while let Some(next) = stream.next().await {
-            let event = match next {
-                Ok(event) => event,
-                Err(error) => {
-                    // Reopening a watch is no event, so that it worked for a while shows only here. A watch that worked
-                    // and lost its place (410) is not to wait as long as one that never works.
-                    if self.failed(&error, complaints) {
-                        backoff = pauses(self.env.seed());
-                    }
-                    tokio::time::sleep(backoff.next().unwrap_or(LONGEST_PAUSE)).await;
+    async fn follow(&self, sink: &mut impl FnMut(Change<K>)) {
+        let (mut pauses, mut complaints) = (self.pauses(), Complaints::default());
+        // Up to which version all is known. `None`: only a list tells.
+        let mut known = None;
+        loop {
+            // Read before anything is asked for, so that the list that answers a doubt is newer than it.
+            let doubts = self.health.doubts();
+            let began = Instant::now();
+            let went = tokio::select! {
+                biased;
+                () = self.health.doubted.notified() => {
+                    known = None;
                     continue;
                 }
+                went = async {
+                    match &mut known {
+                        Some(version) => self.watch(version, sink).await,
+                        None => {
+                            known = Some(self.list(doubts, sink).await?);
+                            // Whoever wanted the list alone has stopped this by now: no watch is opened for it.
+                            tokio::task::yield_now().await;
+                            return Ok(());
+                        }
+                    }
+                } => went,
             };
-            // `Init` is kube's intention to list, not an answer of the server: taken for one, it would reset the
-            // back-off and hide the failure at every try. kube's own `default_backoff` does that.
-            if matches!(event, Event::Init) {
-                self.health.begins_list();
-            } else {
-                backoff = pauses(self.env.seed());
-                self.heard(complaints);
+            let is_calm = known.is_some() && self.health.has_lived(began, LONGEST_PAUSE);
+            if is_calm {
+                pauses = self.pauses();
+                complaints.close(self.health.resource());
             }
-            let Some(change) = absorb(event, self.health.resource()) else {
-                return;
-            };
-            let is_listed = matches!(change, Change::Synced);
-            if is_listed {
+            let Err(trouble) = went else { continue };
+            if trouble.needs_list() {
+                known = None;
+            }
+            self.complain(&trouble, &mut complaints);
+            tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+        }
+    }
+
+    /// Lists all there is, page by page, and gives the version of the list. What was answered of it before a failure is told again.
+    async fn list(&self, doubts: u64, sink: &mut impl FnMut(Change<K>)) -> Result<String, Trouble> {
+        // No resourceVersion: an API server's cache may be older than what was read before.
+        let mut params = ListParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            limit: self.fields.is_none().then_some(PAGE),
+            ..ListParams::default()
+        };
+        sink(Change::Restarted);
+        loop {
+            let page = self.api.list(&params).await.map_err(Trouble::Api)?;
+            for object in page.items {
+                sink(match object {
+                    Readable::Yes(object) => Change::Listed(object),
+                    unreadable @ Readable::No(_) => self.keep(unreadable),
+                });
+            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                let version = page.metadata.resource_version.filter(|version| !version.is_empty());
+                let version = version.ok_or(Trouble::NoVersion)?;
                 self.health.completes_list(doubts);
-            }
-            sink(change);
-            if is_listed {
-                // Whoever wanted the list alone has stopped this by now: no watch is opened for it.
-                tokio::task::yield_now().await;
+                sink(Change::Synced);
+                return Ok(version);
             }
         }
     }
 
-    fn heard(&self, complaints: &mut Complaints) {
-        self.health.heard();
-        if complaints.is_open() {
-            tracing::info!(resource = self.health.resource(), "watch works again");
-            complaints.close();
+    /// Follows what happens after that version until the server ends the watch in its time.
+    async fn watch(&self, known: &mut String, sink: &mut impl FnMut(Change<K>)) -> Result<(), Trouble> {
+        let params = WatchParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            timeout: Some(PERIOD),
+            ..WatchParams::default()
+        };
+        let (began, period) = (Instant::now(), Duration::from_secs(PERIOD.into()));
+        let ends = began + period + LATE;
+        let mut stream = pin!(self.api.watch(&params, known).await.map_err(Trouble::Api)?);
+        loop {
+            let next = tokio::time::timeout_at(ends, stream.next());
+            let event = match next.await {
+                Ok(Some(event)) => event.map_err(Trouble::Api)?,
+                Ok(None) => break,
+                Err(_) => return Err(Trouble::Silent(began.elapsed())),
+            };
+            let change = self.absorb(event, known)?;
+            self.health.heard();
+            if let Some(change) = change {
+                sink(change);
+            }
+        }
+        match began.elapsed() {
+            early if early + EARLY < period => Err(Trouble::Early(early)),
+            whole if !self.health.has_lived(began, Duration::ZERO) => Err(Trouble::Silent(whole)),
+            _ => Ok(()),
         }
     }
 
-    /// Returns whether this is the first failure since the server was last heard of.
-    fn failed(&self, error: &watcher::Error, complaints: &mut Complaints) -> bool {
-        let is_first = self
-            .health
-            .failed(matches!(error, watcher::Error::InitialListFailed(_)));
+    /// Turns one event into a change, and notes up to where all is known.
+    fn absorb(&self, event: WatchEvent<Readable<K>>, known: &mut String) -> Result<Option<Change<K>>, Trouble> {
+        let mut reach = |version: Option<&String>| {
+            if let Some(version) = version {
+                known.clone_from(version);
+            }
+        };
+        Ok(match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                reach(object.meta().resource_version.as_ref());
+                Some(match object {
+                    Readable::Yes(object) => Change::Applied(object),
+                    unreadable @ Readable::No(_) => self.keep(unreadable),
+                })
+            }
+            WatchEvent::Deleted(object) => {
+                reach(object.meta().resource_version.as_ref());
+                match object {
+                    Readable::Yes(object) => Some(Change::Deleted(object)),
+                    // What else left with it is found by a list.
+                    Readable::No(_) => return Err(Trouble::Unknown),
+                }
+            }
+            WatchEvent::Bookmark(bookmark) => {
+                reach(Some(&bookmark.metadata.resource_version));
+                None
+            }
+            WatchEvent::Error(status) => return Err(Trouble::Api(kube::Error::Api(status))),
+        })
+    }
+
+    /// What is known of an object stays where its new state cannot be read.
+    fn keep(&self, object: Readable<K>) -> Change<K> {
+        let Readable::No(bad) = object else {
+            unreachable!("asked of unreadable objects only")
+        };
+        let (resource, name) = (self.health.resource(), bad.metadata.name.unwrap_or_default());
+        tracing::warn!(resource, %name, error = %bad.error, "object cannot be read, keeping what is known of it");
+        Change::Unreadable(Name::new(name))
+    }
+
+    fn complain(&self, trouble: &Trouble, complaints: &mut Complaints) {
+        let reason = trouble.to_string();
         self.metrics.watch_failed(self.health.resource());
-        let reason = reason_of(error);
         if complaints.is_new(&reason) {
-            let hint = hint_of(error);
+            let hint = trouble.hint();
             tracing::warn!(resource = self.health.resource(), %reason, hint, "watch failed, trying again");
         }
-        is_first
+        self.health.failed(reason);
     }
-}
 
-/// Doubling pauses without end, each up to twice as long by chance so that watches do not come back in step.
-fn pauses(seed: u64) -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(SHORTEST_PAUSE)
-        .with_max_delay(LONGEST_PAUSE)
-        .with_factor(2.0)
-        .with_jitter()
-        .with_jitter_seed(seed)
-        .without_max_times()
-        .build()
-}
-
-/// Turns one event into a change. `None`: an object left that we never could read, so what else left with it is found
-/// by listing again.
-fn absorb<K>(event: Event<Readable<K>>, resource: &str) -> Option<Change<K>> {
-    let change = match event {
-        Event::Init => Change::Restarted,
-        Event::InitDone => Change::Synced,
-        Event::InitApply(Readable::Yes(object)) => Change::Listed(object),
-        Event::Apply(Readable::Yes(object)) => Change::Applied(object),
-        Event::Delete(Readable::Yes(object)) => Change::Deleted(object),
-        Event::InitApply(Readable::No(bad)) | Event::Apply(Readable::No(bad)) => {
-            let name = bad.metadata.name.unwrap_or_default();
-            tracing::warn!(resource, %name, error = %bad.error, "object cannot be read, keeping what is known of it");
-            Change::Unreadable(Name::new(name))
-        }
-        Event::Delete(Readable::No(_)) => return None,
-    };
-    Some(change)
-}
-
-fn reason_of(error: &watcher::Error) -> String {
-    use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => plain(error),
-        WatchError(status) => format!("{} (HTTP {})", status.message, status.code),
-        NoResourceVersion => error.to_string(),
-    }
-}
-
-/// What an operator can do about it, where that is plain.
-fn hint_of(error: &watcher::Error) -> Option<&'static str> {
-    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
-    let (InitialListFailed(kube::Error::Api(status))
-    | WatchStartFailed(kube::Error::Api(status))
-    | WatchFailed(kube::Error::Api(status))) = error
-    else {
-        return None;
-    };
-    match status.code {
-        404 => Some("is the CRD installed? `millwright crds | kubectl apply --server-side -f -`"),
-        401 => Some("the credentials are not accepted"),
-        403 => Some("the account lacks the permission to list and watch this resource"),
-        _ => None,
+    /// Doubling pauses without end, each up to twice as long by chance so that watches do not come back in step.
+    fn pauses(&self) -> ExponentialBackoff {
+        ExponentialBuilder::default()
+            .with_min_delay(SHORTEST_PAUSE)
+            .with_max_delay(LONGEST_PAUSE)
+            .with_factor(2.0)
+            .with_jitter()
+            .with_jitter_seed(self.env.seed())
+            .without_max_times()
+            .build()
     }
 }
 
@@ -248,12 +343,11 @@ impl Complaints {
         self.0.insert(reason.to_owned())
     }
 
-    fn is_open(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    fn close(&mut self) {
-        self.0.clear();
+    fn close(&mut self, resource: &str) {
+        if !self.0.is_empty() {
+            tracing::info!(resource, "watch works again");
+            self.0.clear();
+        }
     }
 }
 
@@ -261,7 +355,6 @@ impl Complaints {
 #[derive(Debug)]
 pub struct WatchHealth {
     resource: String,
-    contact: Arc<Contact>,
     state: Mutex<WatchState>,
     doubted: Notify,
     listed: Notify,
@@ -272,21 +365,18 @@ struct WatchState {
     doubts: u64,
     /// How many doubts there were before the newest complete list was asked for.
     synced: Option<u64>,
-    heard: Option<Instant>,
-    failing_since: Option<Instant>,
-    /// Since when listings fail, whatever the server answers otherwise.
-    unlisted_since: Option<Instant>,
-    /// Since when what was brought has been complete, but for what `behind` says.
+    life: Option<Life>,
+    /// Since when what was brought has been complete.
     fresh_since: Option<Instant>,
-    behind: Option<Behind>,
+    /// What went wrong since the last sign of life.
+    trouble: Option<String>,
 }
 
-/// The server may know more than the watch has brought: it failed, or is listing.
+/// Signs of life that followed one another without a silence of [`BLIND_AFTER`] between them.
 #[derive(Clone, Copy, Debug)]
-struct Behind {
+struct Life {
     since: Instant,
-    /// Only a complete list ends it. Otherwise any answer does: a watch goes on where it stopped.
-    needs_list: bool,
+    last: Instant,
 }
 
 impl WatchState {
@@ -294,31 +384,19 @@ impl WatchState {
         self.synced.is_some_and(|doubts| doubts >= self.doubts)
     }
 
-    fn falls_behind(&mut self, now: Instant, needs_list: bool) {
-        let behind = self.behind.get_or_insert(Behind { since: now, needs_list });
-        behind.needs_list |= needs_list;
-    }
-
-    /// What the server knows has been brought, at `now`. Who was behind for longer than a restart of an API server takes
-    /// could not see meanwhile, and begins anew; a short break is none, or a proxy that cuts connections now and then
-    /// would put off every timeout for ever.
-    fn catches_up(&mut self, now: Instant) {
-        if let Some(behind) = self.behind.take()
-            && now.saturating_duration_since(behind.since) >= FAILING_AFTER
-        {
-            self.fresh_since = None;
-        }
-        if self.is_synced() {
-            self.fresh_since.get_or_insert(now);
+    fn lives(&mut self, now: Instant) {
+        self.trouble = None;
+        match &mut self.life {
+            Some(life) if now.saturating_duration_since(life.last) < BLIND_AFTER => life.last = now,
+            life => *life = Some(Life { since: now, last: now }),
         }
     }
 }
 
 impl WatchHealth {
-    fn new(resource: &str, contact: Arc<Contact>) -> Self {
+    fn new(resource: &str) -> Self {
         Self {
             resource: resource.to_owned(),
-            contact,
             state: Mutex::default(),
             doubted: Notify::new(),
             listed: Notify::new(),
@@ -358,77 +436,44 @@ impl WatchHealth {
     }
 
     /// Since when the view has been complete and current without a gap: what was not seen since then did not happen.
-    /// `None` while it is not: it was never listed or is doubted, it fails or lists for [`FAILING_AFTER`], or nothing was
-    /// heard for [`BLIND_AFTER`].
+    /// `None` while it is not: it was never listed or is doubted, or there was no sign of life for [`BLIND_AFTER`].
     pub fn fresh_since(&self) -> Option<Instant> {
-        self.fresh_since_at(Instant::now())
-    }
-
-    fn fresh_since_at(&self, now: Instant) -> Option<Instant> {
-        let spell = self.contact.spell(&self.resource)?;
-        let mut state = self.locked();
-        // That a watch was opened again is no event: it shows only here.
-        if state
-            .behind
-            .is_some_and(|behind| !behind.needs_list && spell.last > behind.since)
-        {
-            state.catches_up(spell.last);
-        }
-        let is_lost = state
-            .behind
-            .is_some_and(|behind| now.saturating_duration_since(behind.since) >= FAILING_AFTER);
-        let is_silent = now.saturating_duration_since(spell.last) >= BLIND_AFTER;
-        if is_lost || is_silent || !state.is_synced() {
-            return None;
-        }
-        state.fresh_since.map(|since| since.max(spell.since))
+        let (state, now) = (self.locked(), Instant::now());
+        let life = state
+            .life
+            .filter(|life| now.saturating_duration_since(life.last) < BLIND_AFTER)?;
+        let since = state.fresh_since.filter(|_| state.is_synced())?;
+        Some(since.max(life.since))
     }
 
     /// The reason why decisions should not rest on this watch, if there is one.
     pub fn check(&self) -> Result<(), String> {
-        self.check_at(Instant::now())
+        let (state, now) = (self.locked(), Instant::now());
+        let age = state.life.map(|life| now.saturating_duration_since(life.last));
+        let what = match (state.synced, age) {
+            (Some(_), Some(age)) if age < BLIND_AFTER => return Ok(()),
+            (Some(_), Some(age)) => format!("no sign of life for {} s", age.as_secs()),
+            (Some(_), None) | (None, _) => "the first listing is not complete".to_owned(),
+        };
+        Err(match &state.trouble {
+            Some(trouble) => format!("{what}: {trouble}"),
+            None => what,
+        })
     }
 
-    fn check_at(&self, now: Instant) -> Result<(), String> {
-        let state = self.locked();
-        let heard = state.heard.max(self.contact.last(&self.resource));
-        let failing = state
-            .failing_since
-            .filter(|since| heard.is_none_or(|heard| heard < *since));
-        if let Some(since) = state.unlisted_since.or(failing)
-            && now.saturating_duration_since(since) >= FAILING_AFTER
-        {
-            return Err(format!(
-                "failing for {} s",
-                now.saturating_duration_since(since).as_secs()
-            ));
-        }
-        if state.synced.is_none() {
-            return Err("the first listing is not complete".to_owned());
-        }
-        match heard.map(|heard| now.saturating_duration_since(heard)) {
-            Some(age) if age < BLIND_AFTER => Ok(()),
-            Some(age) => Err(format!("nothing heard for {} s", age.as_secs())),
-            None => Err("nothing heard yet".to_owned()),
-        }
-    }
-
-    /// The server is about to be asked for a list: what was brought before may be old until it is complete.
-    fn begins_list(&self) {
-        self.locked().falls_behind(Instant::now(), true);
-    }
-
-    /// The server has sent something.
+    /// The server has sent an object or a bookmark.
     fn heard(&self) {
-        let now = Instant::now();
-        self.contact.answered(&self.resource);
-        let mut state = self.locked();
-        state.heard = Some(now);
-        state.failing_since = None;
-        state.unlisted_since = None;
-        if state.behind.is_some_and(|behind| !behind.needs_list) {
-            state.catches_up(now);
-        }
+        self.locked().lives(Instant::now());
+    }
+
+    /// Whether there was a sign of life so long after that time or later.
+    fn has_lived(&self, began: Instant, at_least: Duration) -> bool {
+        let life = self.locked().life;
+        life.is_some_and(|life| {
+            life.last
+                .checked_duration_since(began)
+                .is_some_and(|lived| lived >= at_least)
+        })
     }
 
     fn doubts(&self) -> u64 {
@@ -437,36 +482,19 @@ impl WatchHealth {
 
     /// A list is complete that was begun after so many doubts.
     fn completes_list(&self, doubts: u64) {
+        let now = Instant::now();
         let mut state = self.locked();
         state.synced = Some(doubts);
-        state.catches_up(Instant::now());
+        state.lives(now);
+        if state.is_synced() {
+            state.fresh_since.get_or_insert(now);
+        }
         drop(state);
         self.listed.notify_waiters();
     }
 
-    fn failed(&self, is_list: bool) -> bool {
-        let now = Instant::now();
-        // The answer to a listing that failed is no sign of life: it may be one that cannot be read.
-        let heard = self.contact.last(&self.resource).filter(|_| !is_list);
-        let mut state = self.locked();
-        if is_list {
-            state.unlisted_since.get_or_insert(now);
-        }
-        // The server was heard of after the first failure: that failure is over, this one is new.
-        let is_first = state
-            .failing_since
-            .is_none_or(|since| heard.is_some_and(|heard| heard > since));
-        if is_first {
-            state.failing_since = Some(now);
-        }
-        if state
-            .behind
-            .is_some_and(|behind| !behind.needs_list && heard.is_some_and(|heard| heard > behind.since))
-        {
-            state.catches_up(heard.unwrap_or(now));
-        }
-        state.falls_behind(now, is_list);
-        is_first
+    fn failed(&self, trouble: String) {
+        self.locked().trouble = Some(trouble);
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, WatchState> {

@@ -16,6 +16,7 @@ use crate::api::lenient::GoDuration;
 use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::class::Readiness;
 use crate::driver::{Capability, Initialization, VmState};
+use crate::ids::NodeName;
 use crate::sight::{Judging, later};
 
 /// Pause before a VM that its driver did not find is asked for again (`driver-api.md` §6e).
@@ -302,7 +303,8 @@ fn needs_token(seen: &Observed<'_>) -> bool {
     }
 }
 
-/// T8: the creation timeout ran out.
+/// T8: the creation timeout ran out. The Node is read live before that costs the VM: a watch behind a proxy may bring nothing and be taken
+/// for a quiet one.
 pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let timeout = GoDuration::from(super::creation_timeout(seen));
     let why = obstacle(seen).map_or_else(String::new, |why| format!(": {why}"));
@@ -310,5 +312,12 @@ pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
         .entering(seen.machine, Phase::Failed)
         .with_crumb(seen.calls.crumb.as_ref());
-    Plan::act(vec![Step::Record(Box::new(change))], Why::JoinTimedOut)
+    let named = || NodeName::non_empty(seen.machine.metadata.name.as_deref());
+    let node = seen.machine.node_label().or_else(named);
+    let node = node.filter(|_| seen.sight.target_since.is_some());
+    let live = node.map(Step::SeeNode).into_iter();
+    Plan::act(
+        live.chain([Step::Record(Box::new(change))]).collect(),
+        Why::JoinTimedOut,
+    )
 }

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::watch;
 use tower::service_fn;
@@ -179,18 +179,6 @@ async fn an_answer_that_stops_in_the_middle_is_given_up_on() {
     let cluster = Cluster::over(ClientBuilder::new(service, "default"), policy(None));
 
     assert!(matches!(create(&cluster).await, Err(WriteError::Unreachable { .. })));
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_lists_and_watches_that_succeed_count_as_contact() {
-    let (cluster, _) = server(200, json!({"metadata": {"resourceVersion": "1"}, "items": []}), None);
-    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client.clone());
-    assert!(cluster.contact.last("configmaps").is_none());
-
-    maps.list(&ListParams::default()).await.unwrap();
-
-    assert_eq!(cluster.contact.last("configmaps"), Some(Instant::now()));
-    assert!(cluster.contact.last("machines").is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,9 @@
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::{Body, ClientBuilder, DynBody};
 use serde_json::{Value, json};
@@ -10,7 +12,8 @@ use tower::{BoxError, service_fn};
 use super::*;
 use crate::kube::client::{Policy, Role};
 
-/// A server that answers lists and watches from a script, in order; when it is through, requests hang.
+/// A server that answers lists and watches from a script, in order; when it is through, requests hang. A line `{"wait": 28}` is a silence of
+/// so many seconds; a text is sent as it is.
 fn scripted(answers: impl IntoIterator<Item = (u16, Vec<Value>)>) -> Cluster {
     overheard(answers).0
 }
@@ -30,8 +33,15 @@ fn overheard(answers: impl IntoIterator<Item = (u16, Vec<Value>)>) -> (Cluster, 
             let Some((code, lines)) = next else {
                 return std::future::pending().await;
             };
-            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-            let body: Box<DynBody> = Box::new(Full::from(text).map_err(|never| match never {}));
+            let lines = futures::stream::iter(lines).filter_map(async |line| {
+                if let Some(seconds) = line["wait"].as_u64() {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                    return None;
+                }
+                let text = line.as_str().map_or_else(|| line.to_string(), str::to_owned);
+                Some(Ok::<_, BoxError>(Frame::data(Bytes::from(format!("{text}\n")))))
+            });
+            let body: Box<DynBody> = Box::new(StreamBody::new(Box::pin(lines)));
             Ok::<_, BoxError>(Response::builder().status(code).body(body).unwrap())
         }
     });
@@ -56,6 +66,20 @@ fn list(items: &[Value]) -> (u16, Vec<Value>) {
             json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "10"}, "items": items}),
         ],
     )
+}
+
+/// What an API server sends to a quiet watch.
+fn quiet_period() -> (u16, Vec<Value>) {
+    let bookmark = json!({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": "10"}}});
+    (200, vec![json!({"wait": 28}), bookmark, json!({"wait": 2})])
+}
+
+fn wait(seconds: u64) -> (u16, Vec<Value>) {
+    (200, vec![json!({ "wait": seconds })])
+}
+
+fn refusal(code: u16) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": "r", "message": "m"})
 }
 
 fn event(kind: &str, object: &Value) -> Value {
@@ -221,37 +245,93 @@ async fn a_watch_that_is_doubted_is_not_synced_until_it_has_listed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_for_long_makes_the_watch_unhealthy() {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden"});
-    let cluster = scripted(std::iter::repeat_n((403, vec![status]), 100));
-
+async fn a_server_that_refuses_makes_the_watch_unhealthy_and_says_why() {
+    let cluster = scripted(std::iter::repeat_n((403, vec![refusal(403)]), 100));
     let (_, health) = story(&cluster, Duration::from_secs(1)).await;
-    assert!(health.check().unwrap_err().contains("not complete"));
-
-    let (_, health) = story(&cluster, Duration::from_secs(100)).await;
-    assert!(health.check().unwrap_err().contains("failing"), "{:?}", health.check());
+    assert_eq!(
+        health.check().unwrap_err(),
+        "the first listing is not complete: m (HTTP 403)"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_hears_nothing_at_all_becomes_unhealthy() {
-    let cluster = scripted([list(&[])]);
-    let (_, health) = story(&cluster, Duration::from_secs(1)).await;
+async fn a_quiet_cluster_is_healthy_because_its_watches_bring_bookmarks() {
+    let cluster = scripted(std::iter::once(list(&[])).chain(std::iter::repeat_n(quiet_period(), 200)));
+    let (told, health) = story(&cluster, Duration::from_hours(1)).await;
+    assert_eq!(told, ["restarted", "synced"]);
     assert_eq!(health.check(), Ok(()));
+    let since = health.fresh_since().unwrap();
+    assert_eq!(since.elapsed(), Duration::from_hours(1));
+    let errors = cluster.metrics.render().unwrap();
+    assert!(!errors.contains("watch_errors_total{"), "{errors}");
+}
 
-    tokio::time::advance(BLIND_AFTER).await;
+/// What a proxy makes of a watch: none of it is a sign of life, whatever the status of the answer is.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_brings_nothing_makes_the_view_blind_within_two_periods() {
+    let page = (200, vec![json!("<html><body>Bad gateway</body></html>")]);
+    let held_back = wait(50);
+    let ended = wait(30);
+    for answer in [page, held_back, ended, (200, Vec::new())] {
+        let script = std::iter::once(list(&[])).chain(std::iter::repeat_n(answer.clone(), 1000));
+        let (_, health) = story(&scripted(script), Duration::from_secs(61)).await;
+        let why = health.check().expect_err(&format!("{answer:?}"));
+        assert!(why.starts_with("no sign of life for 61 s: "), "{why}");
+        assert_eq!(health.fresh_since(), None);
+    }
+}
 
-    assert!(health.check().unwrap_err().contains("nothing heard"));
+/// Counts requests of a minute and the lists among them.
+async fn asked_in_a_minute(answers: impl IntoIterator<Item = (u16, Vec<Value>)>) -> (usize, usize) {
+    let (cluster, heard) = overheard(answers);
+    story(&cluster, Duration::from_secs(60)).await;
+    let heard = heard.lock().unwrap();
+    let lists = heard.iter().filter(|query| !query.contains("watch=")).count();
+    (heard.len(), lists)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_cluster_is_healthy_because_its_watches_are_opened_again() {
-    let mut script = vec![list(&[])];
-    script.extend(std::iter::repeat_n((200, Vec::new()), 3));
-    let cluster = scripted(script);
-    let (_, health) = story(&cluster, Duration::from_secs(1)).await;
-    tokio::time::advance(BLIND_AFTER - Duration::from_secs(2)).await;
+async fn whatever_a_watch_ends_with_at_once_it_is_opened_ever_more_seldom() {
+    let ends = [
+        (200, Vec::new()),
+        (200, vec![event("MODIFIED", &map("a", "11"))]),
+        (500, vec![refusal(500)]),
+        (429, vec![refusal(429)]),
+        (200, vec![json!("<html>")]),
+    ];
+    for end in ends {
+        let script = std::iter::once(list(&[])).chain(std::iter::repeat_n(end.clone(), 1000));
+        let (all, lists) = asked_in_a_minute(script).await;
+        assert!(
+            (5..=16).contains(&all) && lists == 1,
+            "{all} requests, {lists} lists: {end:?}"
+        );
+    }
+}
 
-    assert_eq!(health.check(), Ok(()));
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_lost_again_and_again_is_listed_for_ever_more_seldom() {
+    let ends = [
+        (410, vec![refusal(410)]),
+        (504, vec![refusal(504)]),
+        (200, vec![event("ERROR", &refusal(410))]),
+        (200, vec![event("DELETED", &unreadable("bad"))]),
+    ];
+    for end in ends {
+        let script = std::iter::repeat_n([list(&[unreadable("bad")]), end.clone()], 500).flatten();
+        let (all, lists) = asked_in_a_minute(script).await;
+        assert!((3..=14).contains(&lists), "{all} requests, {lists} lists: {end:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_cut_now_and_then_is_opened_again_at_once() {
+    let cut = (200, vec![json!({"wait": 15}), event("MODIFIED", &map("a", "11"))]);
+    let script = std::iter::once(list(&[])).chain(std::iter::repeat_n(cut, 100));
+    let (cluster, heard) = overheard(script);
+    let (_, health) = story(&cluster, Duration::from_mins(10)).await;
+    assert!(heard.lock().unwrap().len() >= 39, "each is opened within 0.2 s");
+    assert_eq!(health.fresh_since().unwrap().elapsed(), Duration::from_mins(10));
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,18 +342,14 @@ async fn a_list_that_cannot_be_read_is_asked_for_ever_more_seldom_and_makes_the_
     let good = [list(&[map("a", "1")])];
     let (told, health) = story(&scripted(script().chain(good.clone())), Duration::from_secs(60)).await;
     assert!(!told.contains(&"synced".to_owned()), "20 tries in a minute: {told:?}");
-    assert!(health.check().unwrap_err().contains("failing"), "{:?}", health.check());
-    let (told, health) = story(&scripted(script().chain(good)), Duration::from_hours(1)).await;
+    assert!(health.check().is_err());
+    let (told, _) = story(&scripted(script().chain(good)), Duration::from_hours(1)).await;
     assert!(told.contains(&"synced".to_owned()), "{told:?}");
-    health.heard();
-    assert_eq!(health.check(), Ok(()));
 }
 
 /// A view that has just been listed.
 fn listed() -> WatchHealth {
-    let health = WatchHealth::new("nodes", Arc::default());
-    health.begins_list();
-    health.heard();
+    let health = WatchHealth::new("nodes");
     health.completes_list(0);
     health
 }
@@ -282,108 +358,24 @@ async fn pass(seconds: u64) {
     tokio::time::advance(Duration::from_secs(seconds)).await;
 }
 
-/// What a quiet watch gives: it is opened again each minute.
-async fn quiet(health: &WatchHealth, minutes: u64) {
-    for _ in 0..minutes {
-        pass(60).await;
-        health.contact.answered("nodes");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_view_is_fresh_since_its_first_complete_list_however_long_nothing_happens() {
-    let health = WatchHealth::new("nodes", Arc::default());
-    assert_eq!(health.fresh_since(), None, "never listed");
-    health.begins_list();
-    health.heard();
-    assert_eq!(health.fresh_since(), None, "the list is not complete");
-    pass(5).await;
-    health.completes_list(0);
-    let since = Instant::now();
-    assert_eq!(health.fresh_since(), Some(since));
-    quiet(&health, 60).await;
-    assert_eq!(health.fresh_since(), Some(since));
-}
-
 /// Rows: W3.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_fails_for_longer_than_a_restart_makes_the_view_blind_and_then_new() {
-    let health = listed();
-    let since = health.fresh_since();
-    health.failed(false);
-    pass(20).await;
-    health.failed(false);
-    assert_eq!(health.fresh_since(), since, "a restart of the API server is no gap");
-    pass(20).await;
-    health.failed(false);
-    assert_eq!(health.fresh_since(), None);
-    pass(3600).await;
-    health.failed(false);
-    assert_eq!(health.fresh_since(), None);
-    pass(10).await;
-    health.contact.answered("nodes");
-    let opened = Instant::now();
-    pass(10).await;
-    assert_eq!(health.fresh_since(), Some(opened), "it goes on where it stopped");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_outage_that_nobody_asked_about_is_a_gap_all_the_same() {
-    let health = listed();
-    health.failed(false);
-    pass(600).await;
-    health.heard();
-    assert_eq!(health.fresh_since(), Some(Instant::now()));
-}
-
-/// Rows: W3.
-#[tokio::test(start_paused = true)]
-async fn short_breaks_put_off_no_timeout_however_many_they_are() {
+async fn a_short_break_is_no_gap_and_a_long_one_makes_the_view_blind_and_then_new() {
     let health = listed();
     let since = health.fresh_since();
     for _ in 0..100 {
-        pass(10).await;
-        health.failed(false);
-        pass(2).await;
-        health.contact.answered("nodes");
-        assert_eq!(health.fresh_since(), since);
+        pass(50).await;
+        health.failed("refused".to_owned());
+        assert_eq!(health.fresh_since(), since, "a restart of the API server is no gap");
+        health.heard();
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_that_cannot_be_had_makes_the_view_blind_until_one_is_complete() {
-    let health = listed();
-    health.failed(false);
-    health.begins_list();
-    for _ in 0..4 {
-        pass(10).await;
-        health.contact.answered("nodes");
-        health.failed(true);
-    }
-    assert_eq!(health.fresh_since(), None, "answers that cannot be read are no list");
-    health.heard();
-    assert_eq!(
-        health.fresh_since(),
-        None,
-        "the first object of a list is not all of it"
-    );
-    pass(1).await;
-    health.completes_list(0);
-    assert_eq!(health.fresh_since(), Some(Instant::now()));
-}
-
-/// Rows: pains 40.
-#[tokio::test(start_paused = true)]
-async fn a_silence_without_an_error_is_a_gap() {
-    let health = listed();
     pass(BLIND_AFTER.as_secs()).await;
     assert_eq!(health.fresh_since(), None);
-    // As after a process stood still: the next answer comes before anybody asks.
     pass(3600).await;
-    health.contact.answered("nodes");
+    health.heard();
     let heard = Instant::now();
     pass(5).await;
-    assert_eq!(health.fresh_since(), Some(heard));
+    assert_eq!(health.fresh_since(), Some(heard), "it goes on where it stopped");
 }
 
 #[tokio::test(start_paused = true)]
@@ -392,7 +384,6 @@ async fn a_view_that_is_doubted_is_not_fresh_until_it_was_listed_again() {
     health.doubt();
     assert_eq!(health.fresh_since(), None);
     pass(1).await;
-    health.begins_list();
     health.completes_list(0);
     assert_eq!(health.fresh_since(), None, "that list was begun before the doubt");
     health.completes_list(1);
