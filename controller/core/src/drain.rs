@@ -267,6 +267,13 @@ impl Drain {
         self.pods.iter().filter(|pod| must_go(pod))
     }
 
+    /// The pods whose objects go with the Node: those that should have gone before it, and those whose volumes would be attached to it again
+    /// for as long as the objects stand.
+    pub fn left_behind(&self) -> Vec<PodRef> {
+        let left = self.pods.iter().filter(|pod| must_go(pod) || has_claims(pod));
+        left.map(|pod| reference(pod)).collect()
+    }
+
     /// Whether a pod that must go has volumes.
     pub fn has_volumes(&self) -> bool {
         self.left().any(|pod| has_claims(pod))
@@ -376,9 +383,12 @@ impl Drain {
         let leaving = self.left().filter_map(|pod| {
             let until = pod.metadata.deletion_timestamp.as_ref()?.0;
             let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+            // A kubelet writes both anew when the pod has ended and only its finalizers are left.
+            let asked = self.tried.get(&pod.uid()).filter(|_| grace == 0).map(|tried| tried.at);
+            let since = until.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(until);
             Some(Leaving {
                 pod: reference(pod),
-                since: until.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(until),
+                since: asked.map_or(since, |asked| asked.min(since)),
                 until,
                 finalizers: pod.metadata.finalizers.clone().unwrap_or_default(),
             })

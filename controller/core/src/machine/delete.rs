@@ -29,6 +29,7 @@ use super::step::{Plan, Step, Why};
 use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::circuit_breaker::{Admission, Cause, Operation, is_suspended};
 use crate::class::{Fault, Readiness};
+use crate::drain::Drain;
 use crate::driver::Reaction;
 use crate::ids::NodeName;
 use crate::sight::later;
@@ -39,7 +40,7 @@ const LOOKUPS: u32 = 3;
 /// How long the return of the target cluster is waited for before a Machine that never joined ends without it: longer than a watch
 /// takes to list again, shorter than the minute within which such a Machine is to end.
 pub const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
-/// How long the Node of a VM that is gone waits until it is known where volumes are attached.
+/// How long the Node of a VM that is gone waits until it is known which pods are there, and where volumes are attached.
 const VOLUMES_WITHIN: SignedDuration = SignedDuration::from_secs(20);
 
 /// What is due of a deletion: see the module's table.
@@ -111,23 +112,28 @@ fn begin(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(vec![Step::Record(Box::new(change))], Why::Deleting)
 }
 
-/// Nothing is left at the provider. Volumes that a drain by force, or a pod that stayed, left attached are let go of: nothing uses them now.
+/// Nothing is left at the provider, so nothing of the Node runs and nothing uses its volumes. Pods that stayed go after the Node: a DaemonSet
+/// would make its own again for one that is there. Attachments go after the pods: they would be made again for these.
 fn rest(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
     let own = seen.node.filter(|found| node::belongs(found, seen.machine));
     let mut steps = Vec::new();
     if let Some(found) = own.filter(|found| !node::attached(found).is_empty()) {
         let until = later(gone_since, VOLUMES_WITHIN);
-        if !seen.volumes.is_known() && now < until {
+        let is_known = seen.volumes.is_known() && seen.drain.is_some_and(Drain::is_listed);
+        if !is_known && now < until {
             let watch = seen.drain.is_none().then(|| Step::WatchPods(node::name(found)));
             let look = (!seen.volumes.is_watched()).then_some(Step::WatchVolumes);
             steps.extend(watch.into_iter().chain(look));
             return Plan::act(steps, Why::VolumesUnknown).or_at(Some(until), now);
         }
-        let attached = seen.volumes.on(&node::name(found));
-        steps.extend((!attached.is_empty()).then_some(Step::Detach(attached)));
     }
     if let Some(name) = node_name(seen).or_else(|| lost_node(seen)) {
+        let pods = seen.drain.map(Drain::left_behind).unwrap_or_default();
+        let attached = seen.volumes.on(&name);
         steps.push(Step::RemoveNode(name));
+        let grace = SignedDuration::ZERO;
+        steps.extend((!pods.is_empty()).then_some(Step::DeletePods { pods, grace }));
+        steps.extend((!attached.is_empty()).then_some(Step::Detach(attached)));
     }
     if may_have_token(seen) {
         steps.push(Step::DropToken);

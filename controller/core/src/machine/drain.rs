@@ -1,8 +1,9 @@
 //! The pods of a Node go: before its VM does, before it is updated in place, or because its Machine failed and is preserved.
 //!
-//! One drain for all of them. No new pods come to the Node from before its pods are listed; they are evicted as their budgets allow; at
-//! the deadline, on a node that is dead, or where a user forces it, what is left is deleted without grace, once. Its time counts only
-//! while this manager could drain. Where the provider has announced when the VM ends, each pod that is left is deleted so early that it
+//! One drain for all of them. No new pods come to the Node from before its pods are listed; they are evicted as their budgets allow until
+//! the deadline, until the node is dead, or until a user forces its end. What is left then is deleted without grace: where the Node stays
+//! or its VM does not run, at once; else when the VM is gone, because an API server forgets such a pod while the kubelet still runs it, and
+//! a StatefulSet would run it twice. The drain's time counts only while this manager could drain. Where the provider has announced when the VM ends, each pod that is left is deleted so early that it
 //! has its grace. Decides nothing about the Machine: `machine::leave`, `in_place` and `preserve` do.
 //! Source: `spec/machine.md` §5.4, `user-pains.md` C.
 
@@ -39,7 +40,7 @@ pub enum Purpose {
     Stay(Timestamp),
 }
 
-/// Why pods are deleted without grace and without regard to budgets.
+/// Why pods are not waited for any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
     /// A label of the Machine: `force-deletion` or `force-drain`.
@@ -57,11 +58,11 @@ pub enum Force {
 }
 
 impl Force {
-    /// Whether nothing on the Node uses its volumes any more.
-    pub fn frees_volumes(self) -> bool {
+    /// Whether no pod runs on the Node any more, and nothing uses its volumes. A kubelet that is silent proves neither.
+    pub fn is_proven(self) -> bool {
         match self {
-            Self::Dead | Self::Lost(_) => true,
-            Self::Asked | Self::Late | Self::Ending | Self::Ill => false,
+            Self::Lost(_) => true,
+            Self::Asked | Self::Late | Self::Ending | Self::Dead | Self::Ill => false,
         }
     }
 }
@@ -209,7 +210,8 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> P
     plan.or_at(drain.again_at(seen.volumes, seen.settings, now), now)
 }
 
-/// All pods are deleted without grace, once; on a node that stays those that could not be, after a while again.
+/// All pods are deleted without grace, once; on a node that stays those that could not be, after a while again. On one that runs and leaves,
+/// none before its VM.
 fn by_force(
     seen: &Observed<'_>,
     found: &Node,
@@ -235,16 +237,16 @@ fn by_force(
             return Progress::Going(Plan::wait(anew, why).or_at(Some(look), now));
         }
         (Purpose::Leave, Some(_)) => return Progress::Forced(force),
-        (Purpose::Leave, None) if drain.is_forced() => return Progress::Forced(force),
+        (Purpose::Leave, None) if drain.is_forced() || !force.is_proven() => return Progress::Forced(force),
         (Purpose::Stay(_) | Purpose::Leave, None) => {}
     }
     let mut plan = Plan::rest(Why::DrainForced).or_at(Some(later(now, LOOK)), now);
     if purpose == Purpose::Leave {
         // The mark holds for the version of the Node that is seen; what follows would make it another one.
         plan.steps.extend(dead::out_of_service(seen, found));
-        let look = force.frees_volumes() && !seen.volumes.is_watched();
         let has_volumes = drain.has_volumes() || !node::attached(found).is_empty();
-        plan.steps.extend((look && has_volumes).then_some(Step::WatchVolumes));
+        let look = has_volumes && !seen.volumes.is_watched();
+        plan.steps.extend(look.then_some(Step::WatchVolumes));
     }
     let grace = SignedDuration::ZERO;
     plan.steps.push(Step::DeletePods { pods, grace });

@@ -265,9 +265,15 @@ fn unknown_volumes(seen: &Observed<'_>, found: &Node) -> Option<Step> {
 
 /// The pods are not waited for any more. Volumes are let go of at once only where nothing uses them.
 fn forced(seen: &Observed<'_>, found: &Node, force: Force, now: Timestamp) -> Plan {
+    let left = seen.drain.map_or(0, |drain| drain.left().count());
+    if !force.is_proven() && left > 0 {
+        let text = format!("{}; removing the VM", words::cut_off(left, &force));
+        let plan = over(seen, &text, now);
+        return Plan::act(plan.steps, Why::DrainForced);
+    }
     let text = format!("The node is drained by force, because {force}; removing the VM");
     let mut plan = over(seen, &text, now);
-    if force.frees_volumes() {
+    if force.is_proven() {
         let attached = seen.volumes.on(&node::name(found));
         let detach = (!attached.is_empty()).then_some(Step::Detach(attached));
         plan.steps

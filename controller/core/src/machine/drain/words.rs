@@ -63,6 +63,14 @@ pub fn forced(left: usize, why: &impl std::fmt::Display) -> String {
     }
 }
 
+/// How many pods end with their VM.
+pub fn cut_off(left: usize, why: &impl std::fmt::Display) -> String {
+    match left {
+        1 => format!("The drain ends with 1 pod left, because {why}"),
+        many => format!("The drain ends with {many} pods left, because {why}"),
+    }
+}
+
 /// Which volumes are waited for.
 pub fn attached(volumes: &[String]) -> String {
     match volumes {
