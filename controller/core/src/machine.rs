@@ -25,6 +25,7 @@ pub mod step;
 pub mod virtual_capacity;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
 use crate::settings::Settings;
@@ -176,6 +177,17 @@ pub fn watched_conditions(machine: &Machine, settings: &Settings) -> Vec<String>
         Some(own) if !own.is_empty() => own.split(',').map(str::to_owned).collect(),
         Some(_) | None => settings.node_conditions.clone(),
     }
+}
+
+/// The merge patch that puts our finalizer on a Machine. No controller acts on one that has neither finalizer nor status, so all requests
+/// for its VM will be recorded.
+pub fn guarded(machine: &Machine) -> Value {
+    let mut held = machine.metadata.finalizers.clone().unwrap_or_default();
+    held.push(keys::FINALIZER.to_owned());
+    let is_begun = machine.last_operation().is_some() || !machine.phase().is_new();
+    // In a merge patch null takes away what is there: somebody else's word for a Machine that was begun.
+    let recorded = (!is_begun).then_some(keys::PRESENT);
+    json!({ "metadata": { "finalizers": held, "annotations": { keys::REQUESTS_RECORDED: recorded } } })
 }
 
 /// There is a target cluster, and its Nodes are out of sight.

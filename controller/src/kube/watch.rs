@@ -191,7 +191,7 @@ where
                             known = Some(self.list(doubts, sink).await?);
                             // Whoever wanted the list alone has stopped this by now: no watch is opened for it.
                             tokio::task::yield_now().await;
-                            return Ok(());
+                            Ok(())
                         }
                     }
                 } => went,

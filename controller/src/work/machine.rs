@@ -14,8 +14,8 @@ use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
 use millwright_core::machine::node_patch::NodePatch;
+use millwright_core::machine::{self, leave, node, preserve};
 use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
-use millwright_core::machine::{leave, node, preserve};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -131,7 +131,7 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
     let machine = &mut run.object;
     match step {
         Step::AddFinalizer => {
-            *machine = shared.wrote(shared.write.add_finalizer(&**machine, keys::FINALIZER).await?);
+            *machine = shared.wrote(shared.write.merge(&**machine, machine::guarded(machine)).await?);
         }
         Step::Confirm => *machine = confirm(shared, machine).await?,
         Step::SeeNode(node) => see_node(shared, machine, &node).await?,

@@ -109,8 +109,8 @@ pub const DELETE_MACHINE: &str = "cluster.k8s.io/delete-machine";
 pub const TEMPLATE_VALUES: &str = "machine.sapcloud.io/template-values";
 /// Annotation of a Machine, \[ADD\]: name of the set that released it because its labels no longer match. Written by: set.
 pub const RELEASED_BY: &str = "machine.sapcloud.io/released-by";
-/// Annotation of a Machine, \[ADD\]: it was made by a manager that records each request for a VM in `status.creationRequest`, so a Machine
-/// without a record has no VM. Written by: set, when it makes the Machine.
+/// Annotation of a Machine, \[ADD\]: whoever acts on it records each request for a VM in `status.creationRequest`, so without a record there
+/// is no VM. Written by: set, when it makes the Machine; machine, with the finalizer, where there is no status yet.
 pub const REQUESTS_RECORDED: &str = "machine.sapcloud.io/requests-recorded";
 
 /// Annotation of a set, \[ADD\]: keys of the annotations that it got from its deployment, parted by commas. Written by: deployment.

@@ -28,7 +28,7 @@ use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::circuit_breaker::{Admission, Cause, Operation, is_suspended};
-use crate::class::{Fault, Readiness};
+use crate::class::Readiness;
 use crate::drain::Drain;
 use crate::driver::Reaction;
 use crate::ids::NodeName;
@@ -67,10 +67,8 @@ fn stage<'a>(seen: &Observed<'a>, now: Timestamp) -> Stage<'a> {
     if never_had_vm(seen) {
         return Stage::Unmade;
     }
-    if is_untouched(seen) {
-        if let Some(why) = unaskable(seen) {
-            return Stage::Unaskable(why);
-        }
+    if let Some(why) = unaskable(seen).filter(|_| is_untouched(seen)) {
+        return Stage::Unaskable(why);
     }
     match (leave::due(seen, now), seen.calls.gone_since) {
         (Some(Due::Await(until)), _) => Stage::Await(until),
@@ -172,29 +170,11 @@ fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp
     StatusChange::told(seen.machine, OperationType::Delete, state, text, now).entering(seen.machine, Phase::Terminating)
 }
 
-/// A request for a VM is recorded before a driver is asked. A Machine without a record has no VM where [`keys::REQUESTS_RECORDED`] says that
-/// no other controller made it. One that an older controller left in phase "" may have a VM, unless there is no driver that could have been
-/// asked: none is named, or there is none, or the class fits into no request. A class whose Secret is missing, or which its driver refuses
-/// now, may have made a VM when it was a good one.
+/// A request for a VM is recorded before a driver is asked, so a Machine without a record has no VM where [`keys::REQUESTS_RECORDED`] says
+/// that no other controller acted on it before. One that an older controller left may have a VM, whatever has become of its class and its
+/// driver since.
 pub fn never_had_vm(seen: &Observed<'_>) -> bool {
-    if !is_unrecorded(seen) {
-        return false;
-    }
-    if meta::annotation(&seen.machine.metadata, keys::REQUESTS_RECORDED) == Some(keys::PRESENT) {
-        return true;
-    }
-    let is_unsendable = matches!(
-        seen.class,
-        ClassView::Present {
-            readiness: Readiness::Faulty(Fault::NoProvider | Fault::Spec(_)),
-            ..
-        }
-    );
-    let is_without_driver = matches!(
-        seen.driver,
-        DriverView::Unnamed | DriverView::Missing { is_certain: true, .. }
-    );
-    is_untouched(seen) && (is_without_driver || is_unsendable)
+    is_unrecorded(seen) && meta::annotation(&seen.machine.metadata, keys::REQUESTS_RECORDED) == Some(keys::PRESENT)
 }
 
 /// Nothing on the Machine says that a VM was asked for or seen.

@@ -86,11 +86,12 @@ fn awaited(seen: &Observed<'_>) -> Option<Timestamp> {
     let known = node_to_drain(seen);
     let has_pods = seen.machine.has_joined() || known.is_some() || was_draining(seen.machine);
     let is_drained = is_said_to_be_over(seen.machine) && known.is_none_or(node::is_cordoned);
-    match (has_pods, seen.sight.control_since) {
-        (true, _) => (!is_drained).then_some(Timestamp::MAX),
-        (false, Some(since)) if seen.machine.node_label().is_some() => Some(later(since, PATIENCE)),
-        (false, _) => None,
+    if has_pods {
+        return (!is_drained).then_some(Timestamp::MAX);
     }
+    seen.machine.node_label()?;
+    let since = seen.sight.control_since;
+    Some(since.map_or(Timestamp::MAX, |since| later(since, PATIENCE)))
 }
 
 /// Whether a process has seen the pods of a Node that joined too late for the Machine to say so, or waits for them already.
@@ -99,9 +100,12 @@ fn was_draining(machine: &Machine) -> bool {
     matches!(reason, Some(OperationReason::Draining | OperationReason::DrainBlocked))
 }
 
-/// The Node is out of sight.
+/// The Node is out of sight. Where the Machine is, too, nothing is told of it.
 pub fn wait(seen: &Observed<'_>, until: Timestamp, now: Timestamp) -> Plan {
     let (why, mark) = (Why::TargetAway, keys::MARK_DRAIN);
+    if seen.sight.control_since.is_none() {
+        return Plan::rest(why);
+    }
     let change = match until == Timestamp::MAX {
         true => told(seen, format!("Waiting to drain the node: {why}. {mark}"), now).because(OperationReason::Draining),
         false => told(
@@ -119,6 +123,17 @@ pub fn wait(seen: &Observed<'_>, until: Timestamp, now: Timestamp) -> Plan {
 
 /// The Node is drained.
 pub fn drain(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Plan {
+    // The Node joined after the VM was to go. Once it is cordoned, nothing but the status says that it is not drained yet.
+    if is_said_to_be_over(seen.machine) {
+        let said = draining(
+            seen,
+            found,
+            deadline(seen, Purpose::Leave),
+            "its pods are not known yet",
+            now,
+        );
+        return Plan::act(vec![Step::Record(Box::new(said))], Why::Draining);
+    }
     let force = force(seen, found, Purpose::Leave, now);
     let ask_at = match is_first(seen) || force.is_some() {
         true => None,

@@ -53,7 +53,7 @@ impl Stage {
         let now = self.now();
         match step {
             Step::AddFinalizer => {
-                let written = self.etcd.add_finalizer::<Machine>(&name, &uid, keys::FINALIZER);
+                let written = self.etcd.merge::<Machine>(&name, Some(&uid), &machine::guarded(seen));
                 self.took(written)
             }
             Step::Confirm => {
@@ -225,7 +225,6 @@ impl Stage {
     }
 
     /// Carries out one step; creations and deletions of many are as many chances to die. `false`: it did not take effect.
-    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     pub fn set_step(&mut self, seen: &MachineSet, step: set::Step) -> Result<bool, Crash> {
         use set::Step;
         let (name, uid) = meta::identity(&seen.metadata);

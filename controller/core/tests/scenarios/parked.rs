@@ -188,7 +188,8 @@ fn a_thousand_machines_with_a_bad_password_leave_with_a_handful_of_calls_once_it
     pass(&mut stage, 3600);
     let calls = stage.cloud.asked - before;
     assert!(calls <= 15, "{calls} calls in an hour");
-    assert_eq!(machines(&stage).count(), MACHINES, "nobody knows whether there is a VM");
+    let left = machines(&stage).count();
+    assert!((1..=3).contains(&left), "{left} are left, for which a VM was asked for");
     stage.cloud.refuses = None;
     rotate(&mut stage, 2);
     pass(&mut stage, 60);
