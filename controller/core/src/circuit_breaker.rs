@@ -145,8 +145,9 @@ impl Meaning {
     }
 }
 
-/// How much later than the Machine that probed last the others of its class look, and how much earlier those of another class: a class
-/// whose own fault it is that the credentials are refused keeps no other from finding out.
+/// Where a probe failed, the same Machine probes first when the time to retry comes. The other Machines of its class look so much later,
+/// and those of other classes may probe so much earlier: if the refusal is that class's own fault, another class finds out that the
+/// credentials are good.
 const APART: SignedDuration = SignedDuration::from_secs(10);
 /// How often a waiting Machine looks while another probes. The answer wakes them all; this is the net under it.
 const WHILE_ANOTHER_PROBES: SignedDuration = SignedDuration::from_mins(1);

@@ -318,8 +318,8 @@ impl Drain {
         leaving.chain(moving).filter(|until| *until > now).collect()
     }
 
-    /// Until when a pod that was asked to end is waited for by others: for as long as a detachment may take after its grace, or after we
-    /// asked, whichever is sooner.
+    /// Until when a pod that was asked to end counts as one of the [`VOLUMES_AT_ONCE`]: for the detach timeout after its grace ends, or
+    /// after our request, whichever is sooner.
     fn holds_its_place(&self, pod: &Pod, settings: &Settings) -> Option<Timestamp> {
         let grace_ends = pod.metadata.deletion_timestamp.as_ref()?.0;
         let asked = self.tried.get(&pod.uid());

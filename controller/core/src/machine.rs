@@ -195,7 +195,8 @@ fn is_blind(seen: &Observed<'_>) -> bool {
     seen.settings.has_target && seen.sight.target_since.is_none()
 }
 
-/// Stores by what the VM of another controller is reached, once its driver has shown it through the Machine's class.
+/// Stores `status.creationRequest` of a Machine whose VM another controller made, or whose record names no inventory, once a listing or a
+/// watch through its class has shown the VM ([`Calls::reached`]).
 fn request_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let (has, reached) = (seen.machine.creation_request(), seen.calls.reached.as_deref()?);
     if !seen.machine.phase().is_there() || has.is_some_and(|has| has.inventory_key.is_some() || has == reached) {

@@ -54,8 +54,8 @@ const PAGE: u32 = 500;
 /// The first pause after a failure. An API server that has just been given our CRDs refuses lists of them for a moment.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause between two tries, twice as long by chance: whoever waits for a cluster that is back waits no longer than that. A watch
-/// that has worked for as long begins with the shortest again.
+/// The longest pause between two tries; chance makes it up to twice as long. So a cluster that is back is noticed within that time. After a
+/// watch that has worked for as long as this, pauses begin with the shortest again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A watch of one kind, ready to run.
@@ -189,7 +189,7 @@ where
                         Some(version) => self.watch(version, sink).await,
                         None => {
                             known = Some(self.list(doubts, sink).await?);
-                            // Whoever wanted the list alone has stopped this by now: no watch is opened for it.
+                            // A reader that wanted only the list has stopped us by now, so no watch is opened for it.
                             tokio::task::yield_now().await;
                             Ok(())
                         }
@@ -210,7 +210,8 @@ where
         }
     }
 
-    /// Lists all there is, page by page, and gives the version of the list. What was answered of it before a failure is told again.
+    /// Lists all there is, page by page, and gives the version of the list. After a failure the list begins anew with [`Change::Restarted`],
+    /// so pages that had come before go to `sink` again.
     async fn list(&self, doubts: u64, sink: &mut impl FnMut(Change<K>)) -> Result<String, Trouble> {
         // No resourceVersion: an API server's cache may be older than what was read before.
         let mut params = ListParams {
@@ -289,7 +290,7 @@ where
                 reach(object.meta().resource_version.as_ref());
                 match object {
                     Readable::Yes(object) => Some(Change::Deleted(object)),
-                    // What else left with it is found by a list.
+                    // `Change::Deleted` needs the object; a new list shows that it is gone.
                     Readable::No(_) => return Err(Trouble::Unknown),
                 }
             }

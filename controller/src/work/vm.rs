@@ -76,7 +76,7 @@ fn failed(call: Call, failure: Failure) -> Answer {
     }
 }
 
-/// The class cannot be put into a request; a changed one is tried at once.
+/// The failure of a class that cannot be put into a request: the call is tried again at once when the class changes.
 fn unusable(error: &dyn std::error::Error) -> Failure {
     Failure {
         reason: Some(Reason::InvalidField),
@@ -147,9 +147,9 @@ async fn ask(
     }
 }
 
-/// What a VM was asked for with says who is asked about it, and how, whatever became of the class since; where the class says that still, it
-/// says all of it. A class that was changed between the record and the call asks for no new VM: it would be made in another place than
-/// where the record says that it is.
+/// Which driver is asked about the VM, and with which spec and Secrets, is said by the Machine's record of the creation, whatever became of
+/// the class since. Where the class still says the same, its providerSpec is sent, because the record may hold only a part of it. If the
+/// class was changed between the record and a CreateMachine, nobody is asked: the VM would be made in another place than the record says.
 fn request(shared: &Shared, machine: &Machine, call: Call) -> Result<Request, NoRequest> {
     let class = machine
         .class_name()

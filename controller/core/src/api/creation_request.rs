@@ -68,7 +68,7 @@ impl CreationRequest {
         self.secret_refs.iter().filter_map(SecretRef::key).collect()
     }
 
-    /// Whether both ask for the same, where one of them may not say how the driver calls its VMs.
+    /// Whether both ask for the same. The inventory key is not compared, because one of them may lack it.
     pub fn is_same(&self, other: &Self) -> bool {
         let is_near = |one: &Self, other: &Self| {
             one.provider_spec == other.provider_spec || previous::is_request_for(one, &other.provider_spec)

@@ -1,5 +1,7 @@
-//! What the version before this one wrote otherwise: the sentences by which the version before this one remembered what it had found out. This module only reads them, for operations
-//! that carry no `reason`. It is to be deleted with the next version; nothing else may decide anything from a description.
+//! What the version before this one stored in another form: sentences in `lastOperation.description` where this version writes
+//! `lastOperation.reason`, and a shorter record of the providerSpec. This module only reads both, the sentences only where an operation
+//! carries no `reason`. It is to be deleted with the next version. Only this module may decide anything from the sentences of a
+//! description; the marks at its end (`keys::DELETION_MARKS`) are another matter.
 
 use serde_json::Value;
 

@@ -192,7 +192,7 @@ impl Breakers {
         self.classes.keys().map(|class| self.circuits(class))
     }
 
-    /// For whoever is not the manager, and does not know when the next probe is due.
+    /// Lets nobody probe. For a program that only explains what the manager would do, and does not know when its next probe is due.
     pub fn hold(&mut self) {
         self.open
             .values_mut()

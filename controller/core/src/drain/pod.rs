@@ -52,6 +52,8 @@ pub fn reference(pod: &Pod) -> PodRef {
     }
 }
 
+/// Whether the pod must be gone before its Node is drained: not one that has finished, a static one, or one of a DaemonSet. A pod that was
+/// asked to end must go even if its phase says that it has finished: its kubelet may not have unmounted its volumes.
 pub(super) fn must_go(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let is_finished = matches!(phase, Some("Succeeded" | "Failed")) && !meta::is_deleting(&pod.metadata);

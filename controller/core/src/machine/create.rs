@@ -95,8 +95,9 @@ fn asked_for_otherwise(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> 
     }
 }
 
-/// The write that says that a VM is asked for, and with what; it is the live read too. Where it stands already, the read alone.
-/// Its phase begins now, also for a Machine that has waited: the time of waiting is no time of the VM's.
+/// The write that says that a VM is asked for, and with what. The write also serves as the live read of the Machine; where the status says
+/// all this already, the Machine is only read. The phase begins now, also for a Machine that has waited: the creation timeout does not
+/// count the time before a VM is asked for.
 fn intent(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Step {
     let machine = seen.machine;
     let is_asked = machine.creation_request() == Some(&recipe.essentials);
@@ -226,7 +227,7 @@ fn troubled(seen: &Observed<'_>, trouble: &Trouble, recipe: &Recipe, now: Timest
     match (change.is_told(seen.machine), now >= retry_at) {
         (true, true) => None,
         (true, false) => Some(Plan::wait(retry_at, Why::CoolingOff)),
-        // It has told of it, and what it waited for after that.
+        // The failure was told, and after it that the Machine waits for another one's probe. Now it may call again.
         (false, true) if is_suspended(seen.machine) => None,
         (false, _) => {
             let steps = vec![Step::Record(Box::new(change))];
@@ -240,8 +241,8 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if *seen.machine.phase() != Phase::CrashLoopBackOff {
         return None;
     }
-    // Who finds no capacity, no quota or no way in would find none by another name either: it waits, and another zone is its owner's
-    // choice, as other credentials are. So does who is not let through because others of its account are: its turn comes.
+    // A Machine that is refused for capacity, quota or credentials waits: another Machine in its place would be refused too, and another
+    // zone or other credentials are its owner's choice. A throttled one waits too: its turn comes.
     let is_stopped = |trouble: &Trouble| {
         let failure = &trouble.failure;
         failure.is_exhausted() || failure.reason == Some(Reason::RateLimited) || Cause::of(failure).is_some()

@@ -34,7 +34,7 @@ use crate::driver::Reaction;
 use crate::ids::NodeName;
 use crate::sight::later;
 
-/// How often the node's name is asked for before the VM goes without.
+/// After how many failed look-ups of the node's name the VM is removed although that name is not known.
 const LOOKUPS: u32 = 3;
 
 /// How long the return of the target cluster is waited for before a Machine that never joined ends without it: longer than a watch
@@ -110,8 +110,8 @@ fn begin(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(vec![Step::Record(Box::new(change))], Why::Deleting)
 }
 
-/// Nothing is left at the provider, so nothing of the Node runs and nothing uses its volumes. Pods that stayed go after the Node: a DaemonSet
-/// would make its own again for one that is there. Attachments go after the pods: they would be made again for these.
+/// Nothing is left at the provider, so nothing runs on the Node and nothing uses its volumes. The order is: Node, pods, VolumeAttachments.
+/// While the Node is there a DaemonSet would make its pod again, and while a pod is there its volume would be attached again.
 fn rest(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
     let own = seen.node.filter(|found| node::belongs(found, seen.machine));
     let mut steps = Vec::new();
@@ -141,8 +141,8 @@ fn rest(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
 }
 
 /// The VM is gone and the target cluster is away. A Machine that never joined ends all the same, and so does one whose user forces it,
-/// because that cluster may be gone for good: what may be left there, a token or a Node, is removed when the cluster returns. One that
-/// joined waits for that else, because its Node is certainly there.
+/// because that cluster may be gone for good: what may be left there, a token or a Node, is removed when the cluster returns. Any other
+/// Machine that joined waits for the cluster, because its Node is certainly there.
 fn blind(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
     // Where both clusters were away, their watches come back one after the other.
     let since = seen.sight.control_since.map(|since| since.max(gone_since));
@@ -248,7 +248,8 @@ fn look_up(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
     }
 }
 
-/// Another Machine has met what this one would meet too, and tries again for both. One that has met it itself says so in its own words.
+/// A circuit breaker is open: another Machine's call failed as this one's would, and that Machine tries again for both. A Machine whose own
+/// call failed tells its own failure instead.
 fn suspended(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let Admission::Deny(breaker, look) = seen.admit(Operation::Delete, now) else {
         return None;
@@ -325,7 +326,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     match (change.is_told(seen.machine), now >= retry_at) {
         (true, true) => None,
         (true, false) => Some(Plan::wait(retry_at, Why::CoolingOff)),
-        // It has told of it, and what it waited for after that.
+        // The failure was told, and after it that the Machine waits for another one's probe. Now it may call again.
         (false, true) if is_suspended(seen.machine) => None,
         (false, _) => {
             let steps = vec![Step::Record(Box::new(change))];
@@ -336,7 +337,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
     let text = format!("Waiting to remove the VM: {why}. {}", mark(seen));
-    // The early phase stays, which lets the Machine go as soon as it is certain that there is nobody to ask.
+    // The phase stays New or Pending: only in these does the Machine count as untouched (`is_untouched`) when it is looked at again.
     let change = match is_untouched(seen) {
         true => StatusChange::told(seen.machine, OperationType::Delete, OperationState::Failed, text, now),
         false => told(seen, OperationState::Failed, text, now),

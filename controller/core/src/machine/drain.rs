@@ -1,10 +1,11 @@
 //! The pods of a Node go: before its VM does, before it is updated in place, or because its Machine failed and is preserved.
 //!
-//! One drain for all of them. No new pods come to the Node from before its pods are listed; they are evicted as their budgets allow until
-//! the deadline, until the node is dead, or until a user forces its end. What is left then is deleted without grace: where the Node stays
-//! or its VM does not run, at once; else when the VM is gone, because an API server forgets such a pod while the kubelet still runs it, and
-//! a StatefulSet would run it twice. The drain's time counts only while this manager could drain. Where the provider has announced when the VM ends, each pod that is left is deleted so early that it
-//! has its grace. Decides nothing about the Machine: `machine::leave`, `in_place` and `preserve` do.
+//! There is one drain for all three purposes. First the Node is cordoned, then its pods are listed, then they are evicted as their budgets
+//! allow: until the deadline, until the node is dead or ill for too long, or until a user ends the wait by a label. Pods that are left then
+//! are deleted without grace: at once, if the Node stays or its VM is known not to run; else only after the VM is gone. A pod that is
+//! deleted without grace vanishes from the API server while its kubelet may still run it, and its StatefulSet would start a second one.
+//! The timeout counts only while this manager could drain. Where the provider has announced when the VM ends, each pod that is left is
+//! deleted so early that it has its whole grace. What becomes of the Machine is decided by `machine::leave`, `in_place` and `preserve`.
 //! Source: `spec/machine.md` §5.4, `user-pains.md` C.
 
 use std::fmt;
@@ -35,8 +36,8 @@ const ANEW: SignedDuration = SignedDuration::from_secs(60);
 pub enum Purpose {
     /// Its Machine is deleted. The Node is cordoned first.
     Leave,
-    /// It is updated in place, or its Machine failed and is preserved: its pods are to go since then, and whoever says so keeps new ones
-    /// away. Its VM may still write to volumes, so none is detached.
+    /// It is updated in place, or its Machine failed and is preserved. The time is when its pods were told to go, and the drain timeout
+    /// counts from it. The caller has cordoned or tainted the Node. Its VM may still write to volumes, so none is detached.
     Stay(Timestamp),
 }
 
@@ -49,7 +50,7 @@ pub enum Force {
     Late,
     /// The VM ends now, as its provider has announced.
     Ending,
-    /// The Node has not been ready for too long.
+    /// The Node has been not ready for too long.
     Dead,
     /// The Node is ready, and another watched condition says for too long that something is wrong with it.
     Ill,
@@ -58,7 +59,7 @@ pub enum Force {
 }
 
 impl Force {
-    /// Whether no pod runs on the Node any more, and nothing uses its volumes. A kubelet that is silent proves neither.
+    /// Whether this reason proves that no pod runs on the Node any more and that nothing uses its volumes. A silent kubelet proves neither.
     pub fn is_proven(self) -> bool {
         match self {
             Self::Lost(_) => true,
@@ -113,7 +114,8 @@ pub fn drain(seen: &Observed<'_>, found: &Node, purpose: Purpose, now: Timestamp
     Progress::Going(plan.or_at(dead::at(seen, found), now))
 }
 
-/// What comes before the pods are known: no new ones come, and they are watched. A Node that takes no cordon is drained by force only.
+/// What is done before the pods are known: the Node is cordoned (to leave only), then its pods are watched. A Node that cannot be cordoned
+/// is not drained gently: the force that ends the drain is waited for.
 fn prepared(seen: &Observed<'_>, found: &Node, purpose: Purpose, force: Option<Force>, now: Timestamp) -> Option<Plan> {
     let refusal = seen.calls.cordon_refused.as_ref();
     let is_given_up = force.is_some() && refusal.is_some();
@@ -134,7 +136,8 @@ fn since(seen: &Observed<'_>, purpose: Purpose) -> Timestamp {
     }
 }
 
-/// Until when pods may take their time, and no later than their VM ends. `None`: no time passes while their cluster is out of sight.
+/// Until when pods may take their time: their timeout, or the announced end of their VM if that is sooner. `None`: the timeout does not run
+/// while their cluster is out of sight.
 pub(super) fn deadline(seen: &Observed<'_>, purpose: Purpose) -> Option<Timestamp> {
     let until = seen
         .sight
@@ -147,8 +150,8 @@ fn announced(seen: &Observed<'_>) -> Option<Timestamp> {
     seen.calls.vm.as_ref()?.ends_at
 }
 
-/// For how long pods may take their time. As many retries as the Machine allows count as the time that they take; the operator's number
-/// limits no timeout that the Machine itself gives.
+/// For how long pods may take their time: the drain timeout, or `maxEvictRetries` pauses of [`RETRY`] if that is shorter. The operator's
+/// number of retries does not count where the Machine gives a timeout of its own.
 fn patience(seen: &Observed<'_>) -> SignedDuration {
     let own = seen.machine.drain_timeout();
     let timeout = own.unwrap_or(seen.settings.drain_timeout);
@@ -210,8 +213,8 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> P
     plan.or_at(drain.again_at(seen.volumes, seen.settings, now), now)
 }
 
-/// All pods are deleted without grace, once; on a node that stays those that could not be, after a while again. On one that runs and leaves,
-/// none before its VM.
+/// Deletes all pods without grace, once. On a node that stays, pods that are still there are looked at anew after [`ANEW`]. On a node that
+/// leaves and may still run, no pod is deleted here: they are deleted after the VM is gone (`delete`).
 fn by_force(
     seen: &Observed<'_>,
     found: &Node,
@@ -242,7 +245,7 @@ fn by_force(
     }
     let mut plan = Plan::rest(Why::DrainForced).or_at(Some(later(now, LOOK)), now);
     if purpose == Purpose::Leave {
-        // The mark holds for the version of the Node that is seen; what follows would make it another one.
+        // First, because the patch that sets the taint is valid only for the version of the Node that the plan has seen.
         plan.steps.extend(dead::out_of_service(seen, found));
         let has_volumes = drain.has_volumes() || !node::attached(found).is_empty();
         let look = has_volumes && !seen.volumes.is_watched();
@@ -258,8 +261,9 @@ pub fn is_stuck(plan: &Plan) -> bool {
     plan.why == Why::DrainBlocked
 }
 
-/// Volumes that are attached to the Node and will be detached once its pods are gone: the attachments, as far as they are known, else what
-/// the Node says, which knows of volumes without attachments, too. Those of pods that stay are detached when the VM is gone.
+/// Volumes that are attached to the Node and will be detached once its pods are gone. Where VolumeAttachments of the Node are known these
+/// are what counts; else the Node's own list, which also names volumes that have no VolumeAttachment. Volumes of pods that stay are left
+/// out: they are detached when the VM is gone.
 pub(super) fn attached(seen: &Observed<'_>, found: &Node) -> Vec<String> {
     let objects = seen.volumes.attached_to(&node::name(found));
     let stays = |volume: &str| seen.drain.is_some_and(|drain| drain.stays(volume));

@@ -23,7 +23,8 @@ const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 /// How often a Machine whose Node was deleted looks whether others of its deployment are well again.
 const OTHERS_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// Decides what a Machine needs that failed for its Node or its VM: nothing, but if these turn out well before it goes, it has not (T19).
+/// Decides what a Machine in phase `Failed` needs that failed for its Node or its VM: nothing, unless both turn out to be well before it is
+/// deleted; then it is Running again (T19).
 pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let staying = |joined: &&Node| node::belongs(joined, seen.machine) && !meta::is_deleting(&joined.metadata);
     let joined = seen.node.filter(staying);
@@ -36,7 +37,8 @@ pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
 }
 
-/// It failed for its driver's word, so only that has a way back; what the Node says is heard then.
+/// It failed because its driver said that its VM does not run. The driver is asked again, and only if it says that the VM runs does the
+/// Node's health count.
 fn looked_again(seen: &Observed<'_>, joined: Option<&Node>, now: Timestamp) -> Plan {
     let is_askable = matches!(seen.driver, DriverView::Ready(_)) && seen.machine.provider_id().is_some();
     let Some(since) = seen.machine.phase_since().filter(|_| is_askable) else {
@@ -58,7 +60,7 @@ fn looked_again(seen: &Observed<'_>, joined: Option<&Node>, now: Timestamp) -> P
 /// Decides what a Machine in phase `Running` or `Unknown` needs.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let plan = looked_at(seen, now);
-    // What is brought to its Node may be refused again and again, and puts no judgement off.
+    // Steps that write the Node are no reason to put the judgement off: the target cluster may refuse them again and again.
     let is_turning = plan
         .steps
         .iter()
@@ -69,7 +71,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
     match vm(seen, now) {
         Ok(wake) => alone(seen, plan.or_at(wake, now), now),
-        // What is brought to the Node waits for the driver's answer: a call is a plan of its own.
+        // Writes of the Node wait for the driver's answer: a plan that calls does nothing else.
         Err(first) => first,
     }
 }
@@ -90,7 +92,7 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
     let machine = seen.machine;
     let began = match (machine.phase(), seen.calls.doubt) {
         (Phase::Unknown, _) | (_, None) => machine.phase_since(),
-        // Of a healthy node only what was said since the news counts.
+        // While the node is healthy, only what the driver said since the bad news counts.
         (_, Some(doubt)) => Some(doubt.since),
     };
     let (Some(since), DriverView::Ready(_)) = (began, seen.driver) else {
@@ -107,7 +109,7 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
         return Ok(Some(due));
     };
     let fault = Fault::Vm(lost);
-    // One that is nobody's has failed at once, where it is Unknown: that is told then.
+    // A Machine that is Unknown and has no owner fails in this same plan (`alone`), which tells the cause.
     let is_alone = meta::controller_of(&machine.metadata).is_none() && *machine.phase() == Phase::Unknown;
     let change = ailing(seen, fault, now);
     if change.is_told(machine) || is_alone {
@@ -155,13 +157,13 @@ fn looked_at(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return node_deleted(seen, now);
     }
     let mut plan = judged(seen, joined, now);
-    // Behind what is told of its health: a target cluster that lets nobody write Nodes would keep it from being told.
+    // After the step that writes the Machine's status: a target cluster that refuses writes of Nodes must not keep that from being told.
     let sync = sync(seen, joined, now);
     plan.steps.extend(sync.steps);
     plan.or_at(sync.wake, now)
 }
 
-/// Somebody deleted the Node, and the Machine goes with it (`spec/machine.md` §2.4); not where that befell too many at once.
+/// Somebody deleted the Node, and its Machine is deleted too (`spec/machine.md` §2.4), unless the limit of unhealthy machines is reached.
 pub fn node_deleted(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let limit = &seen.settings.unhealthy_threshold;
     if !seen.losers.reaches(limit) {
@@ -178,7 +180,7 @@ pub fn node_deleted(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(told.into_iter().collect(), why).or_at(Some(later(now, OTHERS_AGAIN)), now)
 }
 
-/// What ails a Machine whose Node is there. Of one that runs `vm` tells first what its driver said.
+/// What speaks against a Machine whose Node is there. While the Machine is Running, what its driver said is left to [`vm`].
 fn fault(seen: &Observed<'_>, joined: &Node) -> Option<Fault> {
     let machine = seen.machine;
     let since = machine.phase_since().filter(|_| *machine.phase() != Phase::Running);

@@ -44,9 +44,9 @@ enum Stage {
     Idle,
     /// The condition is to say so.
     Tell(Reason),
-    /// The pods go, since then.
+    /// The pods are evicted; the drain timeout counts from that time.
     Vacate(Option<Timestamp>),
-    /// The pods were gone already when something went wrong.
+    /// The condition says already that the pods are gone, and the phase does not: it is turned.
     Enter,
     /// The agent is at it.
     Wait,

@@ -229,7 +229,8 @@ fn ends(lost: Lost, node: Option<&Node>) -> bool {
     }
 }
 
-/// How long after a Machine failed for its driver's word the driver is asked once more: its VM may be on again, with its disk.
+/// A Machine that failed because its driver said that its VM does not run is looked at once more, so long after it failed: the VM may be on
+/// again, with its disk.
 pub const LAST_LOOK: SignedDuration = SignedDuration::from_secs(5);
 
 /// Whether the VM of a Machine that failed runs, as its driver said at that last look. `None`: it has not said anything yet.

@@ -1,7 +1,8 @@
 //! Before the VM of a deleted Machine goes: its Node is drained, and the volumes of its pods follow them.
 //!
-//! Never goes back: once the description says that the VM is removed, nothing is drained any more (`user-pains.md` 66), unless the Node
-//! takes new pods again. Source: `spec/machine.md` §5.2–5.4, S7 and L2 of `reliability.md`.
+//! The drain is not begun again (`user-pains.md` 66) once the mark at the end of the status's description (`keys::DELETION_MARKS`) says
+//! that the VM is being removed, unless the Node is not cordoned: then new pods may have come.
+//! Source: `spec/machine.md` §5.2–5.4, S7 and L2 of `reliability.md`.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
@@ -16,9 +17,9 @@ use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase,
 use crate::drain::Drain;
 use crate::sight::later;
 
-/// How long the list of the pods may take where nothing else is waited for any more.
+/// How long the list of the pods may take once the drain is over by force and only this list is missing.
 const LIST_WITHIN: SignedDuration = SignedDuration::from_secs(30);
-/// How long the first word waits for what there is to be told: most often no pod is left.
+/// How long the first status of a drain is put off for the list of pods. Most often that list is empty, and one status is enough.
 const LOOK: SignedDuration = SignedDuration::from_secs(1);
 /// How often the status is written while pods go.
 const PACE: SignedDuration = SignedDuration::from_secs(5);
@@ -26,7 +27,7 @@ const PACE: SignedDuration = SignedDuration::from_secs(5);
 /// What is due before the VM may go.
 #[derive(Clone, Copy, Debug)]
 pub enum Due<'a> {
-    /// Pods may be there, and their cluster is out of sight: it is waited for until then.
+    /// Pods may be on the Node, and the target cluster is out of sight: its return is waited for, until this time at the latest.
     Await(Timestamp),
     /// The Node is drained.
     Drain(&'a Node),
@@ -64,7 +65,8 @@ fn is_said_to_be_over(machine: &Machine) -> bool {
     stage.is_some_and(|(stage, _)| stage >= 2)
 }
 
-/// Whether new pods may come to the Node, and would be waited for. Of one that is being deleted none but our finalizer may be left.
+/// Whether new pods may come to the Node, and would be waited for. A Node that is itself being deleted does not count: it may be there only
+/// because of our finalizer.
 fn is_open(seen: &Observed<'_>, found: &Node, now: Timestamp) -> bool {
     let stays = !meta::is_deleting(&found.metadata) && !node::is_cordoned(found);
     stays && force(seen, found, Purpose::Leave, now).is_none()
@@ -76,9 +78,10 @@ fn node_to_drain<'a>(seen: &Observed<'a>) -> Option<&'a Node> {
     found.filter(|_| seen.settings.has_target)
 }
 
-/// Until when a cluster out of sight is waited for, because pods may be there: without end, if the Machine has joined or its Node was seen,
-/// because no time of a drain passes meanwhile; for as long as views may take to be complete at a process's beginning, if nothing but its
-/// Node's name is known.
+/// Until when the return of the target cluster is waited for, because pods may be on the Machine's Node. Without end
+/// ([`Timestamp::MAX`]), if the Machine has joined or its Node was seen: the drain timeout does not run while the cluster is out of sight.
+/// If only the Node's name is known, for [`PATIENCE`], which is enough for the views of a new process to become complete. `None`: not at
+/// all.
 fn awaited(seen: &Observed<'_>) -> Option<Timestamp> {
     if seen.machine.is_deletion_forced() {
         return None;
@@ -94,13 +97,14 @@ fn awaited(seen: &Observed<'_>) -> Option<Timestamp> {
     Some(since.map_or(Timestamp::MAX, |since| later(since, PATIENCE)))
 }
 
-/// Whether a process has seen the pods of a Node that joined too late for the Machine to say so, or waits for them already.
+/// Whether the status says that the Node is being drained, or that a drain is waited for. So it does also of a Node that joined only after
+/// the Machine was deleted, whose conditions were never copied.
 fn was_draining(machine: &Machine) -> bool {
     let reason = machine.operation_reason();
     matches!(reason, Some(OperationReason::Draining | OperationReason::DrainBlocked))
 }
 
-/// The Node is out of sight. Where the Machine is, too, nothing is told of it.
+/// The target cluster is out of sight, and the drain waits for it. Nothing is written while the control cluster is out of sight too.
 pub fn wait(seen: &Observed<'_>, until: Timestamp, now: Timestamp) -> Plan {
     let (why, mark) = (Why::TargetAway, keys::MARK_DRAIN);
     if seen.sight.control_since.is_none() {
@@ -123,7 +127,8 @@ pub fn wait(seen: &Observed<'_>, until: Timestamp, now: Timestamp) -> Plan {
 
 /// The Node is drained.
 pub fn drain(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Plan {
-    // The Node joined after the VM was to go. Once it is cordoned, nothing but the status says that it is not drained yet.
+    // The Node joined after the status said that the VM is being removed. The status is taken back before the Node is cordoned: of a
+    // cordoned Node, the status alone says whether it is drained (see `due`).
     if is_said_to_be_over(seen.machine) {
         let said = draining(
             seen,
@@ -188,8 +193,8 @@ fn going(seen: &Observed<'_>, found: &Node, force: Option<Force>, plan: Plan, no
     with_words(seen, found, said, plan, now)
 }
 
-/// Tells the Machine and its Node, then goes on. The Node is told of no more often than the Machine, because the target cluster may refuse
-/// it.
+/// Writes the status of the Machine and the condition of its Node, then goes on. The Node is written only together with the Machine: the
+/// target cluster may refuse that write each time.
 fn with_words(seen: &Observed<'_>, found: &Node, said: StatusChange, mut plan: Plan, now: Timestamp) -> Plan {
     let said = match plan.why {
         Why::DrainForced if !said.is_told(seen.machine) => {
@@ -206,7 +211,8 @@ fn with_words(seen: &Observed<'_>, found: &Node, said: StatusChange, mut plan: P
     plan.or_at(said.wake, now)
 }
 
-/// Nobody may wait any longer, but for the list of the pods that are to be deleted, from when its turn has come.
+/// The drain is over by force, and the pods are not listed yet. Their list is waited for, for [`LIST_WITHIN`] from when its turn came: the
+/// pods that are left are deleted after the VM.
 fn unlisted(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let Some(turn) = seen.drain.and_then(Drain::turn) else {
         return Plan::rest(Why::PodsUnknown);
@@ -221,8 +227,8 @@ fn unlisted(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
 }
 
-/// Whether an earlier process drained the Node: it alone knew which volumes were on their way. The Node names a volume no longer from when
-/// it is to be detached, so where they are is found out before the VM goes.
+/// Whether an earlier process began this drain. That process alone knew which volumes were being detached, and the Node's own list lacks a
+/// volume as soon as its detaching begins. So the VolumeAttachments are read before the VM goes.
 fn was_begun_before(seen: &Observed<'_>) -> bool {
     let said = seen.machine.last_operation();
     let at = said.and_then(|said| said.last_update_time.as_ref()).map(|time| time.0);
@@ -235,8 +241,8 @@ fn was_begun_before(seen: &Observed<'_>) -> bool {
     is_drain && seen.drain.is_some_and(is_older)
 }
 
-/// The pods are gone; their volumes have to follow before the VM does, or their data is at risk. A driver that never detaches holds it up
-/// for so long and no longer.
+/// The pods are gone. Their volumes are to be detached before the VM goes, or their data is at risk; this is waited for until the detach
+/// timeout or the deadline of the drain.
 fn detached(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp) -> Plan {
     let attached = attached(seen, found);
     let limit = deadline(seen, Purpose::Leave).unwrap_or(Timestamp::MAX);
@@ -268,7 +274,7 @@ fn detached(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp)
     with_words(seen, found, said, Plan::rest(Why::Detaching), now).or_at(Some(until), now)
 }
 
-/// What has to be found out before it is known which volumes follow pods that are gone.
+/// The step that finds out which of the attached volumes are to be waited for: those of pods that stay are not.
 fn unknown_volumes(seen: &Observed<'_>, found: &Node) -> Option<Step> {
     if !seen.volumes.is_watched() {
         return Some(Step::WatchVolumes);
@@ -278,7 +284,7 @@ fn unknown_volumes(seen: &Observed<'_>, found: &Node) -> Option<Step> {
     staying.filter(|pods| !pods.is_empty()).map(Step::LearnVolumes)
 }
 
-/// The pods are not waited for any more. Volumes are let go of at once only where nothing uses them.
+/// The pods are not waited for any more. VolumeAttachments are deleted before the VM goes only if it is proven that nothing uses them.
 fn forced(seen: &Observed<'_>, found: &Node, force: Force, now: Timestamp) -> Plan {
     let left = seen.drain.map_or(0, |drain| drain.left().count());
     if !force.is_proven() && left > 0 {
@@ -308,8 +314,8 @@ pub fn removing(text: &str) -> String {
     format!("{text}. {}", keys::MARK_VM_DELETION)
 }
 
-/// The status, if it is another one than is told already and the last was not told just now. The first word, and that the VM is not removed
-/// after all, are due at once.
+/// Writes the status if it differs from the stored one, and no sooner than `PACE` after the last write. Two writes do not wait: one that
+/// changes the phase, and one after a status that said that the VM is being removed.
 pub(super) fn paced(seen: &Observed<'_>, change: StatusChange, why: Why, now: Timestamp) -> Plan {
     if change.is_told(seen.machine) {
         return Plan::rest(why);
@@ -400,7 +406,7 @@ mod tests {
         ask(&seen)
     }
 
-    /// A driver that was away while a VM booted is to be asked again: that is no word that the VM is removed.
+    /// A question for the VM's state that could not be asked is to be repeated. That is no sign that the driver was asked to remove the VM.
     #[test]
     fn a_question_that_a_creation_left_over_ends_no_drain() {
         let now = "2026-01-01T00:20:00Z".parse::<Timestamp>().expect("it is a time");

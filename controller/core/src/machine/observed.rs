@@ -216,7 +216,8 @@ pub struct Calls {
     pub running: Option<Call>,
     /// What was known of the class when it began.
     pub asked_under: Option<Stamp>,
-    /// By what its driver has shown the VM through the Machine's class, where the Machine does not say so itself.
+    /// The essentials of the Machine's class, noted when a listing or a watch through that class has shown the VM. For Machines whose own
+    /// record is missing or names no inventory.
     pub reached: Option<Arc<CreationRequest>>,
     /// When a creation of the VM was last answered that it is made.
     pub made_at: Option<Timestamp>,

@@ -73,7 +73,7 @@ impl Calls {
     /// Takes the answer to the running call, which was made with `recipe`.
     pub fn absorb(&mut self, answer: Answer, recipe: Option<&str>, pacing: Pacing, now: Timestamp) {
         self.running = None;
-        // News that came while the call was under way may be newer than its answer, so it answers no doubt of theirs.
+        // Bad news that came while the call was under way may be newer than its answer, so this answer does not end the doubt.
         let is_outdated = self
             .doubt
             .as_mut()
@@ -125,7 +125,7 @@ impl Calls {
                 self.end(now);
             }
             Answer::Deletion(Err(failure)) => self.fail(Call::Delete, failure, recipe, pacing, now),
-            // It is no failure, least of all one of the driver's. Who was waiting to ask again, waits again.
+            // No failure: nobody was asked. The question for the VM's state is put off; the other calls follow from the next plan.
             Answer::NotAsked(Call::Status) => self.poll_at = Some(now + POLL),
             Answer::NotAsked(Call::Create | Call::Initialize | Call::Delete) => {}
         }
@@ -143,8 +143,9 @@ impl Calls {
         self.doubt.map_or(since, |doubt| doubt.since.min(since))
     }
 
-    /// Whether the VM does not run any more and will not by itself, as its driver said twice since that time, some while apart: one
-    /// answer may be false (`user-pains.md` 49), and a VM that is stopped may be about to start. `node`: the Machine's, where it is seen.
+    /// Why the VM does not run any more and will not by itself, as its driver said since that time. Two answers, `SECOND_LOOK` or
+    /// `WHILE_READY` apart, must say so: one answer may be false (`user-pains.md` 49), and a VM that is stopped may be about to start. An
+    /// announced end is believed at once. `node`: the Machine's Node, where it is seen.
     pub fn lost(&self, since: Timestamp, node: Option<&Node>) -> Option<Lost> {
         let since = self.doubted_since(since);
         self.asked_at.filter(|at| *at >= since)?;
@@ -172,8 +173,8 @@ impl Calls {
         Some(self.last_word().is_none())
     }
 
-    /// When to ask for the VM's state again, where that is doubted since then: at once, soon where the driver says that it does not run and
-    /// has not said so for long enough to be believed, else after that pause.
+    /// When to ask for the VM's state again, which is in doubt since that time. At once, if the driver was not asked since; after
+    /// `SECOND_LOOK`, if its last word is not believed yet, or if the call that was to answer bad news failed; else after `pause`.
     pub fn doubt_again(
         &self,
         since: Timestamp,

@@ -38,7 +38,7 @@ pub struct StatusChange {
     pub last_known_state: Option<String>,
     /// What the VM is asked for with, if it is to be stored.
     pub creation_request: Option<CreationRequest>,
-    /// What the Machine says of that now.
+    /// The record that is stored now: a merge patch must take its fields away by name.
     replaces: Option<CreationRequest>,
 }
 
@@ -114,8 +114,8 @@ impl StatusChange {
         self
     }
 
-    /// With the words that stand there already for the same operation, reason and code, up to the mark at their end: each of many
-    /// Machines that wait would be written anew where only the words are others.
+    /// Keeps the stored description, if it was written for the same operation, reason and code and ends with the same mark. Many Machines
+    /// wait for the same thing, and none of them is written again only because the provider's words have changed.
     pub fn keeping_words(mut self, machine: &Machine, mark: &str) -> Self {
         let said = machine.last_operation().cloned().unwrap_or_default();
         let is_same = machine.operation_type() == Some(self.operation)
@@ -126,7 +126,7 @@ impl StatusChange {
         self
     }
 
-    /// With what the VM is asked for with.
+    /// With the record of what the VM is asked for with.
     pub fn with_request(mut self, essentials: &CreationRequest) -> Self {
         self.creation_request = Some(essentials.clone());
         self

@@ -68,7 +68,7 @@ pub enum Step {
     WatchVolumes,
     /// Learn which volumes these pods use, which stay.
     LearnVolumes(Vec<PodRef>),
-    /// Delete these VolumeAttachments: whoever detaches does it for a Node that nobody waits for any more.
+    /// Delete these VolumeAttachments, so that the volumes are detached although the Node does not say that they are unmounted.
     Detach(Vec<(Name, Uid)>),
     /// Evict these pods, as far as budgets allow.
     Evict(Vec<PodRef>),
