@@ -242,8 +242,9 @@ impl CircuitBreaker {
             return Admission::Probe;
         }
         let look = match limit {
-            0 if self.failed_by.0 != *class || self.failed_by.1 == *uid => due,
-            0 => later(due, APART),
+            // A Machine that fails for a reason of its own must not be the probe of all others again and again.
+            0 if self.failed_by.1 == *uid => later(due, APART),
+            0 => due,
             _ => later(now, WHILE_ANOTHER_PROBES),
         };
         Admission::Deny(self, look)

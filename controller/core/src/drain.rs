@@ -63,15 +63,18 @@ struct Tried {
 }
 
 impl Tried {
-    /// When it may be tried again: after 1, 2, 4 … 20 s; after what was accepted, when the watch should have shown it.
-    fn again_at(&self) -> Timestamp {
+    /// When it may be tried again: after 1, 2, 4 … 20 s, and once more at the last chance; after what was accepted, when the watch should have
+    /// shown it.
+    fn again_at(&self, last_chance: Option<Timestamp>) -> Timestamp {
         let pause = match self.removal {
             Removal::Accepted => SHOWN_WITHIN,
             Removal::OverBudget(_) | Removal::Misconfigured { .. } | Removal::Failed(_) => {
                 SignedDuration::from_secs(1 << self.times.saturating_sub(1).min(5)).min(LONGEST_PAUSE)
             }
         };
-        later(self.at, pause)
+        let at = later(self.at, pause);
+        let last_chance = last_chance.filter(|_| self.removal != Removal::Accepted);
+        last_chance.filter(|last| self.at < *last && *last < at).unwrap_or(at)
     }
 }
 
@@ -280,13 +283,24 @@ impl Drain {
     }
 
     /// Pods that may be evicted now: the important ones first, as they are to run again first. Those with volumes, a few at a time.
-    pub fn due(&self, volumes: &Volumes, settings: &Settings, now: Timestamp) -> Vec<PodRef> {
+    /// Any that was refused may be tried once more at the last chance.
+    pub fn due(
+        &self,
+        volumes: &Volumes,
+        settings: &Settings,
+        last_chance: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Vec<PodRef> {
         let leaving = |pod: &Pod| meta::is_deleting(&pod.metadata);
         let mut free = VOLUMES_AT_ONCE.saturating_sub(self.on_their_way(volumes, settings, now).len());
         let can_move = volumes.is_known() || now >= later(self.began, KNOWN_WITHIN);
         let mut due = Vec::new();
         for pod in self.by_priority().into_iter().filter(|pod| !leaving(pod)) {
-            if self.tried.get(&pod.uid()).is_some_and(|tried| now < tried.again_at()) {
+            if self
+                .tried
+                .get(&pod.uid())
+                .is_some_and(|tried| now < tried.again_at(last_chance))
+            {
                 continue;
             }
             if has_claims(pod) {
@@ -344,9 +358,16 @@ impl Drain {
     }
 
     /// When a pod may be tried again that may not be tried now.
-    pub fn again_at(&self, volumes: &Volumes, settings: &Settings, now: Timestamp) -> Option<Timestamp> {
+    pub fn again_at(
+        &self,
+        volumes: &Volumes,
+        settings: &Settings,
+        last_chance: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         let waiting = self.left().filter(|pod| !meta::is_deleting(&pod.metadata));
-        let times = waiting.filter_map(|pod| self.tried.get(&pod.uid()).map(Tried::again_at));
+        let tried = waiting.filter_map(|pod| self.tried.get(&pod.uid()));
+        let times = tried.map(|tried| tried.again_at(last_chance));
         let unknown = (self.has_volumes() && !volumes.is_known()).then(|| later(self.began, KNOWN_WITHIN));
         let moving = self.on_their_way(volumes, settings, now);
         let overdue = self.leaving().map(|leaving| later(leaving.until, SHOWN_WITHIN));
@@ -360,6 +381,10 @@ impl Drain {
         let waiting = self.left().filter(|pod| !meta::is_deleting(&pod.metadata));
         let begins = |pod: &PodRef| end.saturating_sub(pod.grace).unwrap_or(Timestamp::MIN);
         let waiting = waiting.map(|pod| reference(pod));
+        // What a budget refused was an eviction. A deletion that was accepted or failed has its pause.
+        let is_deletion = |tried: &&Tried| matches!(tried.removal, Removal::Accepted | Removal::Failed(_));
+        let again = |pod: &PodRef| Some(self.tried.get(&pod.uid).filter(is_deletion)?.again_at(None));
+        let begins = |pod: &PodRef| begins(pod).max(again(pod).unwrap_or(Timestamp::MIN));
         let (due, later): (Vec<PodRef>, Vec<PodRef>) = waiting.partition(|pod| begins(pod) <= now);
         (due, later.iter().map(begins).min())
     }

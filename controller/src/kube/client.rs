@@ -22,6 +22,7 @@ use tower::{BoxError, Layer, Service};
 
 use crate::kube::budget::Budget;
 use crate::kube::call::Call;
+use crate::kube::error::plain;
 use crate::kube::leadership::LeadershipReader;
 use crate::telemetry::Metrics;
 
@@ -145,7 +146,7 @@ impl Cluster {
         let config = read(access).await?;
         Self::configured(config, policy).map_err(|error| AccessError::Unusable {
             origin: origin(access),
-            reason: error.to_string(),
+            reason: plain(&error),
         })
     }
 

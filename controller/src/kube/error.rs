@@ -2,6 +2,7 @@
 //!
 //! Facts about the server's answers come from a real kube-apiserver (`kube-rs.md` §9).
 
+use kube::client::AuthError;
 use kube::core::Status;
 
 use crate::kube::client::NotCarried;
@@ -161,6 +162,7 @@ pub fn plain(error: &kube::Error) -> String {
         kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => "the answer cannot be read".to_owned(),
         kube::Error::Service(error) => innermost(error.as_ref()),
         kube::Error::HyperError(error) => innermost(error),
+        kube::Error::Auth(error) => refused_credentials(error),
         other => other.to_string(),
     }
 }
@@ -168,10 +170,31 @@ pub fn plain(error: &kube::Error) -> String {
 /// The last cause says what happened ("connection refused"); those before it say which library noticed.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
+    loop {
+        if let Some(error) = cause.downcast_ref::<AuthError>() {
+            return refused_credentials(error);
+        }
+        match cause.source() {
+            Some(deeper) => cause = deeper,
+            None => return cause.to_string(),
+        }
     }
-    cause.to_string()
+}
+
+/// Why there are no credentials, without a word of what a plugin was given or brought: it may be a token.
+fn refused_credentials(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { out, .. } => {
+            format!(
+                "the credential plugin failed ({}); run it by hand to see what it says",
+                out.status
+            )
+        }
+        AuthError::AuthExecParse(_) | AuthError::AuthExec(_) => {
+            "what the credential plugin printed cannot be read".to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 /// The server's own words, without objects and not too many.

@@ -177,7 +177,7 @@ where
         loop {
             // Read before anything is asked for, so that the list that answers a doubt is newer than it.
             let doubts = self.health.doubts();
-            let began = Instant::now();
+            let (began, is_watch) = (Instant::now(), known.is_some());
             let went = tokio::select! {
                 biased;
                 () = self.health.doubted.notified() => {
@@ -196,7 +196,7 @@ where
                     }
                 } => went,
             };
-            let is_calm = known.is_some() && self.health.has_lived(began, LONGEST_PAUSE);
+            let is_calm = is_watch && self.health.has_lived(began, LONGEST_PAUSE);
             if is_calm {
                 pauses = self.pauses();
                 complaints.close(self.health.resource());

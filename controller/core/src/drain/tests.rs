@@ -77,7 +77,7 @@ fn a_pod_that_never_ends_holds_a_place_no_longer_than_a_detachment_may_take() {
     let stuck = (0..VOLUMES_AT_ONCE).map(|number| leaving(&format!("stuck-{number}"), 600, 600, claim()));
     let mut drain = listed(stuck.chain([pod("waits", claim())]));
     let (settings, due) = (settings(), |drain: &Drain, at| {
-        names(&drain.due(&known([]), &self::settings(), at)).len()
+        names(&drain.due(&known([]), &self::settings(), None, at)).len()
     });
     let in_time = later(later(now(), SignedDuration::from_secs(600)), settings.detach_timeout);
     assert_eq!(
@@ -100,7 +100,7 @@ fn a_pod_is_in_the_way_once_its_grace_is_over() {
     assert_eq!((first.pod.name.as_str(), first.since), ("held", now()));
     assert_eq!(drain.blocker(now()), None, "it has its grace");
     let late = later(first.until, SHOWN_WITHIN);
-    assert_eq!(drain.again_at(&known([]), &settings(), now()), Some(late));
+    assert_eq!(drain.again_at(&known([]), &settings(), None, now()), Some(late));
     let Some(Blocker::Overdue(overdue)) = drain.blocker(late) else {
         panic!("its grace is over")
     };
@@ -130,7 +130,7 @@ fn pods_of_daemon_sets_of_the_kubelet_and_those_that_are_finished_stay() {
         pod("mirror", mirror),
         pod("done", json!({"status": {"phase": "Succeeded"}})),
     ]);
-    assert_eq!(names(&drain.due(&known([]), &settings(), now())), ["plain"]);
+    assert_eq!(names(&drain.due(&known([]), &settings(), None, now())), ["plain"]);
     assert_eq!(drain.emptied(), None);
 }
 
@@ -160,15 +160,17 @@ fn a_refusal_in_the_same_words_says_what_it_said_before() {
 #[test]
 fn a_pod_that_is_refused_is_tried_again_after_pauses_that_grow_to_twenty_seconds() {
     let mut drain = listed([pod("plain", json!({}))]);
-    let pods = drain.due(&known([]), &settings(), now());
+    let pods = drain.due(&known([]), &settings(), None, now());
     let (mut at, mut pauses) = (now(), Vec::new());
     for _ in 0..7 {
         drain.tried(&pods[0], Removal::OverBudget("no".to_owned()), at);
-        assert!(drain.due(&known([]), &settings(), at).is_empty());
-        let again = drain.again_at(&known([]), &settings(), at).expect("it is tried again");
+        assert!(drain.due(&known([]), &settings(), None, at).is_empty());
+        let again = drain
+            .again_at(&known([]), &settings(), None, at)
+            .expect("it is tried again");
         pauses.push(again.duration_since(at).as_secs());
         at = again;
-        assert_eq!(names(&drain.due(&known([]), &settings(), at)), ["plain"]);
+        assert_eq!(names(&drain.due(&known([]), &settings(), None, at)), ["plain"]);
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 20, 20]);
     let Some(Blocker::Refused(pod, _)) = drain.blocker(at) else {
@@ -182,7 +184,7 @@ fn a_pod_that_is_refused_is_tried_again_after_pauses_that_grow_to_twenty_seconds
 fn pods_with_volumes_go_a_few_at_a_time_and_others_do_not_wait_for_them() {
     let many = (0..30).map(|number| pod(&format!("db-{number:02}"), claim()));
     let drain = listed(many.chain([pod("web", json!({}))]));
-    let due = drain.due(&known([]), &settings(), now());
+    let due = drain.due(&known([]), &settings(), None, now());
     assert_eq!(due.len(), VOLUMES_AT_ONCE + 1);
     assert!(names(&due).contains(&"web"));
 }
@@ -190,12 +192,12 @@ fn pods_with_volumes_go_a_few_at_a_time_and_others_do_not_wait_for_them() {
 #[test]
 fn a_namesake_is_another_pod_and_the_end_of_the_last_one_is_remembered() {
     let mut drain = listed([pod("web-0", json!({}))]);
-    let pods = drain.due(&known([]), &settings(), now());
+    let pods = drain.due(&known([]), &settings(), None, now());
     drain.tried(&pods[0], Removal::Accepted, now());
-    assert!(drain.due(&known([]), &settings(), now()).is_empty());
+    assert!(drain.due(&known([]), &settings(), None, now()).is_empty());
     let newer = json!({"metadata": {"uid": "other", "resourceVersion": "9"}});
     drain.observe(Change::Applied(pod("web-0", newer.clone())), now());
-    assert_eq!(drain.due(&known([]), &settings(), now()).len(), 1);
+    assert_eq!(drain.due(&known([]), &settings(), None, now()).len(), 1);
     drain.observe(Change::Deleted(pod("web-0", newer)), now());
     assert_eq!(drain.emptied(), Some(now()));
 }
@@ -206,7 +208,7 @@ fn the_next_pods_with_volumes_wait_until_those_of_the_last_are_attached_elsewher
     let many = (0..=VOLUMES_AT_ONCE).map(|number| pod(&format!("db-{number:02}"), claim()));
     let mut drain = listed(many);
     let (settings, here) = (settings(), known([("pv", "n")]));
-    let first = drain.due(&here, &settings, now());
+    let first = drain.due(&here, &settings, None, now());
     for pod in &first {
         drain.takes_along(pod, vec![VolumeName::new("pv")], &here);
         drain.tried(pod, Removal::Accepted, now());
@@ -214,17 +216,20 @@ fn the_next_pods_with_volumes_wait_until_those_of_the_last_are_attached_elsewher
         let gone = self::pod(&pod.name, gone);
         drain.observe(Change::Deleted(gone), now());
     }
-    assert!(drain.due(&here, &settings, now()).is_empty(), "none is detached");
-    assert!(drain.due(&known([]), &settings, now()).is_empty(), "none has arrived");
+    assert!(drain.due(&here, &settings, None, now()).is_empty(), "none is detached");
+    assert!(
+        drain.due(&known([]), &settings, None, now()).is_empty(),
+        "none has arrived"
+    );
     let elsewhere = known([("pv", "other")]);
-    assert_eq!(names(&drain.due(&elsewhere, &settings, now())), ["db-10"]);
+    assert_eq!(names(&drain.due(&elsewhere, &settings, None, now())), ["db-10"]);
     let late = later(now(), settings.detach_timeout);
     assert_eq!(
-        names(&drain.due(&here, &settings, late)),
+        names(&drain.due(&here, &settings, None, late)),
         ["db-10"],
         "their time is over"
     );
-    assert_eq!(drain.again_at(&here, &settings, now()), Some(late));
+    assert_eq!(drain.again_at(&here, &settings, None, now()), Some(late));
 }
 
 /// Rows: W29.
@@ -238,7 +243,7 @@ fn a_claim_that_lives_as_long_as_its_pod_is_a_volume_like_any_other() {
     let many =
         (0..=VOLUMES_AT_ONCE).map(|number| pod(&format!("db-{number:02}"), json!({"spec": {"volumes": volumes}})));
     let drain = listed(many);
-    let due = drain.due(&known([]), &settings(), now());
+    let due = drain.due(&known([]), &settings(), None, now());
     assert_eq!(due.len(), VOLUMES_AT_ONCE, "they go a few at a time");
     assert_eq!(due[0].claims, ["db-00-scratch", "db"]);
 }
@@ -247,5 +252,20 @@ fn a_claim_that_lives_as_long_as_its_pod_is_a_volume_like_any_other() {
 #[test]
 fn important_pods_go_first() {
     let drain = listed([pod("a", json!({})), pod("b", json!({"spec": {"priority": 1000}}))]);
-    assert_eq!(names(&drain.due(&known([]), &settings(), now())), ["b", "a"]);
+    assert_eq!(names(&drain.due(&known([]), &settings(), None, now())), ["b", "a"]);
+}
+
+/// A budget that lets the pod go only now is met by no pause.
+#[test]
+fn a_pod_that_was_refused_is_tried_once_more_before_the_deadline() {
+    let mut drain = listed([pod("web", json!({}))]);
+    let pods = drain.due(&known([]), &settings(), None, now());
+    for _ in 0..5 {
+        drain.tried(&pods[0], Removal::Failed("busy".to_owned()), now());
+    }
+    let last = later(now(), SignedDuration::from_secs(9));
+    assert_eq!(drain.again_at(&known([]), &settings(), Some(last), now()), Some(last));
+    assert_eq!(drain.due(&known([]), &settings(), Some(last), last).len(), 1);
+    drain.tried(&pods[0], Removal::Failed("busy".to_owned()), last);
+    assert!(drain.due(&known([]), &settings(), Some(last), last).is_empty());
 }

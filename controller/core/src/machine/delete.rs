@@ -126,8 +126,15 @@ fn rest(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
         }
     }
     if let Some(name) = node_name(seen).or_else(|| lost_node(seen)) {
-        let pods = seen.drain.map(Drain::left_behind).unwrap_or_default();
-        let attached = seen.volumes.on(&name);
+        // By the name alone these may be another VM's.
+        let is_own = seen.rival.is_none() && seen.node.is_none_or(|found| node::belongs(found, seen.machine));
+        let is_own = is_own && node_name(seen).is_some();
+        let pods = seen
+            .drain
+            .filter(|_| is_own)
+            .map(Drain::left_behind)
+            .unwrap_or_default();
+        let attached = if is_own { seen.volumes.on(&name) } else { Vec::new() };
         steps.push(Step::RemoveNode(name));
         let grace = SignedDuration::ZERO;
         steps.extend((!pods.is_empty()).then_some(Step::DeletePods { pods, grace }));
@@ -410,5 +417,6 @@ fn may_have_token(seen: &Observed<'_>) -> bool {
         } => recipe.needs_token,
         ClassView::Present { .. } | ClassView::Missing(_) | ClassView::Unnamed => true,
     };
-    seen.settings.has_target && !joined && wanted
+    let was_made = seen.calls.token_until.is_some();
+    seen.settings.has_target && !joined && (wanted || was_made)
 }

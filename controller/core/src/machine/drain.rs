@@ -26,6 +26,8 @@ pub(super) mod words;
 
 /// The original's pause between two evictions: what its number of retries is worth in time.
 const RETRY: SignedDuration = SignedDuration::from_secs(20);
+/// How long before the deadline an eviction that was refused is tried once more, however long the pause between tries is by then.
+const LAST_TRY: SignedDuration = SignedDuration::from_secs(2);
 /// How soon it is looked at what became of requests: as long as the shortest pause between two.
 const LOOK: SignedDuration = SignedDuration::from_secs(1);
 /// How long after the first look at pods that could not be deleted these are looked at anew, on a node that stays.
@@ -107,7 +109,7 @@ pub fn drain(seen: &Observed<'_>, found: &Node, purpose: Purpose, now: Timestamp
         },
         (None, Some(drain), None) => match drain.emptied() {
             Some(since) => return Progress::Empty(since),
-            None => gently(seen, found, drain, now),
+            None => gently(seen, found, drain, purpose, now),
         },
     };
     let plan = plan.or_at(deadline(seen, purpose), now);
@@ -186,7 +188,7 @@ pub(super) fn force(seen: &Observed<'_>, found: &Node, purpose: Purpose, now: Ti
 }
 
 /// Pods that may go are evicted; those that would not end before their VM does are deleted, with their grace.
-fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> Plan {
+fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, purpose: Purpose, now: Timestamp) -> Plan {
     let why = match drain.blocker(now) {
         Some(Blocker::Refused(..) | Blocker::Overdue(_)) => Why::DrainBlocked,
         None => Why::Draining,
@@ -196,7 +198,8 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> P
     if has_volumes && !seen.volumes.is_watched() {
         plan.steps.push(Step::WatchVolumes);
     }
-    let mut due = drain.due(seen.volumes, seen.settings, now);
+    let last_chance = deadline(seen, purpose).map(|deadline| deadline.saturating_sub(LAST_TRY).unwrap_or(deadline));
+    let mut due = drain.due(seen.volumes, seen.settings, last_chance, now);
     if let Some(end) = announced(seen) {
         let (pods, next) = drain.due_before(end, now);
         plan = plan.or_at(next, now);
@@ -210,7 +213,7 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, now: Timestamp) -> P
         plan.steps.push(Step::Evict(due));
         plan = plan.or_at(Some(later(now, LOOK)), now);
     }
-    plan.or_at(drain.again_at(seen.volumes, seen.settings, now), now)
+    plan.or_at(drain.again_at(seen.volumes, seen.settings, last_chance, now), now)
 }
 
 /// Deletes all pods without grace, once. On a node that stays, pods that are still there are looked at anew after [`ANEW`]. On a node that

@@ -294,6 +294,9 @@ fn arrived(seen: &Observed<'_>, joined: &Node, mut steps: Vec<Step>, now: Timest
 
 /// Whether a bootstrap token may have been made for the Machine.
 fn needs_token(seen: &Observed<'_>) -> bool {
+    if seen.calls.token_until.is_some() {
+        return true;
+    }
     match seen.class {
         ClassView::Present {
             readiness: Readiness::Ready(recipe),

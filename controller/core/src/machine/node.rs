@@ -91,10 +91,12 @@ pub fn is_healthy(node: &Node, watched: &[String]) -> bool {
     unhealthy_conditions(node, watched).is_empty()
 }
 
-/// Whether a Node, as it was read live, keeps the Machine from failing: it is its own, and healthy. A Node of that name may be another
-/// VM's by now; then the Machine has none.
+/// Whether a Node, as it was read live, keeps the Machine from failing: it is its own, healthy, and not being deleted. A Node of that name
+/// may be another VM's by now; then the Machine has none.
 pub fn keeps_from_failing(live: &Node, machine: &Machine, settings: &Settings) -> bool {
-    belongs(live, machine) && is_healthy(live, &super::watched_conditions(machine, settings))
+    belongs(live, machine)
+        && !meta::is_deleting(&live.metadata)
+        && is_healthy(live, &super::watched_conditions(machine, settings))
 }
 
 /// Every condition that makes the Node unhealthy, as `Type=Status (Reason)`.

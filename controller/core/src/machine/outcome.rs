@@ -151,7 +151,7 @@ impl Calls {
         self.asked_at.filter(|at| *at >= since)?;
         let lost = self.last_word()?;
         let pause = match lost {
-            Lost::Ending => return Some(lost),
+            Lost::Ending => return self.heard_at.filter(|at| *at >= since).map(|_| lost),
             Lost::Stopped | Lost::Failed if node.is_some_and(node::is_ready) => WHILE_READY,
             Lost::Stopped | Lost::Failed | Lost::Gone => SECOND_LOOK,
         };

@@ -7,8 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::World;
-use crate::api::{Machine, meta};
+use crate::api::{CreationRequest, Machine, meta};
 use crate::circuit_breaker::{Cause, Circuits, Operation, Outcome};
+use crate::class;
 use crate::ids::Name;
 use crate::kinds::OwnedBy;
 use crate::machine::Call;
@@ -24,12 +25,15 @@ impl World {
         class.map_or_else(Circuits::default, |class| self.ledger.breakers.circuits(&class))
     }
 
-    /// The class whose breakers are before a Machine's calls. `None` where the class does not say who is asked.
+    /// The class whose breakers are before a Machine's calls. `None` where its VM is asked for by another driver or with other credentials
+    /// than the class names now.
     fn asked_class(&self, machine: &Machine) -> Option<Name> {
         let name = machine.class_name().map(Name::new)?;
         let class = self.classes.get(&name)?;
-        let asked = machine.creation_request().and_then(|request| request.driver());
-        asked.is_none_or(|asked| class.driver() == Some(asked)).then_some(name)
+        let is_same = |asked: &CreationRequest| {
+            asked.driver() == class.driver() && asked.secret_keys() == class::secret_keys(class)
+        };
+        machine.creation_request().is_none_or(is_same).then_some(name)
     }
 
     /// A Machine reserves the probe for all that wait, unless another was faster: then it looks again.

@@ -285,3 +285,25 @@ async fn a_kubeconfig_that_is_none_is_named_with_the_reason_and_without_its_word
         assert!(!shown.contains("hush-hush"), "{shown}");
     }
 }
+
+/// What a plugin prints before it fails may be half a token.
+#[tokio::test]
+async fn a_credential_plugin_that_fails_is_named_without_what_it_printed() {
+    for end in ["exit 3", "exit 0"] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh",
+                "args": ["-c", format!("echo canary-4711; echo canary-4711 >&2; {end}")], "interactiveMode": "Never"}}}],
+        });
+        std::fs::write(file.path(), config.to_string()).unwrap();
+        let access = Access::File(file.path().to_owned());
+        let said = match Cluster::open(&access, policy(None)).await {
+            Err(error) => error.to_string(),
+            Ok(cluster) => create(&cluster).await.unwrap_err().to_string(),
+        };
+        assert!(said.contains("credential plugin") && !said.contains("canary"), "{said}");
+    }
+}

@@ -214,7 +214,7 @@ fn drains_the_ill(seen: &Observed<'_>, now: Timestamp) -> Plan {
     match seen.drain {
         None => plan.steps.insert(0, Step::WatchPods(node::name(found))),
         Some(drain) => {
-            let due = drain.due(seen.volumes, seen.settings, now);
+            let due = drain.due(seen.volumes, seen.settings, None, now);
             if !due.is_empty() {
                 plan.steps.insert(0, Step::Evict(due));
             }
