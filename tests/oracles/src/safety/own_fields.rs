@@ -66,6 +66,7 @@ const OWN: &[(&str, &str, &[&str])] = &[
             "metadata/annotations/machinepriority.machine.sapcloud.io",
             "metadata/annotations/machine.sapcloud.io~marked-for-deletion-time",
             "metadata/annotations/machine.sapcloud.io~released-by",
+            "metadata/annotations/machine.sapcloud.io~requests-recorded",
             "metadata/annotations/machine.sapcloud.io~template-values",
             "metadata/annotations/node.machine.sapcloud.io~preserve",
             "metadata/annotations/node.machine.sapcloud.io~last-applied-node-preserve-value",
