@@ -239,6 +239,13 @@ impl Breakers {
         })
     }
 
+    /// The call of a Machine has ended. Its class may name another account than when the call began, or be gone: no breaker waits for it.
+    pub fn abandon(&mut self, uid: &Uid) {
+        for breaker in self.open.values_mut() {
+            breaker.in_flight.remove(uid);
+        }
+    }
+
     /// Takes what a call about a Machine of the class came to.
     pub fn record(&mut self, class: &Name, outcome: Outcome<'_>) -> Change {
         let mut change = Change::default();

@@ -298,3 +298,20 @@ fn a_machine_that_was_told_to_wait_probes_first_where_its_class_says_nothing() {
         assert_eq!(way(&heard, 2, now()), "allow", "this process knows better");
     }
 }
+
+/// The breaker of the account is not among those of the class any more, by which the answer would find it.
+#[test]
+fn a_probe_whose_class_moves_to_another_account_leaves_its_place_to_others() {
+    let mut breakers = breakers(&["small", "large"]);
+    hear(&mut breakers, 1, Some(Reason::CredentialsRejected), now());
+    let later = now() + PAUSE + PAUSE;
+    assert!(tries(&mut breakers, 2, later));
+    let name = "another".to_owned();
+    let namespace = "default".to_owned();
+    let moved = Account(DriverName::new("virtual"), SecretKey { namespace, name });
+    breakers.class_changed(&Name::new("small"), Some(moved), Vec::new);
+    let large = |breakers: &Breakers| admission(breakers, "large", Operation::Create, 3, later);
+    assert_eq!(large(&breakers), "deny");
+    breakers.abandon(&uid(2));
+    assert_eq!(large(&breakers), "probe");
+}

@@ -105,6 +105,7 @@ impl World {
                 false => self.forgo(&class, outcome, uptime),
             }
         }
+        self.ledger.breakers.abandon(&uid);
         self.queue.push(Key::Machine(name), uptime, Urgency::Prompt);
     }
 
