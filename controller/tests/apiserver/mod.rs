@@ -15,8 +15,10 @@ use millwright_core::merge;
 use serde_json::{Value, from_value, json};
 use tower::{BoxError, service_fn};
 
-/// How long a watch is open.
-const WATCHED: Duration = Duration::from_secs(5);
+/// How often a watch looks whether somebody has changed something.
+const LOOK: Duration = Duration::from_secs(5);
+/// So often, until it ends in its time.
+const LOOKS: usize = 6;
 
 /// See the module's text. Cheap to clone.
 #[derive(Clone, Default)]
@@ -59,16 +61,17 @@ impl Server {
         if query.contains("watch=") {
             let version = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="));
             let since: u64 = version.and_then(|version| version.parse().ok()).unwrap_or_default();
-            tokio::time::sleep(WATCHED).await;
-            let mut stored = self.stored();
-            let is_expired = stored.changed > since;
-            return match stored.reached()? {
-                _ if is_expired => Ok(answer(
-                    200,
-                    &json!({"type": "ERROR", "object": failure(410, "Expired").1}).to_string(),
-                )),
-                _ => Ok(answer(200, "")),
-            };
+            for _ in 0..LOOKS {
+                tokio::time::sleep(LOOK).await;
+                let mut stored = self.stored();
+                let is_expired = stored.changed > since;
+                stored.reached()?;
+                if is_expired {
+                    let expired = json!({"type": "ERROR", "object": failure(410, "Expired").1});
+                    return Ok(answer(200, &expired.to_string()));
+                }
+            }
+            return Ok(answer(200, &self.stored().bookmark().to_string()));
         }
         let body = serde_json::from_slice(&body).unwrap_or_default();
         let (code, value) = self.stored().reached()?.handle(&head.method, head.uri.path(), body);
@@ -148,6 +151,11 @@ impl Server {
 }
 
 impl Stored {
+    fn bookmark(&self) -> Value {
+        let metadata = json!({"resourceVersion": self.version.to_string()});
+        json!({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Any", "metadata": metadata}})
+    }
+
     fn reached(&mut self) -> Result<&mut Self, BoxError> {
         if self.is_away {
             return Err("no route to host".into());

@@ -955,7 +955,7 @@ fn l4_machines_of_a_broken_class_need_not_be_up_but_all_others_do() {
 }
 
 #[test]
-fn l4_a_machine_that_takes_no_change_cannot_be_released_and_counts_for_no_set() {
+fn l4_a_machine_counts_for_the_set_that_controls_it_whatever_its_labels_say() {
     let selecting = with(set("s", 0), "spec/selector/matchLabels", json!({"set": "s"}));
     let owner = json!([{"uid": "s", "controller": true}]);
     let of_set = |labels| {
@@ -967,9 +967,10 @@ fn l4_a_machine_that_takes_no_change_cannot_be_released_and_counts_for_no_set() 
             ..settled()
         }
     };
-    served(&of_set(json!({"set": "another"}))).expect("it is to be released");
-    let why = served(&of_set(json!({"set": "s"}))).unwrap_err();
-    assert_eq!(why, "set s wants 0 machines and has 1");
+    for labels in [json!({"set": "another"}), json!({"set": "s"})] {
+        let why = served(&of_set(labels)).unwrap_err();
+        assert_eq!(why, "set s wants 0 machines and has 1");
+    }
 }
 
 /// A world as it ended.

@@ -269,11 +269,13 @@ fn finalizer_early(seen: &Observed<'_>, now: Timestamp) -> Plan {
 }
 
 fn unbegun_is_unmade(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let driver = match seen.driver {
-        DriverView::Missing { name, .. } => DriverView::Missing { name, is_certain: true },
-        known @ (DriverView::Unnamed | DriverView::Away { .. } | DriverView::Ready(_)) => known,
-    };
-    machine::plan(&Observed { driver, ..*seen }, now)
+    let is_early = matches!(seen.machine.phase(), Phase::New | Phase::Pending);
+    let is_unasked = is_early && seen.machine.creation_request().is_none();
+    let is_missing = matches!(seen.driver, DriverView::Missing { .. });
+    if is_deleting(seen.machine) && is_held(seen.machine) && is_unasked && is_missing {
+        return Plan::act(vec![Step::RemoveFinalizer], Why::NeverAsked);
+    }
+    machine::plan(seen, now)
 }
 
 fn absent_is_gone(seen: &Observed<'_>, now: Timestamp) -> Plan {
