@@ -48,6 +48,10 @@ const EARLY: Duration = Duration::from_secs(5);
 /// Without any sign of life for this long a watch is blind: two periods.
 const BLIND_AFTER: Duration = Duration::from_secs(2 * PERIOD as u64);
 
+/// Failures for this long without a sign of life make a watch blind, too: longer than a restart of an API server. What it missed is found
+/// by a new list, which is a sign of life at once, where a quiet watch would give one only at the end of its period.
+const FAILING_AFTER: Duration = Duration::from_secs(30);
+
 /// Objects a page of a list.
 const PAGE: u32 = 500;
 
@@ -202,10 +206,10 @@ where
                 complaints.close(self.health.resource());
             }
             let Err(trouble) = went else { continue };
-            if trouble.needs_list() {
+            self.complain(&trouble, &mut complaints);
+            if trouble.needs_list() || self.health.is_failing() {
                 known = None;
             }
-            self.complain(&trouble, &mut complaints);
             tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
         }
     }
@@ -369,8 +373,8 @@ struct WatchState {
     life: Option<Life>,
     /// Since when what was brought has been complete.
     fresh_since: Option<Instant>,
-    /// What went wrong since the last sign of life.
-    trouble: Option<String>,
+    /// What went wrong last since the last sign of life, and since when something does.
+    trouble: Option<(String, Instant)>,
 }
 
 /// Signs of life that followed one another without a silence of [`BLIND_AFTER`] between them.
@@ -385,10 +389,22 @@ impl WatchState {
         self.synced.is_some_and(|doubts| doubts >= self.doubts)
     }
 
+    fn is_failing(&self, now: Instant) -> bool {
+        let since = self.trouble.as_ref().map(|(_, since)| *since);
+        since.is_some_and(|since| now.saturating_duration_since(since) >= FAILING_AFTER)
+    }
+
+    /// Whether decisions may rest on what was brought, as far as signs of life tell.
+    fn is_alive(&self, now: Instant) -> bool {
+        let is_recent = |life: Life| now.saturating_duration_since(life.last) < BLIND_AFTER;
+        self.life.is_some_and(is_recent) && !self.is_failing(now)
+    }
+
     fn lives(&mut self, now: Instant) {
+        let is_alive = self.is_alive(now);
         self.trouble = None;
         match &mut self.life {
-            Some(life) if now.saturating_duration_since(life.last) < BLIND_AFTER => life.last = now,
+            Some(life) if is_alive => life.last = now,
             life => *life = Some(Life { since: now, last: now }),
         }
     }
@@ -440,9 +456,7 @@ impl WatchHealth {
     /// `None` while it is not: it was never listed or is doubted, or there was no sign of life for [`BLIND_AFTER`].
     pub fn fresh_since(&self) -> Option<Instant> {
         let (state, now) = (self.locked(), Instant::now());
-        let life = state
-            .life
-            .filter(|life| now.saturating_duration_since(life.last) < BLIND_AFTER)?;
+        let life = state.life.filter(|_| state.is_alive(now))?;
         let since = state.fresh_since.filter(|_| state.is_synced())?;
         Some(since.max(life.since))
     }
@@ -452,12 +466,12 @@ impl WatchHealth {
         let (state, now) = (self.locked(), Instant::now());
         let age = state.life.map(|life| now.saturating_duration_since(life.last));
         let what = match (state.synced, age) {
-            (Some(_), Some(age)) if age < BLIND_AFTER => return Ok(()),
+            (Some(_), Some(_)) if state.is_alive(now) => return Ok(()),
             (Some(_), Some(age)) => format!("no sign of life for {} s", age.as_secs()),
             (Some(_), None) | (None, _) => "the first listing is not complete".to_owned(),
         };
         Err(match &state.trouble {
-            Some(trouble) => format!("{what}: {trouble}"),
+            Some((trouble, _)) => format!("{what}: {trouble}"),
             None => what,
         })
     }
@@ -495,7 +509,14 @@ impl WatchHealth {
     }
 
     fn failed(&self, trouble: String) {
-        self.locked().trouble = Some(trouble);
+        let mut state = self.locked();
+        let since = state.trouble.as_ref().map_or_else(Instant::now, |(_, since)| *since);
+        state.trouble = Some((trouble, since));
+    }
+
+    /// Whether it has failed for so long that only a list tells what is there.
+    fn is_failing(&self) -> bool {
+        self.locked().is_failing(Instant::now())
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, WatchState> {

@@ -412,6 +412,7 @@ async fn a_machine_that_a_user_made_gets_its_vm_and_keeps_its_fields() {
         ".metadata.finalizers",
         ".metadata.labels",
         ".metadata.annotations.machinepriority.machine.sapcloud.io",
+        ".metadata.annotations.machine.sapcloud.io/requests-recorded",
     ];
     laws::only_own_fields(grown, &own).unwrap();
     scene.delete(Kind::Machine, laws::name(grown)).await;

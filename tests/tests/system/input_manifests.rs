@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use millwright_tests::laws::{self, condition};
 use millwright_tests::manifests;
 use millwright_tests::scene::{Kind, Scene, shared_plane};
@@ -273,7 +273,7 @@ async fn integers_beyond_their_field_are_refused_at_the_door_or_stop_nobody_else
 
 /// Rows: W4, pains 60.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_goes_with_its_vm_after_class_and_secret_were_torn_away() {
+async fn a_machine_whose_class_and_secret_were_torn_away_goes_with_its_vm_once_the_secret_is_back() {
     let Some(mut scene) = scene("in-torn").await else {
         return;
     };
@@ -292,6 +292,16 @@ async fn a_machine_goes_with_its_vm_after_class_and_secret_were_torn_away() {
         .patch(manifests::SECRET, &PatchParams::default(), &free)
         .await
         .unwrap();
+    scene
+        .until("the class misses its Secret", LIMIT, async |scene: &Scene| {
+            let class = scene.get(Kind::Class, manifests::CLASS).await;
+            let told = class["status"]["conditions"].to_string();
+            match told.contains("user-data does not exist") {
+                true => Ok(()),
+                false => Err(told),
+            }
+        })
+        .await;
     scene.delete(Kind::Class, manifests::CLASS).await;
     scene
         .patch(
@@ -300,6 +310,12 @@ async fn a_machine_goes_with_its_vm_after_class_and_secret_were_torn_away() {
             json!({ "metadata": { "finalizers": null } }),
         )
         .await;
+    // Without credentials no driver is asked: it could look into another account and find nothing there.
+    scene.delete(Kind::Machine, &name).await;
+    the_machine_says(&mut scene, &name, &["user-data does not exist"]).await;
+    assert_eq!(scene.vms().await.unwrap().len(), 1);
+    let secret = serde_json::from_value(manifests::secret()).unwrap();
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
     deletion_ends(&mut scene, &name).await;
     let sight = scene.look().await.unwrap();
     assert!(sight.vms.is_empty(), "the VM is left: {:?}", sight.vms);

@@ -97,22 +97,7 @@ async fn three_thousand_machines_that_are_taken_back_within_a_second_are_mostly_
     laws::one_vm_a_machine(&journal).unwrap();
 }
 
-/// How far the great one comes depends on this computer; the control plane ends with it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deployment_is_scaled_in_five_seconds_beside_one_that_wants_a_hundred_thousand_machines() {
-    let Some(plane) = apiserver::start_with_crds("a hundred thousand machines").await else {
-        return;
-    };
-    let mut scene = Script::new("crowd").begin(&Arc::new(plane)).await;
-    scene.deploy(1).await;
-    scene.settled_at(1, LIMIT).await;
-    let great = format!("{}-great", scene.namespace);
-    scene
-        .create(Kind::Deployment, &manifests::deployment(&great, 100_000))
-        .await;
-    // Among the first batches.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-
+async fn scaled_to_two(scene: &mut Scene) -> Duration {
     let asked = Instant::now();
     scene.scale(2).await;
     scene
@@ -124,9 +109,39 @@ async fn a_deployment_is_scaled_in_five_seconds_beside_one_that_wants_a_hundred_
             }
         })
         .await;
-    let took = asked.elapsed();
-    println!("scaled in {:.1} s", took.as_secs_f64());
-    assert!(took <= Duration::from_secs(5), "it took {took:?}");
+    asked.elapsed()
+}
+
+/// How far the great one comes depends on this computer; the control plane ends with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_is_scaled_in_five_seconds_beside_one_that_wants_a_hundred_thousand_machines() {
+    let Some(plane) = apiserver::start_with_crds("a hundred thousand machines").await else {
+        return;
+    };
+    let mut scene = Script::new("crowd").begin(&Arc::new(plane)).await;
+    scene.deploy(1).await;
+    scene.settled_at(1, LIMIT).await;
+    // What the same takes without the great one, on a computer that other tests keep busy.
+    let alone = scaled_to_two(&mut scene).await;
+    scene.scale(1).await;
+    scene.settled_at(1, LIMIT).await;
+    let great = format!("{}-great", scene.namespace);
+    scene
+        .create(Kind::Deployment, &manifests::deployment(&great, 100_000))
+        .await;
+    // Among the first batches.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+
+    let took = scaled_to_two(&mut scene).await;
+    println!(
+        "scaled in {:.1} s, in {:.1} s alone",
+        took.as_secs_f64(),
+        alone.as_secs_f64()
+    );
+    assert!(
+        took <= Duration::from_secs(5).max(2 * alone),
+        "it took {took:?}, alone {alone:?}"
+    );
     let great = scene.get(Kind::Deployment, &great).await;
     assert!(great["status"]["replicas"].as_u64() > Some(0), "{}", great["status"]);
 }

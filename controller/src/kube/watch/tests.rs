@@ -303,7 +303,7 @@ async fn whatever_a_watch_ends_with_at_once_it_is_opened_ever_more_seldom() {
         let script = std::iter::once(list(&[])).chain(std::iter::repeat_n(end.clone(), 1000));
         let (all, lists) = asked_in_a_minute(script).await;
         assert!(
-            (5..=16).contains(&all) && lists == 1,
+            (5..=16).contains(&all) && lists <= 3,
             "{all} requests, {lists} lists: {end:?}"
         );
     }
