@@ -3,7 +3,7 @@
 //! A list, then a watch from the version of the list, opened again whenever it ends. kube's own `watcher` hides bookmarks and the ends of
 //! watches, and these are all that tells a quiet cluster from a proxy that answers 200 and sends nothing. Four rules:
 //!
-//! - A sign of life is a complete list, an object or a bookmark, nothing else.
+//! - A sign of life is a complete list, an object, a bookmark, or the end of a watch in the time that we asked for, nothing else.
 //! - A watch that ends before its time is a failure, and so is one that brings nothing for longer.
 //! - After a failure there is a pause. Pauses double until a watch has worked for some time.
 //! - 410 and 504, wherever they come, and the end of an object that could not be read, lead to a new list, after a pause.
@@ -35,8 +35,8 @@ use crate::kube::error::plain;
 use crate::kube::readable::Readable;
 use crate::telemetry::Metrics;
 
-/// Seconds after which the server ends a watch and we open it again where it ended. An API server sends a bookmark two seconds before, so a
-/// quiet watch gives a sign of life in each of these periods. Shorter than the time after which proxies cut idle connections.
+/// Seconds after which the server ends a watch and we open it again where it ended: that it does so in time is the sign of life of a quiet
+/// watch, because an API server sends no bookmark where it has no news. Shorter than the time after which proxies cut idle connections.
 const PERIOD: u32 = 30;
 
 /// How long after its end a watch is waited for: whoever does not end it in time is gone.
@@ -270,8 +270,11 @@ where
         }
         match began.elapsed() {
             early if early + EARLY < period => Err(Trouble::Early(early)),
-            whole if !self.health.has_lived(began, Duration::ZERO) => Err(Trouble::Silent(whole)),
-            _ => Ok(()),
+            // The server has ended it in its time, so it was there. One with no news sends no bookmark either.
+            _ => {
+                self.health.heard();
+                Ok(())
+            }
         }
     }
 
