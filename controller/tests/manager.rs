@@ -658,6 +658,8 @@ async fn no_token_and_nothing_of_a_secret_stands_in_the_log_however_much_is_logg
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
+    // Without a global subscriber, what is first logged in a test beside this one may be noted as of interest to nobody.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
     let _logged = tracing::subscriber::set_default(all);
     let (server, target, driver) = (Server::default(), Server::default(), Stub::named("x"));
     let user_data = format!("words-of-the-user-data {}", keys::PLACEHOLDER_TOKEN);
