@@ -28,6 +28,6 @@ pub use lanes::{Deadlines, Method};
 pub use lead::Lead;
 pub use notices::{Notices, Told};
 pub use pool::{DriverState, Pool, PoolSettings};
-pub use roster::{EndpointState, Health, NotAll};
+pub use roster::{EndpointState, Health};
 pub use secrets::{ClassSecrets, SecretData, SecretError, SecretStore};
 pub use target::{Creation, DriverClass, MachineKey, Scope, Target};

@@ -415,11 +415,9 @@ fn pool_settings(
         connect: Arc::clone(&process.connect),
         lead: Arc::clone(lead),
         observer: Arc::new(Observer(process.metrics.clone())),
-        on_change: Arc::new(move |driver: Option<&DriverName>| {
-            // No class names a driver "", so only those are woken that wait for all drivers.
-            let nobody = DriverName::new("");
+        on_change: Arc::new(move |driver: &DriverName| {
             if let Some(shared) = shared.get().and_then(Weak::upgrade) {
-                shared.change(|world, uptime| world.driver_changed(driver.unwrap_or(&nobody), uptime));
+                shared.change(|world, uptime| world.driver_changed(driver, uptime));
             }
         }),
     }

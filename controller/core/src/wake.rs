@@ -448,10 +448,10 @@ pub fn driver_changed(world: &World, driver: &DriverName) -> Vec<Wake> {
         wakes.extend(users_of_class(world, &class));
         wakes.push(Wake::prompt(Key::Class(class)));
     }
-    // Machines whose VM was asked of it, whatever their class says now; and one that nobody began may go once all drivers are known.
+    // Machines whose VM was asked of it, whatever their class says now.
     let others = world.machines.iter().filter(|machine| {
         let asked = machine.creation_request().and_then(|request| request.driver());
-        asked.as_ref() == Some(driver) || (meta::is_deleting(&machine.metadata) && machine.phase().is_new())
+        asked.as_ref() == Some(driver)
     });
     wakes.extend(others.map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0))));
     wakes

@@ -52,9 +52,6 @@ pub struct Pauses {
     pub first: Duration,
     /// Between two looks into `--driver-dir`.
     pub scan: Duration,
-    /// How long the sockets in `--driver-dir` must have been the same ones before they are taken for all: sidecars start one
-    /// after the other, and one that restarts has no socket for a moment.
-    pub settle: Duration,
     /// How long a socket that is gone from `--driver-dir` and never told its driver's name is waited for.
     pub forget: Duration,
 }
@@ -69,7 +66,6 @@ impl Default for Pauses {
             handshake: Duration::from_secs(5),
             first: Duration::from_secs(1),
             scan: Duration::from_secs(3),
-            settle: Duration::from_secs(60),
             forget: Duration::from_secs(600),
         }
     }
@@ -88,23 +84,14 @@ pub(super) struct Shared {
     pub(super) on_change: OnChange,
 }
 
-/// Told the name of a driver that came, went or was replaced; or no name, where it is known otherwise than before whether
-/// all drivers are known and can be asked.
-pub type OnChange = Arc<dyn Fn(Option<&DriverName>) + Send + Sync>;
+/// Told the name of a driver that came, went or was replaced.
+pub type OnChange = Arc<dyn Fn(&DriverName) + Send + Sync>;
 
 impl Shared {
     /// Changes the roster and tells those who wait for a name.
     pub(super) fn change(&self, change: impl FnOnce(&mut Roster<Arc<Driver>>) -> News) -> bool {
-        let (news, has_turned) = {
-            let mut roster = self.roster.lock().expect("nothing panics under this lock");
-            let before = (roster.is_certain(), roster.every().is_ok());
-            let news = change(&mut roster);
-            (news, before != (roster.is_certain(), roster.every().is_ok()))
-        };
-        news.names.iter().for_each(|name| (self.on_change)(Some(name)));
-        if has_turned && news.names.is_empty() {
-            (self.on_change)(None);
-        }
+        let news = change(&mut self.roster.lock().expect("nothing panics under this lock"));
+        news.names.iter().for_each(|name| (self.on_change)(name));
         news.is_new
     }
 }

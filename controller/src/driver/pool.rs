@@ -3,10 +3,8 @@
 //! Decides nothing about machines. A driver that is away, slow or no driver at all has a task of its own and costs only
 //! the machines of its own classes; who waits for one is told by the callback when it comes.
 //!
-//! When are all drivers known? Those of `--driver` at once. Those of `--driver-dir` when the last look into the directory
-//! succeeded, it has shown the same sockets for [`Pauses::settle`], and there is at least one. A socket that goes stays
-//! known, as away, for the life of the process or until another takes its driver's name; one that never told a name, for
-//! [`Pauses::forget`].
+//! A socket that goes from `--driver-dir` stays known, as away, for the life of the process or until another takes its driver's name; one
+//! that never told a name, for [`Pauses::forget`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +23,7 @@ use super::connection::{Connection, ManagerIdentity, OnChange, Pauses, Shared};
 use super::endpoint::{Connect, Endpoint, Endpoints, sockets_of};
 use super::lanes::Deadlines;
 use super::lead::Lead;
-use super::roster::{EndpointState, Found, Health, News, NotAll, Roster};
+use super::roster::{EndpointState, Found, Health, News, Roster};
 
 /// What a pool is made of.
 pub struct PoolSettings {
@@ -54,9 +52,6 @@ pub enum DriverState {
     Missing {
         /// For people.
         why: String,
-        /// All endpoints are known (the module's text says when), there is at least one, and each has told its driver's
-        /// name: none will turn out to be this one.
-        is_certain: bool,
     },
     /// It was there and does not answer now.
     Away {
@@ -122,7 +117,6 @@ impl Pool {
                 why: format!("driver {name} at {endpoint} is away: {health}"),
             },
             Found::Nobody { unheard, incomplete } => {
-                let is_certain = unheard.is_empty() && incomplete.is_none();
                 let unheard = unheard.iter().map(|(endpoint, health)| format!("{endpoint}: {health}"));
                 let others: String = incomplete
                     .into_iter()
@@ -130,17 +124,10 @@ impl Pool {
                     .map(|why| format!("; {why}"))
                     .collect();
                 DriverState::Missing {
-                    is_certain,
                     why: format!("no driver calls itself {name}{others}"),
                 }
             }
         }
-    }
-
-    /// Every driver, for what can only be concluded if all of them agree. An error where one cannot be asked now (it is
-    /// away, no driver, refused, or was not heard yet), where there may be others, and where there is none.
-    pub fn every(&self) -> Result<Vec<Arc<Driver>>, NotAll> {
-        self.roster(Roster::every)
     }
 
     /// Since when the driver of that name answers without interruption. `None`: it does not answer now.
@@ -155,49 +142,6 @@ impl Pool {
 
     fn roster<T>(&self, look: impl FnOnce(&Roster<Arc<Driver>>) -> T) -> T {
         look(&self.0.roster.lock().expect("nothing panics under this lock"))
-    }
-}
-
-/// What was seen of a directory.
-#[derive(Default)]
-struct Seen {
-    sockets: Vec<Endpoint>,
-    /// Since when the sockets are these.
-    since: Option<Instant>,
-    /// Why the last look failed.
-    trouble: Option<String>,
-}
-
-impl Seen {
-    fn look(&mut self, sockets: &[Endpoint]) {
-        self.trouble = None;
-        if self.since.is_none() || self.sockets != sockets {
-            self.sockets = sockets.to_vec();
-            self.since = Some(Instant::now());
-        }
-    }
-
-    fn fail(&mut self, directory: &Path, error: &str) {
-        if self.trouble.as_deref() != Some(error) {
-            tracing::error!(directory = %directory.display(), error, "directory of drivers cannot be read");
-        }
-        self.trouble = Some(error.to_owned());
-        // What came and went meanwhile was not seen.
-        self.since = None;
-    }
-
-    /// Why there may be drivers that are not known of.
-    fn incomplete(&self, directory: &Path, settle: Duration) -> Option<String> {
-        let directory = directory.display();
-        match (&self.trouble, self.since) {
-            (Some(error), _) => Some(format!("{directory} cannot be read: {error}")),
-            (None, None) => Some(format!("{directory} was not read yet")),
-            (None, Some(since)) if since.elapsed() < settle => Some(format!(
-                "the sockets in {directory} are looked at until none comes or goes for {} s",
-                settle.as_secs()
-            )),
-            (None, Some(_)) => None,
-        }
     }
 }
 
@@ -221,21 +165,18 @@ impl Upkeep {
 
     /// Looks into the directory again and again.
     async fn follow(&mut self, directory: &Path) {
-        let mut seen = Seen::default();
+        let mut told = None;
         loop {
-            let sockets = match sockets_of(directory) {
-                Ok(sockets) => {
-                    seen.look(&sockets);
-                    Some(sockets)
-                }
-                Err(error) => {
-                    seen.fail(directory, &error.to_string());
-                    None
-                }
+            let (sockets, trouble) = match sockets_of(directory) {
+                Ok(sockets) => (Some(sockets), None),
+                Err(error) => (None, Some(format!("{} cannot be read: {error}", directory.display()))),
             };
-            let incomplete = seen.incomplete(directory, self.shared.pauses.settle);
+            if let Some(reason) = trouble.as_ref().filter(|_| told != trouble) {
+                tracing::error!(reason, "no driver is looked for in the directory");
+            }
+            told.clone_from(&trouble);
             self.shared.change(|roster| {
-                roster.set_incomplete(incomplete);
+                roster.set_incomplete(trouble);
                 News::nothing()
             });
             if let Some(sockets) = sockets {
@@ -323,7 +264,7 @@ impl Upkeep {
 impl fmt::Display for DriverState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing { why, .. } | Self::Away { why } => f.write_str(why),
+            Self::Missing { why } | Self::Away { why } => f.write_str(why),
             Self::Ready(driver) => write!(f, "driver {} is ready", driver.info().name),
         }
     }

@@ -109,25 +109,6 @@ impl News {
     }
 }
 
-/// Why it cannot be said that every driver has been heard.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAll {
-    /// There may be endpoints that are not known of.
-    #[error("not every driver is known yet: {0}")]
-    Incomplete(String),
-    /// These cannot be asked.
-    #[error("{}", told(.0))]
-    NotReady(Vec<EndpointState>),
-}
-
-fn told(states: &[EndpointState]) -> String {
-    let one = |state: &EndpointState| {
-        let name = state.name.as_ref().map_or("of a name not told yet", DriverName::as_str);
-        format!("driver {name} at {} cannot be asked: {}", state.endpoint, state.health)
-    };
-    states.iter().map(one).collect::<Vec<_>>().join("; ")
-}
-
 /// All endpoints and the names they hold.
 pub(super) struct Roster<D> {
     entries: BTreeMap<Endpoint, Entry<D>>,
@@ -232,17 +213,6 @@ impl<D: Clone + PartialEq> Roster<D> {
             .retain(|_, entry| entry.name.is_some() || entry.absent_since.is_none_or(|since| since > by));
     }
 
-    /// Every driver, if every endpoint is known and each can be asked now. What none of them knows of, nobody does.
-    pub(super) fn every(&self) -> Result<Vec<D>, NotAll> {
-        self.complete().map_err(NotAll::Incomplete)?;
-        let not_ready: Vec<EndpointState> = self.states().into_iter().filter(|state| !state.is_ready()).collect();
-        if not_ready.is_empty() {
-            Ok(self.entries.values().filter_map(|entry| entry.driver.clone()).collect())
-        } else {
-            Err(NotAll::NotReady(not_ready))
-        }
-    }
-
     /// Whether every endpoint is known, and at least one; the error says what is missing.
     pub(super) fn complete(&self) -> Result<(), String> {
         match &self.incomplete {
@@ -250,11 +220,6 @@ impl<D: Clone + PartialEq> Roster<D> {
             None if self.entries.is_empty() => Err("no driver was found".to_owned()),
             None => Ok(()),
         }
-    }
-
-    /// Whether no driver of another name than those that were told will turn up.
-    pub(super) fn is_certain(&self) -> bool {
-        self.complete().is_ok() && self.entries.values().all(|entry| entry.name.is_some())
     }
 
     /// Since when the driver of that name answers without interruption.
@@ -455,7 +420,6 @@ mod tests {
         );
         assert_eq!(roster.find(&x()), Found::Ready(2));
         assert!(!roster.knows(&at("a")), "another has come in its place");
-        assert_eq!(roster.every(), Ok(vec![2]));
     }
 
     #[test]
@@ -467,50 +431,6 @@ mod tests {
         roster.present(&at("a"));
         roster.shown(&at("b"), x(), 2, now());
         assert!(matches!(roster.find(&x()), Found::Away { .. }));
-    }
-
-    #[test]
-    fn every_driver_is_heard_only_when_each_endpoint_is_ready_and_there_is_one() {
-        let not_ready = |roster: &Roster<u32>| match roster.every() {
-            Err(NotAll::NotReady(states)) => states.iter().map(|state| state.endpoint.clone()).collect::<Vec<_>>(),
-            Ok(_) | Err(NotAll::Incomplete(_)) => panic!("an endpoint is not ready"),
-        };
-        let mut roster = roster(&[]);
-        assert!(matches!(roster.every(), Err(NotAll::Incomplete(_))), "none at all");
-        roster.add(at("a"));
-        roster.add(at("b"));
-        roster.shown(&at("a"), x(), 1, now());
-        assert_eq!(not_ready(&roster), [at("b")], "it was not heard yet");
-        roster.shown(&at("b"), x(), 2, now());
-        assert_eq!(not_ready(&roster), [at("b")], "it was refused");
-        roster.shown(&at("b"), DriverName::new("y"), 2, now());
-        assert_eq!(roster.every(), Ok(vec![1, 2]));
-        roster.lost(&at("a"), away("refused"));
-        assert_eq!(not_ready(&roster), [at("a")], "it is away");
-        roster.absent(&at("a"), now());
-        assert_eq!(
-            not_ready(&roster),
-            [at("a")],
-            "its socket is gone: it may be restarting"
-        );
-        roster.shown(&at("a"), x(), 1, now());
-        roster.set_incomplete(Some("the directory cannot be read".to_owned()));
-        assert_eq!(
-            roster.every(),
-            Err(NotAll::Incomplete("the directory cannot be read".to_owned()))
-        );
-    }
-
-    #[test]
-    fn who_cannot_be_asked_is_named_with_its_endpoint_and_the_reason() {
-        let mut roster = roster(&["a", "b"]);
-        roster.shown(&at("a"), x(), 1, now());
-        roster.lost(&at("a"), away("refused"));
-        let told = roster.every().expect_err("nobody is ready").to_string();
-        assert_eq!(
-            told,
-            "driver x at unix:///a.sock cannot be asked: refused; driver of a name not told yet at unix:///b.sock cannot be asked: not asked yet"
-        );
     }
 
     #[test]
@@ -612,19 +532,5 @@ mod tests {
             roster.find(&DriverName::new("y")),
             Found::Nobody { unheard, incomplete }
         );
-    }
-
-    #[test]
-    fn that_no_driver_of_a_name_will_come_is_certain_only_when_all_are_known_and_all_have_told_theirs() {
-        let mut roster = roster(&[]);
-        assert!(!roster.is_certain(), "an empty roster proves nothing");
-        roster.add(at("a"));
-        assert!(!roster.is_certain());
-        roster.shown(&at("a"), x(), 1, now());
-        assert!(roster.is_certain());
-        roster.lost(&at("a"), away("refused"));
-        assert!(roster.is_certain(), "its name is known");
-        roster.set_incomplete(Some("the directory was not read yet".to_owned()));
-        assert!(!roster.is_certain());
     }
 }

@@ -83,10 +83,7 @@ fn look_at<T>(shared: &Shared, world: &World, machine: &Machine, ask: impl FnOnc
     nothing = Calls::default();
     let driver_view = match &state {
         None => DriverView::Unnamed,
-        Some(DriverState::Missing { is_certain, .. }) => DriverView::Missing {
-            name: driver_name,
-            is_certain: *is_certain,
-        },
+        Some(DriverState::Missing { .. }) => DriverView::Missing { name: driver_name },
         Some(DriverState::Away { why }) => DriverView::Away { name: driver_name, why },
         Some(DriverState::Ready(driver)) => {
             info = driver.info().clone();

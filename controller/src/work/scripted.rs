@@ -129,7 +129,7 @@ fn pool(driver: Option<Wire>, lead: &Arc<Lead>) -> (Pool, impl Future<Output = (
         connect: Arc::new(move |endpoint: &Endpoint| driver.clone().unwrap_or_else(|| endpoint.wire())),
         lead: Arc::clone(lead),
         observer: Arc::new(Nobody),
-        on_change: Arc::new(|_: Option<&DriverName>| {}),
+        on_change: Arc::new(|_: &DriverName| {}),
     })
 }
 

@@ -4,7 +4,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -331,8 +330,6 @@ impl CallObserver for Recorder {
 pub struct Desk {
     pub pool: Pool,
     pub changes: mpsc::UnboundedReceiver<DriverName>,
-    /// How often the pool said that it is known otherwise than before whether all drivers are there.
-    pub turns: Arc<AtomicU32>,
     pub recorder: Arc<Recorder>,
     lead: Arc<Lead>,
     leads: watch::Sender<Leadership>,
@@ -355,7 +352,6 @@ pub fn pauses() -> Pauses {
         handshake: Duration::from_secs(4),
         first: Duration::from_secs(1),
         scan: Duration::from_millis(50),
-        settle: Duration::from_millis(200),
         forget: Duration::from_secs(60),
     }
 }
@@ -364,8 +360,6 @@ impl Desk {
     pub fn new(endpoints: Endpoints, pauses: Pauses) -> Self {
         let (sender, changes) = mpsc::unbounded_channel();
         let recorder = Arc::new(Recorder::default());
-        let turns = Arc::new(AtomicU32::new(0));
-        let turned = Arc::clone(&turns);
         let (leads, leadership) = watch::channel(Leadership::ALONE);
         let lead = Arc::new(Lead::new(leadership));
         let (pool, upkeep) = Pool::new(PoolSettings {
@@ -379,15 +373,11 @@ impl Desk {
             connect: Arc::new(Endpoint::wire),
             lead: Arc::clone(&lead),
             observer: Arc::clone(&recorder) as Arc<dyn CallObserver>,
-            on_change: Arc::new(move |name: Option<&DriverName>| match name {
-                Some(name) => drop(sender.send(name.clone())),
-                None => drop(turned.fetch_add(1, Ordering::Relaxed)),
-            }),
+            on_change: Arc::new(move |name: &DriverName| drop(sender.send(name.clone()))),
         });
         Self {
             pool,
             changes,
-            turns,
             recorder,
             lead,
             leads,

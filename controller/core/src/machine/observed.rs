@@ -135,8 +135,6 @@ pub enum DriverView<'a> {
     Missing {
         /// Its name.
         name: &'a str,
-        /// Every driver that this manager was given has told its name, so none will turn out to be this one.
-        is_certain: bool,
     },
     /// The driver cannot be reached or used now.
     Away {

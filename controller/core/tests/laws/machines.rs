@@ -127,10 +127,7 @@ impl Scene {
             },
         };
         let driver = match self.driver {
-            4 | 8 => DriverView::Missing {
-                name: "virtual",
-                is_certain: self.driver == 8,
-            },
+            4 | 8 => DriverView::Missing { name: "virtual" },
             5 => DriverView::Away {
                 name: "virtual",
                 why: "it restarts",

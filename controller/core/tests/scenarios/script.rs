@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! create KIND NAME [of CLASS | of COUNT] [JSON]     edit|status KIND NAME JSON     delete KIND NAME [orphaning]
-//! check CLASS ready | token | faulty TEXT           driver ready | away TEXT | missing | unheard | silent | speaks
+//! check CLASS ready | token | faulty TEXT           driver ready | away TEXT | missing | silent | speaks
 //! driver can initialise | makes ports                             driver shows VMs after SECONDS
 //! driver fails CALL with REASON                     driver answers CALL unnamed | creating | broken | going | crumbed | unseen | half-done
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
@@ -311,8 +311,7 @@ impl Stage {
     fn direct(&mut self, line: &str, words: &[&str]) -> Option<()> {
         match words {
             ["ready"] => self.driver = DriverNow::Ready,
-            ["missing"] => self.driver = DriverNow::Missing { is_certain: true },
-            ["unheard"] => self.driver = DriverNow::Missing { is_certain: false },
+            ["missing"] => self.driver = DriverNow::Missing,
             ["away", ..] => self.driver = DriverNow::Away(line.split_once("away ")?.1.to_owned()),
             ["silent"] => self.silent = true,
             ["speaks"] => self.silent = false,
@@ -345,7 +344,7 @@ impl Stage {
             }
             _ => return None,
         }
-        if matches!(words, ["ready" | "missing" | "unheard" | "away", ..]) {
+        if matches!(words, ["ready" | "missing" | "away", ..]) {
             self.sight.driver_since = (self.driver == DriverNow::Ready).then(|| self.now());
             let driver = self.cloud.info.name.clone();
             self.world.driver_changed(&driver, self.uptime);

@@ -33,10 +33,8 @@ use crate::turns::Drawn;
 pub enum DriverNow {
     Ready,
     Away(String),
-    /// No driver of that name; certain: no endpoint can turn out to be it any more.
-    Missing {
-        is_certain: bool,
-    },
+    /// No driver of that name.
+    Missing,
 }
 
 /// A call that the driver has not answered.
@@ -260,10 +258,7 @@ impl Stage {
             (false, _) => DriverView::Unnamed,
             (true, DriverNow::Ready) => DriverView::Ready(&self.cloud.info),
             (true, DriverNow::Away(why)) => DriverView::Away { name: "virtual", why },
-            (true, DriverNow::Missing { is_certain }) => DriverView::Missing {
-                name: "virtual",
-                is_certain: *is_certain,
-            },
+            (true, DriverNow::Missing) => DriverView::Missing { name: "virtual" },
         };
         let nothing = Calls::default();
         let uid = meta::identity(&machine.metadata).1;
