@@ -75,6 +75,9 @@ fn by_phase(seen: &Observed<'_>, now: Timestamp) -> Plan {
         }
         // It has none, whatever its phase says.
         Phase::Running | Phase::Unknown | Phase::Available if knows_no_vm(machine) => begun_anew(seen, now),
+        // A Machine whose Node is awaited is in service only with a Node.
+        Phase::Available if awaits_node(seen) => judged_anew(seen, now),
+        Phase::Running if is_yet_to_join(seen) && seen.node.is_none() => begun_anew(seen, now),
         Phase::Failed if is_blind(seen) => Plan::rest(Why::Failed),
         Phase::Failed if crate::set::repair::is_given_up(machine) => health::given_up(seen, now),
         Phase::Failed if has_failed_to_join(machine) => join::late(seen, now),
@@ -96,7 +99,7 @@ fn judged_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if is_blind(seen) {
         return Plan::rest(Why::TargetAway);
     }
-    match awaits_node(seen) && seen.machine.has_joined() {
+    match awaits_node(seen) && !is_yet_to_join(seen) {
         true => health::plan(seen, now),
         false => begun_anew(seen, now),
     }
@@ -111,6 +114,11 @@ fn has_failed_to_join(machine: &Machine) -> bool {
 /// Whether nothing of a VM is known.
 pub fn knows_no_vm(machine: &Machine) -> bool {
     machine.provider_id().is_none() && machine.node_label().is_none() && !machine.has_joined()
+}
+
+/// Whether the Machine's Node is awaited, and the Machine has never had it.
+pub fn is_yet_to_join(seen: &Observed<'_>) -> bool {
+    awaits_node(seen) && !seen.machine.has_joined()
 }
 
 /// The phase goes back to that of a Machine whose VM is asked for, or found: the request for a VM that is there finds it.

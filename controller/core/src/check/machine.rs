@@ -160,8 +160,12 @@ fn machine_step(
         Step::Record(change) if change.since > change.at && machine.phase_since() != Some(change.since) => {
             Some(Broken::PhaseFromTheFuture)
         }
-        // It has no VM, whatever its phase says.
-        Step::Record(change) if change.phase == Phase::Pending && machine::knows_no_vm(machine) => None,
+        // It has no VM, or never had its Node, whatever its phase says.
+        Step::Record(change)
+            if change.phase == Phase::Pending && (machine::knows_no_vm(machine) || machine::is_yet_to_join(seen)) =>
+        {
+            None
+        }
         Step::Record(change) if !is_edge(phase, &change.phase, deleting) => {
             Some(Broken::PhaseEdge(phase.to_string(), change.phase.to_string()))
         }
