@@ -145,9 +145,9 @@ impl Meaning {
     }
 }
 
-/// Where a probe failed, the same Machine probes first when the time to retry comes. The other Machines of its class look so much later,
-/// and those of other classes may probe so much earlier: if the refusal is that class's own fault, another class finds out that the
-/// credentials are good.
+/// When the time to retry comes, Machines of other classes may probe so much earlier than those of the class whose probe failed: if the
+/// refusal is that class's own fault, another class finds out that the credentials are good. The Machine whose probe failed looks so much
+/// later than the others.
 const APART: SignedDuration = SignedDuration::from_secs(10);
 /// How often a waiting Machine looks while another probes. The answer wakes them all; this is the net under it.
 const WHILE_ANOTHER_PROBES: SignedDuration = SignedDuration::from_mins(1);
@@ -242,7 +242,7 @@ impl CircuitBreaker {
             return Admission::Probe;
         }
         let look = match limit {
-            // A Machine that fails for a reason of its own must not be the probe of all others again and again.
+            // A Machine that fails for a reason of its own would else be the probe of all others for ever.
             0 if self.failed_by.1 == *uid => later(due, APART),
             0 => due,
             _ => later(now, WHILE_ANOTHER_PROBES),

@@ -270,8 +270,8 @@ impl Drain {
         self.pods.iter().filter(|pod| must_go(pod))
     }
 
-    /// The pods whose objects go with the Node: those that should have gone before it, and those whose volumes would be attached to it again
-    /// for as long as the objects stand.
+    /// The pods whose objects are deleted after the Node: pods that should have gone before the Node, and pods with claims, for which
+    /// Kubernetes would attach the volumes to the deleted Node again.
     pub fn left_behind(&self) -> Vec<PodRef> {
         let left = self.pods.iter().filter(|pod| must_go(pod) || has_claims(pod));
         left.map(|pod| reference(pod)).collect()

@@ -4,7 +4,7 @@
 //! watches, and these are all that tells a quiet cluster from a proxy that answers 200 and sends nothing. Four rules:
 //!
 //! - A sign of life is a complete list, an object, a bookmark, or the end of a watch in the time that we asked for, nothing else.
-//! - A watch that ends before its time is a failure, and so is one that brings nothing for longer.
+//! - A watch that ends before its time is a failure, and so is one that does not end in its time.
 //! - After a failure there is a pause. Pauses double until a watch has worked for some time.
 //! - 410 and 504, wherever they come, and the end of an object that could not be read, lead to a new list, after a pause.
 //!
@@ -81,8 +81,8 @@ enum Trouble {
     NoVersion,
     #[error("the watch was ended after {} s of {PERIOD} s", .0.as_secs())]
     Early(Duration),
-    #[error("nothing came for {} s, not even a bookmark", .0.as_secs())]
-    Silent(Duration),
+    #[error("the watch of {PERIOD} s was not ended after {} s", .0.as_secs())]
+    Late(Duration),
     #[error("an object that cannot be read was deleted, so all are listed again")]
     Unknown,
 }
@@ -93,7 +93,7 @@ impl Trouble {
         match self {
             Self::Api(kube::Error::Api(status)) => matches!(status.code, 410 | 504),
             Self::Unknown => true,
-            Self::Api(_) | Self::NoVersion | Self::Early(_) | Self::Silent(_) => false,
+            Self::Api(_) | Self::NoVersion | Self::Early(_) | Self::Late(_) => false,
         }
     }
 
@@ -101,7 +101,7 @@ impl Trouble {
     fn hint(&self) -> Option<&'static str> {
         let Self::Api(kube::Error::Api(status)) = self else {
             return match self {
-                Self::Silent(_) | Self::Early(_) => {
+                Self::Late(_) | Self::Early(_) => {
                     Some("does a proxy between here and the API server hold back or cut watches?")
                 }
                 Self::Api(_) | Self::NoVersion | Self::Unknown => None,
@@ -228,10 +228,7 @@ where
         loop {
             let page = self.api.list(&params).await.map_err(Trouble::Api)?;
             for object in page.items {
-                sink(match object {
-                    Readable::Yes(object) => Change::Listed(object),
-                    unreadable @ Readable::No(_) => self.keep(unreadable),
-                });
+                sink(self.change(object, Change::Listed));
             }
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
@@ -260,7 +257,7 @@ where
             let event = match next.await {
                 Ok(Some(event)) => event.map_err(Trouble::Api)?,
                 Ok(None) => break,
-                Err(_) => return Err(Trouble::Silent(began.elapsed())),
+                Err(_) => return Err(Trouble::Late(began.elapsed())),
             };
             let change = self.absorb(event, known)?;
             self.health.heard();
@@ -288,10 +285,7 @@ where
         Ok(match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 reach(object.meta().resource_version.as_ref());
-                Some(match object {
-                    Readable::Yes(object) => Change::Applied(object),
-                    unreadable @ Readable::No(_) => self.keep(unreadable),
-                })
+                Some(self.change(object, Change::Applied))
             }
             WatchEvent::Deleted(object) => {
                 reach(object.meta().resource_version.as_ref());
@@ -309,14 +303,16 @@ where
         })
     }
 
-    /// What is known of an object stays where its new state cannot be read.
-    fn keep(&self, object: Readable<K>) -> Change<K> {
-        let Readable::No(bad) = object else {
-            unreachable!("asked of unreadable objects only")
-        };
-        let (resource, name) = (self.health.resource(), bad.metadata.name.unwrap_or_default());
-        tracing::warn!(resource, %name, error = %bad.error, "object cannot be read, keeping what is known of it");
-        Change::Unreadable(Name::new(name))
+    /// The change that an object is. What is known of it stays where its new state cannot be read.
+    fn change(&self, object: Readable<K>, change: fn(K) -> Change<K>) -> Change<K> {
+        match object {
+            Readable::Yes(object) => change(object),
+            Readable::No(bad) => {
+                let (resource, name) = (self.health.resource(), bad.metadata.name.unwrap_or_default());
+                tracing::warn!(resource, %name, error = %bad.error, "object cannot be read, keeping what is known of it");
+                Change::Unreadable(Name::new(name))
+            }
+        }
     }
 
     fn complain(&self, trouble: &Trouble, complaints: &mut Complaints) {

@@ -19,7 +19,7 @@ async fn names(scene: &Scene) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_class_whose_region_is_edited_under_running_machines_kills_none_and_leaks_none() {
+async fn editing_the_region_of_a_class_ends_no_running_vm_and_leaks_none() {
     let what = "a class whose region is edited";
     let Some(plane) = shared_plane(what).await else { return };
     let script = Script::new("edited-class").manager("--machine-safety-orphan-vms-period", "2s");

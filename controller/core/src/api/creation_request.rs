@@ -123,9 +123,13 @@ mod tests {
             let spec = json!({"region": region});
             CreationRequest::of(&class(&spec, "cred"), key).inventory()
         };
-        assert_eq!(of("a", Some("one")), of("b", Some("one")), "the driver says so");
+        assert_eq!(
+            of("a", Some("one")),
+            of("b", Some("one")),
+            "the driver gives both one inventory key"
+        );
         assert_eq!(of("a", None), of("a", None));
-        assert_ne!(of("a", None), of("b", None), "nobody says that they do");
+        assert_ne!(of("a", None), of("b", None), "no inventory key says that both are one");
     }
 
     /// The version before kept the plain texts at the top.

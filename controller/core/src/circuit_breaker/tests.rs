@@ -299,9 +299,9 @@ fn a_machine_that_was_told_to_wait_probes_first_where_its_class_says_nothing() {
     }
 }
 
-/// The breaker of the account is not among those of the class any more, by which the answer would find it.
+/// After the move, the answer to the probe no longer finds the old account's breaker by the class.
 #[test]
-fn a_probe_whose_class_moves_to_another_account_leaves_its_place_to_others() {
+fn a_class_that_moves_to_another_account_in_mid_probe_leaves_no_reservation_behind() {
     let mut breakers = breakers(&["small", "large"]);
     hear(&mut breakers, 1, Some(Reason::CredentialsRejected), now());
     let later = now() + PAUSE + PAUSE;

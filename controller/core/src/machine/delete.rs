@@ -125,17 +125,15 @@ fn rest(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
             return Plan::act(steps, Why::VolumesUnknown).or_at(Some(until), now);
         }
     }
-    if let Some(name) = node_name(seen).or_else(|| lost_node(seen)) {
-        // By the name alone these may be another VM's.
-        let is_own = seen.rival.is_none() && seen.node.is_none_or(|found| node::belongs(found, seen.machine));
-        let is_own = is_own && node_name(seen).is_some();
-        let pods = seen
-            .drain
-            .filter(|_| is_own)
-            .map(Drain::left_behind)
-            .unwrap_or_default();
-        let attached = if is_own { seen.volumes.on(&name) } else { Vec::new() };
+    let known = node_name(seen);
+    if let Some(name) = known.clone().or_else(|| lost_node(seen)) {
         steps.push(Step::RemoveNode(name));
+    }
+    // Another VM may have a Node of that name by now, with pods and volumes of its own.
+    let is_own = seen.rival.is_none() && seen.node.is_none_or(|found| node::belongs(found, seen.machine));
+    if let Some(name) = known.filter(|_| is_own) {
+        let pods = seen.drain.map(Drain::left_behind).unwrap_or_default();
+        let attached = seen.volumes.on(&name);
         let grace = SignedDuration::ZERO;
         steps.extend((!pods.is_empty()).then_some(Step::DeletePods { pods, grace }));
         steps.extend((!attached.is_empty()).then_some(Step::Detach(attached)));

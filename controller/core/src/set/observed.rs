@@ -223,7 +223,9 @@ impl fmt::Display for Why {
             Self::ClassRefused(fault) => write!(f, "no machine can be made of the class: {fault}"),
             Self::ClassUnchecked => f.write_str("the class has not been checked yet"),
             Self::MadeElsewhere => f.write_str("what is missing is made with the new template"),
-            Self::Frozen => f.write_str("the set is frozen"),
+            Self::Frozen => f.write_str(
+                "no machine is made: the set or its deployment is frozen, or is kept from growing by a label",
+            ),
             Self::CoolingOff => f.write_str("waiting before machines are created again"),
             Self::NextBatch => f.write_str("the next batch of machines is about to be created"),
             Self::Refused(message) => write!(f, "the API server refused a write: {message}"),
