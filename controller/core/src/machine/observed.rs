@@ -223,10 +223,8 @@ pub struct Calls {
     pub vm: Option<Vm>,
     /// When the driver last said that there is no such VM, if that was its last word.
     pub not_found_at: Option<Timestamp>,
-    /// Since when it has said nothing else.
-    pub not_found_since: Option<Timestamp>,
-    /// Since when it has said nothing else than that the VM is there and does not run.
-    pub down_since: Option<Timestamp>,
+    /// When it said that the VM does not run, and since then nothing else: the last answers, the oldest first.
+    pub bad_news: Vec<Timestamp>,
     /// When it last described the VM, or said that there is none.
     pub heard_at: Option<Timestamp>,
     /// When the driver was last asked for the VM's state, whatever it answered.

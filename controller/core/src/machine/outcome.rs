@@ -20,6 +20,9 @@ pub const SECOND_LOOK: SignedDuration = SignedDuration::from_secs(10);
 /// or stopped and started by a person, is back before that, with its disk.
 const WHILE_READY: SignedDuration = SignedDuration::from_mins(1);
 
+/// How many answers against a VM are kept: more than are given within `WHILE_READY`.
+const BAD_NEWS_KEPT: usize = 16;
+
 /// What the shell adds to the pauses between tries.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacing {
@@ -87,7 +90,6 @@ impl Calls {
                 self.poll_at = self.is_unsettled(call, &vm).then(|| now + poll(vm.poll_after));
                 self.delete_at = self.gone_since.map(|_| now + POLL);
                 self.not_found_at = None;
-                self.not_found_since = None;
                 self.trouble = None;
                 // What was believed gone was only not visible.
                 self.gone_since = None;
@@ -95,17 +97,15 @@ impl Calls {
                 self.doubt = self
                     .doubt
                     .filter(|_| is_outdated || Lost::of(vm.state, vm.disturbance).is_some());
-                let is_down = Lost::of(vm.state, None).is_some();
-                self.down_since = is_down.then(|| self.down_since.unwrap_or(now));
-                self.heard_at = Some(now);
+                let said = Lost::of(vm.state, None);
+                self.hear(said, now);
                 self.vm = Some(vm);
             }
             // A bare NOT_FOUND may come from a proxy or another service: it proves nothing.
             Answer::Vm(Call::Status, Err(failure)) if failure.is_not_found() && failure.reason.is_some() => {
+                self.hear(Some(Lost::Gone), now);
                 self.not_found_at = Some(now);
-                self.not_found_since.get_or_insert(now);
                 self.vm = None;
-                (self.down_since, self.heard_at) = (None, Some(now));
                 self.trouble = None;
             }
             Answer::Vm(call, Err(failure)) => self.fail(call, failure, recipe, pacing, now),
@@ -155,16 +155,35 @@ impl Calls {
             Lost::Stopped | Lost::Failed if node.is_some_and(node::is_ready) => WHILE_READY,
             Lost::Stopped | Lost::Failed | Lost::Gone => SECOND_LOOK,
         };
-        let first = self.not_found_since.or(self.down_since)?;
+        let first = self.bad_news.iter().find(|at| **at >= since)?;
         self.heard_at
-            .is_some_and(|at| at >= later(first.max(since), pause))
+            .is_some_and(|at| at >= later(*first, pause))
             .then_some(lost)
+    }
+
+    /// Takes what the driver says against the VM. The answers before are evidence beside it where all say that there is none, or all that it is
+    /// there and does not run.
+    fn hear(&mut self, said: Option<Lost>, now: Timestamp) {
+        let is_same = |before: Lost| said.is_some_and(|said| (said == Lost::Gone) == (before == Lost::Gone));
+        if !self.last_word().is_some_and(is_same) {
+            self.bad_news.clear();
+        }
+        // Answers from a time that is still to come were heard before the clock was set back.
+        self.bad_news.retain(|at| *at <= now);
+        let is_near = |last: &Timestamp| later(*last, SECOND_LOOK / 2) > now;
+        if said.is_some() && !self.bad_news.last().is_some_and(is_near) {
+            self.bad_news.push(now);
+        }
+        if self.bad_news.len() > BAD_NEWS_KEPT {
+            self.bad_news.remove(0);
+        }
+        self.heard_at = Some(now);
     }
 
     /// What the driver last said against the VM, believed or not.
     fn last_word(&self) -> Option<Lost> {
         let described = self.vm.as_ref().and_then(|vm| Lost::of(vm.state, vm.disturbance));
-        self.not_found_since.map(|_| Lost::Gone).or(described)
+        self.not_found_at.map(|_| Lost::Gone).or(described)
     }
 
     /// Whether the VM runs, as the driver said since then. `None`: it has said nothing since.
@@ -361,6 +380,33 @@ mod tests {
                 assert!(!answered(state, lasts + 1));
                 assert!(answered(state, lasts * 2 + 1), "{state:?} lasts");
             }
+        }
+    }
+
+    #[test]
+    fn an_answer_from_before_a_vm_was_doubted_is_not_the_first_of_two() {
+        let at = |seconds| later(Timestamp::UNIX_EPOCH, SignedDuration::from_secs(seconds));
+        let not_found = Failure {
+            reason: Some(Reason::MachineNotFound),
+            ..Failure::transport(Code::NotFound, "no such VM")
+        };
+        let stopped = Vm {
+            state: VmState::Stopped,
+            ..running()
+        };
+        for answer in [Err(not_found), Ok(stopped)] {
+            let mut calls = Calls::default();
+            let mut answered = |seconds| {
+                calls.absorb(Answer::Vm(Call::Status, answer.clone()), None, PACING, at(seconds));
+                calls.lost(at(100), None).is_some()
+            };
+            // The Node joined after the first answer, which so was false; its kubelet is silent since 100 s.
+            assert!(!answered(1));
+            assert!(!answered(112), "the first answer that counts");
+            assert!(!answered(121));
+            assert!(answered(122));
+            assert!((1..200).all(|minute| answered(122 + minute * 60)), "it stays lost");
+            assert!(calls.bad_news.len() <= BAD_NEWS_KEPT);
         }
     }
 

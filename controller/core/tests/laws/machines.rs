@@ -516,10 +516,9 @@ fn calls(dice: &mut Dice) -> Calls {
         made_at: dice.maybe(Dice::time),
         running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
         vm: dice.maybe(Dice::vm),
-        down_since: dice.maybe(Dice::time),
         heard_at: dice.maybe(Dice::time),
         not_found_at: dice.maybe(Dice::time),
-        not_found_since: dice.maybe(Dice::time),
+        bad_news: dice.maybe(Dice::time).into_iter().collect(),
         poll_at: dice.maybe(Dice::time),
         delete_at: dice.maybe(Dice::time),
         doubt: dice.maybe(|dice| Doubt {
