@@ -23,4 +23,4 @@ pub mod view;
 pub use observed::{Observed, Plan, Step, Why};
 pub use plan::plan;
 pub use status::StatusChange;
-pub use view::View;
+pub use view::look;

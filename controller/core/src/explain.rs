@@ -17,7 +17,6 @@ use crate::change::Change;
 use crate::circuit_breaker::is_suspended;
 use crate::class;
 use crate::deployment;
-use crate::deployment::view::Asked;
 use crate::driver::DriverInfo;
 use crate::ids::{DriverName, Name};
 use crate::kin;
@@ -25,7 +24,7 @@ use crate::kinds::OwnedBy;
 use crate::machine::{self, Calls, ClassView, DriverView};
 use crate::narrate::{Narrate, relative};
 use crate::plan::Plan;
-use crate::set;
+use crate::set::{self, Asked};
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::wake::{Key, group_of};
@@ -152,25 +151,32 @@ fn can_check(_: &Name) -> bool {
 
 fn of_deployment(world: &World, name: &Name, settings: &Settings, now: Timestamp) -> Option<deployment::Plan> {
     let deployment = world.deployments.get(name)?;
-    let view = deployment::View::of(world, deployment, &can_check);
-    let asked = Asked {
-        ledger: &world.ledger,
+    let set_exists = |set: &str| world.sets.get(&Name::new(set)).is_some();
+    Some(asking(world, settings, |asked| {
+        deployment::look(asked, deployment, &set_exists, set::plan, |seen| {
+            deployment::plan(seen, now)
+        })
+    }))
+}
+
+/// What a plan of a set or of a deployment asks.
+fn asking<T>(world: &World, settings: &Settings, ask: impl FnOnce(&Asked<'_>) -> T) -> T {
+    ask(&Asked {
+        world,
         machine_exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
-        set_exists: &|set| world.sets.get(&Name::new(set)).is_some(),
+        can_check: &can_check,
         sight: Sight::CLEAR,
         settings,
-        plan_set: set::plan,
-    };
-    Some(view.look(&asked, |seen| deployment::plan(seen, now)))
+    })
 }
 
 /// A set that a deployment controls is planned with it: of that plan, what is the set's.
 fn of_set(world: &World, name: &Name, settings: &Settings, now: Timestamp) -> Option<Explanation> {
     let set = world.sets.get(name)?;
     let Key::Deployment(owner) = group_of(world, set) else {
-        let view = set::View::of(world, set, &can_check);
-        let exists = |machine: &str| world.machines.get(&Name::new(machine)).is_some();
-        let plan = set::plan(&view.seen(&world.ledger, &exists, Sight::CLEAR, settings), now);
+        let plan = asking(world, settings, |asked| {
+            set::look(asked, set, |seen| set::plan(seen, now))
+        });
         return Some(Explanation::of(&plan, now));
     };
     let mut plan = of_deployment(world, &owner, settings, now)?;

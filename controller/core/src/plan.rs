@@ -3,14 +3,14 @@
 //! Decides nothing. Rules (`architecture.md` §2): every prefix of the steps is safe, because a crash can stop after any of
 //! them; telling a failure never stands behind the step that failed; a plan can say why it does not act.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::meta;
-use crate::ids::{Name, Uid};
+use crate::ids::Name;
 use crate::ledger::Refusal;
 
 /// What to do now, when to look again, and why.
@@ -111,20 +111,21 @@ impl<S, W> Plan<S, W> {
     }
 
     /// Those of the objects that may be written now. The others, which the API server refused, are left alone until they may be tried again.
-    pub fn writable<O>(
+    pub fn writable<'r, O>(
         &mut self,
         objects: impl IntoIterator<Item = O>,
-        metadata: impl Fn(&O) -> &ObjectMeta,
-        (refusals, why): (&BTreeMap<Uid, Refusal>, impl Fn(String) -> W),
+        refused: impl Fn(&O) -> (&ObjectMeta, Option<&'r Refusal>),
+        why: impl Fn(String) -> W,
         now: Timestamp,
     ) -> Vec<O> {
         let mut free = Vec::new();
         for object in objects {
-            let (name, uid) = meta::identity(metadata(&object));
-            match refusals.get(&uid).filter(|refusal| refusal.holds(now)) {
+            let (metadata, refusal) = refused(&object);
+            match refusal.filter(|refusal| refusal.holds(now)) {
                 Some(refusal) => {
                     self.look_at(Some(refusal.retry_at), now);
-                    self.withheld.push((name, why(refusal.message.clone())));
+                    self.withheld
+                        .push((Name::new(meta::name(metadata)), why(refusal.message.clone())));
                 }
                 None => free.push(object),
             }

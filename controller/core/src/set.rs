@@ -16,7 +16,7 @@ pub mod view;
 
 pub use bring::Brought;
 pub use made::NewMachine;
-pub use observed::{Allowance, Observed, Plan, Step, Victim, Why};
+pub use observed::{Allowance, MachineView, Observed, Plan, Step, Victim, Why};
 pub use plan::{plan, replacements};
 pub use status::StatusChange;
-pub use view::View;
+pub use view::{Asked, look};

@@ -10,8 +10,7 @@ use millwright_core::deployment::change::{NewSet, SetChange};
 use millwright_core::deployment::in_place::Transfer;
 use millwright_core::deployment::observed::Mark;
 use millwright_core::deployment::status::bad_news;
-use millwright_core::deployment::view::Asked;
-use millwright_core::deployment::{Step, View, Why};
+use millwright_core::deployment::{Step, Why, look};
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
 use millwright_core::machine::node_patch::NodePatch;
@@ -22,7 +21,7 @@ use serde_json::json;
 
 use super::children;
 use super::pass::{Planned, Reconciler, Run};
-use super::set::{can_check, carry_out};
+use super::set::{asking, carry_out};
 use super::shared::Shared;
 use super::step::StepError;
 use crate::kube::error::WriteError;
@@ -40,19 +39,14 @@ impl Reconciler for Deployments {
 
     fn plan(shared: &Shared, world: &World, name: &Name, now: Timestamp) -> Option<Planned<Self>> {
         let deployment = world.deployments.get(name)?;
-        let view = View::of(world, deployment, &|class| can_check(shared, world, class));
-        let asked = Asked {
-            ledger: &world.ledger,
-            machine_exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
-            set_exists: &|set| world.sets.get(&Name::new(set)).is_some(),
-            sight: shared.sight(None),
-            settings: &shared.settings,
-            plan_set: shared.env.planners.set,
-        };
-        let (plan, broken) = view.look(&asked, |seen| {
-            let plan = (shared.env.planners.deployment)(seen, now);
-            let broken = shared.env.planners.checked(|| check::deployment(seen, &plan, now));
-            (plan, broken)
+        let planners = &shared.env.planners;
+        let set_exists = |set: &str| world.sets.get(&Name::new(set)).is_some();
+        let (plan, broken) = asking(shared, world, |asked| {
+            look(asked, deployment, &set_exists, planners.set, |seen| {
+                let plan = (planners.deployment)(seen, now);
+                let broken = planners.checked(|| check::deployment(seen, &plan, now));
+                (plan, broken)
+            })
         });
         let object = Arc::clone(deployment);
         Some(Planned { object, plan, broken })

@@ -9,8 +9,7 @@ use millwright_core::check;
 use millwright_core::ids::Name;
 use millwright_core::ledger::{OwnerNotes, Refusal};
 use millwright_core::set::repair::GivenUp;
-use millwright_core::set::{NewMachine, Step, Victim, View, Why};
-use millwright_core::set::{claim, freeze};
+use millwright_core::set::{Asked, NewMachine, Step, Victim, Why, claim, freeze, look};
 use millwright_core::wake::{Key, group_of};
 use millwright_core::world::World;
 use serde_json::json;
@@ -41,11 +40,13 @@ impl Reconciler for Sets {
         if group_of(world, set) != Key::Set(name.clone()) {
             return None;
         }
-        let view = View::of(world, set, &|class| can_check(shared, world, class));
-        let exists = |machine: &str| world.machines.get(&Name::new(machine)).is_some();
-        let seen = view.seen(&world.ledger, &exists, shared.sight(None), &shared.settings);
-        let plan = (shared.env.planners.set)(&seen, now);
-        let broken = shared.env.planners.checked(|| check::set(&seen, &plan, now));
+        let (plan, broken) = asking(shared, world, |asked| {
+            look(asked, set, |seen| {
+                let plan = (shared.env.planners.set)(seen, now);
+                let broken = shared.env.planners.checked(|| check::set(seen, &plan, now));
+                (plan, broken)
+            })
+        });
         let object = Arc::clone(set);
         Some(Planned { object, plan, broken })
     }
@@ -55,8 +56,19 @@ impl Reconciler for Sets {
     }
 }
 
+/// What a plan of a set or of a deployment asks.
+pub(super) fn asking<T>(shared: &Shared, world: &World, ask: impl FnOnce(&Asked<'_>) -> T) -> T {
+    ask(&Asked {
+        world,
+        machine_exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
+        can_check: &|class| can_check(shared, world, class),
+        sight: shared.sight(None),
+        settings: &shared.settings,
+    })
+}
+
 /// Whether somebody is there to check a class. Nobody but its driver can; while that is away, Machines are made and say so.
-pub(super) fn can_check(shared: &Shared, world: &World, class: &Name) -> bool {
+fn can_check(shared: &Shared, world: &World, class: &Name) -> bool {
     let driver = world.classes.get(class).and_then(|class| class.driver());
     driver.is_some_and(|driver| matches!(shared.drivers.get(&driver), DriverState::Ready(_)))
 }

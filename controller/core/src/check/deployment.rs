@@ -13,7 +13,7 @@ use super::report::{Report as _, reported_first};
 use super::{Broken, is_child, wakes_later};
 use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
-use crate::api::{Machine, MachineSet, Template, meta};
+use crate::api::{MachineSet, Template, meta};
 use crate::deployment::budget::Bounds;
 use crate::deployment::change::SetChange;
 use crate::deployment::group::{Members, Row};
@@ -26,10 +26,9 @@ use crate::machine::in_place::marks::Outcome;
 use crate::machine::node_patch::NodePatch;
 use crate::merge;
 use crate::owner::{controls, orphans_children};
-use crate::set;
 use crate::set::keep::is_auto;
-use crate::set::plan::owned;
 use crate::set::repair::given_up_before;
+use crate::set::{self, MachineView};
 use crate::sight::later;
 
 /// Laws of a deployment's plan.
@@ -107,7 +106,7 @@ fn is_new(members: &Members<'_>, set: &MachineSet) -> bool {
 /// It has and wants nothing.
 fn is_spent(member: &set::Observed<'_>, now: Timestamp) -> bool {
     let may_arrive = set::growth::unanswered(member, now) > 0;
-    member.set.spec.replicas == 0 && set::plan::owned(member).is_empty() && !may_arrive
+    member.set.spec.replicas == 0 && member.owned().next().is_none() && !may_arrive
 }
 
 fn creation(seen: &Observed<'_>, members: &Members<'_>, made: &crate::deployment::change::NewSet) -> Vec<Broken> {
@@ -139,7 +138,7 @@ fn changed(seen: &Observed<'_>, members: &Members<'_>, change: &SetChange, now: 
         .into_iter()
         .collect();
     // What a set has already it may be given back.
-    let present = set::plan::owned(found).len() + set::growth::unanswered(found, now);
+    let present = found.owned().count() + set::growth::unanswered(found, now);
     let has = found.set.spec.replicas.max(i32::try_from(present).unwrap_or(i32::MAX));
     let rises = change.replicas.is_some_and(|to| to > has);
     // While nothing rolls, the set that is in use follows D, whatever its template is, and the one that works once the rollout has timed out.
@@ -158,7 +157,8 @@ fn transferred(seen: &Observed<'_>, members: &Members<'_>, moved: &Transfer) -> 
         .old()
         .iter()
         .find(|member| controls(&member.set.metadata, &machine.metadata));
-    let update = from.and_then(|from| from.updates.get(&machine.uid()?));
+    let view = from.and_then(|from| from.owned().find(|own| own.metadata.uid == machine.metadata.uid));
+    let update = view.and_then(|view| view.update.as_ref());
     let is_updated = update.is_some_and(|update| update.marks.outcome == Some(Outcome::Successful));
     let template = &seen.deployment.spec.template;
     let is_twin = from.is_some_and(|from| from.set.spec.template.semantically_equal(template, Scope::Rollout));
@@ -176,12 +176,11 @@ fn selected(seen: &Observed<'_>, members: &Members<'_>, patches: &[NodePatch], n
     let (mut broken, mut taken) = (Vec::new(), 0);
     for patch in patches {
         let found = members.old().iter().find_map(|member| {
-            let is_it = |machine: &&Arc<Machine>| {
-                let update = machine.uid().and_then(|uid| member.updates.get(&uid));
+            let is_it = |machine: &&MachineView<'_>| {
+                let update = machine.update.as_ref();
                 update.is_some_and(|update| update.node.name == patch.node && !update.marks.is_under_way())
             };
-            let own = owned(member);
-            let machine = own.iter().find(is_it)?;
+            let machine = member.owned().find(is_it)?;
             Some(set::plan::counts_as_available(member, machine, now))
         });
         match found {
@@ -282,9 +281,9 @@ fn taken(members: &Members<'_>, plan: &Plan, now: Timestamp) -> usize {
             .flat_map(set::Step::victims)
             .map(|victim| &victim.uid)
             .collect();
-        let is_counted = |machine: &&Arc<Machine>| {
+        let is_counted = |machine: &&MachineView<'_>| {
             machine.uid().is_some_and(|uid| victims.contains(&uid))
-                && !set::plan::is_named(member, machine)
+                && !machine.is_named
                 && set::plan::counts_as_available(member, machine, now)
         };
         match meta::is_deleting(&member.set.metadata) {
@@ -319,7 +318,7 @@ fn given_up(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timest
 /// No more Failed Machines of all sets are kept without being asked than may be, whatever the sets' statuses say.
 fn kept_unasked(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan) -> Option<Broken> {
     let most = usize::try_from(seen.deployment.spec.auto_preserve_failed_machine_max).unwrap_or(0);
-    let machines = members.sets.iter().flat_map(|member| owned(member));
+    let machines = members.sets.iter().flat_map(|member| member.owned());
     let before = machines
         .filter(|machine| !set::plan::is_leaving(machine) && is_auto(machine))
         .count();

@@ -13,8 +13,8 @@ use crate::machine::Lost;
 use crate::machine::judgement::Fault;
 use crate::owner;
 use crate::selector::Matcher;
-use crate::set;
-use crate::set::{names::Names, rank};
+use crate::set::names::Names;
+use crate::set::{self, MachineView, rank};
 
 /// Laws of a set's plan.
 pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
@@ -42,7 +42,7 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
             set::Step::Create(batch) => broken.extend(set_creation(seen, batch, next)),
             set::Step::RemoveFinalizer => {
                 broken.extend((!last).then_some(Broken::StepAfterTheEnd));
-                let is_proven = leaving && own_machines(seen).next().is_none();
+                let is_proven = leaving && seen.owned().next().is_none();
                 let stay = owner::orphans_children(&seen.set.metadata);
                 broken.extend((!is_proven && !stay).then_some(Broken::ReleaseUnproven));
             }
@@ -55,7 +55,7 @@ pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Br
             }
             set::Step::Release(machines) => {
                 let fits = |machine: &Machine| {
-                    let is_own = own_machines(seen).any(|own| own.metadata.uid == machine.metadata.uid);
+                    let is_own = seen.owned().any(|own| own.metadata.uid == machine.metadata.uid);
                     let was_in_service = machine.has_joined() || machine.phase().is_there();
                     is_own && was_in_service && !selects(seen.set, machine)
                 };
@@ -95,12 +95,6 @@ fn wrong_claims<'a>(
     wrong.map(|machine| Broken::WrongClaim(meta::name(&machine.metadata).to_owned()))
 }
 
-fn own_machines<'a>(seen: &'a set::Observed<'_>) -> impl Iterator<Item = &'a Machine> {
-    let own = meta::uid(&seen.set.metadata);
-    let machines = seen.machines.iter().map(Arc::as_ref);
-    machines.filter(move |machine| own.is_some() && meta::controller_uid(&machine.metadata) == own)
-}
-
 fn selects(set: &MachineSet, machine: &Machine) -> bool {
     let matcher = set
         .spec
@@ -115,18 +109,21 @@ fn is_leaving(machine: &Machine) -> bool {
 }
 
 /// The API server refused the last write to the Machine, and it is not tried again yet.
-fn waits(seen: &set::Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
-    let refusal = machine.uid().and_then(|uid| seen.refusals.get(&uid));
-    refusal.is_some_and(|refusal| refusal.holds(now))
+fn waits(machine: &MachineView<'_>, now: Timestamp) -> bool {
+    machine.refusal.is_some_and(|refusal| refusal.holds(now))
+}
+
+/// What the plan saw of a Machine that it writes.
+fn view<'a>(seen: &set::Observed<'a>, machine: &Machine) -> Option<&'a MachineView<'a>> {
+    let mut machines = seen.machines.iter();
+    machines.find(|view| view.metadata.uid == machine.metadata.uid)
 }
 
 /// S4: after any prefix no more Machines that stay than are wanted, or than there were.
 fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan) -> Vec<Broken> {
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
-    let staying: BTreeSet<Uid> = own_machines(seen)
-        .filter(|own| !is_leaving(own))
-        .filter_map(Machine::uid)
-        .collect();
+    let staying = seen.owned().filter(|own| !is_leaving(own));
+    let staying: BTreeSet<Uid> = staying.filter_map(|own| own.uid()).collect();
     let mut count = staying.len();
     let mut allowed = wanted.max(count);
     let mut broken = Vec::new();
@@ -162,7 +159,8 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan) -> Vec<Broken> {
 fn given_up(seen: &set::Observed<'_>, all: &[set::repair::GivenUp], now: Timestamp) -> Vec<Broken> {
     let wrong = all.iter().filter(|given| {
         let machine = &given.machine;
-        let is_kept = !given.has_ended && seen.repair.tripped(machine).is_some();
+        let is_tripped = || view(seen, machine).is_some_and(|view| seen.tripped(view).is_some());
+        let is_kept = !given.has_ended && is_tripped();
         let is_ill = matches!(machine.phase(), Phase::Unknown | Phase::InPlaceUpdateFailed);
         let may_end = !given.has_ended || matches!(given.fault, Fault::Vm(Lost::Gone | Lost::Ending));
         !is_ill || is_leaving(machine) || is_kept || !may_end
@@ -178,7 +176,7 @@ fn given_up(seen: &set::Observed<'_>, all: &[set::repair::GivenUp], now: Timesta
 fn kept(seen: &set::Observed<'_>, marks: &[set::keep::Mark]) -> Vec<Broken> {
     let wrong = marks.iter().filter(|mark| {
         let machine = &mark.machine;
-        let is_requested = machine.uid().is_some_and(|uid| seen.requests.contains_key(&uid));
+        let is_requested = view(seen, machine).is_some_and(|view| view.request.is_some());
         let is_fresh = *machine.phase() == Phase::Failed && !is_requested && machine.preserved_until().is_none();
         (mark.is_kept && !is_fresh) || set::keep::is_auto(machine) == mark.is_kept || is_leaving(machine)
     });
@@ -188,7 +186,7 @@ fn kept(seen: &set::Observed<'_>, marks: &[set::keep::Mark]) -> Vec<Broken> {
 
 /// A Failed Machine that is preserved goes only where there are too many, or the autoscaler named it, or the set goes.
 fn kept_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
-    let goes = |machine: &&Machine| {
+    let goes = |machine: &&MachineView<'_>| {
         let is_victim = |victim: &&set::Victim| machine.uid().as_ref() == Some(&victim.uid);
         plan.steps.iter().any(|step| match step {
             set::Step::Delete(victims) => victims.iter().find(is_victim).is_some(),
@@ -198,11 +196,11 @@ fn kept_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> V
     if meta::is_deleting(&seen.set.metadata) {
         return Vec::new();
     }
-    let present = || own_machines(seen).filter(|own| !is_leaving(own) && !is_released(plan, own));
+    let present = || seen.owned().filter(|own| !is_leaving(own) && !is_released(plan, own));
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     let mut allowed = present().count().saturating_sub(wanted);
-    let kept = present().filter(goes).filter(|own| set::plan::is_kept(seen, own, now));
-    let kept = kept.filter(|own| !set::plan::is_named(seen, own) && !own.is_triggered_for_deletion());
+    let kept = present().filter(goes).filter(|own| set::plan::is_kept(own, now));
+    let kept = kept.filter(|own| !own.is_named && !own.is_triggered_for_deletion());
     let replaced = kept.filter(|_| match allowed {
         0 => true,
         _ => {
@@ -252,7 +250,7 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
         |machine: &Machine| meta::label(&machine.metadata, keys::UPDATE_RESULT) == Some(keys::UPDATE_SUCCESSFUL);
     let mut broken = Vec::new();
     for set::Victim { name, uid, .. } in victims.iter().copied() {
-        let own = own_machines(seen).find(|own| own.uid().as_ref() == Some(uid));
+        let own = seen.owned().find(|own| own.uid().as_ref() == Some(uid));
         let stays = owner::orphans_children(&seen.set.metadata);
         let right = own.is_some_and(|own| !meta::is_deleting(&own.metadata) && !stays && (leaving || !spared(own)));
         broken.extend((!right).then(|| Broken::WrongVictim(name.to_string())));
@@ -261,16 +259,16 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
         return broken;
     }
     let is_victim = |machine: &Machine| machine.uid().is_some_and(|uid| uids.contains(&uid));
-    let present = || own_machines(seen).filter(|own| !is_leaving(own) && !is_released(plan, own));
+    let present = || seen.owned().filter(|own| !is_leaving(own) && !is_released(plan, own));
     let policy = seen.set.spec.delete_policy.as_ref().and_then(|policy| policy.known());
-    let goes_anyway = |own: &Machine| is_replaceable(own) || set::plan::is_named(seen, own);
+    let goes_anyway = |own: &MachineView<'_>| is_replaceable(own) || own.is_named;
     let ordinary = present().filter(|own| !spared(own) && !goes_anyway(own));
     // Who was chosen and could not be deleted stays chosen; its deletion waits.
     let mut one_stays = false;
-    for machine in rank::rank(ordinary, seen.condemned, policy, now) {
+    for machine in rank::rank(ordinary, policy, now) {
         let is_held = seen.allowance.lose.is_some()
             && (set::plan::counts_as_available(seen, machine, now) || set::plan::is_needed_still(seen, machine, now));
-        one_stays |= !is_victim(machine) && !waits(seen, machine, now) && !is_held;
+        one_stays |= !is_victim(machine) && !waits(machine, now) && !is_held;
         if one_stays && is_victim(machine) {
             broken.push(Broken::VictimOrder(meta::name(&machine.metadata).to_owned()));
         }

@@ -1,6 +1,6 @@
 //! That the laws see what they are there for: a plan of ours with its steps in another order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
@@ -52,23 +52,20 @@ fn owner_spec(replicas: i32) -> Value {
 fn set_told(replicas: i32, machines: &[Arc<Machine>], notes: &OwnerNotes) -> [Vec<Broken>; 2] {
     let spec = json!({"spec": owner_spec(replicas), "status": {"nextMachineNumber": 5, "replicas": 9}});
     let set: Arc<MachineSet> = Arc::new(object("workers", spec));
+    let machines: Vec<set::MachineView<'_>> = machines.iter().map(set::MachineView::new).collect();
     let seen = set::Observed {
         set: &set,
-        machines,
+        machines: &machines,
         exists: &|_| false,
         refusal: None,
         class_unchecked: false,
         notes,
-        refusals: &BTreeMap::new(),
-        condemned: &BTreeMap::new(),
         unanswered: &BTreeMap::new(),
-        named: &BTreeSet::new(),
-        requests: &BTreeMap::new(),
-        updates: &BTreeMap::new(),
         allowance: set::Allowance::all(0),
         is_frozen: false,
         unfreeze: false,
-        repair: set::repair::Repair::off(),
+        sight: Sight::CLEAR,
+        settings: &Settings::new("test"),
     };
     let mut plan = set::plan(&seen, now());
     let right = super::set(&seen, &plan, now());
@@ -128,6 +125,7 @@ fn a_deployment_whose_set_is_refused_says_so_before_it_tries_again() {
         sets: &[],
         exists: &|_| false,
         notes: &notes,
+        refusals: &BTreeMap::new(),
         sight: Sight::CLEAR,
         has_target: true,
         replacements: 1,

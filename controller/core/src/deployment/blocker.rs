@@ -4,17 +4,15 @@
 //! Source: `design/rollout.md` §2 and §3, whose terms the rules are. What only a person can mend is told before what may pass. Decides
 //! only words.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
 use super::budget::Mode;
 use super::group::{Group, Members, Stand};
 use super::in_place;
-use crate::api::{Machine, Phase, keys, meta};
+use crate::api::{Phase, keys, meta};
 use crate::set::growth::unanswered;
-use crate::set::plan::{counts_as_available, is_kept, is_leaving, owned};
-use crate::set::{Observed, freeze, repair};
+use crate::set::plan::{counts_as_available, is_kept, is_leaving};
+use crate::set::{MachineView, Observed, freeze, repair};
 
 /// Why nothing moves.
 pub(super) fn blocker(members: &Members<'_>, stand: &Stand, now: Timestamp) -> String {
@@ -33,7 +31,7 @@ pub(super) fn blocker(members: &Members<'_>, stand: &Stand, now: Timestamp) -> S
 
 /// Who is meant first by the rule of a rolling update that lets nothing move: a Machine that leaves, else an old one that is not available.
 fn holder(members: &Members<'_>, stand: &Stand, now: Timestamp) -> Option<String> {
-    let own = members.sets.iter().flat_map(|member| owned(member));
+    let own = members.sets.iter().flat_map(|member| member.owned());
     let leaving = own.filter(|machine| is_leaving(machine)).map(|machine| {
         let said = machine.last_words().unwrap_or_default();
         format!("First {}: {said}", meta::name(&machine.metadata))
@@ -50,7 +48,7 @@ fn holder(members: &Members<'_>, stand: &Stand, now: Timestamp) -> Option<String
 
 /// Why Machines of the new template are not made.
 fn uncreated(new: &Observed<'_>, wanted: i64, now: Timestamp) -> Option<String> {
-    let staying = owned(new).iter().filter(|machine| !is_leaving(machine)).count();
+    let staying = new.owned().filter(|machine| !is_leaving(machine)).count();
     let missing = wanted - i64::try_from(staying).unwrap_or(i64::MAX);
     if missing <= 0 {
         return None;
@@ -83,15 +81,14 @@ fn uncreated(new: &Observed<'_>, wanted: i64, now: Timestamp) -> Option<String> 
 
 /// Which Machine of a set is not available, and what it says itself.
 fn unavailable(member: &Observed<'_>, whose: &str, now: Timestamp) -> Option<String> {
-    let machines = owned(member);
-    let waits = |machine: &&Arc<Machine>| !is_leaving(machine) && !counts_as_available(member, machine, now);
-    let pending: Vec<&Arc<Machine>> = machines.iter().filter(waits).collect();
+    let waits = |machine: &&MachineView<'_>| !is_leaving(machine) && !counts_as_available(member, machine, now);
+    let pending: Vec<&MachineView<'_>> = member.owned().filter(waits).collect();
     let first = pending.first()?;
     let operation = first.last_operation();
     let operation = operation.and_then(|operation| operation.description.clone());
     let said = match (first.phase(), first.provider_id()) {
         (Phase::Pending, Some(_)) => "its VM is made, and its node has not joined".to_owned(),
-        (Phase::Failed, _) if is_kept(member, first, now) => match first.preserved_until() {
+        (Phase::Failed, _) if is_kept(first, now) => match first.preserved_until() {
             Some(until) => {
                 format!("it is preserved until {until:.0}, as somebody asks, and keeps its place until then")
             }
@@ -126,7 +123,7 @@ fn undeleted(members: &Members<'_>) -> Option<String> {
 
 /// Why unhealthy Machines of a set are not replaced.
 fn kept(member: &Observed<'_>, now: Timestamp) -> Option<String> {
-    repair::held_back(member, &owned(member), now).map(|held| format!("{held}."))
+    repair::held_back(member, member.owned(), now).map(|held| format!("{held}."))
 }
 
 /// Which Machine's update in place does not end, and what it says itself.
@@ -134,7 +131,7 @@ fn not_updated(members: &Members<'_>, mode: Mode) -> Option<String> {
     if !matches!(mode, Mode::InPlace { .. }) {
         return None;
     }
-    let begun: Vec<Arc<Machine>> = in_place::under_way(members).collect();
+    let begun: Vec<&MachineView<'_>> = in_place::under_way(members).collect();
     let first = begun.first()?;
     let said = first.last_words().map(str::to_owned);
     Some(format!(

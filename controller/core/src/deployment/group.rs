@@ -13,11 +13,11 @@ use super::plan::unseen;
 use super::progress::{TimedOut, timed_out};
 use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
-use crate::api::{Machine, MachineSet, meta};
+use crate::api::{MachineSet, meta};
 use crate::deployment::observed::Observed;
-use crate::set;
 use crate::set::growth::unanswered;
-use crate::set::plan::{counts_as_available, is_leaving, is_named};
+use crate::set::plan::{counts_as_available, is_leaving};
+use crate::set::{self, MachineView};
 use crate::sight::Judging;
 
 /// One set of the deployment, in numbers.
@@ -234,24 +234,25 @@ impl<'a> Members<'a> {
 }
 
 fn row(member: &set::Observed<'_>, is_new: bool, now: Timestamp) -> Row {
-    let own = set::plan::owned(member);
+    let own = member.owned();
     if meta::is_deleting(&member.set.metadata) {
         return Row {
-            leaving: length(own.len() + unanswered(member, now)),
+            leaving: length(own.count() + unanswered(member, now)),
             ..Row::default()
         };
     }
-    let is_going = |machine: &&Arc<Machine>| is_leaving(machine) || is_named(member, machine);
-    let leaving = own.iter().filter(is_going).count();
-    let staying = || own.iter().filter(|machine| !is_going(machine));
-    let available = staying().filter(|machine| counts_as_available(member, machine, now));
+    let is_going = |machine: &MachineView<'_>| is_leaving(machine) || machine.is_named;
+    let staying = own.clone().filter(|machine| !is_going(machine));
+    let available = staying
+        .clone()
+        .filter(|machine| counts_as_available(member, machine, now));
     Row {
         is_new,
         number: i64::from(member.set.spec.replicas).max(0),
-        present: length(staying().count() + unanswered(member, now)),
-        leaving: length(leaving),
+        present: length(staying.count() + unanswered(member, now)),
+        leaving: length(own.clone().filter(|machine| is_going(machine)).count()),
         available: length(available.count()),
-        named: length(own.iter().filter(|machine| is_named(member, machine)).count()),
+        named: length(own.filter(|machine| machine.is_named).count()),
     }
 }
 

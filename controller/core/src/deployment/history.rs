@@ -14,7 +14,6 @@ use crate::api::{MachineDeployment, MachineSet, Template, keys, meta};
 use crate::owner;
 use crate::set;
 use crate::set::growth::unanswered;
-use crate::set::plan::owned;
 
 /// How many old sets are kept where the deployment does not say, as for Deployments. The original keeps all, for ever (weakness 16).
 pub const KEPT: i32 = 10;
@@ -56,7 +55,7 @@ pub fn surplus(deployment: &MachineDeployment, old: &[&set::Observed<'_>], now: 
     let staying: Vec<&&set::Observed<'_>> = old.iter().filter(staying).collect();
     let beyond = staying.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     let is_empty = |member: &&&&set::Observed<'_>| {
-        member.set.spec.replicas == 0 && owned(member).is_empty() && unanswered(member, now) == 0
+        member.set.spec.replicas == 0 && member.owned().next().is_none() && unanswered(member, now) == 0
     };
     let surplus = staying.iter().take(beyond).filter(is_empty);
     surplus.map(|member| Arc::clone(member.set)).collect()

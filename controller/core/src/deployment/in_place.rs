@@ -21,8 +21,8 @@ use crate::api::{Machine, MachineSet, keys, meta};
 use crate::machine::in_place::marks::{self, Outcome, Reason, Update};
 use crate::machine::node_patch::NodePatch;
 use crate::owner::{self, Owner as _};
-use crate::set;
-use crate::set::plan::{counts_as_available, is_being_updated, is_leaving, is_named, owned};
+use crate::set::plan::{counts_as_available, is_being_updated, is_leaving};
+use crate::set::{self, MachineView};
 
 /// A Machine that goes over to another set.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,12 +71,11 @@ pub(super) fn transfer(seen: &Observed<'_>, members: &Members<'_>, mode: Mode, n
             .spec
             .template
             .semantically_equal(&seen.deployment.spec.template, Scope::Rollout);
-        let is_refused = |uid| member.refusals.get(&uid).is_some_and(|refusal| refusal.holds(now));
-        let is_free = move |machine: &Machine| stays(member, machine) && !machine.uid().is_some_and(is_refused);
-        let own = owned(member).into_iter().filter(move |machine| is_free(machine));
-        let moved = own.filter(move |machine| is_twin || is_updated(member, machine));
-        moved.map(|machine| Transfer {
-            machine,
+        let is_refused = move |view: &MachineView<'_>| view.refusal.is_some_and(|refusal| refusal.holds(now));
+        let free = member.owned().filter(move |view| stays(view) && !is_refused(view));
+        let moved = free.filter(move |view| is_twin || is_updated(view));
+        moved.map(|view| Transfer {
+            machine: Arc::clone(view.machine),
             from: Arc::clone(member.set),
             to: Arc::clone(to),
         })
@@ -86,19 +85,15 @@ pub(super) fn transfer(seen: &Observed<'_>, members: &Members<'_>, mode: Mode, n
 }
 
 /// Whether the agent has updated the Machine's node, as its Node says and the Machine has seen.
-fn is_updated(member: &set::Observed<'_>, machine: &Machine) -> bool {
+fn is_updated(machine: &MachineView<'_>) -> bool {
     let is_settled = machine.phase().has_node() && !machine.phase().is_agents();
     let is_told = Reason::copied(machine) == Some(Reason::Successful);
-    let outcome = update(member, machine).and_then(|update| update.marks.outcome);
+    let outcome = machine.update.as_ref().and_then(|update| update.marks.outcome);
     is_settled && is_told && outcome == Some(Outcome::Successful)
 }
 
-fn stays(member: &set::Observed<'_>, machine: &Machine) -> bool {
-    !is_leaving(machine) && !is_named(member, machine)
-}
-
-fn update<'a>(member: &set::Observed<'a>, machine: &Machine) -> Option<&'a Update> {
-    member.updates.get(&machine.uid()?)
+fn stays(machine: &MachineView<'_>) -> bool {
+    !is_leaving(machine) && !machine.is_named
 }
 
 /// The step that selects the next Nodes, if any may be.
@@ -129,11 +124,9 @@ pub(super) fn select(seen: &Observed<'_>, members: &Members<'_>, stand: &Stand, 
 }
 
 /// Machines of old sets whose update has begun and is not over.
-pub(super) fn under_way<'a>(members: &'a Members<'a>) -> impl Iterator<Item = Arc<Machine>> + 'a {
-    members.old().iter().flat_map(|member| {
-        let own = owned(member).into_iter();
-        own.filter(|machine| !is_leaving(machine) && is_being_updated(member, machine))
-    })
+pub(super) fn under_way<'a>(members: &'a Members<'a>) -> impl Iterator<Item = &'a MachineView<'a>> {
+    let own = members.old().iter().flat_map(|member| member.owned());
+    own.filter(|machine| !is_leaving(machine) && is_being_updated(machine))
 }
 
 /// A Machine that may be selected.
@@ -144,22 +137,21 @@ struct Candidate<'a> {
 
 /// Those of the oldest set first, the oldest Machines first.
 fn candidates<'a>(members: &Members<'a>, now: Timestamp) -> Vec<Candidate<'a>> {
-    let of = |member: &&'a set::Observed<'a>| {
-        let mut own = owned(member);
+    let of = |member: &'a set::Observed<'a>| {
+        let mut own: Vec<&MachineView<'_>> = member.owned().collect();
         own.sort_by_cached_key(|machine| {
             let metadata = &machine.metadata;
             (meta::created(metadata), meta::name(metadata).to_owned())
         });
-        let member: &'a set::Observed<'a> = member;
         own.into_iter().filter_map(move |machine| {
-            let update = update(member, &machine)?;
-            let may_be = machine.phase().may_be_updated() && stays(member, &machine);
+            let update = machine.update.as_ref()?;
+            let may_be = machine.phase().may_be_updated() && stays(machine);
             let awaits = update.marks.is_candidate && !update.marks.is_under_way();
-            let is_available = counts_as_available(member, &machine, now);
+            let is_available = counts_as_available(member, machine, now);
             (may_be && awaits).then_some(Candidate { update, is_available })
         })
     };
-    members.old().iter().flat_map(of).collect()
+    members.old().iter().copied().flat_map(of).collect()
 }
 
 fn length(count: usize) -> i64 {

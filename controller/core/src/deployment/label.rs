@@ -11,7 +11,6 @@ use super::change::HashLabel;
 use super::names::template_hash;
 use crate::api::{keys, meta};
 use crate::set::growth::unanswered;
-use crate::set::plan::owned;
 use crate::set::{self, bring};
 
 /// What of the label a set gets now.
@@ -27,6 +26,6 @@ pub fn due(member: &set::Observed<'_>, now: Timestamp) -> Option<HashLabel> {
     let has =
         |machine: &crate::api::Machine| meta::label(&machine.metadata, keys::TEMPLATE_HASH) == Some(hash.as_str());
     // What was asked for before the template had the label may come without it.
-    let is_brought = unanswered(member, now) == 0 && owned(member).iter().all(|machine| has(machine));
+    let is_brought = unanswered(member, now) == 0 && member.owned().all(|machine| has(machine));
     is_brought.then_some(HashLabel::Selector(hash))
 }

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::observed::{Mark, Observed, Step};
-use crate::api::{Machine, MachineDeployment, keys, meta};
-use crate::ids::Uid;
+use crate::api::{MachineDeployment, MachineSet, keys, meta};
 use crate::ledger::LINGERS;
-use crate::set;
-use crate::set::plan::{is_leaving, owned};
+use crate::owner;
+use crate::set::plan::is_leaving;
+use crate::set::{self, MachineView};
 use crate::sight::later;
 
 /// One entry of the list.
@@ -38,16 +38,13 @@ fn entries(deployment: &MachineDeployment) -> Vec<Entry<'_>> {
     entries.collect()
 }
 
-/// Machines of a set that the deployment's list names and that are not on their way.
-pub fn named(deployment: &MachineDeployment, machines: &[Arc<Machine>]) -> BTreeSet<Uid> {
+/// Says of the Machines of a set whether the deployment's list names them.
+pub fn tell(deployment: &MachineDeployment, set: &MachineSet, machines: &mut [MachineView<'_>]) {
     let names: BTreeSet<&str> = entries(deployment).into_iter().map(|entry| entry.name).collect();
-    if names.is_empty() {
-        return BTreeSet::new();
+    for view in machines {
+        let is_listed = names.contains(meta::name(&view.metadata));
+        view.is_named = is_listed && owner::controls(&set.metadata, &view.metadata);
     }
-    let listed = machines
-        .iter()
-        .filter(|machine| names.contains(meta::name(&machine.metadata)));
-    listed.filter_map(|machine| machine.uid()).collect()
 }
 
 /// The steps that mark named Machines and that shorten the list.
@@ -56,9 +53,8 @@ pub fn tend(seen: &Observed<'_>, sets: &[&set::Observed<'_>], now: Timestamp) ->
     if entries.is_empty() && meta::annotation(&seen.deployment.metadata, keys::TRIGGER_DELETION).is_none() {
         return Vec::new();
     }
-    let machines: Vec<Arc<Machine>> = sets.iter().flat_map(|member| owned(member)).collect();
     let find = |entry: &Entry<'_>| {
-        let mut machines = machines.iter();
+        let mut machines = sets.iter().flat_map(|member| member.owned());
         machines.find(|machine| meta::name(&machine.metadata) == entry.name)
     };
     let stays = |entry: &&Entry<'_>| match find(entry) {
@@ -68,7 +64,7 @@ pub fn tend(seen: &Observed<'_>, sets: &[&set::Observed<'_>], now: Timestamp) ->
     let marks: Vec<Mark> = entries
         .iter()
         .filter(stays)
-        .filter_map(|entry| mark(entry, find(entry)?, sets, now))
+        .filter_map(|entry| mark(entry, find(entry)?, now))
         .collect();
     let kept: Vec<&Entry<'_>> = entries.iter().filter(stays).collect();
     let mark = (!marks.is_empty()).then_some(Step::Mark(marks));
@@ -82,19 +78,16 @@ fn may_be_unseen(entry: &Entry<'_>, now: Timestamp) -> bool {
     time.is_ok_and(|time| time <= now && now < later(time, LINGERS))
 }
 
-fn mark(entry: &Entry<'_>, machine: &Arc<Machine>, sets: &[&set::Observed<'_>], now: Timestamp) -> Option<Mark> {
-    let is_marked = machine.is_triggered_for_deletion() && machine.marked_for_deletion().is_some();
-    let refusal = machine
-        .uid()
-        .and_then(|uid| sets.first()?.refusals.get(&uid).filter(|refusal| refusal.holds(now)));
-    if is_marked || refusal.is_some() {
+fn mark(entry: &Entry<'_>, view: &MachineView<'_>, now: Timestamp) -> Option<Mark> {
+    let is_marked = view.is_triggered_for_deletion() && view.marked_for_deletion().is_some();
+    if is_marked || view.refusal.is_some_and(|refusal| refusal.holds(now)) {
         return None;
     }
     let time = match entry.time.parse::<Timestamp>() {
         Ok(_) => entry.time.to_owned(),
         Err(_) => format!("{now:.0}"),
     };
-    let machine = Arc::clone(machine);
+    let machine = Arc::clone(view.machine);
     Some(Mark { machine, time })
 }
 

@@ -1,5 +1,6 @@
 //! All that a decision about one MachineDeployment may read, and the vocabulary of its plan.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use super::in_place::Transfer;
 use super::rollback::RollBack;
 use super::status::StatusChange;
 use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta};
-use crate::ledger::OwnerNotes;
+use crate::ids::Uid;
+use crate::ledger::{OwnerNotes, Refusal};
 use crate::machine::node_patch::NodePatch;
 use crate::owner;
 use crate::plan::Bearing;
@@ -32,6 +34,8 @@ pub struct Observed<'a> {
     pub exists: &'a dyn Fn(&str) -> bool,
     /// What this process knows of the deployment.
     pub notes: &'a OwnerNotes,
+    /// Writes that the API server refused, by the object's uid.
+    pub refusals: &'a BTreeMap<Uid, Refusal>,
     /// Since when this process leads and sees Machines and Nodes.
     pub sight: Sight,
     /// Whether there is a cluster for Nodes to join.

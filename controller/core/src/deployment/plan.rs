@@ -4,7 +4,6 @@
 //! numbers that are stored. Which number changes is `budget`'s; what a set does about its Machines is `set::plan`'s, which is told what
 //! it may do.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -19,7 +18,7 @@ use super::observed::{Observed, Plan, Step, Why};
 use super::rollback::roll_back;
 use super::{history, in_place, label, named, pass_on, status};
 use crate::api::{MachineSet, keys, meta, validity};
-use crate::ids::{Name, Uid};
+use crate::ids::Name;
 use crate::ledger::{LINGERS, Refusal};
 use crate::owner;
 use crate::selector::Matcher;
@@ -124,13 +123,7 @@ fn adoptable<'a>(seen: &Observed<'a>) -> Vec<&'a Arc<MachineSet>> {
 
 /// Why the API server refused the last write to a set.
 pub(super) fn refusal<'a>(seen: &Observed<'a>, set: &MachineSet) -> Option<&'a Refusal> {
-    refusals(seen).get(&meta::uid(&set.metadata)?)
-}
-
-/// What the API server refused of the sets.
-fn refusals<'a>(seen: &Observed<'a>) -> &'a BTreeMap<Uid, Refusal> {
-    const NONE: &BTreeMap<Uid, Refusal> = &BTreeMap::new();
-    seen.sets.first().map_or(NONE, |member| member.refusals)
+    seen.refusals.get(&meta::uid(&set.metadata)?)
 }
 
 /// The sets that may be written now.
@@ -140,8 +133,8 @@ fn writable<'a>(
     now: Timestamp,
     plan: &mut Plan,
 ) -> Vec<&'a Arc<MachineSet>> {
-    let refused = (refusals(seen), |message| Why::Set(set::Why::Refused(message)));
-    plan.writable(sets, |set| &set.metadata, refused, now)
+    let why = |message| Why::Set(set::Why::Refused(message));
+    plan.writable(sets, |set| (&set.metadata, refusal(seen, set)), why, now)
 }
 
 /// The first set of the deployment's that cannot be written, or not be adopted, with the API server's words.
@@ -214,10 +207,8 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
         (None, None) => status::Situation::Serving(&stand),
     };
     let arrives = unseen(seen, now).map(|(_, until)| until);
-    let may_go = members.sets.iter().flat_map(|member| {
-        let machines = member.machines.iter();
-        machines.filter_map(|machine| set::plan::may_go_until(member, machine))
-    });
+    let machines = members.sets.iter().flat_map(|member| member.machines);
+    let may_go = machines.filter_map(set::plan::may_go_until);
     let known = arrives.chain(may_go).filter(|until| *until > now).min();
     told(plan, seen, members, &situation, now).or_at(known, now)
 }

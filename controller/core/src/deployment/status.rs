@@ -16,7 +16,6 @@ use crate::api::{Machine, MachineDeployment, Phase, keys, meta, validity};
 use crate::ids::Name;
 use crate::selector;
 use crate::set;
-use crate::set::plan::owned;
 use crate::set::status::{bounded, failed_machines, is_preserved, length};
 use crate::status::{stored_time, text_is_same};
 
@@ -98,15 +97,14 @@ impl Counts {
     fn of(members: &Members<'_>, now: Timestamp) -> Self {
         let mut counts = Self::default();
         for member in &members.sets {
-            let own = owned(member);
-            let count = |test: &dyn Fn(&Machine) -> bool| length(own.iter().filter(|machine| test(machine)).count());
-            counts.replicas += length(own.len());
+            let count = |test: &dyn Fn(&Machine) -> bool| length(member.owned().filter(|view| test(view)).count());
+            counts.replicas += count(&|_| true);
             counts.ready += count(&|machine| *machine.phase() == Phase::Running);
             counts.available += count(&|machine| set::status::is_available(member.set, machine, now));
             counts.preserved += count(&is_preserved);
             counts.numbers = counts.numbers.saturating_add(member.set.spec.replicas);
         }
-        counts.updated = members.new_member().map_or(0, |member| length(owned(member).len()));
+        counts.updated = members.new_member().map_or(0, |member| length(member.owned().count()));
         counts
     }
 }
@@ -196,7 +194,7 @@ impl StatusChange {
 
 fn failed(members: &Members<'_>) -> Vec<MachineSummary> {
     let sets = members.sets.iter();
-    bounded(sets.flat_map(|member| failed_machines(member.set, &owned(member))))
+    bounded(sets.flat_map(|member| failed_machines(member.set, member.owned())))
 }
 
 fn availability(deployment: &MachineDeployment, counts: Counts) -> Option<Wanted> {

@@ -7,89 +7,62 @@ use std::sync::Arc;
 use super::observed::{Observed, PlanSet};
 use super::{freeze, named};
 use crate::api::machine_deployment::StrategyType;
-use crate::api::{Machine, MachineDeployment, MachineSet, meta};
-use crate::ids::Name;
+use crate::api::{MachineDeployment, MachineSet, meta};
+use crate::kin;
 use crate::kinds::OwnedBy;
-use crate::ledger::{Ledger, OwnerNotes};
-use crate::set;
-use crate::settings::Settings;
-use crate::sight::Sight;
+use crate::ledger::OwnerNotes;
+use crate::machine::in_place::marks::{Marks, Update};
+use crate::machine::node;
+use crate::set::{self, Asked, MachineView};
 use crate::world::World;
 
-/// A deployment with its sets and their Machines, as they are known now.
-#[derive(Clone, Debug)]
-pub struct View {
-    /// The deployment.
-    pub deployment: Arc<MachineDeployment>,
-    sets: Vec<set::View>,
+/// Makes a plan of a deployment, or whatever looks at the same. `set_exists`: whether any set bears a name.
+pub fn look<T>(
+    asked: &Asked<'_>,
+    deployment: &MachineDeployment,
+    set_exists: &dyn Fn(&str) -> bool,
+    plan_set: PlanSet,
+    look: impl FnOnce(&Observed<'_>) -> T,
+) -> T {
+    let world = asked.world;
+    let uid = meta::identity(&deployment.metadata).1;
+    let owned = world.sets.find(OwnedBy::Controller, uid.as_str());
+    let orphans = world.sets.find(OwnedBy::Controller, "");
+    let owned = owned.map(|set| (set, machines(world, deployment, set)));
+    // Of a set that nobody controls nothing but itself is asked.
+    let sets: Vec<(&Arc<MachineSet>, Vec<MachineView<'_>>)> =
+        owned.chain(orphans.map(|set| (set, Vec::new()))).collect();
+    let (is_frozen, unfreeze) = (freeze::is_frozen(deployment), freeze::is_asked(deployment));
+    let sets = sets.iter().map(|(set, machines)| set::Observed {
+        is_frozen,
+        unfreeze,
+        ..set::Observed::of(asked, set, machines)
+    });
+    look(&Observed {
+        deployment,
+        sets: &sets.collect::<Vec<set::Observed<'_>>>(),
+        exists: set_exists,
+        notes: world.ledger.owners.get(&uid).unwrap_or(OwnerNotes::NONE),
+        refusals: &world.ledger.refusals,
+        sight: asked.sight,
+        has_target: asked.settings.has_target,
+        replacements: asked.settings.replacements_of(deployment.spec.replicas),
+        plan_set,
+    })
 }
 
-/// What a plan asks of the world while it is made.
-pub struct Asked<'a> {
-    /// What this process alone knows.
-    pub ledger: &'a Ledger,
-    /// Whether any Machine bears a name.
-    pub machine_exists: &'a dyn Fn(&str) -> bool,
-    /// Whether any set bears a name.
-    pub set_exists: &'a dyn Fn(&str) -> bool,
-    /// Since when this process leads and sees Machines and Nodes.
-    pub sight: Sight,
-    /// The operator's wishes.
-    pub settings: &'a Settings,
-    /// Who decides about sets.
-    pub plan_set: PlanSet,
-}
-
-impl View {
-    /// Gathers a deployment. `can_check`: as for [`set::View::of`].
-    pub fn of(world: &World, deployment: &Arc<MachineDeployment>, can_check: &dyn Fn(&Name) -> bool) -> Self {
-        let uid = meta::identity(&deployment.metadata).1;
-        let owned = world.sets.find(OwnedBy::Controller, uid.as_str());
-        let orphans = world.sets.find(OwnedBy::Controller, "");
-        let is_frozen = freeze::is_frozen(deployment);
-        let unfreeze = freeze::is_asked(deployment);
-        let updates_in_place = deployment.strategy() == Some(StrategyType::InPlaceUpdate);
-        let gather = |set: &Arc<MachineSet>| {
-            let view = set::View::of(world, set, can_check);
-            let own = |machine: &&Arc<Machine>| crate::owner::controls(&set.metadata, &machine.metadata);
-            let machines: Vec<Arc<Machine>> = view.machines.iter().filter(own).cloned().collect();
-            let named = named::named(deployment, &machines);
-            let view = view.naming(named).under(is_frozen, unfreeze);
-            match updates_in_place {
-                true => view.updating(world),
-                false => view,
-            }
-        };
-        let bare = |set: &Arc<MachineSet>| set::View::bare(set);
-        Self {
-            deployment: Arc::clone(deployment),
-            sets: owned.map(gather).chain(orphans.map(bare)).collect(),
+/// The Machines of a set, with what the deployment knows of them.
+fn machines<'a>(world: &'a World, deployment: &MachineDeployment, set: &Arc<MachineSet>) -> Vec<MachineView<'a>> {
+    let mut machines = set::view::machines(world, set);
+    named::tell(deployment, set, &mut machines);
+    if deployment.strategy() == Some(StrategyType::InPlaceUpdate) {
+        for view in &mut machines {
+            view.update = kin::node_of(world, view).node.map(|found| Update {
+                node: node::reference(found),
+                version: found.metadata.resource_version.clone().unwrap_or_default(),
+                marks: Marks::of(found),
+            });
         }
     }
-
-    /// Makes a plan, or whatever looks at the same.
-    pub fn look<T>(&self, asked: &Asked<'_>, look: impl FnOnce(&Observed<'_>) -> T) -> T {
-        let sets: Vec<set::Observed<'_>> = self
-            .sets
-            .iter()
-            .map(|view| view.seen(asked.ledger, asked.machine_exists, asked.sight, asked.settings))
-            .collect();
-        let uid = meta::identity(&self.deployment.metadata).1;
-        look(&Observed {
-            deployment: &self.deployment,
-            sets: &sets,
-            exists: asked.set_exists,
-            notes: asked.ledger.owners.get(&uid).unwrap_or(OwnerNotes::NONE),
-            sight: asked.sight,
-            has_target: asked.settings.has_target,
-            replacements: asked.settings.replacements_of(self.deployment.spec.replicas),
-            plan_set: asked.plan_set,
-        })
-    }
-
-    /// A set of the deployment.
-    pub fn set(&self, name: &Name) -> Option<&Arc<MachineSet>> {
-        let mut sets = self.sets.iter().map(|view| &view.set);
-        sets.find(|set| meta::name(&set.metadata) == name.as_str())
-    }
+    machines
 }

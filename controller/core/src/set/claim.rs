@@ -6,26 +6,24 @@
 //! is made, so releases have a bound: no Machine that was never in service, and together with the released ones that are still
 //! there no more than the set wants.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
-use super::observed::Observed;
+use super::observed::{MachineView, Observed};
 use crate::api::{Machine, MachineSet, keys, meta};
 use crate::owner;
 use crate::selector::Matcher;
 
 /// The outcome of claiming.
 #[derive(Debug, Default)]
-pub struct Claims {
+pub struct Claims<'a> {
     /// Machines to adopt.
-    pub adopts: Vec<Arc<Machine>>,
+    pub adopts: Vec<&'a MachineView<'a>>,
     /// Machines to release.
-    pub releases: Vec<Arc<Machine>>,
+    pub releases: Vec<&'a MachineView<'a>>,
 }
 
 /// Which Machines to adopt and to release.
-pub fn claims(seen: &Observed<'_>) -> Claims {
+pub fn claims<'a>(seen: &Observed<'a>) -> Claims<'a> {
     let Some(selector) = selector(seen) else {
         return Claims::default();
     };
@@ -35,8 +33,8 @@ pub fn claims(seen: &Observed<'_>) -> Claims {
         is_free && selector.selects(metadata)
     });
     Claims {
-        adopts: adopts.cloned().collect(),
-        releases: unselected(seen, &selector).take(may_release(seen)).cloned().collect(),
+        adopts: adopts.collect(),
+        releases: unselected(seen, &selector).take(may_release(seen)).collect(),
     }
 }
 
@@ -45,11 +43,10 @@ fn selector(seen: &Observed<'_>) -> Option<Matcher> {
 }
 
 /// Machines of the set that were in service and that it does not select any more.
-fn unselected<'a>(seen: &Observed<'a>, selector: &Matcher) -> impl Iterator<Item = &'a Arc<Machine>> {
-    seen.machines.iter().filter(move |machine| {
+fn unselected<'a>(seen: &Observed<'a>, selector: &Matcher) -> impl Iterator<Item = &'a MachineView<'a>> {
+    seen.owned().filter(|machine| {
         let metadata = &machine.metadata;
-        let is_own = owner::controls(&seen.set.metadata, metadata) && !meta::is_deleting(metadata);
-        is_own && was_in_service(machine) && !selector.selects(metadata)
+        !meta::is_deleting(metadata) && was_in_service(machine) && !selector.selects(metadata)
     })
 }
 
@@ -69,7 +66,7 @@ fn may_release(seen: &Observed<'_>) -> usize {
 }
 
 /// Machines that the set released and that are still there without a controller.
-pub fn released<'a>(seen: &Observed<'a>) -> impl Iterator<Item = &'a Arc<Machine>> {
+pub fn released<'a>(seen: &Observed<'a>) -> impl Iterator<Item = &'a MachineView<'a>> {
     let set = seen.set;
     seen.machines.iter().filter(move |machine| {
         let metadata = &machine.metadata;

@@ -4,16 +4,14 @@
 //! costs one request, and a scale-up that is taken back ends after the batch under way. Names are functions of a counter
 //! (`set::names`), so that a repeat meets its own Machine. Decides nothing about how many are wanted.
 
-use std::sync::Arc;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::freeze;
 use super::made::NewMachine;
 use super::names::Names;
-use super::observed::{Observed, Plan, Step, Why};
+use super::observed::{MachineView, Observed, Plan, Step, Why};
 use super::plan::is_leaving;
-use crate::api::{Machine, keys, meta};
+use crate::api::{keys, meta};
 use crate::ids::Name;
 use crate::ledger::LINGERS;
 use crate::sight::later;
@@ -28,7 +26,7 @@ pub const PAUSE: SignedDuration = SignedDuration::from_millis(100);
 const RESERVED_AHEAD: usize = 1000;
 
 /// The steps that create the first of `missing` Machines, or why none is created now. `kept` are those that are there to stay.
-pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timestamp) -> Plan {
+pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&MachineView<'_>], now: Timestamp) -> Plan {
     let label = |key| meta::label(&seen.set.metadata, key);
     if seen.is_frozen || freeze::is_labelled(seen.set) || label(keys::SCALE_UP_DISABLED).is_some() {
         return Plan::rest(Why::Frozen);
@@ -37,7 +35,7 @@ pub fn grow(seen: &Observed<'_>, missing: usize, kept: &[&Machine], now: Timesta
         return Plan::rest(Why::MadeElsewhere);
     }
     if let Some(refusal) = seen.refusal {
-        return Plan::rest(Why::ClassRefused(refusal.to_owned()));
+        return Plan::rest(Why::ClassRefused(refusal.to_string()));
     }
     if seen.class_unchecked {
         return Plan::rest(Why::ClassUnchecked);
@@ -90,7 +88,13 @@ fn settled(seen: &Observed<'_>) -> i64 {
 /// come first: it must meet ours. Then numbers that were reserved and whose Machine was never seen, since an earlier process may have asked
 /// for them. Numbers are reserved ahead, so that few batches need a write of their own. A Machine that leaves and may come again by a
 /// request that was sent before holds its place.
-fn choose(seen: &Observed<'_>, missing: usize, batch: usize, kept: &[&Machine], now: Timestamp) -> (Vec<Name>, i64) {
+fn choose(
+    seen: &Observed<'_>,
+    missing: usize,
+    batch: usize,
+    kept: &[&MachineView<'_>],
+    now: Timestamp,
+) -> (Vec<Name>, i64) {
     let all = Names::of(seen.set);
     let is_kept = |name: &str| kept.iter().any(|machine| meta::name(&machine.metadata) == name);
     let may_arrive = |name: &String| is_open(seen, name, now) && !(seen.exists)(name);
@@ -121,8 +125,8 @@ fn is_open(seen: &Observed<'_>, name: &str, now: Timestamp) -> bool {
 
 /// Whether the Machine of the name leaves, and another creation of it was sent that may arrive when it is gone.
 fn comes_again(seen: &Observed<'_>, name: &str, now: Timestamp) -> bool {
-    let leaves = |machine: &&Arc<Machine>| is_leaving(machine) && meta::name(&machine.metadata) == name;
-    is_open(seen, name, now) && seen.machines.iter().any(|machine| leaves(&machine))
+    let leaves = |machine: &MachineView<'_>| is_leaving(machine) && meta::name(&machine.metadata) == name;
+    is_open(seen, name, now) && seen.machines.iter().any(leaves)
 }
 
 /// How many creations of the set were sent and not answered, and may still arrive.

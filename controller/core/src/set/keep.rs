@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::observed::Observed;
-use super::plan::{is_exempt, is_leaving, is_named, owned};
+use super::observed::{MachineView, Observed};
+use super::plan::{is_exempt, is_leaving};
 use crate::api::{Machine, Phase, keys, meta};
 use crate::ids::Uid;
 
@@ -54,20 +54,20 @@ pub struct Terms<'a> {
 
 /// Chooses among the Machines of sets, all of which a maximum is meant for.
 pub fn choose<'a>(sets: impl Iterator<Item = &'a Observed<'a>>, terms: Terms<'_>) -> Choice {
-    let (mut kept, mut free): (Vec<Arc<Machine>>, Vec<Arc<Machine>>) = (Vec::new(), Vec::new());
+    let (mut kept, mut free): (Vec<&MachineView<'_>>, Vec<&MachineView<'_>>) = (Vec::new(), Vec::new());
     let mut choice = Choice::default();
     for set in sets {
         let is_current = meta::uid(&set.set.metadata).as_ref() == terms.current;
-        for machine in owned(set).into_iter().filter(|machine| !is_leaving(machine)) {
-            match is_auto(&machine) {
+        for machine in set.owned().filter(|machine| !is_leaving(machine)) {
+            match is_auto(machine) {
                 true if terms.is_rolling && is_current => choice.release.extend(machine.uid()),
                 true => kept.push(machine),
-                false if is_free(set, &machine) => free.push(machine),
+                false if is_free(machine) => free.push(machine),
                 false => {}
             }
         }
     }
-    let newest_first = |machine: &Arc<Machine>| {
+    let newest_first = |machine: &&MachineView<'_>| {
         let created = meta::created(&machine.metadata);
         (std::cmp::Reverse(created), meta::name(&machine.metadata).to_owned())
     };
@@ -88,13 +88,13 @@ pub fn choose<'a>(sets: impl Iterator<Item = &'a Observed<'a>>, terms: Terms<'_>
 }
 
 /// The step that annotates a set's Machines as chosen.
-pub(super) fn marks(seen: &Observed<'_>, machines: &[Arc<Machine>], choice: &Choice) -> Option<super::Step> {
-    let mark = |machine: &Arc<Machine>| {
-        let uid = machine.uid()?;
+pub(super) fn marks(machines: &[&MachineView<'_>], choice: &Choice) -> Option<super::Step> {
+    let mark = |view: &&MachineView<'_>| {
+        let uid = view.uid()?;
         let is_kept = choice.take.contains(&uid);
-        let is_chosen = (is_kept || choice.release.contains(&uid)) && !seen.refusals.contains_key(&uid);
+        let is_chosen = (is_kept || choice.release.contains(&uid)) && view.refusal.is_none();
         is_chosen.then(|| Mark {
-            machine: Arc::clone(machine),
+            machine: Arc::clone(view.machine),
             is_kept,
         })
     };
@@ -108,10 +108,8 @@ pub fn is_auto(machine: &Machine) -> bool {
 }
 
 /// Whether it failed and nobody has said anything about it.
-fn is_free(seen: &Observed<'_>, machine: &Machine) -> bool {
-    let uid = machine.uid();
-    let is_told = uid.as_ref().is_some_and(|uid| seen.requests.contains_key(uid));
-    let is_refused = uid.as_ref().is_some_and(|uid| seen.refusals.contains_key(uid));
-    let goes = is_exempt(machine) || is_named(seen, machine) || machine.is_triggered_for_deletion();
-    *machine.phase() == Phase::Failed && machine.preserved_until().is_none() && !is_told && !is_refused && !goes
+fn is_free(machine: &MachineView<'_>) -> bool {
+    let is_told = machine.request.is_some() || machine.preserved_until().is_some();
+    let goes = is_exempt(machine) || machine.is_named || machine.is_triggered_for_deletion();
+    *machine.phase() == Phase::Failed && !is_told && machine.refusal.is_none() && !goes
 }

@@ -1,24 +1,30 @@
 //! All that a decision about one MachineSet may read, and the vocabulary of its plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 
 use super::bring::Brought;
 use super::keep::{Choice, Mark};
 use super::made::NewMachine;
-use super::repair::{GivenUp, Repair};
+use super::repair::GivenUp;
 use super::status::StatusChange;
 use crate::api::{Machine, MachineSet};
-use crate::breaker::Tripped;
+use crate::breaker::{Tally, Tripped};
 use crate::ids::{Name, Uid};
 use crate::ledger::{OwnerNotes, Refusal};
+use crate::machine::Calls;
 use crate::machine::in_place::marks::Update;
 use crate::machine::judgement::Fault;
 use crate::machine::preserve::request::Value;
 use crate::plan::Bearing;
+use crate::settings::Settings;
+use crate::sight::Sight;
+use crate::{class, owner};
 
 /// All that a decision about one MachineSet may read.
 #[derive(Clone, Copy)]
@@ -26,35 +32,88 @@ pub struct Observed<'a> {
     /// The set.
     pub set: &'a Arc<MachineSet>,
     /// Machines that it controls, and Machines that nobody controls; by name.
-    pub machines: &'a [Arc<Machine>],
+    pub machines: &'a [MachineView<'a>],
     /// Whether any Machine bears a name.
     pub exists: &'a dyn Fn(&str) -> bool,
     /// Why no Machine should be made of its class, if that is known.
-    pub refusal: Option<&'a str>,
+    pub refusal: Option<&'a class::Fault>,
     /// The class has not been looked at since it changed; that takes moments.
     pub class_unchecked: bool,
     /// What this process knows of the set.
     pub notes: &'a OwnerNotes,
-    /// Writes to Machines that the API server refused.
-    pub refusals: &'a BTreeMap<Uid, Refusal>,
-    /// Machines whose deletion was sent and not answered.
-    pub condemned: &'a BTreeMap<Uid, Timestamp>,
     /// When creations were last sent that were not answered, by the Machine's name.
     pub unanswered: &'a BTreeMap<Name, Timestamp>,
-    /// Machines that the autoscaler named as the victims of its scale-down: they go, whatever the count is.
-    pub named: &'a BTreeSet<Uid>,
-    /// What is requested for its Failed Machines, by those that want them kept or not.
-    pub requests: &'a BTreeMap<Uid, Value>,
-    /// What the Nodes of its Machines bear of updates in place; nothing where its deployment updates none.
-    pub updates: &'a BTreeMap<Uid, Update>,
     /// What it may do now.
     pub allowance: Allowance<'a>,
     /// Its deployment is frozen.
     pub is_frozen: bool,
     /// Somebody asked on its deployment for the end of a freeze.
     pub unfreeze: bool,
-    /// What it may do about Machines whose Nodes are unhealthy.
-    pub repair: Repair<'a>,
+    /// Since when Nodes are seen.
+    pub sight: Sight,
+    /// The operator's wishes.
+    pub settings: &'a Settings,
+}
+
+impl<'a> Observed<'a> {
+    /// The Machines that the set controls.
+    pub fn owned(&self) -> impl Iterator<Item = &'a MachineView<'a>> + Clone + use<'a> {
+        let set = &self.set.metadata;
+        self.machines
+            .iter()
+            .filter(|machine| owner::controls(set, &machine.metadata))
+    }
+}
+
+/// A Machine with all that a decision about its set may know of it.
+#[derive(Clone, Debug)]
+pub struct MachineView<'a> {
+    /// The Machine.
+    pub machine: &'a Arc<Machine>,
+    /// The API server refused the last write to it.
+    pub refusal: Option<&'a Refusal>,
+    /// When its deletion was sent, which was not answered.
+    pub deletion_sent: Option<Timestamp>,
+    /// The autoscaler named it as a victim of its scale-down: it goes, whatever the count is.
+    pub is_named: bool,
+    /// Whether it is requested to be kept, where it failed.
+    pub request: Option<Value>,
+    /// What its Node bears of an update in place, where its deployment updates so.
+    pub update: Option<Update>,
+    /// What is known of its VM.
+    pub calls: Option<&'a Calls>,
+    /// Its Node, where it is unhealthy or loses that.
+    pub node: Option<&'a Node>,
+    /// How many Machines of its deployment, or of its set without one, are unhealthy, where it is itself.
+    pub group: Tally,
+    /// How many Nodes of that Node's zone are not ready.
+    pub zone: Tally,
+}
+
+impl<'a> MachineView<'a> {
+    /// A Machine of which nothing else is known.
+    pub fn new(machine: &'a Arc<Machine>) -> Self {
+        Self {
+            machine,
+            refusal: None,
+            deletion_sent: None,
+            is_named: false,
+            request: None,
+            update: None,
+            calls: None,
+            node: None,
+            group: Tally::default(),
+            zone: Tally::default(),
+        }
+    }
+}
+
+impl Deref for MachineView<'_> {
+    type Target = Machine;
+
+    fn deref(&self) -> &Machine {
+        self.machine
+    }
 }
 
 /// What a set may do now about its Machines; its deployment divides that up among its sets.

@@ -6,7 +6,6 @@
 //! next one is planned from what is so then, so that a scale-up can be taken back (`growth`). A Machine that cannot be written
 //! costs only itself: it is left alone until its pause is over, and counts as it is.
 
-use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use super::bring::{bring, hash_to_bring};
 use super::claim::{Claims, claims};
 use super::freeze;
 use super::growth::{grow, may_still_arrive};
-use super::observed::{Observed, Plan, Step, Victim, Why};
+use super::observed::{MachineView, Observed, Plan, Step, Victim, Why};
 use super::{keep, rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::{Name, Uid};
@@ -58,7 +57,7 @@ fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if owner::orphans_children(&seen.set.metadata) {
         return Plan::act(vec![Step::RemoveFinalizer], Why::Orphaning);
     }
-    let owned = owned(seen);
+    let owned: Vec<&MachineView<'_>> = seen.owned().collect();
     if owned.is_empty() {
         // A creation that arrives after the end of its set would bring a Machine that nobody counts.
         return match may_still_arrive(seen, now) {
@@ -67,11 +66,11 @@ fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
         };
     }
     let mut plan = Plan::rest(Why::Emptying);
-    let staying = owned.iter().map(Arc::as_ref).filter(|machine| !is_leaving(machine));
-    let victims = writable(seen, staying.collect::<Vec<&Machine>>(), now, &mut plan);
+    let staying = seen.owned().filter(|machine| !is_leaving(machine));
+    let victims = writable(staying, now, &mut plan);
     let problem = delete_problem(seen);
     let is_told_first = problem.is_some();
-    let bound = |machine: &Machine| Victim {
+    let bound = |machine: &MachineView<'_>| Victim {
         version: machine.metadata.resource_version.clone(),
         ..victim(seen, machine, false, now)
     };
@@ -82,15 +81,12 @@ fn leave(seen: &Observed<'_>, now: Timestamp) -> Plan {
 }
 
 /// The Machines that may be written now.
-fn writable<M: Borrow<Machine>>(seen: &Observed<'_>, machines: Vec<M>, now: Timestamp, plan: &mut Plan) -> Vec<M> {
-    let refused = (seen.refusals, Why::Refused);
-    plan.writable(machines, |machine| &machine.borrow().metadata, refused, now)
-}
-
-/// The Machines that the set controls.
-pub fn owned(seen: &Observed<'_>) -> Vec<Arc<Machine>> {
-    let is_own = |machine: &&Arc<Machine>| owner::controls(&seen.set.metadata, &machine.metadata);
-    seen.machines.iter().filter(is_own).cloned().collect()
+fn writable<'a>(
+    machines: impl IntoIterator<Item = &'a MachineView<'a>>,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> Vec<&'a MachineView<'a>> {
+    plan.writable(machines, |view| (&view.metadata, view.refusal), Why::Refused, now)
 }
 
 fn invalid(seen: &Observed<'_>, fault: String, now: Timestamp) -> Plan {
@@ -100,7 +96,8 @@ fn invalid(seen: &Observed<'_>, fault: String, now: Timestamp) -> Plan {
         terminal: true,
     };
     let mut plan = Plan::rest(Why::Invalid(fault));
-    let report = record(seen, &owned(seen), Some(problem), false, &mut plan, now);
+    let machines: Vec<&MachineView<'_>> = seen.owned().collect();
+    let report = record(seen, &machines, Some(problem), false, &mut plan, now);
     plan.steps.extend(report);
     plan
 }
@@ -110,25 +107,18 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let set = seen.set;
     let mut plan = Plan::rest(Why::Settled);
     let claims = claims(seen);
-    let adopts = writable(seen, claims.adopts, now, &mut plan);
-    let releases = writable(seen, claims.releases, now, &mut plan);
-    let going = uids(&releases);
-    let mut machines = owned(seen);
-    machines.retain(|machine| !is_in(&going, machine));
+    let adopts = writable(claims.adopts, now, &mut plan);
+    let releases = writable(claims.releases, now, &mut plan);
+    let machines = without(seen.owned(), &releases);
     let claims = Claims { adopts, releases };
-    let present: Vec<&Machine> = machines
-        .iter()
-        .map(Arc::as_ref)
-        .filter(|machine| !is_leaving(machine))
-        .collect();
+    let staying = machines.iter().copied().filter(|machine| !is_leaving(machine));
+    let present: Vec<&MachineView<'_>> = staying.collect();
     let given_up = repair::give_up(seen, &present, now, &mut plan);
     let choice = chosen(seen);
     let failed = replaceable(seen, &present, &choice, now, &mut plan);
     let is_replacing = !failed.is_empty();
-    let failed = writable(seen, failed, now, &mut plan);
-    let going = uids(&failed);
-    let kept = present.iter().copied().filter(|machine| !is_in(&going, machine));
-    let kept: Vec<&Machine> = kept.collect();
+    let failed = writable(failed, now, &mut plan);
+    let kept = without(present.iter().copied(), &failed);
     let wanted = usize::try_from(set.spec.replicas).unwrap_or(0);
     let excess = excess(seen, &kept, wanted, now, &mut plan);
     plan.why = match (kept.len().saturating_sub(wanted), failed.len()) {
@@ -137,7 +127,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         (by, _) => Why::TooMany { by },
     };
     let replaced = failed.into_iter().map(|machine| {
-        let has_failed = *machine.phase() == Phase::Failed && !is_named(seen, machine);
+        let has_failed = *machine.phase() == Phase::Failed && !machine.is_named;
         victim(seen, machine, has_failed, now)
     });
     let excess = excess.into_iter().map(|machine| victim(seen, machine, false, now));
@@ -164,7 +154,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let thaw = freeze::thaw(seen).into_iter();
     let tended = thaw
         .chain(tend(seen, &machines, claims, now, &mut plan))
-        .chain(keep::marks(seen, &machines, &choice))
+        .chain(keep::marks(&machines, &choice))
         .chain(given_up);
     place(&mut plan.steps, report, moves.into_iter().chain(tended), is_told_first);
     plan.or_at(status::next_available(set, &machines, now), now)
@@ -195,28 +185,25 @@ fn chosen(seen: &Observed<'_>) -> keep::Choice {
 /// What is done to single Machines and holds up nothing else.
 fn tend(
     seen: &Observed<'_>,
-    machines: &[Arc<Machine>],
-    Claims { adopts, releases }: Claims,
+    machines: &[&MachineView<'_>],
+    Claims { adopts, releases }: Claims<'_>,
     now: Timestamp,
     plan: &mut Plan,
 ) -> Vec<Step> {
     let template = seen.set.spec.template.spec();
     let hash = hash_to_bring(seen.set);
-    let brought = machines
+    let free = machines
         .iter()
-        .filter_map(|machine| bring(seen.set, &template, hash.as_deref(), machine));
-    let mut brought: Vec<_> = brought
-        .filter(|brought| {
-            let refusal = brought.machine.uid().and_then(|uid| seen.refusals.get(&uid));
-            refusal.is_none_or(|refusal| !refusal.holds(now))
-        })
-        .collect();
+        .filter(|view| view.refusal.is_none_or(|refusal| !refusal.holds(now)));
+    let brought = free.filter_map(|view| bring(seen.set, &template, hash.as_deref(), view.machine));
+    let mut brought: Vec<_> = brought.collect();
     if brought.len() > BRING_TOGETHER {
         brought.truncate(BRING_TOGETHER);
         plan.look_at(Some(later(now, STATUS_PACE)), now);
     }
-    let release = (!releases.is_empty()).then_some(Step::Release(releases));
-    let adopt = (!adopts.is_empty()).then_some(Step::Adopt(adopts));
+    let objects = |views: Vec<&MachineView<'_>>| views.iter().map(|view| Arc::clone(view.machine)).collect();
+    let release = (!releases.is_empty()).then(|| Step::Release(objects(releases)));
+    let adopt = (!adopts.is_empty()).then(|| Step::Adopt(objects(adopts)));
     let bring = (!brought.is_empty()).then_some(Step::Bring(brought));
     adopt.into_iter().chain(release).chain(bring).collect()
 }
@@ -226,12 +213,14 @@ pub fn is_leaving(machine: &Machine) -> bool {
     meta::is_deleting(&machine.metadata)
 }
 
-fn uids<M: Borrow<Machine>>(machines: &[M]) -> BTreeSet<Uid> {
-    machines.iter().filter_map(|machine| machine.borrow().uid()).collect()
-}
-
-fn is_in(uids: &BTreeSet<Uid>, machine: &Machine) -> bool {
-    machine.uid().is_some_and(|uid| uids.contains(&uid))
+/// All but those that go.
+fn without<'a>(
+    machines: impl Iterator<Item = &'a MachineView<'a>>,
+    going: &[&MachineView<'_>],
+) -> Vec<&'a MachineView<'a>> {
+    let going: BTreeSet<Uid> = going.iter().filter_map(|machine| machine.uid()).collect();
+    let goes = |machine: &MachineView<'_>| machine.uid().is_some_and(|uid| going.contains(&uid));
+    machines.filter(|machine| !goes(machine)).collect()
 }
 
 /// In the hands of the deployment's in-place transfer: never deleted (`spec/machineset.md` §7).
@@ -243,11 +232,11 @@ pub(super) fn is_exempt(machine: &Machine) -> bool {
 /// goes in its place, preserved or not: the number may have fallen for that one.
 fn excess<'a>(
     seen: &Observed<'_>,
-    kept: &[&'a Machine],
+    kept: &[&'a MachineView<'a>],
     wanted: usize,
     now: Timestamp,
     plan: &mut Plan,
-) -> Vec<&'a Machine> {
+) -> Vec<&'a MachineView<'a>> {
     let mut by = kept.len().saturating_sub(wanted);
     if by == 0 {
         return Vec::new();
@@ -256,7 +245,7 @@ fn excess<'a>(
     let movable = kept.iter().copied().filter(|machine| !is_exempt(machine));
     let mut may_lose = seen.allowance.lose.unwrap_or(usize::MAX);
     let (mut leaving, mut held) = (Vec::new(), Vec::new());
-    for machine in rank::rank(movable, seen.condemned, policy, now) {
+    for machine in rank::rank(movable, policy, now) {
         let is_counted = counts_as_available(seen, machine, now);
         let may_be_going = seen.allowance.lose.is_some() && is_needed_still(seen, machine, now);
         if leaving.len() >= by {
@@ -273,68 +262,64 @@ fn excess<'a>(
     held.truncate(kept.len().saturating_sub(wanted + leaving.len()));
     plan.withheld.extend(held.into_iter().map(|name| (name, Why::Held)));
     // Who cannot be deleted stays chosen: another one would go in its place for good.
-    writable(seen, leaving, now, plan)
+    writable(leaving, now, plan)
 }
 
 /// Whether the Machine is needed although its deletion was sent: it may be there still, and is not deleted again.
-pub fn is_needed_still(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
+pub fn is_needed_still(seen: &Observed<'_>, machine: &MachineView<'_>, now: Timestamp) -> bool {
     !seen.allowance.resend && may_be_available(seen, machine, now) && !counts_as_available(seen, machine, now)
 }
 
 /// Whether deleting the Machine makes the set's available ones fewer: not while it is updated in place. One whose deletion was sent and
 /// not answered may be going, as long as such a request may take to arrive.
-pub fn counts_as_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
-    let may_be_going = may_go_until(seen, machine).is_some_and(|until| until > now);
+pub fn counts_as_available(seen: &Observed<'_>, machine: &MachineView<'_>, now: Timestamp) -> bool {
+    let may_be_going = may_go_until(machine).is_some_and(|until| until > now);
     !may_be_going && may_be_available(seen, machine, now)
 }
 
 /// The same, whether or not a deletion of it was sent.
-fn may_be_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
-    !is_leaving(machine) && !is_being_updated(seen, machine) && status::is_available(seen.set, machine, now)
+fn may_be_available(seen: &Observed<'_>, machine: &MachineView<'_>, now: Timestamp) -> bool {
+    !is_leaving(machine) && !is_being_updated(machine) && status::is_available(seen.set, machine, now)
 }
 
 /// Whether the Machine is updated in place, so that it does not serve.
-pub fn is_being_updated(seen: &Observed<'_>, machine: &Machine) -> bool {
-    let update = machine.uid().and_then(|uid| seen.updates.get(&uid));
-    update.is_some_and(|update| update.marks.is_under_way())
+pub fn is_being_updated(machine: &MachineView<'_>) -> bool {
+    machine
+        .update
+        .as_ref()
+        .is_some_and(|update| update.marks.is_under_way())
 }
 
 /// Until when a deletion of the Machine that was not answered may still arrive.
-pub fn may_go_until(seen: &Observed<'_>, machine: &Machine) -> Option<Timestamp> {
-    let sent = machine.uid().and_then(|uid| seen.condemned.get(&uid).copied());
-    sent.map(|sent| later(sent, LINGERS))
-}
-
-/// Whether the autoscaler named the Machine as a victim.
-pub fn is_named(seen: &Observed<'_>, machine: &Machine) -> bool {
-    machine.uid().is_some_and(|uid| seen.named.contains(&uid))
+pub fn may_go_until(machine: &MachineView<'_>) -> Option<Timestamp> {
+    machine.deletion_sent.map(|sent| later(sent, LINGERS))
 }
 
 /// Machines to replace whatever the count is: failed ones, and those that the autoscaler marked (§7.4, §7.5 there).
 fn replaceable<'a>(
     seen: &Observed<'_>,
-    present: &[&'a Machine],
+    present: &[&'a MachineView<'a>],
     choice: &keep::Choice,
     now: Timestamp,
     plan: &mut Plan,
-) -> Vec<&'a Machine> {
+) -> Vec<&'a MachineView<'a>> {
     let change =
         meta::annotation(&seen.set.metadata, keys::SCALER_CHANGE_TIME).and_then(|text| text.parse::<Timestamp>().ok());
     let pause = replacement_pause(seen, present);
-    let mut victims: Vec<&Machine> = Vec::new();
+    let mut victims: Vec<&MachineView<'_>> = Vec::new();
     for machine in present.iter().copied() {
         let marked = machine
             .marked_for_deletion()
             .zip(change)
             .is_some_and(|(marked, change)| marked <= change);
-        let is_marked = (machine.is_triggered_for_deletion() && marked) || is_named(seen, machine);
+        let is_marked = (machine.is_triggered_for_deletion() && marked) || machine.is_named;
         let has_failed = *machine.phase() == Phase::Failed;
         let due = repair::replaced_at(seen, machine, pause, now).filter(|due| *due > now);
         let is_chosen = machine.uid().is_some_and(|uid| choice.take.contains(&uid));
         let why = match due {
             _ if !is_marked && !has_failed => continue,
             _ if is_exempt(machine) => Why::Spared,
-            _ if has_failed && !is_marked && (is_chosen || is_kept(seen, machine, now)) => {
+            _ if has_failed && !is_marked && (is_chosen || is_kept(machine, now)) => {
                 let until = machine.preserved_until();
                 // One whose time is not stored yet may be taken back unseen.
                 plan.look_at(until.or(Some(later(now, REPLACE_AFTER))), now);
@@ -342,7 +327,7 @@ fn replaceable<'a>(
             }
             Some(due) if !is_marked => {
                 plan.look_at(Some(due), now);
-                match repair::awaits_driver(seen, machine) {
+                match repair::awaits_driver(machine) {
                     true => Why::LastLook,
                     false => Why::ReplacedAt(due),
                 }
@@ -359,8 +344,8 @@ fn replaceable<'a>(
 
 /// How long a failed Machine is kept: longer with every replacement since which no Machine of the set became ready, so that a
 /// class whose VMs all fail costs fewer and fewer of them.
-fn replacement_pause(seen: &Observed<'_>, present: &[&Machine]) -> SignedDuration {
-    let doublings = replacements(seen.notes, present.iter().copied()).min(6);
+fn replacement_pause(seen: &Observed<'_>, present: &[&MachineView<'_>]) -> SignedDuration {
+    let doublings = replacements(seen.notes, present.iter().map(|view| &**view.machine)).min(6);
     SignedDuration::from_secs(REPLACE_AFTER.as_secs() << doublings).min(REPLACE_AT_MOST)
 }
 
@@ -376,19 +361,18 @@ pub fn replacements<'a>(notes: &OwnerNotes, machines: impl IntoIterator<Item = &
 }
 
 /// Whether a Failed Machine is kept for somebody who wants to look at it, or is about to be.
-pub fn is_kept(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
-    let requested = machine.uid().and_then(|uid| seen.requests.get(&uid).copied());
-    *machine.phase() == Phase::Failed && request::keeps_failed(machine, requested, now)
+pub fn is_kept(machine: &MachineView<'_>, now: Timestamp) -> bool {
+    *machine.phase() == Phase::Failed && request::keeps_failed(machine, machine.request, now)
 }
 
-fn victim(seen: &Observed<'_>, machine: &Machine, is_replaced: bool, now: Timestamp) -> Victim {
+fn victim(seen: &Observed<'_>, machine: &MachineView<'_>, is_replaced: bool, now: Timestamp) -> Victim {
     let (name, uid) = meta::identity(&machine.metadata);
     Victim {
         name,
         uid,
         version: None,
         is_replaced,
-        is_lost: !is_named(seen, machine) && counts_as_available(seen, machine, now),
+        is_lost: !machine.is_named && counts_as_available(seen, machine, now),
     }
 }
 
@@ -426,7 +410,7 @@ fn refused(refusal: Option<&Refusal>, reason: &'static str) -> Option<status::Pr
 /// The status write, if one is due now; else the plan looks again when it will be.
 fn record(
     seen: &Observed<'_>,
-    machines: &[Arc<Machine>],
+    machines: &[&MachineView<'_>],
     problem: Option<status::Problem>,
     acts: bool,
     plan: &mut Plan,

@@ -4,23 +4,20 @@
 //! told apart by name, so that two passes choose the same victims. Machines that are updated in place rank as healthy: their work would
 //! be lost.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
+use super::observed::MachineView;
 use crate::api::machine_set::DeletePolicy;
-use crate::api::{Machine, Phase, keys, meta};
-use crate::ids::Uid;
+use crate::api::{Phase, keys, meta};
 
 /// The machines in the order of leaving.
 pub fn rank<'a>(
-    machines: impl Iterator<Item = &'a Machine>,
-    condemned: &BTreeMap<Uid, Timestamp>,
+    machines: impl Iterator<Item = &'a MachineView<'a>>,
     policy: Option<DeletePolicy>,
     now: Timestamp,
-) -> Vec<&'a Machine> {
-    let mut ranked: Vec<&Machine> = machines.collect();
-    ranked.sort_by_cached_key(|machine| DeletionOrder::of(machine, condemned, policy, now));
+) -> Vec<&'a MachineView<'a>> {
+    let mut ranked: Vec<&MachineView<'_>> = machines.collect();
+    ranked.sort_by_cached_key(|machine| DeletionOrder::of(machine, policy, now));
     ranked
 }
 
@@ -46,12 +43,7 @@ struct DeletionOrder {
 }
 
 impl DeletionOrder {
-    fn of(
-        machine: &Machine,
-        condemned: &BTreeMap<Uid, Timestamp>,
-        policy: Option<DeletePolicy>,
-        now: Timestamp,
-    ) -> Self {
+    fn of(machine: &MachineView<'_>, policy: Option<DeletePolicy>, now: Timestamp) -> Self {
         let metadata = &machine.metadata;
         let preserved = machine.preserved_until().filter(|until| *until > now);
         let is_asked = meta::annotation(metadata, keys::PRESERVE) != Some(keys::PRESERVE_AUTO);
@@ -59,7 +51,7 @@ impl DeletionOrder {
         let seconds = created.map_or(i64::MIN, Timestamp::as_second);
         let phase = phase_rank(machine.phase());
         Self {
-            no_deletion_sent: !machine.uid().is_some_and(|uid| condemned.contains_key(&uid)),
+            no_deletion_sent: machine.deletion_sent.is_none(),
             preserved: preserved.map(|until| (is_asked, until)),
             priority: machine.priority(),
             marked: machine.marked_for_deletion().unwrap_or(Timestamp::MAX),

@@ -5,120 +5,38 @@
 //! none while a limit of unhealthy Machines is reached (`breaker`). Decides nothing about what is deleted: `set::plan` replaces.
 //! Source: `spec/machine.md` T9, `design/rollout.md` §1, S6 of `reliability.md`.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Node;
 
-use super::observed::{Observed, Plan, Step, Why};
-use super::plan::{is_kept, is_leaving, owned};
-use crate::api::{Machine, MachineSet, OperationReason, OperationType, Phase, meta};
-use crate::breaker::{self, Tally, Tripped};
+use super::observed::{MachineView, Observed, Plan, Step, Why};
+use super::plan::{is_kept, is_leaving};
+use crate::api::{Machine, OperationReason, OperationType, Phase, meta};
+use crate::breaker::{self, Tripped};
 use crate::driver::Code;
-use crate::ids::{Name, Uid};
-use crate::kinds::{self, NodeBy};
+use crate::ids::Name;
+use crate::kinds;
 use crate::machine::judgement::{Failed, Fault, Judgement, LAST_LOOK, Witnesses, runs_after_all};
-use crate::machine::{Calls, node};
-use crate::settings::Settings;
-use crate::sight::{Sight, later};
-use crate::world::World;
-use crate::{kin, owner};
+use crate::sight::later;
 
 /// How often a set looks whether a zone is well again: nothing of its own changes when others recover.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// What a set may do about Machines that are unhealthy.
-#[derive(Clone, Copy, Debug)]
-pub struct Repair<'a> {
-    /// Since when Nodes are seen.
-    pub sight: Sight,
-    /// The operator's wishes.
-    pub settings: &'a Settings,
-    /// What is known of the Machines' VMs.
-    pub vms: &'a BTreeMap<Uid, Calls>,
-    /// The Nodes of those that are unhealthy, and how many others are.
-    pub surroundings: &'a Surroundings,
-}
-
-/// What the world says of the unhealthy Machines of a set.
-#[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// Their Nodes.
-    pub nodes: BTreeMap<Uid, Arc<Node>>,
-    /// How many Machines of the deployment are unhealthy, or of the set that has none.
-    pub group: Tally,
-    /// How many Nodes of their zones are not ready.
-    pub zones: BTreeMap<String, Tally>,
-}
-
-impl Surroundings {
-    /// Those of a set.
-    pub fn of(world: &World, set: &Arc<MachineSet>, machines: &[Arc<Machine>]) -> Self {
-        let mut found = Self::default();
-        let some_nodes_go = world.nodes.count(NodeBy::Leaving, "") > 0;
-        let loses_node = |machine: &Machine| {
-            let node = kin::node_of(world, machine).node;
-            some_nodes_go && node.is_some_and(|node| meta::is_deleting(&node.metadata))
-        };
-        let is_ill = |machine: &&Arc<Machine>| {
-            matches!(machine.phase(), Phase::Unknown | Phase::InPlaceUpdateFailed) || loses_node(machine)
-        };
-        let own = |machine: &&Arc<Machine>| owner::controls(&set.metadata, &machine.metadata);
-        let mut ill = machines.iter().filter(own).filter(is_ill).peekable();
-        if ill.peek().is_some() {
-            found.group = breaker::of_group(world, set);
-        }
-        for machine in ill {
-            let node = kin::node_of(world, machine)
-                .node
-                .filter(|node| node::belongs(node, machine));
-            let node = node.and_then(|node| world.nodes.get(&Name::new(meta::name(&node.metadata))));
-            let zone = node.and_then(|node| kinds::zone(node));
-            if let Some(zone) = zone.filter(|zone| !found.zones.contains_key(*zone)) {
-                found.zones.insert(zone.to_owned(), breaker::of_zone(world, zone));
-            }
-            found.nodes.extend(machine.uid().zip(node.cloned()));
-        }
-        found
-    }
-}
-
-impl Repair<'_> {
-    /// Nobody fails.
-    pub fn off() -> Repair<'static> {
-        static SETTINGS: LazyLock<Settings> = LazyLock::new(|| Settings::new(String::new()));
-        static VMS: BTreeMap<Uid, Calls> = BTreeMap::new();
-        static NOTHING: LazyLock<Surroundings> = LazyLock::new(Surroundings::default);
-        Repair {
-            sight: Sight::CLEAR,
-            settings: &SETTINGS,
-            vms: &VMS,
-            surroundings: &NOTHING,
-        }
-    }
-
+impl<'a> Observed<'a> {
     /// The limit that keeps an unhealthy Machine, whatever time it had.
-    pub fn tripped(&self, machine: &Machine) -> Option<Tripped> {
+    pub fn tripped(&self, machine: &MachineView<'_>) -> Option<Tripped> {
         let limit = &self.settings.unhealthy_threshold;
-        let (group, node) = (self.surroundings.group, self.node(machine));
-        if group.reaches(limit) {
-            return Some(Tripped::Group(group, limit.clone()));
+        if machine.group.reaches(limit) {
+            return Some(Tripped::Group(machine.group, limit.clone()));
         }
-        let zone = kinds::zone(node?)?;
-        let tally = *self.surroundings.zones.get(zone)?;
-        breaker::tripped_zone(zone, tally, self.settings)
+        breaker::tripped_zone(kinds::zone(machine.node?)?, machine.zone, self.settings)
     }
 
-    fn node(&self, machine: &Machine) -> Option<&Node> {
-        self.surroundings.nodes.get(&machine.uid()?).map(Arc::as_ref)
-    }
-
-    fn witnesses<'b>(&'b self, machine: &'b Machine) -> Witnesses<'b> {
+    fn witnesses(&self, view: &'a MachineView<'a>) -> Witnesses<'a> {
         Witnesses {
-            machine,
-            node: self.node(machine),
-            calls: machine.uid().and_then(|uid| self.vms.get(&uid)),
+            machine: view.machine,
+            node: view.node,
+            calls: view.calls,
             sight: self.sight,
             settings: self.settings,
         }
@@ -139,27 +57,31 @@ pub struct GivenUp {
 }
 
 /// The step that fails Machines, if any may be, and when to look again.
-pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: &mut Plan) -> Option<Step> {
-    let mut over: Vec<(&Machine, Fault)> = Vec::new();
+pub fn give_up<'a>(
+    seen: &Observed<'a>,
+    present: &[&'a MachineView<'a>],
+    now: Timestamp,
+    plan: &mut Plan,
+) -> Option<Step> {
+    let mut over: Vec<(&MachineView<'_>, Fault)> = Vec::new();
     let mut given: Vec<GivenUp> = Vec::new();
     for machine in present.iter().copied() {
-        let refusal = machine.uid().and_then(|uid| seen.refusals.get(&uid));
-        let refusal = refusal.filter(|refusal| refusal.holds(now));
-        let why = match (seen.repair.witnesses(machine).judge(), refusal) {
+        let refusal = machine.refusal.filter(|refusal| refusal.holds(now));
+        let why = match (seen.witnesses(machine).judge(), refusal) {
             (Judgement::Healthy | Judgement::Unknown | Judgement::Ill { until: None, .. }, _) => continue,
             (_, Some(refusal)) => {
                 plan.look_at(Some(refusal.retry_at), now);
                 Why::Refused(refusal.message.clone())
             }
             (Judgement::Ended(lost), None) => {
-                given.extend(given_up(seen, machine, Fault::Vm(lost), true, now));
+                given.push(given_up(seen, machine, Fault::Vm(lost), true, now));
                 continue;
             }
             (Judgement::Ill { fault, until: Some(at) }, None) if at > now => {
                 plan.look_at(Some(at), now);
                 Why::GivenUpAt(fault, at)
             }
-            (Judgement::Ill { fault, .. }, None) => match seen.repair.tripped(machine) {
+            (Judgement::Ill { fault, .. }, None) => match seen.tripped(machine) {
                 None => {
                     over.push((machine, fault));
                     continue;
@@ -180,29 +102,33 @@ pub fn give_up(seen: &Observed<'_>, present: &[&Machine], now: Timestamp, plan: 
         (name, Why::OthersFirst(*fault, seen.allowance.replace))
     }));
     let chosen = over.into_iter();
-    given.extend(chosen.filter_map(|(machine, fault)| given_up(seen, machine, fault, false, now)));
+    given.extend(chosen.map(|(machine, fault)| given_up(seen, machine, fault, false, now)));
     plan.why = Why::GivingUp(given.first()?.fault);
     Some(Step::GiveUp(given))
 }
 
-fn given_up(seen: &Observed<'_>, machine: &Machine, fault: Fault, has_ended: bool, now: Timestamp) -> Option<GivenUp> {
-    let uid = machine.uid()?;
-    let object = seen.machines.iter().find(|other| other.uid().as_ref() == Some(&uid))?;
-    Some(GivenUp {
-        machine: Arc::clone(object),
-        failed: Box::new(seen.repair.witnesses(machine).failed(fault, now)),
+fn given_up<'a>(
+    seen: &Observed<'a>,
+    view: &'a MachineView<'a>,
+    fault: Fault,
+    has_ended: bool,
+    now: Timestamp,
+) -> GivenUp {
+    GivenUp {
+        machine: Arc::clone(view.machine),
+        failed: Box::new(seen.witnesses(view).failed(fault, now)),
         fault,
         has_ended,
-    })
+    }
 }
 
 /// How many Machines of the set have failed and are not replaced yet, or are on their way: as long as a Machine that was asked for does
 /// not run, another one does not fail for it. One that waits for capacity, or for whatever else must be there before a VM is asked for, is
 /// not on its way: nobody knows when it will be, and what has failed may hold the capacity.
-fn under_way(seen: &Observed<'_>, present: &[&Machine], now: Timestamp) -> usize {
+fn under_way(seen: &Observed<'_>, present: &[&MachineView<'_>], now: Timestamp) -> usize {
     let settled = present
         .iter()
-        .filter(|machine| machine.phase().is_there() || waits(machine) || is_kept(seen, machine, now));
+        .filter(|machine| machine.phase().is_there() || waits(machine) || is_kept(machine, now));
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     wanted.saturating_sub(settled.count()).max(given_up_before(seen, now))
 }
@@ -219,31 +145,34 @@ fn waits(machine: &Machine) -> bool {
 /// When a Failed Machine may be deleted: after the pause; at once where its VM is announced to go; and where it failed because its VM was
 /// said not to run, not before its driver has said so again: the VM may be on again, with its disk. A driver that says nothing more for as
 /// long as a health timeout holds nobody up. An answer wakes the Machine alone, so the set looks again by itself.
-pub fn replaced_at(seen: &Observed<'_>, machine: &Machine, pause: SignedDuration, now: Timestamp) -> Option<Timestamp> {
+pub fn replaced_at(
+    seen: &Observed<'_>,
+    machine: &MachineView<'_>,
+    pause: SignedDuration,
+    now: Timestamp,
+) -> Option<Timestamp> {
     let since = machine.phase_since()?;
     if machine.operation_reason() == Some(OperationReason::VmEnding) {
         return None;
     }
     let due = later(since, pause);
-    let at_most = later(since, seen.repair.settings.health_timeout);
-    match awaits_driver(seen, machine) {
+    let at_most = later(since, seen.settings.health_timeout);
+    match awaits_driver(machine) {
         true => Some(due.max(later(now, LAST_LOOK).min(at_most))),
         false => Some(due),
     }
 }
 
 /// Whether a Machine failed because its VM was said not to run, and its driver has not said so since.
-pub fn awaits_driver(seen: &Observed<'_>, machine: &Machine) -> bool {
+pub fn awaits_driver(machine: &MachineView<'_>) -> bool {
     let is_said = is_given_up(machine) && machine.operation_reason() == Some(OperationReason::VmReported);
-    let calls = machine.uid().and_then(|uid| seen.repair.vms.get(&uid));
-    is_said && calls.and_then(|calls| runs_after_all(machine, calls)) != Some(false)
+    is_said && machine.calls.and_then(|calls| runs_after_all(machine, calls)) != Some(false)
 }
 
 /// How many Machines of a set failed and are still there. Those that are preserved are not being replaced.
 pub fn given_up_before(seen: &Observed<'_>, now: Timestamp) -> usize {
-    let own = owned(seen);
-    own.iter()
-        .filter(|machine| is_failed(machine) && !is_leaving(machine) && !is_kept(seen, machine, now))
+    seen.owned()
+        .filter(|machine| is_failed(machine) && !is_leaving(machine) && !is_kept(machine, now))
         .count()
 }
 
@@ -259,19 +188,19 @@ pub fn is_given_up(machine: &Machine) -> bool {
 }
 
 /// Who is kept although its time is over: the first, how many, and by which limit.
-pub fn held_back(seen: &Observed<'_>, machines: &[Arc<Machine>], now: Timestamp) -> Option<String> {
-    let is_over = |machine: &Machine| match seen.repair.witnesses(machine).judge() {
+pub fn held_back<'a>(
+    seen: &Observed<'a>,
+    machines: impl Iterator<Item = &'a MachineView<'a>>,
+    now: Timestamp,
+) -> Option<String> {
+    let is_over = |machine: &'a MachineView<'a>| match seen.witnesses(machine).judge() {
         Judgement::Ill { until: Some(at), .. } => at <= now,
         Judgement::Ill { until: None, .. } | Judgement::Ended(_) | Judgement::Unknown => false,
-        Judgement::Healthy => seen
-            .repair
-            .node(machine)
-            .is_some_and(|node| meta::is_deleting(&node.metadata)),
+        Judgement::Healthy => machine.node.is_some_and(|node| meta::is_deleting(&node.metadata)),
     };
     let mut held = machines
-        .iter()
         .filter(|machine| !is_leaving(machine) && is_over(machine))
-        .filter_map(|machine| Some((machine, seen.repair.tripped(machine)?)));
+        .filter_map(|machine| Some((machine, seen.tripped(machine)?)));
     let (first, tripped) = held.next()?;
     let name = meta::name(&first.metadata);
     Some(match held.count() {

@@ -1,13 +1,11 @@
 //! What a set's status says. Source: `spec/machineset.md` §9, with `minReadySeconds` enforced (seed 002), lists in the
 //! order of names (§12.5 there) and terminal faults in `errorReason` and `errorMessage`.
 
-use std::sync::Arc;
-
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::names::Names;
-use super::observed::Observed;
+use super::observed::{MachineView, Observed};
 use super::{claim, freeze, keep, repair};
 use crate::api::machine_set::{MachineSetCondition, MachineSetStatus};
 use crate::api::operation::MachineSummary;
@@ -53,7 +51,7 @@ pub struct StatusChange {
 /// The status as it is to be, or nothing if it is told already.
 pub fn compute(
     seen: &Observed<'_>,
-    machines: &[Arc<Machine>],
+    machines: &[&MachineView<'_>],
     problem: Option<Problem>,
     now: Timestamp,
 ) -> Option<StatusChange> {
@@ -79,7 +77,7 @@ pub fn compute(
         auto_preserve_failed_machine_count: count(&keep::is_auto),
         observed_generation: meta::generation(&set.metadata),
         conditions,
-        failed_machines: failed_machines(set, machines),
+        failed_machines: failed_machines(set, machines.iter().copied()),
         label_selector: set.spec.selector.as_ref().and_then(selector::text),
         error_reason,
         error_message,
@@ -166,7 +164,7 @@ fn available_at(set: &MachineSet, machine: &Machine) -> Option<Timestamp> {
 }
 
 /// When the next running Machine becomes available.
-pub fn next_available(set: &MachineSet, machines: &[Arc<Machine>], now: Timestamp) -> Option<Timestamp> {
+pub fn next_available(set: &MachineSet, machines: &[&MachineView<'_>], now: Timestamp) -> Option<Timestamp> {
     machines
         .iter()
         .filter_map(|machine| available_at(set, machine))
@@ -189,8 +187,11 @@ fn settled(seen: &Observed<'_>, now: Timestamp) -> i64 {
 }
 
 /// The Machines whose last operation failed, without those that are kept for inspection.
-pub(crate) fn failed_machines(set: &MachineSet, machines: &[Arc<Machine>]) -> Vec<MachineSummary> {
-    let failed = machines.iter().filter(|machine| !is_preserved(machine));
+pub(crate) fn failed_machines<'a>(
+    set: &MachineSet,
+    machines: impl Iterator<Item = &'a MachineView<'a>>,
+) -> Vec<MachineSummary> {
+    let failed = machines.filter(|machine| !is_preserved(machine));
     let failed = failed.filter(|machine| machine.operation_state() == Some(OperationState::Failed));
     bounded(failed.map(|machine| MachineSummary {
         name: machine.metadata.name.clone(),
@@ -217,7 +218,7 @@ pub(crate) fn bounded(summaries: impl Iterator<Item = MachineSummary>) -> Vec<Ma
 /// The conditions with `ReplicaFailure` and `Frozen` set or removed; all others stay as they are.
 fn conditions(
     seen: &Observed<'_>,
-    machines: &[Arc<Machine>],
+    machines: &[&MachineView<'_>],
     problem: Option<&Problem>,
     now: Timestamp,
 ) -> Vec<MachineSetCondition> {
@@ -244,7 +245,7 @@ fn conditions(
         )
     }));
     all.extend(freeze::condition(seen.set));
-    all.extend(repair::held_back(seen, machines, now).map(|text| {
+    all.extend(repair::held_back(seen, machines.iter().copied(), now).map(|text| {
         let known = known(keys::CONDITION_REPLACEMENTS_HELD);
         let (type_, reason) = (keys::CONDITION_REPLACEMENTS_HELD, keys::REASON_TOO_MANY_UNHEALTHY);
         condition(type_, reason, &text, known, now)

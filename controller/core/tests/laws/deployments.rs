@@ -11,7 +11,8 @@ use millwright_core::deployment::{self, Observed, Plan, Step, named};
 use millwright_core::ids::{Name, NodeName, NodeRef, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
 use millwright_core::machine::in_place::marks::{Marks, Outcome, Update};
-use millwright_core::set;
+use millwright_core::set::{self, MachineView};
+use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::{check, narrate, owner};
 use proptest::prelude::*;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::dice::{Dice, now, tapes};
 use crate::machines::merged;
-use crate::sets::{refusal, requests};
+use crate::sets::{known, refusal};
 
 #[derive(Debug)]
 struct Scene {
@@ -83,54 +84,43 @@ impl Scene {
     }
 
     fn look<T>(&self, look: impl FnOnce(&Observed<'_>) -> T) -> T {
-        let owned = |set: &MachineSet| -> Vec<Arc<Machine>> {
+        let machines = |set: &Arc<MachineSet>| -> Vec<MachineView<'_>> {
             let owner = |machine: &Machine| meta::controller_uid(&machine.metadata);
             let is_own = |machine: &&Arc<Machine>| {
                 owner(machine).is_none_or(|owner| Some(owner.as_str()) == set.metadata.uid.as_deref())
             };
-            self.machines.iter().filter(is_own).cloned().collect()
+            let views = self.machines.iter().filter(is_own).map(|machine| MachineView {
+                update: machine.uid().and_then(|uid| self.updates.get(&uid).cloned()),
+                ..known(machine, &self.refusals, &self.condemned, &BTreeSet::new())
+            });
+            let mut machines: Vec<MachineView<'_>> = views.collect();
+            named::tell(&self.deployment, set, &mut machines);
+            machines
         };
-        let machines: Vec<(Vec<Arc<Machine>>, BTreeSet<Uid>)> = self
-            .sets
-            .iter()
-            .map(|set| {
-                let machines = owned(set);
-                let own: Vec<Arc<Machine>> = machines
-                    .iter()
-                    .filter(|machine| owner::controls(&set.metadata, &machine.metadata))
-                    .cloned()
-                    .collect();
-                let named = named::named(&self.deployment, &own);
-                (machines, named)
-            })
-            .collect();
+        let machines: Vec<Vec<MachineView<'_>>> = self.sets.iter().map(machines).collect();
+        let settings = Settings::new("test");
         let exists = |name: &str| {
             self.machines
                 .iter()
                 .any(|machine| meta::name(&machine.metadata) == name)
         };
-        let requested = requests(&self.machines);
         let sets: Vec<set::Observed<'_>> = self
             .sets
             .iter()
             .zip(&machines)
-            .map(|(set, (machines, named))| set::Observed {
+            .map(|(set, machines)| set::Observed {
                 set,
                 machines,
                 exists: &exists,
                 refusal: None,
                 class_unchecked: false,
                 notes: &self.set_notes,
-                refusals: &self.refusals,
-                condemned: &self.condemned,
                 unanswered: &self.unanswered,
-                named,
-                requests: &requested,
-                updates: &self.updates,
                 allowance: set::Allowance::all(0),
                 is_frozen: false,
                 unfreeze: false,
-                repair: set::repair::Repair::off(),
+                sight: Sight::CLEAR,
+                settings: &settings,
             })
             .collect();
         let target_since = self.is_in_sight.then_some(Timestamp::MIN);
@@ -139,6 +129,7 @@ impl Scene {
             sets: &sets,
             exists: &|name| self.sets.iter().any(|set| meta::name(&set.metadata) == name),
             notes: &self.notes,
+            refusals: &self.refusals,
             sight: Sight {
                 target_since,
                 ..Sight::CLEAR

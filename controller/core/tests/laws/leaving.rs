@@ -1,11 +1,11 @@
 //! The order of leaving, against the table of `spec/machineset.md` §7.3 and seed 002's `deletePolicy`, written down apart
 //! from the code that ranks: named Machines, then unhealthy ones, then the policy.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millwright_core::api::machine_set::DeletePolicy;
 use millwright_core::api::{Machine, keys};
-use millwright_core::set::rank;
+use millwright_core::set::{MachineView, rank};
 use serde_json::{Value, json};
 
 use crate::dice::now;
@@ -19,9 +19,10 @@ fn machine(name: &str, created: &str, phase: &str, annotations: Value, preserved
     .expect("it is a Machine")
 }
 
-fn ranked(mut machines: Vec<Machine>, policy: Option<DeletePolicy>) -> Vec<String> {
-    machines.reverse();
-    let ranked = rank::rank(machines.iter(), &BTreeMap::new(), policy, now());
+fn ranked(machines: Vec<Machine>, policy: Option<DeletePolicy>) -> Vec<String> {
+    let machines: Vec<Arc<Machine>> = machines.into_iter().rev().map(Arc::new).collect();
+    let views: Vec<MachineView<'_>> = machines.iter().map(MachineView::new).collect();
+    let ranked = rank::rank(views.iter(), policy, now());
     ranked
         .iter()
         .map(|machine| machine.metadata.name.clone().unwrap_or_default())

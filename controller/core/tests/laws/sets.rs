@@ -8,11 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::machine_set::DeletePolicy;
 use millwright_core::api::{Machine, MachineSet, Phase, keys, meta};
 use millwright_core::breaker::Tally;
+use millwright_core::class::Fault;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
-use millwright_core::machine::preserve::request::{self, Value as Requested};
-use millwright_core::set::repair::{Repair, Surroundings};
-use millwright_core::set::{self, Allowance, Observed, Plan, Step, rank};
+use millwright_core::machine::preserve::request;
+use millwright_core::set::{self, Allowance, MachineView, Observed, Plan, Step, rank};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::{check, narrate, owner};
@@ -26,7 +26,7 @@ use crate::machines::merged;
 struct Scene {
     set: Arc<MachineSet>,
     machines: Vec<Arc<Machine>>,
-    refusal: Option<String>,
+    refusal: Option<Fault>,
     class_unchecked: bool,
     notes: OwnerNotes,
     refusals: BTreeMap<Uid, Refusal>,
@@ -36,7 +36,7 @@ struct Scene {
     may_lose: Option<usize>,
     may_resend: bool,
     replacements: usize,
-    surroundings: Surroundings,
+    group: Tally,
     uids: u32,
 }
 
@@ -68,12 +68,9 @@ impl Scene {
             .into_iter()
             .map(|uid| (uid, refusal(dice)))
             .collect();
-        let surroundings = Surroundings {
-            group: Tally {
-                ill: if dice.rarely() { 3 } else { 1 },
-                all: 4,
-            },
-            ..Surroundings::default()
+        let group = Tally {
+            ill: if dice.rarely() { 3 } else { 1 },
+            all: 4,
         };
         Self {
             set: Arc::new(set(dice)),
@@ -81,7 +78,7 @@ impl Scene {
             unanswered,
             machines,
             refusal: if dice.rarely() {
-                Some("it is faulty".to_owned())
+                Some(Fault::NodeTemplate("it is faulty".to_owned()))
             } else {
                 None
             },
@@ -92,7 +89,7 @@ impl Scene {
             may_lose: dice.maybe(|dice| usize::from(dice.number(3))),
             may_resend: dice.flag(),
             replacements: usize::from(dice.number(3)),
-            surroundings,
+            group,
             uids: 0,
         }
     }
@@ -105,24 +102,28 @@ impl Scene {
         scene
     }
 
+    /// The Machines, with what is known of each.
+    fn views(&self) -> Vec<MachineView<'_>> {
+        let view = |machine| MachineView {
+            group: self.group,
+            ..known(machine, &self.refusals, &self.condemned, &self.named)
+        };
+        self.machines.iter().map(view).collect()
+    }
+
     fn look<T>(&self, look: impl FnOnce(&Observed<'_>) -> T) -> T {
         look(&Observed {
             set: &self.set,
-            machines: &self.machines,
+            machines: &self.views(),
             exists: &|name| {
                 self.machines
                     .iter()
                     .any(|machine| meta::name(&machine.metadata) == name)
             },
-            refusal: self.refusal.as_deref(),
+            refusal: self.refusal.as_ref(),
             class_unchecked: self.class_unchecked,
             notes: &self.notes,
-            refusals: &self.refusals,
-            condemned: &self.condemned,
             unanswered: &self.unanswered,
-            named: &self.named,
-            requests: &requests(&self.machines),
-            updates: &BTreeMap::new(),
             allowance: Allowance {
                 lose: self.may_lose,
                 resend: self.may_resend,
@@ -130,12 +131,8 @@ impl Scene {
             },
             is_frozen: false,
             unfreeze: false,
-            repair: Repair {
-                sight: Sight::CLEAR,
-                settings: &Settings::new("test"),
-                vms: &BTreeMap::new(),
-                surroundings: &self.surroundings,
-            },
+            sight: Sight::CLEAR,
+            settings: &Settings::new("test"),
         })
     }
 
@@ -231,11 +228,22 @@ impl Scene {
     }
 }
 
-/// What is requested for Failed Machines whose Nodes say nothing.
-pub fn requests(machines: &[Arc<Machine>]) -> BTreeMap<Uid, Requested> {
-    let failed = machines.iter().filter(|machine| *machine.phase() == Phase::Failed);
-    let requested = failed.filter_map(|machine| Some((machine.uid()?, request::request(machine, None).value?)));
-    requested.collect()
+/// A Machine whose Node says nothing, with what is known of it by its uid.
+pub fn known<'a>(
+    machine: &'a Arc<Machine>,
+    refusals: &'a BTreeMap<Uid, Refusal>,
+    condemned: &BTreeMap<Uid, Timestamp>,
+    named: &BTreeSet<Uid>,
+) -> MachineView<'a> {
+    let uid = meta::identity(&machine.metadata).1;
+    let has_failed = *machine.phase() == Phase::Failed;
+    MachineView {
+        refusal: refusals.get(&uid),
+        deletion_sent: condemned.get(&uid).copied(),
+        is_named: named.contains(&uid),
+        request: has_failed.then(|| request::request(machine, None).value).flatten(),
+        ..MachineView::new(machine)
+    }
 }
 
 pub fn refusal(dice: &mut Dice) -> Refusal {
@@ -478,7 +486,7 @@ proptest! {
         }
         let most = 2 * usize::try_from(wanted).unwrap();
         prop_assert!(made <= most, "{made} of at most {most}");
-        let own = scene.look(|seen| set::plan::owned(seen).len());
+        let own = scene.look(|seen| seen.owned().count());
         prop_assert_eq!(own, usize::try_from(wanted).unwrap());
     }
 
@@ -487,7 +495,8 @@ proptest! {
         let mut scene = Scene::throw(&mut Dice::new(tape));
         let policy = [None, Some(DeletePolicy::Random), Some(DeletePolicy::Newest), Some(DeletePolicy::Oldest)][by];
         let names = |scene: &Scene| -> Vec<String> {
-            let ranked = rank::rank(scene.machines.iter().map(Arc::as_ref), &scene.condemned, policy, now());
+            let views = scene.views();
+            let ranked = rank::rank(views.iter(), policy, now());
             ranked.iter().map(|machine| meta::name(&machine.metadata).to_owned()).collect()
         };
         let before = names(&scene);

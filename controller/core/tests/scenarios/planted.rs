@@ -27,11 +27,10 @@ fn assert_caught(planted: Stage, story: &str, law: &str) {
 /// Machines that run go before machines that are not up yet.
 fn running_first(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
     let mut plan = set::plan(seen, now);
-    let mut running = set::plan::owned(seen);
-    running.retain(|machine| *machine.phase() == Phase::Running);
+    let running = seen.owned().filter(|machine| *machine.phase() == Phase::Running);
     for step in &mut plan.steps {
         if let set::Step::Delete(victims) = step {
-            for (victim, machine) in victims.iter_mut().zip(&running) {
+            for (victim, machine) in victims.iter_mut().zip(running.clone()) {
                 (victim.name, victim.uid) = meta::identity(&machine.metadata);
             }
         }
@@ -53,20 +52,26 @@ fn machines_that_run_before_those_that_are_not_up_yet_break_the_order_of_victims
 
 /// A Machine that is being deleted is adopted.
 fn adopts_the_leaving(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
-    let staying = |machine: &Arc<Machine>| {
-        let mut machine = Machine::clone(machine);
+    let staying = |view: &set::MachineView<'_>| {
+        let mut machine = Machine::clone(view);
         machine.metadata.deletion_timestamp = None;
         Arc::new(machine)
     };
-    let machines: Vec<Arc<Machine>> = seen.machines.iter().map(staying).collect();
-    let machines = &machines;
+    let staying: Vec<Arc<Machine>> = seen.machines.iter().map(staying).collect();
+    let others = seen.machines.iter().zip(&staying);
+    let others = others.map(|(view, machine)| set::MachineView {
+        machine,
+        ..view.clone()
+    });
+    let machines = &others.collect::<Vec<_>>();
     let mut plan = set::plan(&set::Observed { machines, ..*seen }, now);
     // As they are, so that the law sees what is adopted.
     for step in &mut plan.steps {
         if let set::Step::Adopt(adopted) = step {
-            let is_among = |one: &&Arc<Machine>| adopted.iter().any(|other| other.metadata.uid == one.metadata.uid);
-            let real = seen.machines.iter().filter(is_among).cloned().collect();
-            *adopted = real;
+            let is_among =
+                |one: &&set::MachineView<'_>| adopted.iter().any(|other| other.metadata.uid == one.metadata.uid);
+            let real = seen.machines.iter().filter(is_among);
+            *adopted = real.map(|view| Arc::clone(view.machine)).collect();
         }
     }
     plan

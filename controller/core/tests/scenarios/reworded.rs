@@ -100,11 +100,13 @@ fn moves(plan: &set::Plan) -> Vec<String> {
 
 fn plan_set_twice(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
     let plan = set::plan(seen, now);
-    let others: Vec<Arc<Machine>> = seen
-        .machines
-        .iter()
-        .map(|machine| Arc::new(reworded(machine)))
-        .collect();
+    let others: Vec<Arc<Machine>> = seen.machines.iter().map(|view| Arc::new(reworded(view))).collect();
+    let others = seen.machines.iter().zip(&others);
+    let others = others.map(|(view, machine)| set::MachineView {
+        machine,
+        ..view.clone()
+    });
+    let others: Vec<set::MachineView<'_>> = others.collect();
     let again = set::plan(
         &set::Observed {
             machines: &others,

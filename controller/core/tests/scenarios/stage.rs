@@ -9,7 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness};
-use millwright_core::deployment::view::Asked;
 use millwright_core::ids::{Name, NodeName, Uid};
 use millwright_core::kin;
 use millwright_core::kinds::OwnedBy;
@@ -17,6 +16,7 @@ use millwright_core::machine::outcome::Pacing;
 use millwright_core::machine::{self, Call, Calls, ClassView, DriverView};
 use millwright_core::plan::{self, Bearing, Stopped};
 use millwright_core::queue::Verdict;
+use millwright_core::set::Asked;
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::wake::{Key, group_of};
@@ -293,11 +293,13 @@ impl Stage {
             return Ok(Verdict::Forget);
         };
         let now = self.now();
-        let view = set::View::of(&self.world, &set, &|class| self.can_check(class));
-        let exists = |name: &str| self.world.machines.get(&Name::new(name)).is_some();
-        let seen = view.seen(&self.world.ledger, &exists, self.sight, &self.settings);
-        let plan = (self.plan_set)(&seen, now);
-        let broken = check::set(&seen, &plan, now);
+        let (plan, broken) = self.ask(|asked| {
+            set::look(asked, &set, |seen| {
+                let plan = (self.plan_set)(seen, now);
+                let broken = check::set(seen, &plan, now);
+                (plan, broken)
+            })
+        });
         let text = narrate::plan(&plan, now);
         self.tell(key, &text, !plan.steps.is_empty());
         assert!(broken.is_empty(), "{key:?} breaks laws: {broken:?}\n{text}");
@@ -335,16 +337,19 @@ impl Stage {
         deployment: &Arc<MachineDeployment>,
         look: impl FnOnce(&deployment::Observed<'_>) -> T,
     ) -> T {
-        let view = deployment::View::of(&self.world, deployment, &|class| self.can_check(class));
-        let asked = Asked {
-            ledger: &self.world.ledger,
+        let set_exists = |name: &str| self.world.sets.get(&Name::new(name)).is_some();
+        self.ask(|asked| deployment::look(asked, deployment, &set_exists, self.plan_set, look))
+    }
+
+    /// What a plan of a set or of a deployment asks.
+    fn ask<T>(&self, ask: impl FnOnce(&Asked<'_>) -> T) -> T {
+        ask(&Asked {
+            world: &self.world,
             machine_exists: &|name| self.world.machines.get(&Name::new(name)).is_some(),
-            set_exists: &|name| self.world.sets.get(&Name::new(name)).is_some(),
+            can_check: &|class| self.can_check(class),
             sight: self.sight,
             settings: &self.settings,
-            plan_set: self.plan_set,
-        };
-        view.look(&asked, look)
+        })
     }
 
     fn pass_deployment(&mut self, key: &Key, name: &Name) -> Result<Verdict, Crash> {

@@ -1,14 +1,11 @@
 //! Mistakes in what is decided about one MachineDeployment.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use millwright::env::Planners;
-use millwright_core::api::{Machine, MachineDeployment, keys, meta};
+use millwright_core::api::{MachineDeployment, keys, meta};
 use millwright_core::deployment::group::Members;
 use millwright_core::deployment::{self, Observed, Plan, Step, Why};
-use millwright_core::set::{self, Allowance};
+use millwright_core::set::{self, Allowance, MachineView};
 use millwright_sandbox::request::{Request, Verb};
 use serde_json::json;
 
@@ -185,14 +182,14 @@ fn specified(seen: &Observed<'_>, now: Timestamp, change: fn(&mut MachineDeploym
     deployment::plan(&Observed { deployment, ..*seen }, now)
 }
 
-fn surge_forgets_leaving(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let staying = |member: &set::Observed<'_>| -> Vec<Arc<Machine>> {
+fn surge_forgets_leaving<'a>(seen: &Observed<'a>, now: Timestamp) -> Plan {
+    let staying = |member: &set::Observed<'a>| -> Vec<MachineView<'a>> {
         let is_going = meta::is_deleting(&member.set.metadata);
         let machines = member.machines.iter();
         let staying = machines.filter(|machine| is_going || !set::plan::is_leaving(machine));
         staying.cloned().collect()
     };
-    let machines: Vec<Vec<Arc<Machine>>> = seen.sets.iter().map(staying).collect();
+    let machines: Vec<Vec<MachineView<'_>>> = seen.sets.iter().map(staying).collect();
     let sets = seen.sets.iter().zip(&machines);
     let sets: Vec<set::Observed<'_>> = sets
         .map(|(member, machines)| set::Observed { machines, ..*member })
@@ -236,12 +233,19 @@ fn recreate_overlaps(seen: &Observed<'_>, now: Timestamp) -> Plan {
     })
 }
 
-fn exchanges_victims(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let named = &BTreeSet::new();
-    let sets: Vec<set::Observed<'_>> = seen
+fn exchanges_victims<'a>(seen: &Observed<'a>, now: Timestamp) -> Plan {
+    let unnamed = |view: &MachineView<'a>| MachineView {
+        is_named: false,
+        ..view.clone()
+    };
+    let machines = seen
         .sets
         .iter()
-        .map(|member| set::Observed { named, ..*member })
+        .map(|member| member.machines.iter().map(unnamed).collect());
+    let machines: Vec<Vec<MachineView<'_>>> = machines.collect();
+    let sets = seen.sets.iter().zip(&machines);
+    let sets: Vec<set::Observed<'_>> = sets
+        .map(|(member, machines)| set::Observed { machines, ..*member })
         .collect();
     let mut plan = deployment::plan(&Observed { sets: &sets, ..*seen }, now);
     plan.steps

@@ -4,7 +4,6 @@ use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{OperationState, OperationType, Phase};
 use millwright_core::machine::judgement::Fault;
 use millwright_core::machine::{self, Observed, Plan, StatusChange, Step, Why};
-use millwright_core::set::repair::Repair;
 use millwright_core::set::{self, Allowance};
 use millwright_core::sight::{Sight, later};
 
@@ -133,11 +132,6 @@ fn recovery_unseen(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(vec![Step::Record(Box::new(change))], Why::HealthTimedOut)
 }
 
-/// The plan for a set that repairs otherwise.
-fn repairing(seen: &set::Observed<'_>, repair: Repair<'_>, now: Timestamp) -> set::Plan {
-    set::plan(&set::Observed { repair, ..*seen }, now)
-}
-
 fn all_at_once(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
     let allowance = Allowance {
         replace: usize::MAX,
@@ -149,8 +143,7 @@ fn all_at_once(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
 fn ill_for_ever(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
     let sight = Sight {
         target_since: None,
-        ..seen.repair.sight
+        ..seen.sight
     };
-    let repair = Repair { sight, ..seen.repair };
-    repairing(seen, repair, now)
+    set::plan(&set::Observed { sight, ..*seen }, now)
 }

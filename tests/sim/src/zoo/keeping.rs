@@ -1,13 +1,12 @@
 //! Mistakes about machines that failed and are kept for somebody to look at.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{Machine, Phase, keys, meta};
 use millwright_core::machine::{self, Observed, Plan};
 use millwright_core::set::keep::Choice;
-use millwright_core::set::{self, Allowance};
+use millwright_core::set::{self, Allowance, MachineView};
 use serde_json::json;
 
 use super::Mutant;
@@ -49,12 +48,13 @@ pub(super) const ALL: [Mutant; 3] = [
 
 /// Nobody requests anything, and no time is told.
 fn kept_is_replaced(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
-    let machines: Vec<Arc<Machine>> = seen.machines.iter().map(bare).collect();
-    let (requests, choice) = (BTreeMap::new(), Choice::default());
+    let bare: Vec<Arc<Machine>> = seen.machines.iter().map(|view| bare(view)).collect();
+    let mut machines = sets::instead(seen, &bare);
+    machines.iter_mut().for_each(|view| view.request = None);
+    let choice = Choice::default();
     set::plan(
         &set::Observed {
             machines: &machines,
-            requests: &requests,
             allowance: Allowance {
                 keep: Some(&choice),
                 ..seen.allowance
@@ -66,8 +66,8 @@ fn kept_is_replaced(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
 }
 
 /// A Machine without the time of its preservation.
-fn bare(machine: &Arc<Machine>) -> Arc<Machine> {
-    let mut body = json!(**machine);
+fn bare(machine: &Machine) -> Arc<Machine> {
+    let mut body = json!(machine);
     let current = body.pointer_mut("/status/currentStatus");
     if let Some(current) = current.and_then(|current| current.as_object_mut()) {
         current.remove("preserveExpiryTime");
@@ -82,9 +82,8 @@ fn keeps_all(seen: &set::Observed<'_>, now: Timestamp) -> set::Plan {
         .status
         .as_ref()
         .map_or(0, |status| status.auto_preserve_failed_machine_count);
-    let is_free = |machine: &&Arc<Machine>| {
-        let is_told = machine.uid().is_some_and(|uid| seen.requests.contains_key(&uid));
-        *machine.phase() == Phase::Failed && !is_told && machine.preserved_until().is_none()
+    let is_free = |machine: &&MachineView<'_>| {
+        *machine.phase() == Phase::Failed && machine.request.is_none() && machine.preserved_until().is_none()
     };
     let mut choice = Choice::default();
     if told <= seen.set.spec.auto_preserve_failed_machine_max && seen.set.spec.auto_preserve_failed_machine_max > 0 {

@@ -1,6 +1,5 @@
 //! Mistakes in what is decided about one MachineSet.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,7 +7,7 @@ use millwright::env::Planners;
 use millwright_core::api::{Machine, MachineSet, Phase, meta};
 use millwright_core::ids::Name;
 use millwright_core::selector::Matcher;
-use millwright_core::set::{self, Observed, Plan, Step, Victim, Why};
+use millwright_core::set::{self, MachineView, Observed, Plan, Step, Victim, Why};
 
 use super::Mutant;
 use crate::choices::mix;
@@ -141,11 +140,11 @@ fn named_at_random(mut plan: Plan, now: Timestamp) -> Plan {
 }
 
 fn counts_blind(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let is_seen = |machine: &&Arc<Machine>| {
+    let is_seen = |machine: &&MachineView<'_>| {
         let made = meta::created(&machine.metadata).unwrap_or(Timestamp::MIN);
         made + SignedDuration::from_secs(1) < now
     };
-    let machines: Vec<Arc<Machine>> = seen.machines.iter().filter(is_seen).cloned().collect();
+    let machines: Vec<MachineView<'_>> = seen.machines.iter().filter(is_seen).cloned().collect();
     let blind = Observed {
         machines: &machines,
         ..*seen
@@ -167,7 +166,7 @@ fn counts_by_label(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .machines
         .iter()
         .filter(|machine| selector.selects(&machine.metadata));
-    let machines: Vec<Arc<Machine>> = labelled.cloned().collect();
+    let machines: Vec<MachineView<'_>> = labelled.cloned().collect();
     let labelled = Observed {
         machines: &machines,
         ..*seen
@@ -198,8 +197,12 @@ fn second_victim(seen: &Observed<'_>, now: Timestamp) -> Plan {
 }
 
 fn victim_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let condemned = &BTreeMap::new();
-    set::plan(&Observed { condemned, ..*seen }, now)
+    let unsent = seen.machines.iter().map(|view| MachineView {
+        deletion_sent: None,
+        ..view.clone()
+    });
+    let machines = &unsent.collect::<Vec<_>>();
+    set::plan(&Observed { machines, ..*seen }, now)
 }
 
 fn names_from_counter(seen: &Observed<'_>, now: Timestamp) -> Plan {
@@ -221,7 +224,7 @@ fn running_first(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .machines
         .iter()
         .filter(|machine| meta::controller_uid(&machine.metadata) == own && !meta::is_deleting(&machine.metadata));
-    let mut own: Vec<&Arc<Machine>> = own.collect();
+    let mut own: Vec<&MachineView<'_>> = own.collect();
     own.sort_by_key(|machine| *machine.phase() != Phase::Running);
     for step in &mut plan.steps {
         if let Step::Delete(victims) = step {
@@ -242,15 +245,26 @@ fn running_first(seen: &Observed<'_>, now: Timestamp) -> Plan {
     plan
 }
 
+/// The Machines of a set, each with another object in its place.
+pub(super) fn instead<'a>(seen: &Observed<'a>, machines: &'a [Arc<Machine>]) -> Vec<MachineView<'a>> {
+    let each = seen.machines.iter().zip(machines);
+    let each = each.map(|(view, machine)| MachineView {
+        machine,
+        ..view.clone()
+    });
+    each.collect()
+}
+
 fn adopts_the_leaving(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let staying = |machine: &Arc<Machine>| {
-        let mut machine = Machine::clone(machine);
+    let staying = |view: &MachineView<'_>| {
+        let mut machine = Machine::clone(view);
         if meta::controller_uid(&machine.metadata).is_none() {
             machine.metadata.deletion_timestamp = None;
         }
         Arc::new(machine)
     };
-    let machines: Vec<Arc<Machine>> = seen.machines.iter().map(staying).collect();
+    let staying: Vec<Arc<Machine>> = seen.machines.iter().map(staying).collect();
+    let machines = instead(seen, &staying);
     let blind = Observed {
         machines: &machines,
         ..*seen
