@@ -201,16 +201,7 @@ fn is_about(step: &deployment::Step, set: &Name) -> bool {
         Step::Change(change) => is_it(&change.set),
         Step::Adopt(sets) | Step::Delete(sets) => sets.iter().any(|other| is_it(other)),
         Step::Transfer(moved) => moved.iter().any(|moved| is_it(&moved.to)),
-        Step::AddFinalizer
-        | Step::RemoveFinalizer
-        | Step::Create(_)
-        | Step::Select(_)
-        | Step::Mark(_)
-        | Step::Thaw
-        | Step::Prune(_)
-        | Step::RollBack(_)
-        | Step::Number(_)
-        | Step::Record(_) => false,
+        _ => false,
     }
 }
 

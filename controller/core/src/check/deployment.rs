@@ -73,15 +73,7 @@ pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broke
             }
             Step::Transfer(moved) => broken.extend(moved.iter().filter_map(|moved| transferred(seen, &members, moved))),
             Step::Select(patches) => broken.extend(selected(seen, &members, patches, now)),
-            Step::Adopt(_)
-            | Step::Mark(_)
-            | Step::Thaw
-            | Step::Prune(_)
-            | Step::RollBack(_)
-            | Step::Number(_)
-            | Step::AddFinalizer
-            | Step::Record(_)
-            | Step::Of(_, _) => {}
+            _ => {}
         }
     }
     if !is_leaving {
@@ -231,19 +223,7 @@ fn bounds(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan, now: Timestam
                 });
                 made.replicas > 0
             }
-            Step::AddFinalizer
-            | Step::RemoveFinalizer
-            | Step::Adopt(_)
-            | Step::Delete(_)
-            | Step::Transfer(_)
-            | Step::Select(_)
-            | Step::Mark(_)
-            | Step::Thaw
-            | Step::Prune(_)
-            | Step::RollBack(_)
-            | Step::Number(_)
-            | Step::Record(_)
-            | Step::Of(_, _) => false,
+            _ => false,
         };
         let count = claimed(&rows);
         let over = |count: i64, allowed: i64| Broken::OverBudget {

@@ -35,32 +35,7 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
                 is_asked_for |= change.creation_request.is_some();
             }
             machine::Step::Confirm => read_live = true,
-            machine::Step::AddFinalizer
-            | machine::Step::SeeNode(_)
-            | machine::Step::EnsureToken
-            | machine::Step::Probe(_)
-            | machine::Step::Call(_)
-            | machine::Step::Identify { .. }
-            | machine::Step::WriteNode(_)
-            | machine::Step::WriteCapacity(_)
-            | machine::Step::Cordon(_)
-            | machine::Step::WriteCondition(_)
-            | machine::Step::Keep(_)
-            | machine::Step::Annotate(_)
-            | machine::Step::Complain(_)
-            | machine::Step::WatchPods(_)
-            | machine::Step::LeavePods
-            | machine::Step::WatchVolumes
-            | machine::Step::Detach(_)
-            | machine::Step::Evict(_)
-            | machine::Step::DeletePods { .. }
-            | machine::Step::LearnVolumes(_)
-            | machine::Step::DropToken
-            | machine::Step::DeleteMachine
-            | machine::Step::RemoveNode(_)
-            | machine::Step::LeaveBehind
-            | machine::Step::RemoveFinalizer
-            | machine::Step::StepDown => {}
+            _ => {}
         }
     }
     broken
@@ -70,36 +45,15 @@ pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestam
 /// rests on, and are written to the Machine as the report is.
 fn may_be_refused(step: &machine::Step) -> bool {
     use machine::Step;
-    match step {
-        Step::EnsureToken
-        | Step::Probe(_)
-        | Step::Call(_)
-        | Step::WriteNode(_)
-        | Step::WriteCapacity(_)
-        | Step::Cordon(_)
-        | Step::WriteCondition(_)
-        | Step::Keep(_)
-        | Step::Annotate(_)
-        | Step::WatchPods(_)
-        | Step::LeavePods
-        | Step::WatchVolumes
-        | Step::Detach(_)
-        | Step::Evict(_)
-        | Step::DeletePods { .. }
-        | Step::LearnVolumes(_)
-        | Step::DropToken
-        | Step::DeleteMachine
-        | Step::RemoveNode(_)
-        | Step::LeaveBehind
-        | Step::RemoveFinalizer
-        | Step::StepDown => true,
+    !matches!(
+        step,
         Step::AddFinalizer
-        | Step::Confirm
-        | Step::SeeNode(_)
-        | Step::Identify { .. }
-        | Step::Record(_)
-        | Step::Complain(_) => false,
-    }
+            | Step::Confirm
+            | Step::SeeNode(_)
+            | Step::Identify { .. }
+            | Step::Record(_)
+            | Step::Complain(_)
+    )
 }
 
 fn calls_alone(seen: &machine::Observed<'_>, plan: &machine::Plan) -> Option<Broken> {

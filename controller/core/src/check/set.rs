@@ -138,15 +138,7 @@ fn set_budget(seen: &set::Observed<'_>, plan: &set::Plan) -> Vec<Broken> {
                 count += machines.len();
                 allowed = allowed.max(count);
             }
-            set::Step::AddFinalizer
-            | set::Step::RemoveFinalizer
-            | set::Step::Release(_)
-            | set::Step::Reserve { .. }
-            | set::Step::Bring(_)
-            | set::Step::GiveUp(_)
-            | set::Step::Keep(_)
-            | set::Step::Thaw
-            | set::Step::Record(_) => {}
+            _ => {}
         }
         if count > allowed {
             broken.push(Broken::OverBudget { step, count, allowed });

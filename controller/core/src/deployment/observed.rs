@@ -119,39 +119,19 @@ impl Mark {
 impl crate::plan::Step for Step {
     fn bearing(&self) -> Bearing {
         match self {
-            Self::AddFinalizer
-            | Self::RemoveFinalizer
-            | Self::Create(_)
-            | Self::Change(_)
-            | Self::Delete(_)
-            | Self::RollBack(_)
-            | Self::Number(_) => Bearing::Stops,
-            // Numbers that follow from a move are planned from what it left.
-            Self::Transfer(_) => Bearing::Stops,
             Self::Adopt(_) | Self::Select(_) | Self::Mark(_) | Self::Thaw | Self::Prune(_) | Self::Record(_) => {
                 Bearing::Independent
             }
             Self::Of(_, step) => step.bearing(),
+            // A move, too: numbers that follow from it are planned from what it left.
+            _ => Bearing::Stops,
         }
     }
 
     fn part(&self) -> Option<&str> {
         match self {
             Self::Of(set, _) => set.metadata.uid.as_deref(),
-            Self::AddFinalizer
-            | Self::RemoveFinalizer
-            | Self::Adopt(_)
-            | Self::Create(_)
-            | Self::Change(_)
-            | Self::Transfer(_)
-            | Self::Select(_)
-            | Self::Delete(_)
-            | Self::Mark(_)
-            | Self::Thaw
-            | Self::Prune(_)
-            | Self::RollBack(_)
-            | Self::Number(_)
-            | Self::Record(_) => None,
+            _ => None,
         }
     }
 }

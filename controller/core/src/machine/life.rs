@@ -65,27 +65,7 @@ pub fn event(machine: &Machine, step: &Step, why: &Why, now: Timestamp) -> Optio
             reason: label(why),
             note: "The Node was deleted, so the machine is deleted too".to_owned(),
         }),
-        Step::AddFinalizer
-        | Step::Confirm
-        | Step::SeeNode(_)
-        | Step::EnsureToken
-        | Step::Probe(_)
-        | Step::Call(_)
-        | Step::Identify { .. }
-        | Step::Cordon(_)
-        | Step::Annotate(_)
-        | Step::WatchPods(_)
-        | Step::LeavePods
-        | Step::WatchVolumes
-        | Step::LearnVolumes(_)
-        | Step::Detach(_)
-        | Step::Evict(_)
-        | Step::DeletePods { .. }
-        | Step::DropToken
-        | Step::RemoveNode(_)
-        | Step::LeaveBehind
-        | Step::RemoveFinalizer
-        | Step::StepDown => None,
+        _ => None,
     }
 }
 
@@ -176,18 +156,7 @@ fn recorded(machine: &Machine, change: &StatusChange, why: &Why, now: Timestamp)
             note: change.description.clone(),
         }),
         Phase::Available if turned => ordinary("VMAvailable", change.description.clone()),
-        Phase::New
-        | Phase::Pending
-        | Phase::Available
-        | Phase::Running
-        | Phase::Unknown
-        | Phase::Failed
-        | Phase::CrashLoopBackOff
-        | Phase::Terminating
-        | Phase::InPlaceUpdating
-        | Phase::InPlaceUpdateSuccessful
-        | Phase::InPlaceUpdateFailed
-        | Phase::Other(_) => match change.state {
+        _ => match change.state {
             // The same words again, with what the driver wants to see again.
             OperationState::Failed if *why == Why::CrumbChanged && is_said => None,
             OperationState::Failed => worse(&change.description),

@@ -98,25 +98,6 @@ pub enum Step {
 impl crate::plan::Step for Step {
     fn bearing(&self) -> Bearing {
         match self {
-            Self::AddFinalizer
-            | Self::Confirm
-            | Self::SeeNode(_)
-            | Self::Record(_)
-            | Self::EnsureToken
-            | Self::Probe(_)
-            | Self::Call(_)
-            | Self::Identify { .. }
-            | Self::Cordon(_)
-            | Self::WatchPods(_)
-            | Self::LeavePods
-            | Self::WatchVolumes
-            | Self::LearnVolumes(_)
-            | Self::DropToken
-            | Self::DeleteMachine
-            | Self::RemoveNode(_)
-            | Self::LeaveBehind
-            | Self::RemoveFinalizer
-            | Self::StepDown => Bearing::Stops,
             // A target cluster that refuses what is written to Nodes keeps nobody from being told how the Machine is.
             Self::WriteNode(_)
             | Self::WriteCapacity(_)
@@ -127,6 +108,7 @@ impl crate::plan::Step for Step {
             | Self::Evict(_)
             | Self::DeletePods { .. }
             | Self::Detach(_) => Bearing::Independent,
+            _ => Bearing::Stops,
         }
     }
 }

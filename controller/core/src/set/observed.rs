@@ -215,9 +215,6 @@ impl Step {
 impl crate::plan::Step for Step {
     fn bearing(&self) -> Bearing {
         match self {
-            Self::AddFinalizer | Self::RemoveFinalizer | Self::Reserve { .. } | Self::Create(_) | Self::Delete(_) => {
-                Bearing::Stops
-            }
             Self::Adopt(_)
             | Self::Release(_)
             | Self::Bring(_)
@@ -225,6 +222,7 @@ impl crate::plan::Step for Step {
             | Self::Keep(_)
             | Self::Thaw
             | Self::Record(_) => Bearing::Independent,
+            _ => Bearing::Stops,
         }
     }
 }
