@@ -123,18 +123,10 @@ pub fn is_yet_to_join(seen: &Observed<'_>) -> bool {
 
 /// The phase goes back to that of a Machine whose VM is asked for, or found: the request for a VM that is there finds it.
 fn begun_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let text = format!(
-        "The phase {} does not fit: the machine begins anew",
-        seen.machine.phase().as_str()
-    );
-    let change = StatusChange::told(
-        seen.machine,
-        OperationType::Create,
-        OperationState::Processing,
-        text,
-        now,
-    );
-    let change = change.entering(seen.machine, Phase::Pending);
+    let machine = seen.machine;
+    let text = format!("The phase {} does not fit: the machine begins anew", machine.phase());
+    let (operation, state) = (OperationType::Create, OperationState::Processing);
+    let change = StatusChange::told(machine, operation, state, text, now).entering(machine, Phase::Pending);
     Plan::act(vec![Step::Record(Box::new(change))], Why::PhaseWrong)
 }
 

@@ -27,8 +27,6 @@ pub const FORCE_DELETION: &str = "force-deletion";
 pub const FORCE_DRAIN: &str = "force-drain";
 /// Label of a Node: name of its Machine. Written by: machine.
 pub const MACHINE_NAME: &str = "node.gardener.cloud/machine-name";
-/// Label of a Node: its worker pool. Written by whoever makes the template; read by the autoscaler.
-pub const WORKER_POOL: &str = "worker.gardener.cloud/pool";
 /// Label of a Node or a class: its zone. Written by the cloud or whoever makes the template.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Label of a Node: the provider's name of the VM's size. Written by the kubelet.
@@ -91,7 +89,7 @@ pub const LAST_APPLIED_PRESERVE: &str = "node.machine.sapcloud.io/last-applied-n
 pub const LAST_APPLIED_NODE_TEMPLATE: &str = "node.machine.sapcloud.io/last-applied-anno-labels-taints";
 /// Annotation of a Node: the virtual capacity that was last applied, as JSON. Written by: machine.
 pub const LAST_APPLIED_VIRTUAL_CAPACITY: &str = "node.machine.sapcloud.io/last-applied-virtual-capacity";
-/// Annotation of a Node: it has no Machine and is left alone. Written by: safety, users; value [`NOT_MANAGED_VALUE`].
+/// Annotation of a Node: it has no Machine and is left alone. Written by: safety, users; value `1`.
 pub const NOT_MANAGED: &str = "node.machine.sapcloud.io/not-managed-by-mcm";
 /// Annotation of a Node: why its in-place update failed. Written by the node's agent; deployment removes it.
 pub const UPDATE_FAILED_REASON: &str = "node.machine.sapcloud.io/update-failed-reason";
@@ -134,8 +132,6 @@ pub const NOT_COPIED_TO_SETS: [&str; 10] = [
 pub const PRIORITY_DEFAULT: &str = "3";
 /// The value of [`PRIORITY`] that says "this one goes".
 pub const PRIORITY_TRIGGERED: &str = "1";
-/// The value of [`NOT_MANAGED`].
-pub const NOT_MANAGED_VALUE: &str = "1";
 /// A value of [`PRESERVE`]: from now on.
 pub const PRESERVE_NOW: &str = "now";
 /// A value of [`PRESERVE`]: once it has failed.
@@ -168,10 +164,6 @@ pub const SECRET_FINALIZER: &str = "machine.sapcloud.io/machine-controller";
 pub const ORPHAN_FINALIZER: &str = "orphan";
 /// Finalizer of Nodes. Written by: machine.
 pub const NODE_FINALIZER: &str = "node.machine.sapcloud.io/machine-controller";
-/// Name of the leader's Lease, and of the Deployment whose availability the autoscaler reads.
-pub const MANAGER_LEASE: &str = "machine-controller-manager";
-/// Name of the Lease of the original's machine controller, which must not run beside us.
-pub const MACHINE_CONTROLLER_LEASE: &str = "machine-controller";
 
 // ---- Conditions of sets and deployments -----------------------------------------------------------------------------------------
 
@@ -198,8 +190,6 @@ pub const CONDITION_PROGRESSING: &str = "Progressing";
 pub const STATUS_TRUE: &str = "True";
 /// A condition's status: it does not hold.
 pub const STATUS_FALSE: &str = "False";
-/// A condition's status: it cannot be told.
-pub const STATUS_UNKNOWN: &str = "Unknown";
 
 /// Reason of ReplicaFailure on a set, and an event's: a Machine could not be created. Written by: set.
 pub const REASON_FAILED_CREATE: &str = "FailedCreate";
@@ -239,8 +229,6 @@ pub const REASON_NEW_SET_CREATED: &str = "NewMachineSetCreated";
 pub const REASON_FOUND_NEW_SET: &str = "FoundNewMachineSet";
 /// Reason of Progressing: the set for the template could not be made. Written by: deployment.
 pub const REASON_SET_CREATE_FAILED: &str = "MachineSetCreateError";
-/// `status.errorReason` of a set, \[ADD\] from Cluster API: its spec can never work. Written by: set.
-pub const ERROR_INVALID_CONFIGURATION: &str = "InvalidConfiguration";
 
 // ---- Conditions of Nodes --------------------------------------------------------------------------------------------------------
 

@@ -143,25 +143,13 @@ pub struct MachineSetCondition {
     #[serde(deserialize_with = "lenient::field")]
     pub status: String,
     /// When the status last changed.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
     /// Why, in one word.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Why, in words.
-    #[serde(
-        default,
-        deserialize_with = "lenient::field",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 

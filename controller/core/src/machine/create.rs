@@ -224,15 +224,23 @@ fn troubled(seen: &Observed<'_>, trouble: &Trouble, recipe: &Recipe, now: Timest
     if was_stopped(seen.machine) && !failure.is_exhausted() && Cause::of(failure).is_none() {
         change.since = now;
     }
+    told_until(seen, change, retry_at, Why::CreationFailed, now)
+}
+
+/// Tells that a call failed, and waits until it may be repeated. `None`: it may be.
+pub(super) fn told_until(
+    seen: &Observed<'_>,
+    change: StatusChange,
+    retry_at: Timestamp,
+    why: Why,
+    now: Timestamp,
+) -> Option<Plan> {
     match (change.is_told(seen.machine), now >= retry_at) {
         (true, true) => None,
         (true, false) => Some(Plan::wait(retry_at, Why::CoolingOff)),
         // The failure was told, and after it that the Machine waits for another one's probe. Now it may call again.
         (false, true) if is_suspended(seen.machine) => None,
-        (false, _) => {
-            let steps = vec![Step::Record(Box::new(change))];
-            Some(Plan::act(steps, Why::CreationFailed).or_at(Some(retry_at), now))
-        }
+        (false, _) => Some(Plan::act(vec![Step::Record(Box::new(change))], why).or_at(Some(retry_at), now)),
     }
 }
 
@@ -388,28 +396,16 @@ pub fn identify(seen: &Observed<'_>, vm: &Vm) -> Option<Step> {
 
 /// T1 and T2: the VM exists.
 fn accepted(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> StatusChange {
+    let told = |state, text: &str, phase| {
+        StatusChange::told(seen.machine, OperationType::Create, state, text.to_owned(), now)
+            .entering(seen.machine, phase)
+            .with_crumb(seen.calls.crumb.as_ref())
+    };
     if seen.settings.has_target {
-        let text = "The provider has accepted the VM; waiting for its node".to_owned();
-        StatusChange::told(
-            seen.machine,
-            OperationType::Create,
-            OperationState::Processing,
-            text,
-            now,
-        )
-        .entering(seen.machine, Phase::Pending)
-        .with_crumb(seen.calls.crumb.as_ref())
+        let text = "The provider has accepted the VM; waiting for its node";
+        told(OperationState::Processing, text, Phase::Pending)
     } else {
-        let text = "The VM has been created on the provider".to_owned();
-        StatusChange::told(
-            seen.machine,
-            OperationType::Create,
-            OperationState::Successful,
-            text,
-            now,
-        )
-        .entering(seen.machine, Phase::Available)
-        .with_addresses(vm)
-        .with_crumb(seen.calls.crumb.as_ref())
+        let text = "The VM has been created on the provider";
+        told(OperationState::Successful, text, Phase::Available).with_addresses(vm)
     }
 }

@@ -23,12 +23,11 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::leave::{self, Due};
 use super::node;
-use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
+use super::observed::{Call, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
-use crate::circuit_breaker::{Admission, Cause, Operation, is_suspended};
-use crate::class::Readiness;
+use crate::circuit_breaker::{Admission, Cause, Operation};
 use crate::drain::Drain;
 use crate::driver::Reaction;
 use crate::ids::NodeName;
@@ -328,16 +327,7 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         .with_code(trouble.failure.word())
         .with_crumb(seen.calls.crumb.as_ref());
     let retry_at = seen.retry_at(trouble, Operation::Delete, now);
-    match (change.is_told(seen.machine), now >= retry_at) {
-        (true, true) => None,
-        (true, false) => Some(Plan::wait(retry_at, Why::CoolingOff)),
-        // The failure was told, and after it that the Machine waits for another one's probe. Now it may call again.
-        (false, true) if is_suspended(seen.machine) => None,
-        (false, _) => {
-            let steps = vec![Step::Record(Box::new(change))];
-            Some(Plan::act(steps, Why::DeletionFailed).or_at(Some(retry_at), now))
-        }
-    }
+    super::create::told_until(seen, change, retry_at, Why::DeletionFailed, now)
 }
 
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
@@ -407,14 +397,5 @@ fn lost_node(seen: &Observed<'_>) -> Option<NodeName> {
 
 /// A Machine that has joined says so by its conditions, and its token went before they were written.
 fn may_have_token(seen: &Observed<'_>) -> bool {
-    let joined = seen.machine.has_joined();
-    let wanted = match seen.class {
-        ClassView::Present {
-            readiness: Readiness::Ready(recipe),
-            ..
-        } => recipe.needs_token,
-        ClassView::Present { .. } | ClassView::Missing(_) | ClassView::Unnamed => true,
-    };
-    let was_made = seen.calls.token_until.is_some();
-    seen.settings.has_target && !joined && (wanted || was_made)
+    seen.settings.has_target && !seen.machine.has_joined() && super::join::needs_token(seen)
 }

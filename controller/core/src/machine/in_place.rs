@@ -275,14 +275,9 @@ fn emptied(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp) 
     match drain::drain(seen, found, Purpose::Stay(since), now) {
         Progress::Empty(_) | Progress::Forced(_) => enter(seen, found, Phase::InPlaceUpdating, now),
         Progress::Going(mut own) => {
+            let (operation, state) = (OperationType::DrainNode, OperationState::Processing);
             let text = drain::staying(seen, found, now);
-            let change = StatusChange::told(
-                seen.machine,
-                OperationType::DrainNode,
-                OperationState::Processing,
-                text,
-                now,
-            );
+            let change = StatusChange::told(seen.machine, operation, state, text, now);
             let said = leave::paced(seen, change, why.clone(), now);
             own.steps.splice(0..0, said.steps);
             own.why = match own.why {

@@ -274,26 +274,19 @@ fn arrived(seen: &Observed<'_>, joined: &Node, mut steps: Vec<Step>, now: Timest
         steps.push(Step::DropToken);
     }
     let took = now.duration_since(meta::created(&seen.machine.metadata).unwrap_or(now));
-    let text = format!(
-        "The machine joined the cluster in {}",
-        GoDuration::from(node::whole_seconds(took))
-    );
-    let change = StatusChange::told(
-        seen.machine,
-        OperationType::Create,
-        OperationState::Successful,
-        text,
-        now,
-    )
-    .entering(seen.machine, Phase::Running)
-    .with_crumb(seen.calls.crumb.as_ref())
-    .with_conditions(node::conditions(joined));
+    let took = GoDuration::from(node::whole_seconds(took));
+    let (operation, state) = (OperationType::Create, OperationState::Successful);
+    let text = format!("The machine joined the cluster in {took}");
+    let change = StatusChange::told(seen.machine, operation, state, text, now)
+        .entering(seen.machine, Phase::Running)
+        .with_crumb(seen.calls.crumb.as_ref())
+        .with_conditions(node::conditions(joined));
     steps.push(Step::Record(Box::new(change)));
     Plan::act(steps, Why::Joined)
 }
 
 /// Whether a bootstrap token may have been made for the Machine.
-fn needs_token(seen: &Observed<'_>) -> bool {
+pub(super) fn needs_token(seen: &Observed<'_>) -> bool {
     if seen.calls.token_until.is_some() {
         return true;
     }
