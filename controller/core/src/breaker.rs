@@ -84,20 +84,11 @@ impl Tally {
 
 /// The Machines of a set's deployment; of the set alone, where no deployment is seen that controls it.
 fn group<'a>(world: &'a World, set: &'a Arc<MachineSet>) -> impl Iterator<Item = &'a Arc<Machine>> {
-    let owner = meta::controller_uid(&set.metadata);
-    let deployment = owner.and_then(|owner| world.deployments.find(OwnedBy::Uid, owner.as_str()).next());
-    let siblings = deployment.into_iter().flat_map(|deployment| {
-        let uid = meta::identity(&deployment.metadata).1;
-        world.sets.find(OwnedBy::Controller, uid.as_str()).collect::<Vec<_>>()
-    });
+    let deployment = world.deployments.controller(&set.metadata);
+    let siblings = deployment.into_iter().flat_map(|of| world.sets.children(&of.metadata));
     let alone = Some(set).filter(|_| deployment.is_none());
-    siblings.chain(alone).flat_map(|set| {
-        let uid = meta::identity(&set.metadata).1;
-        world
-            .machines
-            .find(OwnedBy::Controller, uid.as_str())
-            .collect::<Vec<_>>()
-    })
+    let sets = siblings.chain(alone);
+    sets.flat_map(|set| world.machines.children(&set.metadata))
 }
 
 /// How many Machines of a set's deployment, or of the set without one, are unhealthy.
@@ -113,9 +104,8 @@ pub fn of_group(world: &World, set: &Arc<MachineSet>) -> Tally {
 /// region does, is not to take all VMs along. Nobody unhealthy: its Node stays, or no set owns it.
 pub fn of_losers(world: &World, machine: &Machine) -> Tally {
     let node = kin::node_of(world, machine).node;
-    let owner =
-        meta::controller_uid(&machine.metadata).filter(|_| node.is_some_and(|node| meta::is_deleting(&node.metadata)));
-    let set = owner.and_then(|owner| world.sets.find(OwnedBy::Uid, owner.as_str()).next());
+    let set = world.sets.controller(&machine.metadata);
+    let set = set.filter(|_| node.is_some_and(|node| meta::is_deleting(&node.metadata)));
     set.map_or_else(Tally::default, |set| of_group(world, set))
 }
 

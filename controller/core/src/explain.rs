@@ -181,9 +181,7 @@ fn of_set(world: &World, name: &Name, settings: &Settings, now: Timestamp) -> Op
     };
     let mut plan = of_deployment(world, &owner, settings, now)?;
     plan.steps.retain(|step| is_about(step, name));
-    let own = world
-        .machines
-        .find(OwnedBy::Controller, set.metadata.uid.as_deref().unwrap_or_default());
+    let own = world.machines.children(&set.metadata);
     let own: Vec<&str> = own.map(|machine| meta::name(&machine.metadata)).collect();
     plan.withheld
         .retain(|(left, _)| left == name || own.contains(&left.as_str()));

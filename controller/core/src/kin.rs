@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
@@ -41,28 +42,16 @@ pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Claim<'a> {
             rival: None,
         };
     };
-    match rival(world, machine, node) {
-        Some(rival) => Claim {
-            node: None,
-            rival: Some(rival),
-        },
-        None => Claim {
-            node: Some(node),
-            rival: None,
-        },
+    let rival = rival(world, machine, node);
+    Claim {
+        node: rival.is_none().then_some(node),
+        rival,
     }
 }
 
 /// The Machine whose claim to the Node is better than this one's: the one that the Node's label names, else the oldest.
 fn rival<'a>(world: &'a World, machine: &Machine, node: &Node) -> Option<&'a str> {
-    let id = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.provider_id.as_deref())
-        .unwrap_or_default();
-    if id.is_empty() || world.machines.count(OwnedBy::ProviderId, id) < 2 {
-        return None;
-    }
+    let id = node::provider_id(node).filter(|id| world.machines.count(OwnedBy::ProviderId, id) > 1)?;
     let labelled = meta::label(&node.metadata, keys::MACHINE_NAME);
     let rank = |claimant: &Machine| {
         let name = meta::name(&claimant.metadata).to_owned();
@@ -91,17 +80,15 @@ pub fn goes_with(world: &World, machine: &Machine, node: &Node) -> bool {
 
 /// How a Machine stands in its deployment's rollout. Where an owner is named and not seen, nobody can tell: it may be about to be seen.
 pub fn standing(world: &World, machine: &Machine) -> Standing {
-    let Some(owner) = meta::controller_uid(&machine.metadata) else {
-        return Standing::Free;
+    let without = |child: &ObjectMeta| match meta::controller_uid(child) {
+        Some(_) => Standing::Aside,
+        None => Standing::Free,
     };
-    let Some(set) = world.sets.find(OwnedBy::Uid, owner.as_str()).next() else {
-        return Standing::Aside;
+    let Some(set) = world.sets.controller(&machine.metadata) else {
+        return without(&machine.metadata);
     };
-    let Some(owner) = meta::controller_uid(&set.metadata) else {
-        return Standing::Free;
-    };
-    let Some(deployment) = world.deployments.find(OwnedBy::Uid, owner.as_str()).next() else {
-        return Standing::Aside;
+    let Some(deployment) = world.deployments.controller(&set.metadata) else {
+        return without(&set.metadata);
     };
     let spec = &deployment.spec;
     if set.spec.template.semantically_equal(&spec.template, Scope::Rollout) {
@@ -117,9 +104,8 @@ pub fn standing(world: &World, machine: &Machine) -> Standing {
 
 /// Whether any Machine knows the Node as its own.
 fn is_claimed(world: &World, node: &Node) -> bool {
-    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-    let by_id = id.filter(|id| !id.is_empty());
-    let is_claimed_by_id = by_id.is_some_and(|id| world.machines.find(OwnedBy::ProviderId, id).next().is_some());
+    let is_claimed_by_id =
+        node::provider_id(node).is_some_and(|id| world.machines.find(OwnedBy::ProviderId, id).next().is_some());
     let name = meta::name(&node.metadata);
     is_claimed_by_id || world.machines.find(OwnedBy::Node, name).next().is_some()
 }

@@ -1,5 +1,7 @@
 //! The kinds that are watched, as the store sees them: under what each is to be found. Decides nothing else.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{Node, NodeStatus, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
@@ -8,7 +10,7 @@ use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, ke
 use crate::class;
 use crate::ids::{Name, ResourceVersion, Uid};
 use crate::machine::{node, virtual_capacity};
-use crate::store::Stored;
+use crate::store::{Store, Stored};
 
 /// A Secret as it is watched: that it is there and changed, not what it holds.
 pub type SecretMeta = PartialObjectMeta<Secret>;
@@ -134,6 +136,19 @@ fn own_uid(meta: &ObjectMeta) -> String {
     meta.uid.clone().unwrap_or_default()
 }
 
+impl<K: Stored<Index = OwnedBy>> Store<K> {
+    /// Those that an object controls, by name.
+    pub fn children(&self, owner: &ObjectMeta) -> impl Iterator<Item = &Arc<K>> + use<'_, K> {
+        self.find(OwnedBy::Controller, owner.uid.as_deref().unwrap_or_default())
+    }
+
+    /// The one that controls an object, if it is seen.
+    pub fn controller(&self, child: &ObjectMeta) -> Option<&Arc<K>> {
+        let owner = meta::controller_uid(child)?;
+        self.find(OwnedBy::Uid, owner.as_str()).next()
+    }
+}
+
 impl Stored for Machine {
     type Index = OwnedBy;
     identified!();
@@ -225,11 +240,6 @@ impl Stored for Node {
         }
     }
     fn indexed(&self) -> Vec<(NodeBy, String)> {
-        let id = self
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.provider_id.clone())
-            .filter(|id| !id.is_empty());
         let ready = node::ready(self);
         let health = ready.map(|ready| match ready.status.as_str() {
             "True" => Health::Well,
@@ -238,7 +248,7 @@ impl Stored for Node {
         let place = zone(self).zip(health).map(|(zone, health)| in_zone(zone, health));
         let place = place.map(|place| (NodeBy::Zone, place));
         let leaving = meta::is_deleting(&self.metadata).then(|| (NodeBy::Leaving, String::new()));
-        let id = id.map(|id| (NodeBy::ProviderId, id));
+        let id = node::provider_id(self).map(|id| (NodeBy::ProviderId, id.to_owned()));
         [id, place, leaving].into_iter().flatten().collect()
     }
 }

@@ -139,7 +139,7 @@ impl<K: Stored> Store<K> {
     }
 
     /// Objects under `text` in one index, by name.
-    pub fn find(&self, index: K::Index, text: &str) -> impl Iterator<Item = &Arc<K>> {
+    pub fn find(&self, index: K::Index, text: &str) -> impl Iterator<Item = &Arc<K>> + use<'_, K> {
         self.indexes
             .get(&(index, text.to_owned()))
             .into_iter()

@@ -37,6 +37,11 @@ pub enum Key {
 }
 
 impl Key {
+    /// A Machine's.
+    fn of(machine: &Machine) -> Self {
+        Self::Machine(meta::identity(&machine.metadata).0)
+    }
+
     /// The kind, for metrics and logs.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -124,9 +129,7 @@ impl Kind for Machine {
         let prompt = is_prompt(touched, |m| {
             (meta::generation(&m.metadata), meta::is_deleting(&m.metadata))
         });
-        let own = both(touched)
-            .next()
-            .map(|machine| Key::Machine(meta::identity(&machine.metadata).0));
+        let own = both(touched).next().map(Key::of);
         wakes.extend(own.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) }));
         if counts_differently(touched) {
             for machine in both(touched) {
@@ -186,9 +189,7 @@ fn counts_differently(touched: &Touched<Machine>) -> bool {
 
 /// Under which key a set is planned: its deployment's, because a deployment is planned together with its sets; else its own.
 pub fn group_of(world: &World, set: &MachineSet) -> Key {
-    let owner = meta::controller_uid(&set.metadata);
-    let deployment = owner.and_then(|owner| world.deployments.find(OwnedBy::Uid, owner.as_str()).next());
-    match deployment {
+    match world.deployments.controller(&set.metadata) {
         Some(deployment) => Key::Deployment(meta::identity(&deployment.metadata).0),
         None => Key::Set(meta::identity(&set.metadata).0),
     }
@@ -197,9 +198,9 @@ pub fn group_of(world: &World, set: &MachineSet) -> Key {
 /// The group of the set that controls the Machine; all groups where nobody does, because each set might adopt it.
 fn owners_of(world: &World, machine: &Machine) -> Vec<Wake> {
     let mut keys: Vec<Key> = match meta::controller_uid(&machine.metadata) {
-        Some(owner) => {
-            let sets = world.sets.find(OwnedBy::Uid, owner.as_str());
-            sets.map(|set| group_of(world, set)).collect()
+        Some(_) => {
+            let set = world.sets.controller(&machine.metadata).into_iter();
+            set.map(|set| group_of(world, set)).collect()
         }
         None => world.sets.iter().map(|set| group_of(world, set)).collect(),
     };
@@ -239,10 +240,8 @@ fn led_otherwise(world: &World, touched: &Touched<MachineSet>) -> Vec<Wake> {
     if meta::controller_uid(&old.metadata) == meta::controller_uid(&new.metadata) {
         return Vec::new();
     }
-    let uid = meta::identity(&new.metadata).1;
-    let machines = world.machines.find(OwnedBy::Controller, uid.as_str());
-    let keys = machines.map(|machine| Key::Machine(meta::identity(&machine.metadata).0));
-    keys.map(Wake::event).collect()
+    let machines = world.machines.children(&new.metadata);
+    machines.map(|machine| Wake::event(Key::of(machine))).collect()
 }
 
 impl Kind for MachineDeployment {
@@ -258,11 +257,8 @@ impl Kind for MachineDeployment {
         let own = keys.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) });
         // Sets of a deployment that is gone are planned alone from now on.
         let gone = touched.old.iter().filter(|_| touched.new.is_none());
-        let left = gone.flat_map(|gone| {
-            let uid = meta::identity(&gone.metadata).1;
-            let sets = world.sets.find(OwnedBy::Controller, uid.as_str());
-            sets.map(|set| Wake::event(group_of(world, set))).collect::<Vec<Wake>>()
-        });
+        let left = gone.flat_map(|gone| world.sets.children(&gone.metadata));
+        let left = left.map(|set| Wake::event(group_of(world, set)));
         own.chain(left).chain(steered(world, touched)).collect()
     }
 }
@@ -279,16 +275,9 @@ fn steered(world: &World, touched: &Touched<MachineDeployment>) -> Vec<Wake> {
     if meta::generation(&old.metadata) == meta::generation(&new.metadata) || read(old) == read(new) {
         return Vec::new();
     }
-    let uid = meta::identity(&new.metadata).1;
-    let sets = world.sets.find(OwnedBy::Controller, uid.as_str());
-    let machines = sets.flat_map(|set| {
-        let uid = meta::identity(&set.metadata).1;
-        let machines = world.machines.find(OwnedBy::Controller, uid.as_str());
-        machines
-            .map(|machine| meta::identity(&machine.metadata).0)
-            .collect::<Vec<Name>>()
-    });
-    machines.map(|machine| Wake::event(Key::Machine(machine))).collect()
+    let sets = world.sets.children(&new.metadata);
+    let machines = sets.flat_map(|set| world.machines.children(&set.metadata));
+    machines.map(|machine| Wake::event(Key::of(machine))).collect()
 }
 
 impl Kind for MachineClass {
@@ -341,7 +330,7 @@ fn is_only_told(touched: &Touched<MachineClass>) -> bool {
 /// Machines and sets that wait for what is said of a class.
 pub fn users_of_class(world: &World, class: &Name) -> Vec<Wake> {
     let machines = world.machines.find(OwnedBy::Class, class.as_str());
-    let machines = machines.map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0)));
+    let machines = machines.map(|machine| Wake::prompt(Key::of(machine)));
     let sets = world.sets.find(OwnedBy::Class, class.as_str());
     machines
         .chain(sets.map(|set| Wake::prompt(group_of(world, set))))
@@ -409,14 +398,9 @@ impl Kind for Node {
         let mut wakes = Vec::new();
         for node in both(touched) {
             let by_name = world.machines.find(OwnedBy::Node, meta::name(&node.metadata));
-            wakes.extend(by_name.map(|machine| Wake::event(Key::Machine(meta::identity(&machine.metadata).0))));
-            let id = node
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.provider_id.as_deref())
-                .unwrap_or_default();
-            let by_id = world.machines.find(OwnedBy::ProviderId, id).filter(|_| !id.is_empty());
-            wakes.extend(by_id.map(|machine| Wake::event(Key::Machine(meta::identity(&machine.metadata).0))));
+            let id = node::provider_id(node).into_iter();
+            let by_id = id.flat_map(|id| world.machines.find(OwnedBy::ProviderId, id));
+            wakes.extend(by_name.chain(by_id).map(|machine| Wake::event(Key::of(machine))));
         }
         wakes
     }
@@ -428,13 +412,12 @@ fn reads_differently(touched: &Touched<Node>) -> bool {
         return true;
     };
     let (was, is) = (&old.metadata, &new.metadata);
-    let of_spec = |node: &Node| node.spec.as_ref().and_then(|spec| spec.provider_id.clone());
     let capacity = |node: &Node| node.status.as_ref().and_then(|status| status.capacity.clone());
     meta::is_deleting(was) != meta::is_deleting(is)
         || meta::has_finalizer(was, keys::NODE_FINALIZER) != meta::has_finalizer(is, keys::NODE_FINALIZER)
         || was.labels != is.labels
         || was.annotations != is.annotations
-        || of_spec(old) != of_spec(new)
+        || node::provider_id(old) != node::provider_id(new)
         || node::taints(old) != node::taints(new)
         || capacity(old) != capacity(new)
         || node::attached(old) != node::attached(new)
@@ -453,7 +436,7 @@ pub fn driver_changed(world: &World, driver: &DriverName) -> Vec<Wake> {
         let asked = machine.creation_request().and_then(|request| request.driver());
         asked.as_ref() == Some(driver)
     });
-    wakes.extend(others.map(|machine| Wake::prompt(Key::Machine(meta::identity(&machine.metadata).0))));
+    wakes.extend(others.map(|machine| Wake::prompt(Key::of(machine))));
     wakes
 }
 

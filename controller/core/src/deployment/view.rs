@@ -26,7 +26,7 @@ pub fn look<T>(
 ) -> T {
     let world = asked.world;
     let uid = meta::identity(&deployment.metadata).1;
-    let owned = world.sets.find(OwnedBy::Controller, uid.as_str());
+    let owned = world.sets.children(&deployment.metadata);
     let orphans = world.sets.find(OwnedBy::Controller, "");
     let owned = owned.map(|set| (set, machines(world, deployment, set)));
     // Of a set that nobody controls nothing but itself is asked.

@@ -11,6 +11,7 @@ use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
+use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, meta, validity};
 use crate::circuit_breaker::{Admission, Cause, CircuitBreaker, Operation, is_suspended};
 use crate::class::{Readiness, Recipe};
@@ -38,11 +39,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if lacks_token(seen, recipe) {
         return blocked(seen, Why::TargetAway, now);
     }
-    let trouble = seen
-        .calls
-        .trouble
-        .as_ref()
-        .filter(|trouble| trouble.call == Call::Create);
+    let trouble = seen.calls.failed(Call::Create);
     if let Some(plan) = trouble.and_then(|trouble| ended(seen, trouble, now)) {
         return plan;
     }
@@ -71,11 +68,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
 /// perhaps, the driver says twice that there is none by what was asked for.
 fn asked_for_otherwise(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Option<Plan> {
     let asked = seen.machine.creation_request()?;
-    let last = seen
-        .calls
-        .trouble
-        .as_ref()
-        .filter(|trouble| trouble.call == Call::Create);
+    let last = seen.calls.failed(Call::Create);
     let came_to_nothing = last.is_some_and(|trouble| trouble.failure.effect == Effect::None);
     if came_to_nothing || asked.is_same(&recipe.essentials) {
         return None;
@@ -88,11 +81,15 @@ fn asked_for_otherwise(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> 
     if again <= now {
         return Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingVm));
     }
-    let failed = doubted(seen).map(|trouble| told(seen, trouble, now));
-    match failed.filter(|change| !change.is_told(seen.machine)) {
-        Some(change) => Some(Plan::act(vec![Step::Record(Box::new(change))], Why::FindingVm).or_at(Some(again), now)),
-        None => Some(Plan::wait(again, Why::FindingVm)),
-    }
+    let failed = seen
+        .calls
+        .failed(Call::Status)
+        .map(|trouble| told(seen, trouble, now).plan(seen.machine, Why::FindingVm));
+    Some(
+        failed
+            .unwrap_or_else(|| Plan::rest(Why::FindingVm))
+            .or_at(Some(again), now),
+    )
 }
 
 /// The write that says that a VM is asked for, and with what. The write also serves as the live read of the Machine; where the status says
@@ -152,11 +149,7 @@ fn prerequisites<'a>(seen: &Observed<'a>, now: Timestamp) -> Result<&'a Recipe, 
 /// Says on the Machine what it waits for. One that nobody has looked at becomes Pending, so that whoever looks for machines that
 /// wait finds it; waiting burns no timeout (`driver-api.md` §6h), because the phase begins anew when a VM is asked for.
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
-    let change = waiting(seen, &why, now);
-    if change.is_told(seen.machine) {
-        return Plan::rest(why);
-    }
-    Plan::act(vec![Step::Record(Box::new(change))], why)
+    waiting(seen, &why, now).plan(seen.machine, why)
 }
 
 fn waiting(seen: &Observed<'_>, why: &Why, now: Timestamp) -> StatusChange {
@@ -177,10 +170,7 @@ fn suspended(seen: &Observed<'_>, breaker: &CircuitBreaker, look: Timestamp, now
         .because(OperationReason::Suspended)
         .with_code(breaker.cause.code())
         .keeping_words(seen.machine, "");
-    if change.is_told(seen.machine) {
-        return Plan::wait(look, why);
-    }
-    Plan::act(vec![Step::Record(Box::new(change))], why).or_at(Some(look), now)
+    change.plan(seen.machine, why).or_at(Some(look), now)
 }
 
 /// What is said of a CreateMachine that failed.
@@ -265,25 +255,11 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         return None;
     }
     // A Machine whose driver was away, or whose manager has just begun, is tried once before it is given up.
-    seen.calls
-        .trouble
-        .as_ref()
-        .filter(|trouble| trouble.call == Call::Create)?;
-    let last = seen
-        .calls
-        .trouble
-        .as_ref()
-        .map_or("no answer", |trouble| trouble.failure.message.as_str());
-    let text = format!(
-        "{PROVIDER_SAYS}no VM within {}: {last}",
-        crate::api::lenient::GoDuration::from(timeout)
-    );
+    let last = &seen.calls.failed(Call::Create)?.failure;
+    let timeout = GoDuration::from(timeout);
+    let text = format!("{PROVIDER_SAYS}no VM within {timeout}: {}", last.message);
     let told = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now);
-    let told = match &seen.calls.trouble {
-        Some(trouble) => told.with_code(trouble.failure.word()),
-        None => told,
-    };
-    Some(failed(seen, told, Why::CreationTimedOut))
+    Some(failed(seen, told.with_code(last.word()), Why::CreationTimedOut))
 }
 
 /// Whether the last try that is stored found no capacity, no quota or no way in.
@@ -343,7 +319,7 @@ fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
         steps.push(told);
         return Plan::act(steps, why).or_at(deadline, now);
     }
-    let trouble = doubted(seen);
+    let trouble = seen.calls.failed(Call::Status);
     // The later of the two: a question that could not be asked, its driver being away, is put off beyond an older failure.
     let retry_at = trouble.map(|trouble| trouble.retry_at);
     let due = retry_at.max(seen.calls.poll_at).filter(|at| *at > now);
@@ -354,21 +330,20 @@ fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
     Plan::act(steps, Why::VmBooting).or_at(due, now).or_at(deadline, now)
 }
 
-/// The last question for the VM, where it failed.
-fn doubted<'a>(seen: &Observed<'a>) -> Option<&'a Trouble> {
-    let trouble = seen.calls.trouble.as_ref();
-    trouble.filter(|trouble| trouble.call == Call::Status)
-}
-
 /// Whether the provider found that it has no room for the VM.
 pub fn lacks_room(seen: &Observed<'_>) -> bool {
-    doubted(seen).is_some_and(|trouble| trouble.failure.is_exhausted())
+    seen.calls
+        .failed(Call::Status)
+        .is_some_and(|trouble| trouble.failure.is_exhausted())
 }
 
 /// Tells that there is no room for a VM that was accepted, where its provider finds that out only afterwards, and that there is room
 /// after all: by the code the autoscaler chooses another pool.
 pub fn room(seen: &Observed<'_>, now: Timestamp) -> Option<(Step, Why)> {
-    let shortage = doubted(seen).filter(|trouble| trouble.failure.is_exhausted());
+    let shortage = seen
+        .calls
+        .failed(Call::Status)
+        .filter(|trouble| trouble.failure.is_exhausted());
     let is_told = code_of(seen.machine) == Some(Code::ResourceExhausted.word());
     let (change, why) = match (shortage, &seen.calls.vm) {
         (Some(shortage), _) => (told(seen, shortage, now), Why::NoRoom),

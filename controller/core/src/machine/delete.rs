@@ -163,11 +163,7 @@ fn blind(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
         "The VM is gone; waiting to remove its Node: {why}. {}",
         keys::MARK_NODE_DELETION
     );
-    let change = told(seen, OperationState::Processing, text, now);
-    if change.is_told(seen.machine) {
-        return Plan::rest(why);
-    }
-    Plan::act(vec![Step::Record(Box::new(change))], why)
+    told(seen, OperationState::Processing, text, now).plan(seen.machine, why)
 }
 
 fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp) -> StatusChange {
@@ -276,11 +272,7 @@ fn suspended(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         .because(OperationReason::Suspended)
         .with_code(breaker.cause.code())
         .keeping_words(seen.machine, mark(seen));
-    if change.is_told(seen.machine) {
-        return Some(Plan::wait(look, why));
-    }
-    let steps = vec![Step::Record(Box::new(change))];
-    Some(Plan::act(steps, why).or_at(Some(look), now))
+    Some(change.plan(seen.machine, why).or_at(Some(look), now))
 }
 
 fn is_of_leaving(call: Call) -> bool {
@@ -337,10 +329,7 @@ fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
         true => StatusChange::told(seen.machine, OperationType::Delete, OperationState::Failed, text, now),
         false => told(seen, OperationState::Failed, text, now),
     };
-    if change.is_told(seen.machine) {
-        return Plan::rest(why);
-    }
-    Plan::act(vec![Step::Record(Box::new(change))], why)
+    change.plan(seen.machine, why)
 }
 
 /// A create whose answer nobody saw may still bring a VM into view: the end is believed only when the driver does not

@@ -176,8 +176,8 @@ pub fn node_deleted(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if matches!(seen.machine.phase(), Phase::Terminating | Phase::Other(_)) {
         change = change.entering(seen.machine, Phase::Unknown);
     }
-    let told = (!change.is_told(seen.machine)).then(|| Step::Record(Box::new(change)));
-    Plan::act(told.into_iter().collect(), why).or_at(Some(later(now, OTHERS_AGAIN)), now)
+    let again = later(now, OTHERS_AGAIN);
+    change.plan(seen.machine, why).or_at(Some(again), now)
 }
 
 /// What speaks against a Machine whose Node is there. While the Machine is Running, what its driver said is left to [`vm`].

@@ -176,7 +176,7 @@ pub fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     };
     let deadline = deadline(seen, now);
     let is_late = deadline.is_some_and(|deadline| deadline <= now);
-    if let Some(trouble) = seen.calls.trouble.as_ref().filter(|trouble| trouble.call == call) {
+    if let Some(trouble) = seen.calls.failed(call) {
         return Some(if is_late {
             timed_out(seen, now)
         } else {

@@ -118,11 +118,8 @@ pub fn wait(seen: &Observed<'_>, until: Timestamp, now: Timestamp) -> Plan {
             now,
         ),
     };
-    let plan = match change.is_told(seen.machine) {
-        true => Plan::rest(why),
-        false => Plan::act(vec![Step::Record(Box::new(change))], why),
-    };
-    plan.or_at(Some(until).filter(|until| *until < Timestamp::MAX), now)
+    let until = Some(until).filter(|until| *until < Timestamp::MAX);
+    change.plan(seen.machine, why).or_at(until, now)
 }
 
 /// The Node is drained.
@@ -317,16 +314,13 @@ pub fn removing(text: &str) -> String {
 /// Writes the status if it differs from the stored one, and no sooner than `PACE` after the last write. Two writes do not wait: one that
 /// changes the phase, and one after a status that said that the VM is being removed.
 pub(super) fn paced(seen: &Observed<'_>, change: StatusChange, why: Why, now: Timestamp) -> Plan {
-    if change.is_told(seen.machine) {
-        return Plan::rest(why);
-    }
     let is_due = change.phase != *seen.machine.phase() || is_said_to_be_over(seen.machine);
     let last = seen.machine.last_operation();
     let last = last.and_then(|last| last.last_update_time.as_ref());
     let due = last.map(|at| later(at.0, PACE)).filter(|due| *due > now && !is_due);
     match due {
-        Some(_) => Plan::rest(why).or_at(due, now),
-        None => Plan::act(vec![Step::Record(Box::new(change))], why),
+        Some(_) if !change.is_told(seen.machine) => Plan::rest(why).or_at(due, now),
+        Some(_) | None => change.plan(seen.machine, why),
     }
 }
 

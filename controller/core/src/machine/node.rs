@@ -18,14 +18,15 @@ pub fn reference(node: &Node) -> NodeRef {
     NodeRef { name: name(node), uid }
 }
 
+/// The id of its VM, where somebody has written that.
+pub fn provider_id(node: &Node) -> Option<&str> {
+    let id = node.spec.as_ref()?.provider_id.as_deref();
+    id.filter(|id| !id.is_empty())
+}
+
 /// Whether a Node is the Machine's own: by providerID where both have one, because names come back (W42).
 pub fn belongs(node: &Node, machine: &Machine) -> bool {
-    let node_id = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.provider_id.as_deref())
-        .filter(|id| !id.is_empty());
-    match (node_id, machine.provider_id()) {
+    match (provider_id(node), machine.provider_id()) {
         (Some(node_id), Some(machine_id)) => node_id == machine_id.as_str(),
         (None, _) | (_, None) => machine.node_label() == Some(name(node)),
     }

@@ -131,6 +131,11 @@ impl Calls {
         }
     }
 
+    /// The last call, if it was this one and failed.
+    pub fn failed(&self, call: Call) -> Option<&Trouble> {
+        self.trouble.as_ref().filter(|trouble| trouble.call == call)
+    }
+
     /// The provider told bad news of the VM unasked: it is asked for again.
     pub fn doubt(&mut self, now: Timestamp) {
         let since = self.doubt.map_or(now, |doubt| doubt.since);

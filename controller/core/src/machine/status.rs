@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
 use serde_json::{Map, Value, json};
 
+use super::step::{Plan, Step, Why};
 use crate::api::lenient::Word;
 use crate::api::{CreationRequest, Machine, OperationReason, OperationState, OperationType, Phase};
 use crate::driver::Vm;
@@ -85,6 +86,12 @@ impl StatusChange {
         change.reason = machine.operation_reason();
         change.error_code.clone_from(&said.error_code);
         Some(change)
+    }
+
+    /// The plan that writes it, if the status does not say all of it already.
+    pub fn plan(self, machine: &Machine, why: Why) -> Plan {
+        let steps = (!self.is_told(machine)).then(|| Step::Record(Box::new(self)));
+        Plan::act(steps.into_iter().collect(), why)
     }
 
     /// Enters a phase, now, unless the Machine is in it already.

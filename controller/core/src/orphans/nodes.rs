@@ -76,8 +76,7 @@ fn left(node: &Node, seen: &BTreeMap<ProviderId, Name>) -> Option<Left> {
     if node::is_unmanaged(node) || (node::is_ready(node) && !is_held(node)) {
         return None;
     }
-    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-    let id = ProviderId::non_empty(id)?;
+    let id = ProviderId::non_empty(node::provider_id(node))?;
     let machine = seen.get(&id).cloned()?;
     Some(Left { machine, id })
 }

@@ -40,8 +40,7 @@ pub fn look<T>(asked: &Asked<'_>, set: &Arc<MachineSet>, look: impl FnOnce(&Obse
 
 /// The Machines that a set controls, and those that nobody controls.
 pub(crate) fn machines<'a>(world: &'a World, set: &Arc<MachineSet>) -> Vec<MachineView<'a>> {
-    let uid = meta::identity(&set.metadata).1;
-    let owned = world.machines.find(OwnedBy::Controller, uid.as_str());
+    let owned = world.machines.children(&set.metadata);
     let orphans = world.machines.find(OwnedBy::Controller, "");
     let ledger = &world.ledger;
     let known = owned.chain(orphans).map(|machine| {
