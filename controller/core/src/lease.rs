@@ -262,20 +262,29 @@ mod tests {
         }
     }
 
+    /// The Lease, seen as it is now for so many seconds, and nothing else.
+    fn seen(record: Option<&LeaseRecord>, unchanged_for: u64) -> Sight<'_> {
+        Sight {
+            record,
+            unchanged_for: Duration::from_secs(unchanged_for),
+            last_claim: None,
+            highest_epoch: None,
+            epoch_floor: 0,
+        }
+    }
+
+    /// What `me` does.
+    fn moves(sight: &Sight<'_>) -> LeaseMove {
+        step(sight, "me", &Terms::default())
+    }
+
     fn next(record: Option<&LeaseRecord>, unchanged_for: u64) -> LeaseMove {
-        let unchanged_for = Duration::from_secs(unchanged_for);
-        let highest_epoch = record.map(|record| record.transitions);
-        step(
-            &Sight {
-                record,
-                unchanged_for,
-                last_claim: None,
-                highest_epoch,
-                epoch_floor: 0,
-            },
-            "me",
-            &Terms::default(),
-        )
+        moves(&seen(record, unchanged_for))
+    }
+
+    fn waits(pause: u64, left: u64) -> LeaseMove {
+        let (pause, left) = (Duration::from_secs(pause), Duration::from_secs(left));
+        LeaseMove::Wait { pause, left }
     }
 
     #[test]
@@ -298,49 +307,35 @@ mod tests {
     }
 
     #[test]
-    fn the_first_leader_creates_the_lease() {
-        assert_eq!(next(None, 0), LeaseMove::Create { epoch: 0 });
-    }
-
-    #[test]
-    fn a_lease_that_vanished_does_not_take_the_epoch_back() {
-        let sight = Sight {
-            record: None,
-            unchanged_for: Duration::ZERO,
-            last_claim: None,
-            highest_epoch: Some(7),
-            epoch_floor: 0,
-        };
-        assert_eq!(step(&sight, "me", &Terms::default()), LeaseMove::Create { epoch: 8 });
-    }
-
-    #[test]
-    fn a_lease_that_was_deleted_and_made_anew_by_another_does_not_take_the_epoch_back() {
-        let released = LeaseRecord {
+    fn a_lease_that_vanished_or_was_made_anew_by_another_does_not_take_the_epoch_back() {
+        assert_eq!(next(None, 0), LeaseMove::Create { epoch: 0 }, "of the first leader");
+        let anew = LeaseRecord {
             transitions: 0,
             ..released()
         };
-        let sight = Sight {
-            record: Some(&released),
-            unchanged_for: Duration::ZERO,
-            last_claim: None,
-            highest_epoch: Some(7),
-            epoch_floor: 0,
-        };
-        assert_eq!(step(&sight, "me", &Terms::default()), LeaseMove::Take { epoch: 8 });
+        for (record, taken) in [
+            (None, LeaseMove::Create { epoch: 8 }),
+            (Some(&anew), LeaseMove::Take { epoch: 8 }),
+        ] {
+            let highest_epoch = Some(7);
+            assert_eq!(
+                moves(&Sight {
+                    highest_epoch,
+                    ..seen(record, 0)
+                }),
+                taken
+            );
+        }
     }
 
     /// What a candidate does that sees no Lease, or a released one of epoch 4.
     fn takes(is_there: bool, highest_epoch: Option<u32>, epoch_floor: u32) -> u32 {
         let released = released();
-        let sight = Sight {
-            record: is_there.then_some(&released),
-            unchanged_for: Duration::ZERO,
-            last_claim: None,
+        match moves(&Sight {
             highest_epoch,
             epoch_floor,
-        };
-        match step(&sight, "me", &Terms::default()) {
+            ..seen(is_there.then_some(&released), 0)
+        }) {
             LeaseMove::Create { epoch } | LeaseMove::Take { epoch } => epoch,
             LeaseMove::Renew { .. } | LeaseMove::Hold { .. } | LeaseMove::Wait { .. } => {
                 panic!("nobody holds it: it is ours to take")
@@ -349,15 +344,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_deleted_while_no_manager_ran_gives_no_epoch_below_the_time() {
-        assert_eq!(takes(false, None, 29_000_000), 29_000_000);
-        assert_eq!(takes(true, None, 29_000_000), 29_000_000);
-    }
-
-    #[test]
-    fn where_the_clock_was_set_back_the_highest_epoch_that_was_seen_counts() {
-        assert_eq!(takes(false, Some(29_000_007), 29_000_000), 29_000_008);
-        assert_eq!(takes(true, Some(29_000_007), 29_000_000), 29_000_008);
+    fn an_epoch_is_above_the_highest_that_was_seen_and_not_below_the_time() {
+        for is_there in [false, true] {
+            assert_eq!(takes(is_there, None, 29_000_000), 29_000_000, "no manager ran");
+            let set_back = takes(is_there, Some(29_000_007), 29_000_000);
+            assert_eq!(set_back, 29_000_008, "the clock was set back");
+        }
     }
 
     #[test]
@@ -396,51 +388,18 @@ mod tests {
         assert!(takes(false, None, epoch_floor(start + 5)) > last);
     }
 
+    /// It claims 60 s, longer than our terms are, or 1 s, for which it is still given ours.
     #[test]
-    fn a_lease_renewed_is_renewed_under_its_own_epoch_whatever_the_time_is() {
-        let ours = held_by("me");
-        let sight = Sight {
-            record: Some(&ours),
-            unchanged_for: Duration::from_secs(2),
-            last_claim: None,
-            highest_epoch: Some(4),
-            epoch_floor: 29_000_000,
-        };
-        assert_eq!(step(&sight, "me", &Terms::default()), LeaseMove::Renew { epoch: 4 });
-    }
-
-    #[test]
-    fn a_lease_held_by_another_is_left_alone_while_its_time_runs() {
-        let wait = |pause, left| LeaseMove::Wait {
-            pause: Duration::from_secs(pause),
-            left: Duration::from_secs(left),
-        };
-        assert_eq!(next(Some(&held_by("you")), 0), wait(2, 15));
-        assert_eq!(next(Some(&held_by("you")), 14), wait(1, 1));
-    }
-
-    #[test]
-    fn a_silent_holder_is_replaced_with_the_next_epoch() {
-        assert_eq!(next(Some(&held_by("you")), 15), LeaseMove::Take { epoch: 5 });
-    }
-
-    #[test]
-    fn a_holder_on_longer_terms_than_ours_is_given_its_own_time() {
-        let slow = LeaseRecord {
-            duration: Duration::from_secs(60),
-            ..held_by("you")
-        };
-        assert!(matches!(next(Some(&slow), 59), LeaseMove::Wait { .. }));
-        assert_eq!(next(Some(&slow), 60), LeaseMove::Take { epoch: 5 });
-    }
-
-    #[test]
-    fn a_holder_that_claims_a_short_time_is_still_given_ours() {
-        let hasty = LeaseRecord {
-            duration: Duration::from_secs(1),
-            ..held_by("you")
-        };
-        assert!(matches!(next(Some(&hasty), 14), LeaseMove::Wait { .. }));
+    fn a_lease_held_by_another_is_left_alone_while_its_time_runs_and_taken_with_the_next_epoch() {
+        for (claimed, is_given) in [(15, 15), (60, 60), (1, 15)] {
+            let held = LeaseRecord {
+                duration: Duration::from_secs(claimed),
+                ..held_by("you")
+            };
+            assert_eq!(next(Some(&held), 0), waits(2, is_given));
+            assert_eq!(next(Some(&held), is_given - 1), waits(1, 1));
+            assert_eq!(next(Some(&held), is_given), LeaseMove::Take { epoch: 5 });
+        }
     }
 
     #[test]
@@ -465,25 +424,18 @@ mod tests {
             duration: Duration::from_secs(15),
             silent_for: Duration::from_secs(silent_for),
         };
-        let sight = Sight {
-            record,
-            unchanged_for: Duration::from_secs(unchanged_for),
+        moves(&Sight {
             last_claim: Some(claim),
             highest_epoch: Some(4),
-            epoch_floor: 0,
-        };
-        step(&sight, "me", &Terms::default())
+            ..seen(record, unchanged_for)
+        })
     }
 
     #[test]
     fn a_lease_deleted_or_emptied_under_its_holder_is_left_to_it_for_its_time() {
         let emptied = held_by("");
-        let left = |left| LeaseMove::Wait {
-            pause: Duration::from_secs(2),
-            left: Duration::from_secs(left),
-        };
-        assert_eq!(after_a_claim("you", 1, None), left(14));
-        assert_eq!(after_a_claim("you", 1, Some(&emptied)), left(14));
+        assert_eq!(after_a_claim("you", 1, None), waits(2, 14));
+        assert_eq!(after_a_claim("you", 1, Some(&emptied)), waits(2, 14));
         assert_eq!(after_a_claim("you", 15, None), LeaseMove::Create { epoch: 5 });
         assert_eq!(after_a_claim("you", 15, Some(&emptied)), LeaseMove::Take { epoch: 5 });
     }
@@ -495,12 +447,8 @@ mod tests {
             duration: Duration::from_secs(20),
             ..held_by("")
         };
-        let left = |pause, left| LeaseMove::Wait {
-            pause: Duration::from_secs(pause),
-            left: Duration::from_secs(left),
-        };
-        assert_eq!(next(Some(&emptied), 0), left(2, 20));
-        assert_eq!(next(Some(&emptied), 19), left(1, 1));
+        assert_eq!(next(Some(&emptied), 0), waits(2, 20));
+        assert_eq!(next(Some(&emptied), 19), waits(1, 1));
         assert_eq!(next(Some(&emptied), 20), LeaseMove::Take { epoch: 5 });
     }
 
@@ -508,17 +456,10 @@ mod tests {
     #[test]
     fn a_claim_that_is_long_past_says_nothing_of_who_leads_by_a_lease_that_was_emptied() {
         let emptied = held_by("");
-        let left = LeaseMove::Wait {
-            pause: Duration::from_secs(2),
-            left: Duration::from_secs(15),
-        };
         for holder in ["you", "me"] {
-            assert_eq!(seen_for(holder, 60, Some(&emptied), 0), left, "{holder}");
-            assert_eq!(
-                seen_for(holder, 60, Some(&emptied), 15),
-                LeaseMove::Take { epoch: 5 },
-                "{holder}"
-            );
+            let after = |seconds| seen_for(holder, 60, Some(&emptied), seconds);
+            assert_eq!(after(0), waits(2, 15), "{holder}");
+            assert_eq!(after(15), LeaseMove::Take { epoch: 5 }, "{holder}");
         }
     }
 
@@ -546,20 +487,20 @@ mod tests {
         assert_eq!(after_a_claim("you", 1, Some(&released())), LeaseMove::Take { epoch: 5 });
     }
 
+    /// However late that is, since nobody else took it.
     #[test]
-    fn our_own_lease_is_renewed_once_a_period_without_a_new_epoch() {
-        assert_eq!(
-            next(Some(&held_by("me")), 0),
-            LeaseMove::Hold {
-                pause: Duration::from_secs(2)
-            }
-        );
-        assert_eq!(next(Some(&held_by("me")), 2), LeaseMove::Renew { epoch: 4 });
-    }
-
-    #[test]
-    fn our_own_lease_is_renewed_however_late_since_nobody_else_took_it() {
-        assert_eq!(next(Some(&held_by("me")), 3600), LeaseMove::Renew { epoch: 4 });
+    fn our_own_lease_is_renewed_once_a_period_under_its_own_epoch_whatever_the_time_is() {
+        let (ours, epoch_floor) = (held_by("me"), 29_000_000);
+        let after = |seconds| {
+            moves(&Sight {
+                epoch_floor,
+                ..seen(Some(&ours), seconds)
+            })
+        };
+        let pause = Duration::from_secs(2);
+        assert_eq!(after(0), LeaseMove::Hold { pause });
+        assert_eq!(after(2), LeaseMove::Renew { epoch: 4 });
+        assert_eq!(after(3600), LeaseMove::Renew { epoch: 4 });
     }
 
     #[test]

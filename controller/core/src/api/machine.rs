@@ -1,12 +1,11 @@
 //! Machine: one VM and the Node that it becomes. Decides nothing.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
 use kube::CustomResource;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::creation_request::CreationRequest;
@@ -146,7 +145,8 @@ pub struct CurrentStatus {
 }
 
 /// Phase of a Machine's life.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, JsonSchema)]
+#[schemars(with = "String")]
 pub enum Phase {
     /// Nobody has looked at the Machine yet.
     #[default]
@@ -301,20 +301,6 @@ impl<'de> Deserialize<'de> for Phase {
     }
 }
 
-impl JsonSchema for Phase {
-    fn schema_name() -> Cow<'static, str> {
-        "Phase".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string"})
-    }
-}
-
 /// What a Machine without a priority annotation, or with one that is no number, counts as.
 pub const DEFAULT_PRIORITY: i64 = 3;
 
@@ -433,32 +419,22 @@ impl Machine {
 
     /// The Machine's own health timeout, if it can be read.
     pub fn health_timeout(&self) -> Option<SignedDuration> {
-        self.spec
-            .health_timeout
-            .as_ref()
-            .and_then(|duration| duration.get().ok())
+        self.spec.health_timeout.as_ref()?.get().ok()
     }
 
     /// How long the Machine's own update in place may take, if that can be read.
     pub fn in_place_update_timeout(&self) -> Option<SignedDuration> {
-        let timeout = self.spec.in_place_update_timeout.as_ref();
-        timeout.and_then(|duration| duration.get().ok())
+        self.spec.in_place_update_timeout.as_ref()?.get().ok()
     }
 
     /// The Machine's own drain timeout, if it can be read.
     pub fn drain_timeout(&self) -> Option<SignedDuration> {
-        self.spec
-            .drain_timeout
-            .as_ref()
-            .and_then(|duration| duration.get().ok())
+        self.spec.drain_timeout.as_ref()?.get().ok()
     }
 
     /// How long the Machine itself is to be preserved, if that can be read.
     pub fn preserve_timeout(&self) -> Option<SignedDuration> {
-        self.spec
-            .machine_preserve_timeout
-            .as_ref()
-            .and_then(|duration| duration.get().ok())
+        self.spec.machine_preserve_timeout.as_ref()?.get().ok()
     }
 
     /// Whether a user asks that a node which stays is drained by force: exactly the text `True`.

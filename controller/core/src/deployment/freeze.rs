@@ -44,13 +44,8 @@ pub(super) fn condition(deployment: &MachineDeployment, members: &Members<'_>) -
         true => keys::REASON_STATE_SYNC,
         false => keys::REASON_LABELLED,
     };
-    Some(Wanted {
-        type_: keys::CONDITION_FROZEN,
-        status: keys::STATUS_TRUE,
-        reason: reason.to_owned(),
-        message,
-        is_renewed: false,
-    })
+    let (type_, status) = (keys::CONDITION_FROZEN, keys::STATUS_TRUE);
+    Some(Wanted::new(type_, status, reason, message))
 }
 
 fn has_label(deployment: &MachineDeployment) -> bool {

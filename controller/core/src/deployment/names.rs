@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::api::template::is_zero;
 use crate::api::{MachineDeployment, MachineSet, Template, keys, meta};
+use crate::set::names::suffix;
 
 /// The hash of a template after `collisions` names that were taken, as the label shows it: a decimal u32.
 pub fn template_hash(template: &Template, collisions: i32) -> u32 {
@@ -23,15 +24,7 @@ pub fn template_hash(template: &Template, collisions: i32) -> u32 {
 
 /// The name of the set with that hash.
 pub fn set_name(deployment: &str, hash: u32) -> String {
-    const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut rest = hash;
-    let mut letters = String::new();
-    for _ in 0..5 {
-        let index = usize::try_from(rest % 27).unwrap_or(0);
-        letters.push(char::from(ALPHABET.get(index).copied().unwrap_or(b'b')));
-        rest /= 27;
-    }
-    format!("{deployment}-{letters}")
+    format!("{deployment}-{}", suffix(u64::from(hash)))
 }
 
 /// How many names are tried for a set, where others' sets bear the first ones.

@@ -198,11 +198,5 @@ fn begun(told: &MachineDeploymentCondition) -> Option<Wanted> {
 }
 
 fn wanted(status: &'static str, reason: &str, message: String) -> Option<Wanted> {
-    Some(Wanted {
-        type_: keys::CONDITION_PROGRESSING,
-        status,
-        reason: reason.to_owned(),
-        message,
-        is_renewed: false,
-    })
+    Some(Wanted::new(keys::CONDITION_PROGRESSING, status, reason, message))
 }

@@ -38,6 +38,18 @@ pub(super) struct Wanted {
     pub(super) is_renewed: bool,
 }
 
+impl Wanted {
+    pub(super) fn new(type_: &'static str, status: &'static str, reason: &str, message: String) -> Self {
+        Self {
+            type_,
+            status,
+            reason: reason.to_owned(),
+            message,
+            is_renewed: false,
+        }
+    }
+}
+
 /// What the deployment is in the middle of, as far as its status tells it.
 pub enum Situation<'a> {
     /// It is being deleted.
@@ -205,24 +217,14 @@ fn availability(deployment: &MachineDeployment, counts: Counts) -> Option<Wanted
         .saturating_sub(counts.preserved)
         .max(0);
     let available = counts.available;
-    let (status, reason, message) = if available >= needed {
-        (
-            "True",
-            keys::REASON_MINIMUM_AVAILABLE,
-            "Deployment has minimum availability.".to_owned(),
-        )
-    } else {
-        let message =
-            format!("Deployment does not have minimum availability: {available} of {needed} machines are available.");
-        ("False", keys::REASON_MINIMUM_UNAVAILABLE, message)
-    };
-    Some(Wanted {
-        type_: keys::CONDITION_AVAILABLE,
-        status,
-        reason: reason.to_owned(),
-        message,
-        is_renewed: false,
-    })
+    let told = |status, reason, message| Some(Wanted::new(keys::CONDITION_AVAILABLE, status, reason, message));
+    if available >= needed {
+        let message = "Deployment has minimum availability.".to_owned();
+        return told("True", keys::REASON_MINIMUM_AVAILABLE, message);
+    }
+    let message =
+        format!("Deployment does not have minimum availability: {available} of {needed} machines are available.");
+    told("False", keys::REASON_MINIMUM_UNAVAILABLE, message)
 }
 
 /// A condition that a set tells: the new one, else the first of the others.
@@ -233,25 +235,18 @@ fn of_sets(members: &Members<'_>, type_: &'static str) -> Option<Wanted> {
         let conditions = &set.status.as_ref()?.conditions;
         conditions.iter().find(|condition| condition.type_ == type_)
     });
-    failures.next().map(|failure| Wanted {
-        type_,
-        status: "True",
-        reason: failure.reason.clone().unwrap_or_default(),
-        message: failure.message.clone().unwrap_or_default(),
-        is_renewed: false,
+    failures.next().map(|failure| {
+        let (reason, message) = (failure.reason.as_deref(), failure.message.clone());
+        Wanted::new(type_, "True", reason.unwrap_or_default(), message.unwrap_or_default())
     })
 }
 
 /// That the API server refuses a write to one of its sets.
 fn unwritten(seen: &Observed<'_>) -> Option<Wanted> {
     let (set, message) = unwritable(seen)?;
-    Some(Wanted {
-        type_: keys::CONDITION_REPLICA_FAILURE,
-        status: keys::STATUS_TRUE,
-        reason: keys::REASON_FAILED_WRITE.to_owned(),
-        message: format!("MachineSet {} cannot be written: {message}", meta::name(&set.metadata)),
-        is_renewed: false,
-    })
+    let message = format!("MachineSet {} cannot be written: {message}", meta::name(&set.metadata));
+    let (type_, reason) = (keys::CONDITION_REPLICA_FAILURE, keys::REASON_FAILED_WRITE);
+    Some(Wanted::new(type_, keys::STATUS_TRUE, reason, message))
 }
 
 /// The stored conditions with ours set or removed. One that says the same keeps its times.

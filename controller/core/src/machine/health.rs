@@ -139,12 +139,12 @@ fn outlook(seen: &Observed<'_>, fault: Fault) -> String {
         Some(_) => "the machine is due for replacement",
         None => "the machine is Failed",
     };
-    let timeout = machine.health_timeout().unwrap_or(seen.settings.health_timeout);
     match fault {
         Fault::Vm(_) => due.to_owned(),
         Fault::Reported => "the driver is asked again".to_owned(),
         Fault::NodeUnhealthy | Fault::NodeGone | Fault::NotUpdated => {
-            format!("{due} if this lasts for {}", GoDuration::from(timeout))
+            let timeout = GoDuration::from(seen.witnesses().timeout());
+            format!("{due} if this lasts for {timeout}")
         }
     }
 }

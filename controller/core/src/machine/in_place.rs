@@ -121,15 +121,16 @@ pub fn at_work(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if meta::is_deleting(&found.metadata) && !node::is_unmanaged(found) {
         return health::node_deleted(seen, now);
     }
+    alone(seen, in_line(seen, found, why, now), now)
+}
+
+/// The Node is copied, and brought in line.
+fn in_line(seen: &Observed<'_>, found: &Node, why: Why, now: Timestamp) -> Plan {
     let mut plan = Plan::rest(why);
     plan.steps.extend(copy(seen, found, now));
     let sync = sync(seen, found, now);
     plan.steps.extend(sync.steps);
-    alone(seen, plan.or_at(sync.wake, now), now)
-}
-
-fn health_timeout(seen: &Observed<'_>) -> SignedDuration {
-    seen.machine.health_timeout().unwrap_or(seen.settings.health_timeout)
+    plan.or_at(sync.wake, now)
 }
 
 /// What a Machine needs that the agent has updated. Its Node's health counts again, so that it has a way out (W10).
@@ -144,11 +145,7 @@ pub fn done(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if !is_healthy || !(awaits_set || is_marked) {
         return health::plan(seen, now);
     }
-    let mut plan = Plan::rest(Why::UpdatedInPlace);
-    plan.steps.extend(copy(seen, found, now));
-    let sync = sync(seen, found, now);
-    plan.steps.extend(sync.steps);
-    plan.or_at(sync.wake, now)
+    in_line(seen, found, Why::UpdatedInPlace, now)
 }
 
 /// The Node's conditions, if they tell another story than the Machine does: the deployment reads the copy.
@@ -158,8 +155,7 @@ fn copy(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Option<Step> {
     if !node::conditions_differ(copied, node::conditions(found)) {
         return None;
     }
-    let mut change = StatusChange::again(seen.machine, now)?;
-    change.since = seen.machine.phase_since().unwrap_or(now);
+    let change = StatusChange::same(seen.machine, now)?;
     Some(Step::Record(Box::new(change.with_conditions(node::conditions(found)))))
 }
 
@@ -323,10 +319,6 @@ fn outlook(seen: &Observed<'_>) -> String {
     if machine.spec.disable_health_timeout == Some(true) {
         return "it is kept as it is".to_owned();
     }
-    let timeout = health_timeout(seen);
-    format!(
-        "{} if this lasts for {}",
-        judgement::end(machine),
-        GoDuration::from(timeout)
-    )
+    let timeout = GoDuration::from(seen.witnesses().timeout());
+    format!("{} if this lasts for {timeout}", judgement::end(machine))
 }

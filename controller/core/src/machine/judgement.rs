@@ -139,7 +139,8 @@ impl Witnesses<'_> {
         super::watched_conditions(self.machine, self.settings)
     }
 
-    fn timeout(&self) -> SignedDuration {
+    /// How long it may be unhealthy.
+    pub(super) fn timeout(&self) -> SignedDuration {
         self.machine.health_timeout().unwrap_or(self.settings.health_timeout)
     }
 

@@ -7,6 +7,7 @@ use super::*;
 use crate::api::Machine;
 use crate::change::Change;
 use crate::ids::NodeName;
+use crate::world::Kind;
 
 const PERIOD: SignedDuration = SignedDuration::from_mins(15);
 
@@ -47,19 +48,20 @@ struct Story {
 impl Story {
     /// Six Machines with their VMs, so that one or two more are no common cause.
     fn new() -> Self {
-        let mut world = World::default();
-        for name in OWN {
-            world.observe(
-                Change::Applied(machine(name, &format!("uid-{name}"), &json!({}))),
-                Duration::ZERO,
-            );
-        }
-        Self {
-            world,
+        let mut story = Self {
+            world: World::default(),
             settings: Settings::new("c"),
             sight: Sight::CLEAR,
             noted: Noted::default(),
+        };
+        for name in OWN {
+            story.sees(machine(name, &format!("uid-{name}"), &json!({})));
         }
+        story
+    }
+
+    fn sees<K: Kind>(&mut self, object: K) {
+        self.world.observe(Change::Applied(object), Duration::ZERO);
     }
 
     fn look(&mut self, minute: i64, vms: &[Sighting], gap: Option<Gap>) -> Plan {
@@ -94,6 +96,12 @@ fn deleted(plan: &Plan) -> Vec<String> {
     plan.steps.iter().filter_map(evidence).collect()
 }
 
+/// How many VMs people are told to be so.
+fn told(plan: &Plan, finding: Finding) -> usize {
+    let is_told = |step: &&Step| matches!(step, Step::Tell(told, _) if *told == finding);
+    plan.steps.iter().filter(is_told).count()
+}
+
 fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
 }
@@ -116,10 +124,8 @@ fn a_vm_of_no_machine_goes_after_two_complete_listings_that_are_apart() {
 fn what_a_machine_owns_or_claims_or_may_be_about_to_own_stays() {
     let mut story = Story::new();
     let claims = json!({"spec": {"providerID": "virtual:///restored"}});
-    let renamed = machine("other", "uid-renamed", &json!({}));
-    let restored = machine("restored", "uid-new", &claims);
-    story.world.observe(Change::Applied(renamed), Duration::ZERO);
-    story.world.observe(Change::Applied(restored), Duration::ZERO);
+    story.sees(machine("other", "uid-renamed", &json!({})));
+    story.sees(machine("restored", "uid-new", &claims));
     story.world.ledger.sends(&Name::new("sent"), at(0));
     let all = [vm("renamed"), vm("restored"), vm("sent")];
     for minute in [0, 15, 30] {
@@ -141,8 +147,7 @@ fn a_vm_whose_creation_is_tried_again_stays() {
             "currentStatus": {"phase": phase},
             "lastOperation": {"type": "Create", "state": "Failed", "errorCode": "Internal", "description": "no answer"},
         }});
-        let tried = machine(&name, &format!("uid-{name}"), &failed);
-        story.world.observe(Change::Applied(tried), Duration::ZERO);
+        story.sees(machine(&name, &format!("uid-{name}"), &failed));
         // Its first try was not answered: only the provider knows of the VM.
         for minute in [0, 15, 30] {
             let plan = story.look(minute, &[vm(&name)], None);
@@ -154,12 +159,8 @@ fn a_vm_whose_creation_is_tried_again_stays() {
 #[test]
 fn a_second_vm_of_a_machine_is_told_once_and_stays() {
     let mut story = Story::new();
-    let named = machine(
-        "m-1",
-        "uid-m-1",
-        &json!({"metadata": {"resourceVersion": "2"}, "spec": {"providerID": "virtual:///m-1"}}),
-    );
-    story.world.observe(Change::Applied(named), Duration::ZERO);
+    let named = json!({"metadata": {"resourceVersion": "2"}, "spec": {"providerID": "virtual:///m-1"}});
+    story.sees(machine("m-1", "uid-m-1", &named));
     let second = |name: &str| Sighting {
         provider_id: Some(ProviderId::new(format!("virtual:///{name}-2"))),
         ..vm(name)
@@ -207,13 +208,7 @@ fn vms_of_other_clusters_and_namespaces_and_of_lost_tags_stay() {
     let all = [foreign, elsewhere, no_cluster, no_name];
     let first = story.look(0, &all, None);
     assert_eq!((first.report.foreign, first.report.unclear), (2, 2));
-    let told = |plan: &Plan| {
-        plan.steps
-            .iter()
-            .filter(|step| matches!(step, Step::Tell(Finding::Unmarked, _)))
-            .count()
-    };
-    assert_eq!(told(&first), 2, "lost tags are told");
+    assert_eq!(told(&first, Finding::Unmarked), 2, "lost tags are told");
     let second = story.look(15, &all, None);
     assert_eq!((second.steps.len(), second.why), (0, Why::Accounted), "and told once");
 }
@@ -254,16 +249,11 @@ fn a_young_vm_waits_for_its_age_and_one_without_an_age_is_told() {
         ..vm("ageless")
     };
     let mut story = Story::new();
-    let told = |plan: Plan| {
-        plan.steps
-            .iter()
-            .filter(|step| matches!(step, Step::Tell(Finding::Ageless, _)))
-            .count()
+    let mut counted = |minute| {
+        let plan = story.look(minute, std::slice::from_ref(&ageless), None);
+        told(&plan, Finding::Ageless)
     };
-    assert_eq!(
-        [0, 15, 30].map(|minute| told(story.look(minute, std::slice::from_ref(&ageless), None))),
-        [1, 0, 0]
-    );
+    assert_eq!([0, 15, 30].map(&mut counted), [1, 0, 0]);
 }
 
 /// Rows: pains 32, 34.
@@ -327,10 +317,7 @@ fn a_look_deletes_a_tenth_and_the_oldest_first() {
     let mut story = Story::new();
     for nth in 0..34 {
         let name = format!("own-{nth}");
-        story.world.observe(
-            Change::Applied(machine(&name, &format!("uid-{name}"), &json!({}))),
-            Duration::ZERO,
-        );
+        story.sees(machine(&name, &format!("uid-{name}"), &json!({})));
     }
     let mut all: Vec<Sighting> = (0..34).map(|nth| vm(&format!("own-{nth}"))).collect();
     all.extend((0..8).map(|nth| Sighting {
@@ -351,10 +338,7 @@ fn no_orphan_is_deleted_while_a_breaker_is_open() {
     let mut story = Story::new();
     for name in OWN {
         let ill = json!({"metadata": {"resourceVersion": "2"}, "status": {"currentStatus": {"phase": "Unknown"}}});
-        story.world.observe(
-            Change::Applied(machine(name, &format!("uid-{name}"), &ill)),
-            Duration::ZERO,
-        );
+        story.sees(machine(name, &format!("uid-{name}"), &ill));
     }
     story.look(0, &[vm("lost")], None);
     let plan = story.look(15, &[vm("lost")], None);
@@ -368,15 +352,10 @@ fn no_orphan_is_deleted_while_a_breaker_is_open() {
 fn a_dry_run_names_orphans_once_and_deletes_none() {
     let mut story = Story::new();
     story.settings.orphan_dry_run = true;
-    let named = |plan: &Plan| {
-        plan.steps
-            .iter()
-            .filter(|step| matches!(step, Step::Tell(Finding::DryRun, _)))
-            .count()
-    };
     let counts = [0, 15, 30].map(|minute| {
         let plan = story.look(minute, &[vm("lost")], None);
-        (named(&plan), deleted(&plan).len(), plan.report.orphans)
+        let named = told(&plan, Finding::DryRun);
+        (named, deleted(&plan).len(), plan.report.orphans)
     });
     assert_eq!(counts, [(0, 0, 0), (1, 0, 1), (0, 0, 1)]);
 }
@@ -498,12 +477,9 @@ fn a_node_without_machine_and_vm_goes_after_two_looks() {
         ("has-vm", "Unknown"),
         ("strange", "Unknown"),
     ] {
-        story.world.observe(
-            Change::Applied(node(name, ready, &format!("virtual:///{name}"))),
-            Duration::ZERO,
-        );
+        story.sees(node(name, ready, &format!("virtual:///{name}")));
     }
-    story.world.observe(Change::Applied(class("a")), Duration::ZERO);
+    story.sees(class("a"));
     judge(&mut story.world, "a", Some("account"));
     let due = Inventories::due(&mut story.world, at(-10), &story.settings, |_| true, at(0));
     let inventory = &due.first().expect("one").0;
@@ -542,7 +518,7 @@ fn a_node_without_machine_and_vm_goes_after_two_looks() {
     let mut held = node("ready", "True", "virtual:///ready");
     held.metadata.deletion_timestamp = Some(Time(at(32)));
     held.metadata.resource_version = Some("2".to_owned());
-    story.world.observe(Change::Applied(held.clone()), Duration::ZERO);
+    story.sees(held.clone());
     let removals = nodes::plan(&story.world, &story.sight, &story.settings, at(32)).removals;
     let evidence = removals
         .into_iter()

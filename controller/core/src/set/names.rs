@@ -56,7 +56,8 @@ impl Names {
     }
 }
 
-fn suffix(mut place: u64) -> String {
+/// The last letters of a number, as Kubernetes writes random suffixes.
+pub(crate) fn suffix(mut place: u64) -> String {
     let mut letters = String::new();
     for _ in 0..LENGTH {
         let index = usize::try_from(place % 27).unwrap_or(0);

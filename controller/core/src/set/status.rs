@@ -233,29 +233,22 @@ fn conditions(
     let is_ours = |condition: &&MachineSetCondition| OURS.contains(&condition.type_.as_str());
     let foreign = stored.iter().filter(|condition| !is_ours(condition));
     let mut all: Vec<MachineSetCondition> = foreign.cloned().collect();
-    let known = |type_: &str| stored.iter().find(|condition| condition.type_ == type_);
-    all.extend(problem.map(|problem| {
-        let known = known(keys::CONDITION_REPLICA_FAILURE);
-        condition(
-            keys::CONDITION_REPLICA_FAILURE,
-            problem.reason,
-            &problem.message,
-            known,
-            now,
-        )
-    }));
+    let told = |type_: &str, (reason, message): (&str, String)| {
+        let known = stored.iter().find(|condition| condition.type_ == type_);
+        condition(type_, reason, message, known, now)
+    };
+    let failure = problem.map(|problem| (problem.reason, problem.message.clone()));
+    all.extend(failure.map(|said| told(keys::CONDITION_REPLICA_FAILURE, said)));
     all.extend(freeze::condition(seen.set));
-    all.extend(repair::held_back(seen, machines.iter().copied(), now).map(|text| {
-        let known = known(keys::CONDITION_REPLACEMENTS_HELD);
-        let (type_, reason) = (keys::CONDITION_REPLACEMENTS_HELD, keys::REASON_TOO_MANY_UNHEALTHY);
-        condition(type_, reason, &text, known, now)
-    }));
-    all.extend(released(seen, known(keys::CONDITION_RELEASED), now));
+    let held = repair::held_back(seen, machines.iter().copied(), now);
+    let held = held.map(|text| (keys::REASON_TOO_MANY_UNHEALTHY, text));
+    all.extend(held.map(|said| told(keys::CONDITION_REPLACEMENTS_HELD, said)));
+    all.extend(released(seen).map(|said| told(keys::CONDITION_RELEASED, said)));
     all
 }
 
 /// Which Machines the set released that are still there, and that it releases no more of them.
-fn released(seen: &Observed<'_>, known: Option<&MachineSetCondition>, now: Timestamp) -> Option<MachineSetCondition> {
+fn released(seen: &Observed<'_>) -> Option<(&'static str, String)> {
     const NAMED: usize = 5;
     let names: Vec<&str> = claim::released(seen)
         .map(|machine| meta::name(&machine.metadata))
@@ -269,22 +262,21 @@ fn released(seen: &Observed<'_>, known: Option<&MachineSetCondition>, now: Times
     let text = format!(
         "Released because the selector does not match their labels, and left behind when this set is deleted: {named}{others}"
     );
-    let (reason, text) = match claim::holds_back(seen) {
+    Some(match claim::holds_back(seen) {
         true => {
             let text =
                 format!("{text}. No more are released while these are there: others count whatever their labels are");
             (keys::REASON_TOO_MANY_RELEASED, text)
         }
         false => (keys::REASON_LABELS_CHANGED, text),
-    };
-    Some(condition(keys::CONDITION_RELEASED, reason, &text, known, now))
+    })
 }
 
 /// A condition that holds, since when it has for this reason.
 fn condition(
     type_: &str,
     reason: &str,
-    message: &str,
+    message: String,
     known: Option<&MachineSetCondition>,
     now: Timestamp,
 ) -> MachineSetCondition {
@@ -295,7 +287,7 @@ fn condition(
         status: keys::STATUS_TRUE.to_owned(),
         last_transition_time: Some(since.unwrap_or_else(|| stored_time(now))),
         reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
+        message: Some(message),
     }
 }
 

@@ -1,14 +1,13 @@
 //! Go's duration text, which the API uses for every span of time. Decides nothing.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use jiff::SignedDuration;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A duration as it is stored: `5m0s`, `1.5h`, `-2s`, or any other text, because the schema is a plain string.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct GoDuration(String);
 
@@ -46,20 +45,6 @@ impl From<SignedDuration> for GoDuration {
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl JsonSchema for GoDuration {
-    fn schema_name() -> Cow<'static, str> {
-        "GoDuration".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string"})
     }
 }
 
