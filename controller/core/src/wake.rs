@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::{CreationRequest, Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use crate::class;
@@ -111,11 +112,12 @@ fn both<K>(touched: &Touched<K>) -> impl Iterator<Item = &K> {
     [&touched.old, &touched.new].into_iter().flatten().map(AsRef::as_ref)
 }
 
-/// A change that a person or another controller made on purpose: appearance, end, spec, deletion.
-fn is_prompt<K>(touched: &Touched<K>, intent: impl Fn(&K) -> (i64, bool)) -> bool {
+/// Promptly after a change that a person or another controller made on purpose: appearance, end, spec, deletion.
+fn urgently<K>(touched: &Touched<K>, metadata: impl Fn(&K) -> &ObjectMeta) -> fn(Key) -> Wake {
+    let intent = |object: &K| (meta::generation(metadata(object)), meta::is_deleting(metadata(object)));
     match (&touched.old, &touched.new) {
-        (Some(old), Some(new)) => intent(old) != intent(new),
-        (Some(_), None) | (None, _) => true,
+        (Some(old), Some(new)) if intent(old) == intent(new) => Wake::event,
+        (Some(_), _) | (None, _) => Wake::prompt,
     }
 }
 
@@ -126,11 +128,8 @@ impl Kind for Machine {
 
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
         let mut wakes = Vec::new();
-        let prompt = is_prompt(touched, |m| {
-            (meta::generation(&m.metadata), meta::is_deleting(&m.metadata))
-        });
         let own = both(touched).next().map(Key::of);
-        wakes.extend(own.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) }));
+        wakes.extend(own.map(urgently(touched, |machine| &machine.metadata)));
         if counts_differently(touched) {
             for machine in both(touched) {
                 wakes.extend(owners_of(world, machine));
@@ -215,13 +214,10 @@ impl Kind for MachineSet {
     }
 
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
-        let prompt = is_prompt(touched, |s| {
-            (meta::generation(&s.metadata), meta::is_deleting(&s.metadata))
-        });
+        let wake = urgently(touched, |set| &set.metadata);
         let mut wakes = led_otherwise(world, touched);
         for set in both(touched) {
-            let key = group_of(world, set);
-            wakes.push(if prompt { Wake::prompt(key) } else { Wake::event(key) });
+            wakes.push(wake(group_of(world, set)));
             if meta::controller_uid(&set.metadata).is_none() {
                 let deployments = world.deployments.iter();
                 let keys = deployments.map(|deployment| Key::Deployment(meta::identity(&deployment.metadata).0));
@@ -250,11 +246,8 @@ impl Kind for MachineDeployment {
     }
 
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
-        let prompt = is_prompt(touched, |d| {
-            (meta::generation(&d.metadata), meta::is_deleting(&d.metadata))
-        });
         let keys = both(touched).map(|deployment| Key::Deployment(meta::identity(&deployment.metadata).0));
-        let own = keys.map(|key| if prompt { Wake::prompt(key) } else { Wake::event(key) });
+        let own = keys.map(urgently(touched, |deployment| &deployment.metadata));
         // Sets of a deployment that is gone are planned alone from now on.
         let gone = touched.old.iter().filter(|_| touched.new.is_none());
         let left = gone.flat_map(|gone| world.sets.children(&gone.metadata));

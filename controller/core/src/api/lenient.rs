@@ -3,10 +3,9 @@
 //! The rule for every field of ours: a value whose *type* the schema would have refused reads as absent (only an object stored under
 //! another schema can hold one); a value whose *content* makes no sense is kept and reported by whoever needs it.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -176,7 +175,8 @@ macro_rules! words {
 pub(crate) use words;
 
 /// A word of a closed list, or whatever else stands there: the schemas of the original name no enums.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(with = "String", bound = "")]
 pub enum Lenient<T> {
     /// A word we know.
     Known(T),
@@ -228,20 +228,6 @@ impl<T: Word> Serialize for Lenient<T> {
 impl<'de, T: Word> Deserialize<'de> for Lenient<T> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         String::deserialize(input).map(|text| Self::from_text(&text))
-    }
-}
-
-impl<T> JsonSchema for Lenient<T> {
-    fn schema_name() -> Cow<'static, str> {
-        "Word".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string"})
     }
 }
 

@@ -14,6 +14,7 @@ use crate::machine::judgement::Fault;
 use crate::owner;
 use crate::selector::Matcher;
 use crate::set::names::Names;
+use crate::set::plan::is_leaving;
 use crate::set::{self, MachineView, rank};
 
 /// Laws of a set's plan.
@@ -104,10 +105,6 @@ fn selects(set: &MachineSet, machine: &Machine) -> bool {
     matcher.is_some_and(|matcher| matcher.selects(&machine.metadata))
 }
 
-fn is_leaving(machine: &Machine) -> bool {
-    meta::is_deleting(&machine.metadata)
-}
-
 /// The API server refused the last write to the Machine, and it is not tried again yet.
 fn waits(machine: &MachineView<'_>, now: Timestamp) -> bool {
     machine.refusal.is_some_and(|refusal| refusal.holds(now))
@@ -179,11 +176,8 @@ fn kept(seen: &set::Observed<'_>, marks: &[set::keep::Mark]) -> Vec<Broken> {
 /// A Failed Machine that is preserved goes only where there are too many, or the autoscaler named it, or the set goes.
 fn kept_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
     let goes = |machine: &&MachineView<'_>| {
-        let is_victim = |victim: &&set::Victim| machine.uid().as_ref() == Some(&victim.uid);
-        plan.steps.iter().any(|step| match step {
-            set::Step::Delete(victims) => victims.iter().find(is_victim).is_some(),
-            _ => false,
-        })
+        let mut victims = plan.steps.iter().flat_map(set::Step::victims);
+        victims.any(|victim| machine.uid().as_ref() == Some(&victim.uid))
     };
     if meta::is_deleting(&seen.set.metadata) {
         return Vec::new();
@@ -227,21 +221,13 @@ fn set_creation(seen: &set::Observed<'_>, batch: &[set::NewMachine], next: i64) 
 
 /// S10 and S16: victims are the set's own, not spared, the first in the order of leaving, and no more than need be.
 fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
-    let victims: Vec<&set::Victim> = plan
-        .steps
-        .iter()
-        .filter_map(|step| match step {
-            set::Step::Delete(victims) => Some(victims.iter()),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    let uids: BTreeSet<&Uid> = victims.iter().map(|victim| &victim.uid).collect();
+    let victims = || plan.steps.iter().flat_map(set::Step::victims);
+    let uids: BTreeSet<&Uid> = victims().map(|victim| &victim.uid).collect();
     let leaving = meta::is_deleting(&seen.set.metadata);
     let spared =
         |machine: &Machine| meta::label(&machine.metadata, keys::UPDATE_RESULT) == Some(keys::UPDATE_SUCCESSFUL);
     let mut broken = Vec::new();
-    for set::Victim { name, uid, .. } in victims.iter().copied() {
+    for set::Victim { name, uid, .. } in victims() {
         let own = seen.owned().find(|own| own.uid().as_ref() == Some(uid));
         let stays = owner::orphans_children(&seen.set.metadata);
         let right = own.is_some_and(|own| !meta::is_deleting(&own.metadata) && !stays && (leaving || !spared(own)));

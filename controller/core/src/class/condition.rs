@@ -222,6 +222,11 @@ mod tests {
         .expect("it is a class")
     }
 
+    /// What there is to tell of it while nothing is suspended.
+    fn news(class: &MachineClass, found: &Readiness, driver_is_here: bool) -> Option<Verdict> {
+        Verdict::news(class, found, driver_is_here, Circuits::default())
+    }
+
     /// The class as it is after the verdict was written.
     fn written(class: &MachineClass, verdict: Verdict) -> MachineClass {
         let patch = verdict.into_patch(class, now());
@@ -231,28 +236,25 @@ mod tests {
     #[test]
     fn a_verdict_is_told_once_and_again_only_when_it_or_the_class_changes() {
         let new = class(1, &json!([]));
-        assert_eq!(
-            Verdict::news(&new, &Readiness::Unchecked, true, Circuits::default()),
-            None
-        );
-        let verdict = Verdict::news(&new, &good(), true, Circuits::default()).expect("there is news");
+        assert_eq!(news(&new, &Readiness::Unchecked, true), None);
+        let verdict = news(&new, &good(), true).expect("there is news");
         assert_eq!(verdict.text(), "Ready=True Valid: Machines can be made of the class.");
         let told = written(&new, verdict);
-        assert_eq!(Verdict::news(&told, &good(), true, Circuits::default()), None);
+        assert_eq!(news(&told, &good(), true), None);
         let fault = Readiness::Faulty(Fault::NoProvider);
-        let verdict = Verdict::news(&told, &fault, true, Circuits::default()).expect("there is news");
+        let verdict = news(&told, &fault, true).expect("there is news");
         assert_eq!(
             verdict.text(),
             "Ready=False NoProvider: field provider is empty: set it to a driver's name"
         );
         let edited = class(2, &json!(told.status.expect("it was written").conditions));
-        assert!(Verdict::news(&edited, &good(), true, Circuits::default()).is_some());
+        assert!(news(&edited, &good(), true).is_some());
     }
 
     #[test]
     fn a_class_whose_driver_was_never_there_is_not_called_ready_and_one_it_found_good_stays_so() {
         let new = class(1, &json!([]));
-        let verdict = Verdict::news(&new, &good(), false, Circuits::default()).expect("there is news");
+        let verdict = news(&new, &good(), false).expect("there is news");
         assert!(
             verdict
                 .text()
@@ -260,11 +262,8 @@ mod tests {
             "{}",
             verdict.text()
         );
-        let checked = written(
-            &new,
-            Verdict::news(&new, &good(), true, Circuits::default()).expect("there is news"),
-        );
-        assert_eq!(Verdict::news(&checked, &good(), false, Circuits::default()), None);
+        let checked = written(&new, news(&new, &good(), true).expect("there is news"));
+        assert_eq!(news(&checked, &good(), false), None);
     }
 
     #[test]
@@ -276,12 +275,12 @@ mod tests {
         ]);
         let class = class(1, &stored);
         let fault = Readiness::Faulty(Fault::NoProvider);
-        let verdict = Verdict::news(&class, &fault, true, Circuits::default()).expect("there is news");
+        let verdict = news(&class, &fault, true).expect("there is news");
         let patch = verdict.into_patch(&class, now());
         let conditions = &patch["status"]["conditions"];
         assert_eq!(conditions[0]["lastTransitionTime"], json!(early), "{patch}");
         assert_eq!(conditions[1]["type"], json!("Audited"), "{patch}");
-        let healed = Verdict::news(&class, &good(), true, Circuits::default()).expect("there is news");
+        let healed = news(&class, &good(), true).expect("there is news");
         let patch = healed.into_patch(&class, now());
         assert_eq!(
             patch["status"]["conditions"][0]["lastTransitionTime"],

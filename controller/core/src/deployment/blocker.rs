@@ -202,10 +202,8 @@ mod tests {
             wanted: 3,
             surge: 1,
             unavailable: 0,
-            unseen: 0,
-            fallen: 0,
-            has_timed_out: false,
             is_in_sight: true,
+            ..Group::default()
         }
     }
 

@@ -50,7 +50,7 @@ impl Row {
 }
 
 /// Sets of a deployment in numbers: first the old ones, oldest first, last the one with its template, if there is one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
     /// The rows.
     pub rows: Vec<Row>,

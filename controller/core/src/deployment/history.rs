@@ -51,13 +51,12 @@ pub fn annotations(set: &MachineSet, revision: i64) -> BTreeMap<String, String> 
 /// Old sets beyond the limit, the oldest first, that have and want nothing, and get nothing by a creation that was sent.
 pub fn surplus(deployment: &MachineDeployment, old: &[&set::Observed<'_>], now: Timestamp) -> Vec<Arc<MachineSet>> {
     let limit = deployment.spec.revision_history_limit.unwrap_or(KEPT).max(0);
-    let staying = |member: &&&set::Observed<'_>| !meta::is_deleting(&member.set.metadata);
-    let staying: Vec<&&set::Observed<'_>> = old.iter().filter(staying).collect();
-    let beyond = staying.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-    let is_empty = |member: &&&&set::Observed<'_>| {
+    let staying = old.iter().filter(|member| !meta::is_deleting(&member.set.metadata));
+    let beyond = staying.clone().count();
+    let beyond = beyond.saturating_sub(usize::try_from(limit).unwrap_or(0));
+    let surplus = staying.take(beyond).filter(|member| {
         member.set.spec.replicas == 0 && member.owned().next().is_none() && unanswered(member, now) == 0
-    };
-    let surplus = staying.iter().take(beyond).filter(is_empty);
+    });
     surplus.map(|member| Arc::clone(member.set)).collect()
 }
 

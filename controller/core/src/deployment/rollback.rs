@@ -97,7 +97,7 @@ pub fn roll_back(deployment: &MachineDeployment, order: &RollbackTo, sets: &[&se
 }
 
 /// The annotations that the set got from the deployment when its template was the deployment's; those since are removed.
-fn annotations(deployment: &MachineDeployment, set: &MachineSet) -> Map<String, Value> {
+fn annotations(deployment: &MachineDeployment, set: &MachineSet) -> Value {
     let nothing = BTreeMap::new();
     let of = |annotations: &Option<BTreeMap<String, String>>| {
         let passed = annotations.as_ref().unwrap_or(&nothing).iter();
@@ -111,8 +111,5 @@ fn annotations(deployment: &MachineDeployment, set: &MachineSet) -> Map<String, 
     if let Some(passed) = meta::annotation(&set.metadata, keys::PASSED_ANNOTATIONS) {
         wanted.retain(|key, _| passed.split(',').any(|other| other == key));
     }
-    let gone = has.keys().filter(|key| !wanted.contains_key(*key));
-    let mut patch: Map<String, Value> = gone.map(|key| (key.clone(), Value::Null)).collect();
-    patch.extend(wanted);
-    patch
+    replacing(Some(&Value::Object(has)), &Value::Object(wanted))
 }

@@ -11,6 +11,7 @@ use super::step::{Plan, Step, Why};
 use crate::api::lenient::Word;
 use crate::api::{CreationRequest, Machine, OperationReason, OperationState, OperationType, Phase};
 use crate::driver::Vm;
+use crate::merge::replacing;
 
 /// The whole of what one status write says. What it does not name stays as it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -229,22 +230,11 @@ impl StatusChange {
             status.insert("lastKnownState".to_owned(), json!(crumb));
         }
         if let Some(request) = &self.creation_request {
-            let body = replacing(&json!(self.replaces), json!(request));
+            let body = replacing(Some(&json!(self.replaces)), &json!(request));
             status.insert("creationRequest".to_owned(), body);
         }
         json!({ "status": status })
     }
-}
-
-/// The body of a merge patch that leaves nothing of what was there before.
-fn replacing(before: &Value, mut after: Value) -> Value {
-    if let (Some(before), Some(after)) = (before.as_object(), after.as_object_mut()) {
-        for (field, before) in before {
-            let after = after.entry(field.clone()).or_insert(Value::Null);
-            *after = replacing(before, after.take());
-        }
-    }
-    after
 }
 
 /// RFC 3339 in whole seconds, as `metav1.Time` is written.

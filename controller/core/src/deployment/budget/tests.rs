@@ -68,10 +68,8 @@ fn group(rows: Vec<Row>, wanted: i64, surge: i64, unavailable: i64) -> Group {
         wanted,
         surge,
         unavailable,
-        unseen: 0,
-        fallen: 0,
-        has_timed_out: false,
         is_in_sight: true,
+        ..Group::default()
     }
 }
 
