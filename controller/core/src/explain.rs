@@ -28,7 +28,7 @@ use crate::set::{self, Asked};
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::wake::{Key, group_of};
-use crate::world::World;
+use crate::world::{Kind, World};
 
 /// What is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,21 +101,20 @@ pub fn world(read: Read, now: Timestamp) -> World {
         let stamp = world.ledger.begins_check(&name);
         world.judged(&name, stamp, readiness, at);
     }
-    let deployments = read.deployments.into_iter();
-    deployments.for_each(|deployment| world.observe(Change::Applied(deployment), at));
-    read.sets
-        .into_iter()
-        .for_each(|set| world.observe(Change::Applied(set), at));
-    let machines = read.machines.into_iter();
-    machines.for_each(|machine| world.observe(Change::Applied(machine), at));
+    sees(&mut world, read.deployments);
+    sees(&mut world, read.sets);
+    sees(&mut world, read.machines);
     world.ledger.breakers.hold();
-    read.nodes
-        .into_iter()
-        .for_each(|node| world.observe(Change::Applied(node), at));
+    sees(&mut world, read.nodes);
     if let Some((machine, pods)) = read.pods {
         sees_pods(&mut world, &machine, pods, now);
     }
     world
+}
+
+fn sees<K: Kind>(world: &mut World, objects: Vec<K>) {
+    let objects = objects.into_iter();
+    objects.for_each(|object| world.observe(Change::Applied(object), Duration::ZERO));
 }
 
 /// As if the Node had been watched.

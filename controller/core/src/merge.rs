@@ -7,13 +7,27 @@ pub fn replacing(old: Option<&Value>, new: &Value) -> Value {
     let (Some(Value::Object(old)), Value::Object(new)) = (old, new) else {
         return new.clone();
     };
+    Value::Object(replacing_fields(old, new))
+}
+
+/// The same of two objects.
+pub fn replacing_fields(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
     let gone = old.keys().filter(|key| !new.contains_key(*key));
-    let mut patch: Map<String, Value> = gone.map(|key| (key.clone(), Value::Null)).collect();
-    patch.extend(
-        new.iter()
-            .map(|(key, value)| (key.clone(), replacing(old.get(key), value))),
-    );
-    Value::Object(patch)
+    let gone = gone.map(|key| (key.clone(), Value::Null));
+    let kept = new.iter();
+    let kept = kept.map(|(key, value)| (key.clone(), replacing(old.get(key), value)));
+    gone.chain(kept).collect()
+}
+
+/// An object of those fields that have a value.
+pub fn given<'k>(fields: impl IntoIterator<Item = (&'k str, Option<Value>)>) -> Map<String, Value> {
+    let given = fields.into_iter().filter_map(|(field, value)| Some((field, value?)));
+    given.map(|(field, value)| (field.to_owned(), value)).collect()
+}
+
+/// The object, if it has any field.
+pub fn filled(fields: Map<String, Value>) -> Option<Value> {
+    (!fields.is_empty()).then_some(Value::Object(fields))
 }
 
 /// Carries a patch out.

@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 
 use super::budget::Mode;
-use super::group::{Group, Members, Stand};
+use super::group::{Group, Members, Stand, length};
 use super::in_place;
 use crate::api::{Phase, keys, meta};
 use crate::set::growth::unanswered;
@@ -48,8 +48,7 @@ fn holder(members: &Members<'_>, stand: &Stand, now: Timestamp) -> Option<String
 
 /// Why Machines of the new template are not made.
 fn uncreated(new: &Observed<'_>, wanted: i64, now: Timestamp) -> Option<String> {
-    let staying = new.owned().filter(|machine| !is_leaving(machine)).count();
-    let missing = wanted - i64::try_from(staying).unwrap_or(i64::MAX);
+    let missing = wanted - length(new.owned().filter(|machine| !is_leaving(machine)).count());
     if missing <= 0 {
         return None;
     }

@@ -14,7 +14,7 @@ use crate::api::lenient::Lenient;
 use crate::api::machine_set::DeletePolicy;
 use crate::api::{API_VERSION, MachineDeployment, MachineSet, Template, keys, meta};
 use crate::ids::Name;
-use crate::merge;
+use crate::merge::{self, filled, given};
 use crate::owner::Owner as _;
 
 /// A set that does not exist yet.
@@ -151,43 +151,27 @@ impl SetChange {
     }
 
     fn spec(&self) -> Map<String, Value> {
-        let mut spec = Map::new();
-        let numbers = [
-            ("replicas", self.replicas),
-            ("minReadySeconds", self.min_ready_seconds),
-            ("autoPreserveFailedMachineMax", self.auto_preserve_failed_machine_max),
-        ];
-        let told = numbers.into_iter().filter_map(|(field, number)| Some((field, number?)));
-        spec.extend(told.map(|(field, number)| (field.to_owned(), json!(number))));
-        spec.extend(
-            self.delete_policy
-                .clone()
-                .map(|policy| ("deletePolicy".to_owned(), policy)),
-        );
-        if !self.template_spec.is_empty() {
-            spec.insert("template".to_owned(), json!({ "spec": self.template_spec }));
-        }
-        spec
+        let number = |number: Option<i32>| number.map(|number| json!(number));
+        let template = filled(self.template_spec.clone());
+        given([
+            ("replicas", number(self.replicas)),
+            ("minReadySeconds", number(self.min_ready_seconds)),
+            (
+                "autoPreserveFailedMachineMax",
+                number(self.auto_preserve_failed_machine_max),
+            ),
+            ("deletePolicy", self.delete_policy.clone()),
+            ("template", template.map(|spec| json!({ "spec": spec }))),
+        ])
     }
 
     /// The body of a JSON merge patch.
     pub fn patch(&self) -> Value {
-        let (mut body, mut metadata) = (Map::new(), Map::new());
-        if !self.annotations.is_empty() {
-            metadata.insert("annotations".to_owned(), json!(self.annotations));
-        }
-        if self.may_grow_again {
-            let gone = json!({ keys::SCALE_UP_DISABLED: null });
-            metadata.insert("labels".to_owned(), gone);
-        }
-        if !metadata.is_empty() {
-            body.insert("metadata".to_owned(), Value::Object(metadata));
-        }
-        let spec = self.spec();
-        if !spec.is_empty() {
-            body.insert("spec".to_owned(), Value::Object(spec));
-        }
-        let mut body = Value::Object(body);
+        let annotations = (!self.annotations.is_empty()).then(|| json!(self.annotations));
+        let labels = self.may_grow_again.then(|| json!({ keys::SCALE_UP_DISABLED: null }));
+        let metadata = given([("annotations", annotations), ("labels", labels)]);
+        let parts = [("metadata", filled(metadata)), ("spec", filled(self.spec()))];
+        let mut body = Value::Object(given(parts));
         merge::apply(&mut body, &self.label());
         body
     }

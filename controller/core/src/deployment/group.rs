@@ -256,6 +256,7 @@ fn row(member: &set::Observed<'_>, is_new: bool, now: Timestamp) -> Row {
     }
 }
 
-fn length(count: usize) -> i64 {
+/// A number of objects as the terms count them.
+pub(super) fn length(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
 
 use super::budget::Mode;
-use super::group::{Members, Stand};
+use super::group::{Members, Stand, length};
 use super::observed::{Observed, Step};
 use super::plan::refusal;
 use crate::api::template::Scope;
@@ -152,10 +152,6 @@ fn candidates<'a>(members: &Members<'a>, now: Timestamp) -> Vec<Candidate<'a>> {
         })
     };
     members.old().iter().copied().flat_map(of).collect()
-}
-
-fn length(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn count(number: i64) -> usize {

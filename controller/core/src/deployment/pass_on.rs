@@ -14,7 +14,7 @@ use super::change::SetChange;
 use super::history;
 use crate::api::template::Scope;
 use crate::api::{MachineDeployment, MachineSet, keys, meta};
-use crate::merge::replacing;
+use crate::merge::replacing_fields;
 use crate::set::{self, bring::CARRIED};
 
 /// The parts of the template and the numbers that the set does not have yet.
@@ -23,7 +23,7 @@ pub fn passed(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> SetChang
     let differs = |wanted: i32, has: i32| (wanted != has).then_some(wanted);
     let template_spec = match has.template.semantically_equal(&wanted.template, Scope::Whole) {
         true => Map::new(),
-        false => spec_change(&has.template.spec_json(), &wanted.template.spec_json()),
+        false => replacing_fields(&has.template.spec_json(), &wanted.template.spec_json()),
     };
     SetChange {
         template_spec,
@@ -52,16 +52,6 @@ pub fn passed_to_old(deployment: &MachineDeployment, set: &Arc<MachineSet>) -> S
 fn policy_change(deployment: &MachineDeployment, set: &MachineSet) -> Option<Value> {
     let wanted = deployment.delete_policy();
     (wanted != set.spec.delete_policy).then(|| json!(wanted))
-}
-
-fn spec_change(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
-    let gone = old.keys().filter(|field| !new.contains_key(*field));
-    let mut fields: Map<String, Value> = gone.map(|field| (field.clone(), Value::Null)).collect();
-    let kept = new
-        .iter()
-        .map(|(field, value)| (field.clone(), replacing(old.get(field), value)));
-    fields.extend(kept);
-    fields
 }
 
 /// What the original tells scaling from rolling by.

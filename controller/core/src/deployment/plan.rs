@@ -66,14 +66,9 @@ fn guarded(seen: &Observed<'_>, mut plan: Plan) -> Plan {
 
 /// Deletion: sets first, the finalizer last.
 fn leave(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
+    let all = (Allowance::all(seen.replacements), None);
     if !meta::has_finalizer(&seen.deployment.metadata, keys::FINALIZER) {
-        return follow(
-            seen,
-            members,
-            (Allowance::all(seen.replacements), None),
-            Plan::rest(Why::Empty),
-            now,
-        );
+        return follow(seen, members, all, Plan::rest(Why::Empty), now);
     }
     if owner::orphans_children(&seen.deployment.metadata) {
         return Plan::act(vec![Step::RemoveFinalizer], Why::Orphaning);
@@ -93,7 +88,7 @@ fn leave(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
         plan.steps
             .push(Step::Delete(leaving.into_iter().map(Arc::clone).collect()));
     }
-    let plan = follow(seen, members, (Allowance::all(seen.replacements), None), plan, now);
+    let plan = follow(seen, members, all, plan, now);
     told(plan, seen, members, &status::Situation::Leaving, now)
 }
 

@@ -11,7 +11,7 @@ use super::history::{Revision, Revisions};
 use super::pass_on::is_passed;
 use crate::api::machine_deployment::RollbackTo;
 use crate::api::{MachineDeployment, MachineSet, Template, keys, meta};
-use crate::merge::replacing;
+use crate::merge::{replacing, replacing_fields};
 use crate::set;
 
 /// How an order to go back ends.
@@ -97,7 +97,7 @@ pub fn roll_back(deployment: &MachineDeployment, order: &RollbackTo, sets: &[&se
 }
 
 /// The annotations that the set got from the deployment when its template was the deployment's; those since are removed.
-fn annotations(deployment: &MachineDeployment, set: &MachineSet) -> Value {
+fn annotations(deployment: &MachineDeployment, set: &MachineSet) -> Map<String, Value> {
     let nothing = BTreeMap::new();
     let of = |annotations: &Option<BTreeMap<String, String>>| {
         let passed = annotations.as_ref().unwrap_or(&nothing).iter();
@@ -111,5 +111,5 @@ fn annotations(deployment: &MachineDeployment, set: &MachineSet) -> Value {
     if let Some(passed) = meta::annotation(&set.metadata, keys::PASSED_ANNOTATIONS) {
         wanted.retain(|key, _| passed.split(',').any(|other| other == key));
     }
-    replacing(Some(&Value::Object(has)), &Value::Object(wanted))
+    replacing_fields(&has, &wanted)
 }

@@ -166,7 +166,8 @@ fn blind(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
     told(seen, OperationState::Processing, text, now).plan(seen.machine, why)
 }
 
-fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp) -> StatusChange {
+/// A status of the deletion.
+pub(super) fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp) -> StatusChange {
     StatusChange::told(seen.machine, OperationType::Delete, state, text, now).entering(seen.machine, Phase::Terminating)
 }
 

@@ -12,7 +12,7 @@ use super::drain::{Force, Progress, Purpose, attached, deadline, force, tell_nod
 use super::observed::Observed;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
-use super::{dead, drain, node};
+use super::{dead, delete, drain, node};
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::drain::Drain;
 use crate::sight::later;
@@ -326,8 +326,7 @@ pub(super) fn paced(seen: &Observed<'_>, change: StatusChange, why: Why, now: Ti
 
 /// A status of the deletion.
 pub fn told(seen: &Observed<'_>, text: String, now: Timestamp) -> StatusChange {
-    let (operation, state) = (OperationType::Delete, OperationState::Processing);
-    StatusChange::told(seen.machine, operation, state, text, now).entering(seen.machine, Phase::Terminating)
+    delete::told(seen, OperationState::Processing, text, now)
 }
 
 /// Whether the Machine's status tells already that a pod does not go.

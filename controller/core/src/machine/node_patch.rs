@@ -10,11 +10,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::node;
 use crate::api::{keys, meta};
 use crate::ids::{Name, NodeName, NodeRef};
+use crate::merge::{filled, given};
 
 /// Keys and what they become; `None`: they go.
 pub type Changes = BTreeMap<String, Option<String>>;
@@ -130,44 +131,34 @@ impl NodePatch {
 
     /// The body of a strategic merge patch.
     pub fn body(&self) -> Value {
-        let mut metadata = Map::new();
-        metadata.insert("uid".to_owned(), json!(self.uid));
-        if let Some(version) = &self.version {
-            metadata.insert("resourceVersion".to_owned(), json!(version));
-        }
-        for (field, changes) in [("labels", &self.labels), ("annotations", &self.annotations)] {
-            if !changes.is_empty() {
-                metadata.insert(field.to_owned(), json!(changes));
-            }
-        }
-        let finalizer = self.finalizer.map(|on| match on {
-            true => "finalizers",
-            false => "$deleteFromPrimitiveList/finalizers",
-        });
-        metadata.extend(finalizer.map(|field| (field.to_owned(), json!([keys::NODE_FINALIZER]))));
-        let mut body = Map::new();
-        body.insert("metadata".to_owned(), Value::Object(metadata));
-        let mut spec = Map::new();
-        spec.extend(self.taints.as_ref().map(|taints| ("taints".to_owned(), json!(taints))));
-        let cordoned = self
-            .unschedulable
-            .map(|on| ("unschedulable".to_owned(), json!(on.then_some(true))));
-        spec.extend(cordoned);
-        if !spec.is_empty() {
-            body.insert("spec".to_owned(), Value::Object(spec));
-        }
-        let mut status = Map::new();
-        if !self.capacity.is_empty() {
-            status.insert("capacity".to_owned(), json!(self.capacity));
-        }
-        // Conditions are merged by their type.
-        if let Some(condition) = &self.condition {
-            status.insert("conditions".to_owned(), json!([condition]));
-        }
-        if !status.is_empty() {
-            body.insert("status".to_owned(), Value::Object(status));
-        }
-        Value::Object(body)
+        let changes = |changes: &Changes| (!changes.is_empty()).then(|| json!(changes));
+        let finalizer = |on: bool| (self.finalizer == Some(on)).then(|| json!([keys::NODE_FINALIZER]));
+        let metadata = given([
+            ("uid", Some(json!(self.uid))),
+            ("resourceVersion", self.version.as_ref().map(|version| json!(version))),
+            ("labels", changes(&self.labels)),
+            ("annotations", changes(&self.annotations)),
+            ("finalizers", finalizer(true)),
+            ("$deleteFromPrimitiveList/finalizers", finalizer(false)),
+        ]);
+        let spec = given([
+            ("taints", self.taints.as_ref().map(|taints| json!(taints))),
+            ("unschedulable", self.unschedulable.map(|on| json!(on.then_some(true)))),
+        ]);
+        let status = given([
+            ("capacity", changes(&self.capacity)),
+            // Conditions are merged by their type.
+            (
+                "conditions",
+                self.condition.as_ref().map(|condition| json!([condition])),
+            ),
+        ]);
+        let parts = [
+            ("metadata", filled(metadata)),
+            ("spec", filled(spec)),
+            ("status", filled(status)),
+        ];
+        Value::Object(given(parts))
     }
 
     /// Whether only our label and finalizer are put on, and how long the Node took to join.

@@ -5,13 +5,13 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::Word;
 use crate::api::{CreationRequest, Machine, OperationReason, OperationState, OperationType, Phase};
 use crate::driver::Vm;
-use crate::merge::replacing;
+use crate::merge::{given, replacing};
 
 /// The whole of what one status write says. What it does not name stays as it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,40 +199,36 @@ impl StatusChange {
 
     /// The body of a JSON merge patch of `/status`.
     pub fn patch(&self) -> Value {
-        let mut status = Map::new();
-        let mut current = Map::new();
-        current.insert("phase".to_owned(), json!(self.phase.as_str()));
-        current.insert("timeoutActive".to_owned(), json!(self.phase == Phase::Pending));
-        current.insert("lastUpdateTime".to_owned(), json!(seconds(self.since)));
-        if self.phase == Phase::Terminating {
-            // Who is being deleted is not preserved (T17).
-            current.extend(["preserveExpiryTime", "preserveDrainedTime"].map(|key| (key.to_owned(), Value::Null)));
-        }
-        status.insert("currentStatus".to_owned(), Value::Object(current));
-        status.insert(
-            "lastOperation".to_owned(),
-            json!({
-                "description": self.description,
-                "errorCode": self.error_code,
-                "lastUpdateTime": seconds(self.at),
-                "reason": self.reason.map_or("", Word::as_str),
-                "state": self.state.to_string(),
-                "type": self.operation.to_string(),
-            }),
-        );
-        if let Some(conditions) = &self.conditions {
-            status.insert("conditions".to_owned(), json!(conditions));
-        }
-        if let Some(addresses) = &self.addresses {
-            status.insert("addresses".to_owned(), json!(addresses));
-        }
-        if let Some(crumb) = &self.last_known_state {
-            status.insert("lastKnownState".to_owned(), json!(crumb));
-        }
-        if let Some(request) = &self.creation_request {
-            let body = replacing(Some(&json!(self.replaces)), &json!(request));
-            status.insert("creationRequest".to_owned(), body);
-        }
+        // Who is being deleted is not preserved (T17).
+        let preserved = (self.phase == Phase::Terminating).then_some(Value::Null);
+        let current = given([
+            ("phase", Some(json!(self.phase.as_str()))),
+            ("timeoutActive", Some(json!(self.phase == Phase::Pending))),
+            ("lastUpdateTime", Some(json!(seconds(self.since)))),
+            ("preserveExpiryTime", preserved.clone()),
+            ("preserveDrainedTime", preserved),
+        ]);
+        let operation = json!({
+            "description": self.description,
+            "errorCode": self.error_code,
+            "lastUpdateTime": seconds(self.at),
+            "reason": self.reason.map_or("", Word::as_str),
+            "state": self.state.to_string(),
+            "type": self.operation.to_string(),
+        });
+        let request = self.creation_request.as_ref();
+        let request = request.map(|request| replacing(Some(&json!(self.replaces)), &json!(request)));
+        let status = given([
+            ("currentStatus", Some(Value::Object(current))),
+            ("lastOperation", Some(operation)),
+            ("conditions", self.conditions.as_ref().map(|all| json!(all))),
+            ("addresses", self.addresses.as_ref().map(|all| json!(all))),
+            (
+                "lastKnownState",
+                self.last_known_state.as_ref().map(|crumb| json!(crumb)),
+            ),
+            ("creationRequest", request),
+        ]);
         json!({ "status": status })
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::template::meaningful;
 use crate::api::{Machine, MachineSet, MachineSpec, Phase, keys, meta};
-use crate::merge::replacing;
+use crate::merge::{filled, given, replacing};
 use crate::set::plan::is_exempt;
 
 /// Parts of the template for one Machine.
@@ -34,25 +34,17 @@ pub struct Brought {
 impl Brought {
     /// The body of a JSON merge patch.
     pub fn patch(&self) -> Value {
-        let mut body = Map::new();
-        if !self.spec.is_empty() {
-            body.insert("spec".to_owned(), json!(self.spec));
-        }
-        let mut labels = Map::new();
-        let hash = self.hash_label.as_ref();
-        labels.extend(hash.map(|hash| (keys::TEMPLATE_HASH.to_owned(), json!(hash))));
-        labels.extend(self.is_freed.then(|| (keys::UPDATE_RESULT.to_owned(), Value::Null)));
-        let mut metadata = Map::new();
-        if !labels.is_empty() {
-            metadata.insert("labels".to_owned(), json!(labels));
-        }
-        if let Some(values) = &self.values {
-            metadata.insert("annotations".to_owned(), json!({ keys::TEMPLATE_VALUES: values }));
-        }
-        if !metadata.is_empty() {
-            body.insert("metadata".to_owned(), json!(metadata));
-        }
-        Value::Object(body)
+        let labels = given([
+            (keys::TEMPLATE_HASH, self.hash_label.as_ref().map(|hash| json!(hash))),
+            (keys::UPDATE_RESULT, self.is_freed.then_some(Value::Null)),
+        ]);
+        let annotations = self.values.as_ref();
+        let annotations = annotations.map(|values| json!({ keys::TEMPLATE_VALUES: values }));
+        let metadata = given([("labels", filled(labels)), ("annotations", annotations)]);
+        Value::Object(given([
+            ("spec", filled(self.spec.clone())),
+            ("metadata", filled(metadata)),
+        ]))
     }
 }
 

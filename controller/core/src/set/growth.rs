@@ -98,8 +98,8 @@ fn choose(
     let all = Names::of(seen.set);
     let is_kept = |name: &str| kept.iter().any(|machine| meta::name(&machine.metadata) == name);
     let may_arrive = |name: &String| is_open(seen, name, now) && !(seen.exists)(name);
-    let sent = (settled(seen)..counted(seen)).map(|number| all.name(number));
-    let mut names: Vec<Name> = sent.filter(may_arrive).take(batch).map(Name::new).collect();
+    let sent = unsettled(seen).filter(may_arrive).take(batch);
+    let mut names: Vec<Name> = sent.map(Name::new).collect();
     let (mut places, mut number) = (names.len(), settled(seen));
     while places < missing && names.len() < batch {
         let name = all.name(number);
@@ -117,10 +117,25 @@ fn choose(
     (names, number.saturating_add(i64::try_from(ahead).unwrap_or(0)))
 }
 
+/// Names under which a Machine was asked for that was never seen. None, where every creation was answered.
+fn unsettled<'a>(seen: &Observed<'a>) -> impl Iterator<Item = String> + use<'a> {
+    let all = Names::of(seen.set);
+    let numbers = match seen.unanswered.is_empty() {
+        true => 0..0,
+        false => settled(seen)..counted(seen),
+    };
+    numbers.map(move |number| all.name(number))
+}
+
+/// Until when a creation under the name that was sent may still arrive.
+fn open_until(seen: &Observed<'_>, name: &str) -> Option<Timestamp> {
+    let sent = seen.unanswered.get(&Name::new(name))?;
+    Some(later(*sent, LINGERS))
+}
+
 /// Whether a creation under the name was sent so lately that it may still arrive.
-fn is_open(seen: &Observed<'_>, name: &str, now: Timestamp) -> bool {
-    let sent = seen.unanswered.get(&Name::new(name));
-    sent.is_some_and(|sent| now < later(*sent, LINGERS))
+pub(super) fn is_open(seen: &Observed<'_>, name: &str, now: Timestamp) -> bool {
+    open_until(seen, name).is_some_and(|until| now < until)
 }
 
 /// Whether the Machine of the name leaves, and another creation of it was sent that may arrive when it is gone.
@@ -131,24 +146,12 @@ fn comes_again(seen: &Observed<'_>, name: &str, now: Timestamp) -> bool {
 
 /// How many creations of the set were sent and not answered, and may still arrive.
 pub fn unanswered(seen: &Observed<'_>, now: Timestamp) -> usize {
-    if seen.unanswered.is_empty() {
-        return 0;
-    }
-    let all = Names::of(seen.set);
-    let names = (settled(seen)..counted(seen)).map(|number| all.name(number));
     let may_arrive = |name: &String| (is_open(seen, name, now) && !(seen.exists)(name)) || comes_again(seen, name, now);
-    names.filter(may_arrive).count()
+    unsettled(seen).filter(may_arrive).count()
 }
 
 /// Until when a creation of the set that was sent and not answered may still arrive.
 pub fn may_still_arrive(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
-    if seen.unanswered.is_empty() {
-        return None;
-    }
-    let all = Names::of(seen.set);
-    let names = (settled(seen)..counted(seen)).map(|number| Name::new(all.name(number)));
-    let sent = names.filter_map(|name| seen.unanswered.get(&name));
-    sent.map(|sent| later(*sent, LINGERS))
-        .filter(|until| *until > now)
-        .max()
+    let until = unsettled(seen).filter_map(|name| open_until(seen, &name));
+    until.filter(|until| *until > now).max()
 }

@@ -6,12 +6,10 @@ use serde_json::{Value, json};
 
 use super::names::Names;
 use super::observed::{MachineView, Observed};
-use super::{claim, freeze, keep, repair};
+use super::{claim, freeze, growth, keep, repair};
 use crate::api::machine_set::{MachineSetCondition, MachineSetStatus};
 use crate::api::operation::MachineSummary;
 use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
-use crate::ids::Name;
-use crate::ledger::LINGERS;
 use crate::selector;
 use crate::sight::later;
 use crate::status::{stored_time, text_is_same};
@@ -180,8 +178,7 @@ fn settled(seen: &Observed<'_>, now: Timestamp) -> i64 {
     let (before, next) = told.map_or((0, 0), |told| (told.settled_machine_number, told.next_machine_number));
     let is_open = |number: &i64| {
         let name = names.name(*number);
-        let sent = seen.unanswered.get(&Name::new(&*name));
-        !(seen.exists)(&name) || sent.is_some_and(|sent| now < later(*sent, LINGERS))
+        !(seen.exists)(&name) || growth::is_open(seen, &name, now)
     };
     (before..next).find(is_open).unwrap_or(next.max(before))
 }
