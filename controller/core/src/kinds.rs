@@ -114,6 +114,8 @@ macro_rules! identified {
     };
 }
 
+pub(crate) use identified;
+
 /// Writes `shorten` for kinds that plans read whole. Who wrote which field is most of a small object's size.
 macro_rules! read_whole {
     () => {

@@ -8,6 +8,7 @@ use k8s_openapi::api::storage::v1::{VolumeAttachment, VolumeAttachmentStatus};
 use crate::api::meta;
 use crate::change::Change;
 use crate::ids::{Name, NodeName, ResourceVersion, Uid, VolumeName};
+use crate::kinds::identified;
 use crate::store::{Store, Stored, Touched};
 
 /// See the module's text.
@@ -90,18 +91,7 @@ impl Volumes {
 
 impl Stored for VolumeAttachment {
     type Index = AttachedBy;
-
-    fn key(&self) -> Name {
-        meta::identity(&self.metadata).0
-    }
-
-    fn uid(&self) -> Uid {
-        meta::identity(&self.metadata).1
-    }
-
-    fn version(&self) -> Option<ResourceVersion> {
-        meta::resource_version(&self.metadata)
-    }
+    identified!();
 
     fn indexed(&self) -> Vec<(AttachedBy, String)> {
         let volume = self.spec.source.persistent_volume_name.clone();

@@ -7,6 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::delete;
 use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::outcome::Lost;
 use super::status::StatusChange;
@@ -138,11 +139,9 @@ fn prerequisites<'a>(seen: &Observed<'a>, now: Timestamp) -> Result<&'a Recipe, 
             Readiness::Ready(recipe) => recipe,
         },
     };
-    match seen.driver {
-        DriverView::Ready(_) => Ok(recipe),
-        DriverView::Missing { name, .. } => Err(blocked(seen, Why::DriverMissing(name.to_owned()), now)),
-        DriverView::Away { name, why } => Err(blocked(seen, Why::DriverAway(format!("{name}: {why}")), now)),
-        DriverView::Unnamed => Err(blocked(seen, Why::DriverUnnamed, now)),
+    match delete::unaskable(seen) {
+        None => Ok(recipe),
+        Some(why) => Err(blocked(seen, why, now)),
     }
 }
 

@@ -206,7 +206,7 @@ fn mark(seen: &Observed<'_>) -> &'static str {
 }
 
 /// Why nobody can be asked now.
-fn unaskable(seen: &Observed<'_>) -> Option<Why> {
+pub(super) fn unaskable(seen: &Observed<'_>) -> Option<Why> {
     match seen.driver {
         DriverView::Ready(_) => None,
         DriverView::Missing { name, .. } => Some(Why::DriverMissing(name.to_owned())),
@@ -255,16 +255,11 @@ fn suspended(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let Admission::Deny(breaker, look) = seen.admit(Operation::Delete, now) else {
         return None;
     };
-    let own = seen
-        .calls
-        .trouble
-        .as_ref()
-        .filter(|trouble| is_of_leaving(trouble.call));
     let has_own = |trouble: &Trouble| {
         let is_own = Cause::of(&trouble.failure).is_some() || now < trouble.retry_at;
         is_own || (is_deposed(trouble) && !trouble.is_false_alarm)
     };
-    if own.is_some_and(has_own) {
+    if own_trouble(seen).is_some_and(has_own) {
         return None;
     }
     let why = Why::Parked(breaker.to_string());
@@ -276,8 +271,10 @@ fn suspended(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     Some(change.plan(seen.machine, why).or_at(Some(look), now))
 }
 
-fn is_of_leaving(call: Call) -> bool {
-    matches!(call, Call::Delete | Call::Status)
+/// The last call, if it was one of the deletion's and failed.
+fn own_trouble<'a>(seen: &Observed<'a>) -> Option<&'a Trouble> {
+    let asked = || seen.calls.failed(Call::Status);
+    seen.calls.failed(Call::Delete).or_else(asked)
 }
 
 fn is_deposed(trouble: &Trouble) -> bool {
@@ -307,11 +304,7 @@ fn find_node(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
 
 /// The last call failed. `None`: go on.
 fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    let trouble = seen
-        .calls
-        .trouble
-        .as_ref()
-        .filter(|trouble| is_of_leaving(trouble.call))?;
+    let trouble = own_trouble(seen)?;
     if is_deposed(trouble) && !trouble.is_false_alarm {
         return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
     }

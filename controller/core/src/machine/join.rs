@@ -11,12 +11,11 @@ use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
 use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
-use super::{create, node};
+use super::{create, delete, node};
 use crate::api::lenient::GoDuration;
 use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::class::Readiness;
 use crate::driver::{Capability, Initialization, VmState};
-use crate::ids::NodeName;
 use crate::sight::{Judging, later};
 
 /// Pause before a VM that its driver did not find is asked for again (`driver-api.md` §6e).
@@ -161,13 +160,12 @@ pub fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if matches!(known, Some(Initialization::NotNeeded | Initialization::Done)) {
         return None;
     }
-    match seen.driver {
-        DriverView::Ready(info) if !info.capabilities.contains(&Capability::InitializeMachine) => return None,
-        DriverView::Ready(_) => {}
-        // A node that joined meanwhile is no proof (W19). The driver's return wakes the Machine.
-        DriverView::Away { name, why } => return Some(Plan::rest(Why::DriverAway(format!("{name}: {why}")))),
-        DriverView::Missing { name, .. } => return Some(Plan::rest(Why::DriverMissing(name.to_owned()))),
-        DriverView::Unnamed => return Some(Plan::rest(Why::DriverUnnamed)),
+    // A node that joined meanwhile is no proof (W19). The driver's return wakes the Machine.
+    if let Some(why) = delete::unaskable(seen) {
+        return Some(Plan::rest(why));
+    }
+    if never_initializes(seen) {
+        return None;
     }
     let call = if known.is_some() {
         Call::Initialize
@@ -194,6 +192,11 @@ pub fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         }
         Some(_) | None => Some(Plan::act(vec![Step::Call(call)], Why::NotInitialized)),
     }
+}
+
+/// The driver answers, and has no InitializeMachine.
+fn never_initializes(seen: &Observed<'_>) -> bool {
+    matches!(seen.driver, DriverView::Ready(info) if !info.capabilities.contains(&Capability::InitializeMachine))
 }
 
 /// InitializeMachine, or the question whether it has work to do, failed.
@@ -248,7 +251,7 @@ pub fn late(seen: &Observed<'_>, now: Timestamp) -> Plan {
     };
     let known = seen.calls.vm.as_ref().map(|vm| vm.initialization);
     match (seen.driver, known) {
-        (DriverView::Ready(info), _) if !info.capabilities.contains(&Capability::InitializeMachine) => {}
+        _ if never_initializes(seen) => {}
         (_, Some(Initialization::NotNeeded | Initialization::Done)) => {}
         // A node that joined meanwhile is no proof that it was initialised (W19).
         (DriverView::Ready(_), None) => {
@@ -308,9 +311,7 @@ pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
         .entering(seen.machine, Phase::Failed)
         .with_crumb(seen.calls.crumb.as_ref());
-    let named = || NodeName::non_empty(seen.machine.metadata.name.as_deref());
-    let node = seen.machine.node_label().or_else(named);
-    let node = node.filter(|_| seen.sight.target_since.is_some());
+    let node = node::likely_name(seen.machine).filter(|_| seen.sight.target_since.is_some());
     let live = node.map(Step::SeeNode).into_iter();
     Plan::act(
         live.chain([Step::Record(Box::new(change))]).collect(),

@@ -306,6 +306,22 @@ impl<'a> Sketch<'a> {
             .insert(keys::MACHINE_NAME.to_owned(), machine.as_str().to_owned());
     }
 
+    /// Tells the autoscaler to leave the Node alone, and that it is we who do so; not where a user has told it already.
+    pub fn hold_from_autoscaler(&mut self) {
+        if !self.annotations.contains_key(keys::SCALE_DOWN_DISABLED) {
+            for key in [keys::SCALE_DOWN_DISABLED, keys::SCALE_DOWN_DISABLED_BY_US] {
+                self.annotations.insert(key.to_owned(), keys::PRESENT.to_owned());
+            }
+        }
+    }
+
+    /// Takes that back, where it is ours.
+    pub fn leave_to_autoscaler(&mut self) {
+        if self.annotations.remove(keys::SCALE_DOWN_DISABLED_BY_US).is_some() {
+            self.annotations.remove(keys::SCALE_DOWN_DISABLED);
+        }
+    }
+
     /// Whether both say the same.
     pub fn is_like(&self, other: &Self) -> bool {
         self.is_guarded == other.is_guarded

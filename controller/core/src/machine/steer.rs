@@ -41,7 +41,7 @@ pub fn is_ours(taint: &Taint) -> bool {
     taint.key == keys::TAINT_PREFER_NO_SCHEDULE && taint.effect == "PreferNoSchedule"
 }
 
-/// The taint, and the autoscaler's annotation with ours; the latter not where a user has put the first already.
+/// The taint, and what tells the autoscaler.
 fn mark(node: &mut Sketch<'_>, annotates: bool) {
     if !node.taints.iter().any(is_ours) {
         node.taints.push(Taint {
@@ -51,18 +51,16 @@ fn mark(node: &mut Sketch<'_>, annotates: bool) {
             time_added: None,
         });
     }
-    if annotates && !node.annotations.contains_key(keys::SCALE_DOWN_DISABLED) {
-        for key in [keys::SCALE_DOWN_DISABLED, keys::SCALE_DOWN_DISABLED_BY_US] {
-            node.annotations.insert(key.to_owned(), keys::PRESENT.to_owned());
-        }
+    if annotates {
+        node.hold_from_autoscaler();
     }
 }
 
-/// The taint goes, and both annotations where ours says that the first is ours too.
+/// The taint goes, and what tells the autoscaler.
 fn unmark(node: &mut Sketch<'_>, is_kept: bool) {
     node.taints.retain(|taint| !is_ours(taint));
-    if !is_kept && node.annotations.remove(keys::SCALE_DOWN_DISABLED_BY_US).is_some() {
-        node.annotations.remove(keys::SCALE_DOWN_DISABLED);
+    if !is_kept {
+        node.leave_to_autoscaler();
     }
 }
 

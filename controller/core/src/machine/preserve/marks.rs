@@ -19,12 +19,7 @@ pub fn mark(node: &mut Sketch<'_>, is_failed: bool) {
         true => {}
         false => node.taints.retain(|taint| !is_ours(taint)),
     }
-    // Where a user has put the first already, it stays the user's.
-    if !node.annotations.contains_key(keys::SCALE_DOWN_DISABLED) {
-        for key in [keys::SCALE_DOWN_DISABLED, keys::SCALE_DOWN_DISABLED_BY_US] {
-            node.annotations.insert(key.to_owned(), keys::PRESENT.to_owned());
-        }
-    }
+    node.hold_from_autoscaler();
 }
 
 /// What the Node of a Machine that is not kept any more loses. What a rollout wants of the autoscaler stays. `forgets`: the user's
@@ -32,8 +27,8 @@ pub fn mark(node: &mut Sketch<'_>, is_failed: bool) {
 pub fn unmark(node: &mut Sketch<'_>, standing: Standing, was_kept: bool, forgets: bool) {
     node.taints.retain(|taint| !is_ours(taint));
     let is_rollouts = matches!(standing, Standing::Old | Standing::InPlace);
-    if was_kept && !is_rollouts && node.annotations.remove(keys::SCALE_DOWN_DISABLED_BY_US).is_some() {
-        node.annotations.remove(keys::SCALE_DOWN_DISABLED);
+    if was_kept && !is_rollouts {
+        node.leave_to_autoscaler();
     }
     if forgets {
         node.annotations.remove(keys::PRESERVE);
