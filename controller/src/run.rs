@@ -57,7 +57,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 pub enum End {
     /// A signal asked for it.
     Asked,
-    /// Another process leads now.
+    /// The Lease could not be renewed in time, or another process took it.
     LostLead,
 }
 
@@ -549,7 +549,7 @@ async fn term_is_over(epoch: Option<u32>, mut leadership: watch::Receiver<Leader
         tracing::warn!("this process leads under another epoch now: what is under way ends, and a new term begins");
         TermEnd::NewEpoch
     } else {
-        tracing::error!("the lease is lost; another process leads, this one ends");
+        tracing::error!("the lease is lost: this process ends, to be started afresh");
         TermEnd::Process(End::LostLead)
     }
 }

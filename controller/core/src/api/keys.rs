@@ -234,6 +234,8 @@ pub const REASON_SET_CREATE_FAILED: &str = "MachineSetCreateError";
 
 /// Condition of a Node, by Kubernetes: the kubelet is well. Written by: the kubelet.
 pub const NODE_READY: &str = "Ready";
+/// Condition of a node whose filesystem takes no writes: its kubelet ends no pod.
+pub const NODE_READONLY_FILESYSTEM: &str = "ReadonlyFilesystem";
 /// Condition of a Node: why its Machine goes. Written by: machine.
 pub const NODE_TERMINATING: &str = "Terminating";
 /// Reason of Terminating: it failed. Written by: machine.

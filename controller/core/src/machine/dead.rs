@@ -27,18 +27,19 @@ pub fn silent_at(found: &Node) -> Option<Timestamp> {
     silent_since(found).map(|since| later(since, DEAD_AFTER))
 }
 
-/// The same, of a Node of which `Ready` or another watched condition says that something is wrong with it.
+/// The same, of a Node that is ready and whose filesystem is read-only for too long, where that is watched: its kubelet ends no pod. With other
+/// conditions, as DiskPressure, it does.
 pub fn at(seen: &Observed<'_>, found: &Node) -> Option<Timestamp> {
     let watched = super::node_conditions(seen);
-    let is_ill = |told: &&NodeCondition| watched.contains(&told.type_) && told.status != keys::STATUS_FALSE;
-    let others = node::conditions(found)
-        .iter()
-        .filter(|told| told.type_ != keys::NODE_READY);
-    let ill = others
-        .filter(is_ill)
-        .filter_map(|told| told.last_transition_time.as_ref());
-    let ill = ill.map(|since| later(since.0, DEAD_AFTER));
-    ill.chain(silent_at(found)).min()
+    let is_read_only = |told: &&NodeCondition| {
+        told.type_ == keys::NODE_READONLY_FILESYSTEM
+            && told.status != keys::STATUS_FALSE
+            && watched.contains(&told.type_)
+    };
+    let told = node::conditions(found).iter().find(is_read_only);
+    let since = told.and_then(|told| told.last_transition_time.as_ref());
+    let read_only = since.map(|since| later(since.0, DEAD_AFTER));
+    read_only.into_iter().chain(silent_at(found)).min()
 }
 
 /// Why the VM does not run any more, as its driver said since the Node was not ready.

@@ -54,8 +54,8 @@ pub enum Force {
     Ending,
     /// The Node has been not ready for too long.
     Dead,
-    /// The Node is ready, and another watched condition says for too long that something is wrong with it.
-    Ill,
+    /// The Node is ready, and its filesystem is read-only for too long.
+    ReadOnly,
     /// The Node is not ready, and its VM does not run.
     Lost(Lost),
 }
@@ -65,7 +65,7 @@ impl Force {
     pub fn is_proven(self) -> bool {
         match self {
             Self::Lost(_) => true,
-            Self::Asked | Self::Late | Self::Ending | Self::Dead | Self::Ill => false,
+            Self::Asked | Self::Late | Self::Ending | Self::Dead | Self::ReadOnly => false,
         }
     }
 }
@@ -77,7 +77,7 @@ impl fmt::Display for Force {
             Self::Late => "the drain timeout is over",
             Self::Ending => "the provider has announced that the VM ends now",
             Self::Dead => "the node has not been ready for 5m0s",
-            Self::Ill => "the node has been unhealthy for 5m0s",
+            Self::ReadOnly => "the node's filesystem has been read-only for 5m0s",
             Self::Lost(lost) => return write!(f, "the node is not ready and {lost}"),
         })
     }
@@ -184,7 +184,7 @@ pub(super) fn force(seen: &Observed<'_>, found: &Node, purpose: Purpose, now: Ti
     if is_due(dead::silent_at(found)) {
         return Some(Force::Dead);
     }
-    is_due(dead::at(seen, found)).then_some(Force::Ill)
+    is_due(dead::at(seen, found)).then_some(Force::ReadOnly)
 }
 
 /// Pods that may go are evicted; those that would not end before their VM does are deleted, with their grace.

@@ -173,7 +173,7 @@ fn going(seen: &Observed<'_>, found: &Node, force: Option<Force>, plan: Plan, no
         }
         (Why::DrainForced, Some(drain), Some(force)) => words::forced(drain.left().count(), &force),
         (_, Some(drain), _) => words::left(drain, now),
-        (_, None, Some(Force::Asked | Force::Late | Force::Ending | Force::Ill)) => return unlisted(seen, now),
+        (_, None, Some(Force::Asked | Force::Late | Force::Ending | Force::ReadOnly)) => return unlisted(seen, now),
         (_, None, None | Some(Force::Dead | Force::Lost(_))) => {
             let look = seen.drain.map(|drain| later(drain.began(), LOOK));
             if let Some(look) = look.filter(|look| is_first(seen) && now < *look) {
