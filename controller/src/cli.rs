@@ -69,7 +69,7 @@ fn manager(flags: ManagerFlags) -> ExitCode {
     };
     match runtime.block_on(run(config)) {
         Ok(End::Asked) => ExitCode::SUCCESS,
-        Ok(End::LostLead) => ExitCode::FAILURE,
+        Ok(End::Beaten) => ExitCode::FAILURE,
         Err(error) => {
             tracing::error!("{error:#}");
             ExitCode::FAILURE

@@ -57,11 +57,11 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 pub enum End {
     /// A signal asked for it.
     Asked,
-    /// The Lease could not be renewed in time, or another process took it.
-    LostLead,
+    /// The original leads.
+    Beaten,
 }
 
-/// Runs the manager of this process until a signal or the loss of its lease.
+/// Runs the manager of this process until a signal, or until the original leads.
 pub async fn run(config: Config) -> anyhow::Result<End> {
     let metrics = Metrics::default();
     let (leads, leadership) = election(&config);
@@ -119,7 +119,7 @@ pub fn election(config: &Config) -> (watch::Sender<Leadership>, watch::Receiver<
     })
 }
 
-/// Manages until `stop` or the loss of the lease. Boxed, so that the manager's whole machinery is compiled here and not
+/// Manages until `stop`, or until the original leads. Boxed, so that the manager's whole machinery is compiled here and not
 /// again by whoever embeds it.
 pub fn manage(config: &Config, given: Given) -> BoxFuture<'_, anyhow::Result<End>> {
     Box::pin(managed(config, given))
@@ -188,13 +188,13 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
     let end = loop {
         match term(config, &process).await {
             Ok(TermEnd::Process(end)) => break Ok(end),
-            Ok(TermEnd::NewEpoch) => {}
+            Ok(TermEnd::Deposed) => {}
             Err(error) => break Err(error),
         }
     };
     held.cancel();
     while standing.join_next().await.is_some() {}
-    let end = end.map(|end| if beaten.is_cancelled() { End::LostLead } else { end });
+    let end = end.map(|end| if beaten.is_cancelled() { End::Beaten } else { end });
     tracing::info!(?end, "manager stopped");
     end
 }
@@ -252,8 +252,9 @@ struct Process {
 enum TermEnd {
     /// And the process with it.
     Process(End),
-    /// This process holds the lease under another epoch than the one under which work began.
-    NewEpoch,
+    /// This process does not hold the lease any more under the epoch under which work began. It stands for the lead again: an API server that
+    /// is away for seconds is no reason to end.
+    Deposed,
 }
 
 /// Stands by, works, and ends what is under way.
@@ -528,14 +529,14 @@ async fn work(
     tracing::info!("this process leads");
     tokio::select! {
         biased;
-        over = term_is_over(epoch, leadership) => Ok(over),
+        () = term_is_over(epoch, leadership) => Ok(TermEnd::Deposed),
         () = dispatch::run(Arc::clone(shared), config.workers) => Ok(TermEnd::Process(End::Asked)),
     }
 }
 
 /// Waits until this process does not lead any more, or leads under another epoch: what was planned in one term is never
 /// carried out in another, before which somebody else may have led.
-async fn term_is_over(epoch: Option<u32>, mut leadership: watch::Receiver<Leadership>) -> TermEnd {
+async fn term_is_over(epoch: Option<u32>, mut leadership: watch::Receiver<Leadership>) {
     if epoch.is_none() {
         // Without leader election there is one term.
         return std::future::pending().await;
@@ -545,12 +546,13 @@ async fn term_is_over(epoch: Option<u32>, mut leadership: watch::Receiver<Leader
         .wait_for(|leadership| !leadership.is_term(epoch))
         .await
         .is_ok_and(|now| matches!(*now, Leadership::Leader { .. }));
-    if leads_again {
-        tracing::warn!("this process leads under another epoch now: what is under way ends, and a new term begins");
-        TermEnd::NewEpoch
-    } else {
-        tracing::error!("the lease is lost: this process ends, to be started afresh");
-        TermEnd::Process(End::LostLead)
+    match leads_again {
+        true => {
+            tracing::warn!("this process leads under another epoch now: what is under way ends, and a new term begins")
+        }
+        false => {
+            tracing::warn!("the lease is lost: what is under way ends, and this process stands for the lead again")
+        }
     }
 }
 

@@ -73,6 +73,8 @@ pub struct Explanation {
     pub again: Option<String>,
     /// Whether the object is planned as a part of another, and of which.
     pub part_of: Option<String>,
+    /// What the rollout waits for, where it can do nothing itself.
+    pub waits_for: Option<String>,
 }
 
 impl Explanation {
@@ -87,6 +89,7 @@ impl Explanation {
                 .collect(),
             again: plan.wake.map(|at| relative(at, now)),
             part_of: None,
+            waits_for: None,
         }
     }
 }
@@ -136,7 +139,13 @@ fn sees_pods(world: &mut World, name: &Name, pods: Vec<Pod>, now: Timestamp) {
 /// What a manager of these settings would do about the subject, and why. None: there is no such object.
 pub fn explain(world: &World, subject: &Subject, settings: &Settings, now: Timestamp) -> Option<Explanation> {
     match subject {
-        Subject::Deployment(name) => of_deployment(world, name, settings, now).map(|plan| Explanation::of(&plan, now)),
+        Subject::Deployment(name) => {
+            let (plan, waits_for) = of_deployment(world, name, settings, now)?;
+            Some(Explanation {
+                waits_for: waits_for.filter(|_| plan.steps.iter().all(is_status)),
+                ..Explanation::of(&plan, now)
+            })
+        }
         Subject::Set(name) => of_set(world, name, settings, now),
         Subject::Machine(name) => of_machine(world, name, settings, now),
         Subject::Class(name) => of_class(world, name, now),
@@ -148,12 +157,19 @@ fn can_check(_: &Name) -> bool {
     false
 }
 
-fn of_deployment(world: &World, name: &Name, settings: &Settings, now: Timestamp) -> Option<deployment::Plan> {
+/// The plan of a deployment, and what its rollout waits for.
+fn of_deployment(
+    world: &World,
+    name: &Name,
+    settings: &Settings,
+    now: Timestamp,
+) -> Option<(deployment::Plan, Option<String>)> {
     let deployment = world.deployments.get(name)?;
     let set_exists = |set: &str| world.sets.get(&Name::new(set)).is_some();
     Some(asking(world, settings, |asked| {
         deployment::look(asked, deployment, &set_exists, set::plan, |seen| {
-            deployment::plan(seen, now)
+            let plan = deployment::plan(seen, now);
+            (plan, deployment::plan::waits_for(seen, now))
         })
     }))
 }
@@ -178,7 +194,7 @@ fn of_set(world: &World, name: &Name, settings: &Settings, now: Timestamp) -> Op
         });
         return Some(Explanation::of(&plan, now));
     };
-    let mut plan = of_deployment(world, &owner, settings, now)?;
+    let (mut plan, _) = of_deployment(world, &owner, settings, now)?;
     plan.steps.retain(|step| is_about(step, name));
     let own = world.machines.children(&set.metadata);
     let own: Vec<&str> = own.map(|machine| meta::name(&machine.metadata)).collect();
@@ -188,6 +204,14 @@ fn of_set(world: &World, name: &Name, settings: &Settings, now: Timestamp) -> Op
         part_of: Some(format!("machinedeployment/{owner}")),
         ..Explanation::of(&plan, now)
     })
+}
+
+fn is_status(step: &deployment::Step) -> bool {
+    match step {
+        deployment::Step::Record(_) => true,
+        deployment::Step::Of(_, step) => matches!(step, set::Step::Record(_)),
+        _ => false,
+    }
 }
 
 fn is_about(step: &deployment::Step, set: &Name) -> bool {

@@ -2,7 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
-use millwright_core::api::{Machine, MachineClass, keys};
+use kube::api::{Patch, PatchParams};
+use millwright_core::api::{Machine, MachineClass, MachineSet, keys};
 use millwright_core::settings::Settings;
 use serde_json::{Value, json};
 
@@ -47,6 +48,26 @@ async fn a_rollout_is_explained_by_its_plan_and_what_it_waits_for() {
         "{out}"
     );
     assert!(!out.contains("workers-2:"), "only its own part is told:\n{out}");
+}
+
+#[tokio::test]
+async fn a_rollout_that_can_do_nothing_says_what_holds_it_up() {
+    let cluster = with_two_revisions().await;
+    class(&cluster, "small", "False", "region: unknown").await;
+    class(&cluster, "large", "False", "region: unknown").await;
+    let ours = json!({ "metadata": { "finalizers": [keys::FINALIZER] } });
+    cluster.edit("workers", ours).await;
+    let passed_on = json!({ keys::DESIRED_REPLICAS: "3", keys::MAX_REPLICAS: "4" });
+    for (name, replicas) in [("workers-1", 1), ("workers-2", 3)] {
+        let body = json!({ "metadata": { "finalizers": [keys::FINALIZER], "annotations": passed_on }, "spec": { "replicas": replicas } });
+        let sets = cluster.api::<MachineSet>();
+        sets.patch(name, &PatchParams::default(), &Patch::Merge(body))
+            .await
+            .unwrap();
+    }
+    let out = cluster.run("why mcd/workers").await.well();
+    let waits = "It waits. 3 of its machines are missing: no machine can be made of the class: region: unknown.";
+    assert!(out.contains(waits), "{out}");
 }
 
 #[tokio::test]

@@ -55,14 +55,10 @@ pub enum Act {
     Started(By),
     /// It was killed.
     Crashed(By),
-    /// It ended, because it leads no more.
-    LostLead(By),
     /// The cluster of the Nodes and tokens is out of reach from now on.
     TargetAway,
     /// It is back.
     TargetBack,
-    /// A driver spoke of a newer leader that there is not.
-    FalseLeader,
     /// Somebody set the wall clock of a manager.
     ClockSet,
     /// Everything has converged and nothing will change until `Unrest`.

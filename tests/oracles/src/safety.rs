@@ -9,7 +9,6 @@ mod guarded;
 mod in_place;
 mod join_patience;
 mod kept;
-mod lead_kept;
 mod live_read;
 mod one_at_a_time;
 mod one_life;
@@ -55,10 +54,6 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
         Box::new(tokens::Tokens::new(settings.max_lag, settings.target_may_be_away)),
         Box::new(live_read::LiveRead::new(settings.read_lag)),
         Box::new(adoption::Adoption::new(settings.max_lag)),
-        Box::new(lead_kept::LeadKept::new(
-            settings.elects,
-            settings.lease - settings.margin,
-        )),
         Box::new(kept::Kept::new(settings.max_lag)),
         Box::new(in_place::InPlace::new(settings.max_lag)),
     ]

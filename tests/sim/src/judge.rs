@@ -70,18 +70,21 @@ impl Judge {
             What::Start { incarnation } => vec![Act::Started(By::Manager(*incarnation))],
             What::End { incarnation, how } => match how.as_str() {
                 "crash" => vec![Act::Crashed(By::Manager(*incarnation))],
-                "LostLead" => vec![Act::LostLead(By::Manager(*incarnation))],
                 // An orderly end is no act of its own.
                 _ => Vec::new(),
             },
             What::TargetAway => vec![Act::TargetAway],
             What::TargetBack => vec![Act::TargetBack],
-            What::FalseLeader => vec![Act::FalseLeader],
             What::ClockSet => vec![Act::ClockSet],
             What::Rest => vec![Act::Rest],
             What::UserAction { .. } => vec![Act::Unrest],
             // What a call came to is seen by what it changed.
-            What::Begin { .. } | What::Driver(_) | What::Fault { .. } | What::Note(_) | What::Quiet => Vec::new(),
+            What::Begin { .. }
+            | What::FalseLeader
+            | What::Driver(_)
+            | What::Fault { .. }
+            | What::Note(_)
+            | What::Quiet => Vec::new(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Great sizes: what was not made yet when one is taken back is not made any more, and nobody else waits for one that is never reached.
+//! A great size that is taken back: what was not made yet is not made any more.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -12,10 +12,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
-use millwright_tests::apiserver;
 use millwright_tests::laws;
-use millwright_tests::manifests;
-use millwright_tests::scene::{Kind, Scene, shared_plane};
+use millwright_tests::scene::{Kind, shared_plane};
 use millwright_tests::script::Script;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -95,53 +93,4 @@ async fn three_thousand_machines_that_are_taken_back_within_a_second_are_mostly_
     assert!(made <= MOST, "{made} machines were made");
     assert!(made > 3, "the great size was seen at all");
     laws::one_vm_a_machine(&journal).unwrap();
-}
-
-async fn scaled_to_two(scene: &mut Scene) -> Duration {
-    let asked = Instant::now();
-    scene.scale(2).await;
-    scene
-        .until("two machines are available", LIMIT, async |scene: &Scene| {
-            let own = scene.get(Kind::Deployment, &scene.namespace).await;
-            match own["status"]["availableReplicas"].as_u64() {
-                Some(2) => Ok(()),
-                other => Err(format!("{other:?}")),
-            }
-        })
-        .await;
-    asked.elapsed()
-}
-
-/// How far the great one comes depends on this computer; the control plane ends with it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deployment_is_scaled_in_five_seconds_beside_one_that_wants_a_hundred_thousand_machines() {
-    let Some(plane) = apiserver::start_with_crds("a hundred thousand machines").await else {
-        return;
-    };
-    let mut scene = Script::new("crowd").begin(&Arc::new(plane)).await;
-    scene.deploy(1).await;
-    scene.settled_at(1, LIMIT).await;
-    // What the same takes without the great one, on a computer that other tests keep busy.
-    let alone = scaled_to_two(&mut scene).await;
-    scene.scale(1).await;
-    scene.settled_at(1, LIMIT).await;
-    let great = format!("{}-great", scene.namespace);
-    scene
-        .create(Kind::Deployment, &manifests::deployment(&great, 100_000))
-        .await;
-    // Among the first batches.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-
-    let took = scaled_to_two(&mut scene).await;
-    println!(
-        "scaled in {:.1} s, in {:.1} s alone",
-        took.as_secs_f64(),
-        alone.as_secs_f64()
-    );
-    assert!(
-        took <= Duration::from_secs(5).max(10 * alone),
-        "it took {took:?}, alone {alone:?}"
-    );
-    let great = scene.get(Kind::Deployment, &great).await;
-    assert!(great["status"]["replicas"].as_u64() > Some(0), "{}", great["status"]);
 }

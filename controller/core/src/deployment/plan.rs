@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::blocker::blocker;
 use super::budget::{self, Mode};
 use super::change::{NewSet, SetChange};
 use super::freeze;
@@ -218,6 +219,16 @@ fn why(why: Why, seen: &Observed<'_>, stand: &Stand) -> Why {
         (Why::Settled, Mode::Recreating) => Why::Recreating { left: left() },
         (Why::Settled, Mode::InPlace { .. }) => Why::InPlace { left: left() },
         (why, _) => why,
+    }
+}
+
+/// What a rollout that can do nothing itself waits for: the same words that its condition says once it has timed out.
+pub fn waits_for(seen: &Observed<'_>, now: Timestamp) -> Option<String> {
+    let members = Members::of(seen);
+    let stand = Stand::of(seen, &members, now);
+    match stand.mode {
+        Mode::Rolling | Mode::Recreating | Mode::InPlace { .. } => Some(blocker(&members, &stand, now)),
+        Mode::Scaling | Mode::Holding => None,
     }
 }
 

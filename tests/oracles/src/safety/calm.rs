@@ -83,10 +83,8 @@ impl Oracle for Calm {
             | Act::Foreign { .. }
             | Act::Vm { .. }
             | Act::Said { .. }
-            | Act::LostLead(_)
             | Act::TargetAway
             | Act::TargetBack
-            | Act::FalseLeader
             | Act::ClockSet => {}
         }
         Ok(())

@@ -138,10 +138,8 @@ impl Oracle for Fenced {
             | Act::Said { .. }
             | Act::Started(_)
             | Act::Crashed(_)
-            | Act::LostLead(_)
             | Act::TargetAway
             | Act::TargetBack
-            | Act::FalseLeader
             | Act::ClockSet
             | Act::Rest
             | Act::Unrest => Ok(()),

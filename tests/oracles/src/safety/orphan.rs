@@ -102,10 +102,8 @@ impl Oracle for Orphan {
             | Act::Said { .. }
             | Act::Started(_)
             | Act::Crashed(_)
-            | Act::LostLead(_)
             | Act::TargetAway
             | Act::TargetBack
-            | Act::FalseLeader
             | Act::Rest
             | Act::Unrest => {}
         }
