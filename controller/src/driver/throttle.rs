@@ -94,9 +94,9 @@ impl Throttle {
         false
     }
 
-    /// Whether a call was refused for its rate since that time.
+    /// Whether a call was refused for its rate since that time, or at it: leave that was taken in the same moment was taken before.
     pub(super) fn is_refused_since(&self, at: Instant) -> bool {
-        self.limit.as_ref().is_some_and(|limit| limit.refused_at > at)
+        self.limit.as_ref().is_some_and(|limit| limit.refused_at >= at)
     }
 
     /// Whether calls may have to wait.
@@ -263,6 +263,11 @@ mod tests {
         let now = Instant::now();
         let mut throttle = refused_at(100, now);
         throttle.refused(now, Some(secs(30)), now + secs(1));
+        assert!(
+            throttle.is_refused_since(now + secs(1)),
+            "leave of the same moment is from before"
+        );
+        assert!(!throttle.is_refused_since(now + millis(1001)));
         assert_eq!(throttle.take(now + secs(30)), Err(now + secs(31)));
         throttle.take(now + secs(31)).expect("the pause is over");
         // A pause without end would stop the account for ever.
