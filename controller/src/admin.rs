@@ -2,13 +2,19 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::health::{Health, Report};
@@ -16,6 +22,15 @@ use crate::telemetry::Metrics;
 
 /// The format of `/metrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How long the head of a request may take.
+const HEAD: Duration = Duration::from_secs(10);
+/// Connections at a time; more wait.
+const CONNECTIONS: usize = 64;
+/// How long answers may take after the stop.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// The pause after a connection that could not be accepted: there may be no file left.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Why the port cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +43,6 @@ pub enum AdminError {
         /// What the system says.
         reason: std::io::Error,
     },
-    /// The listener failed.
-    #[error("the port for metrics and health failed: {0}")]
-    Serve(std::io::Error),
 }
 
 /// Takes the port, so that a port that is taken is an error at the start and not a line in the log.
@@ -43,20 +55,59 @@ pub async fn bind(addr: SocketAddr) -> Result<TcpListener, AdminError> {
 }
 
 /// Serves until `stop`.
-pub async fn run(
-    listener: TcpListener,
-    health: Arc<Health>,
-    metrics: Metrics,
-    stop: CancellationToken,
-) -> Result<(), AdminError> {
+pub async fn run(listener: TcpListener, health: Arc<Health>, metrics: Metrics, stop: CancellationToken) {
     let app = Router::new()
         .route("/metrics", get(show_metrics))
         .route("/livez", get(show_liveness))
         .route("/healthz", get(show_liveness))
         .route("/readyz", get(show_readiness))
         .with_state(Admin { health, metrics });
-    let server = axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await });
-    server.await.map_err(AdminError::Serve)
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    while let Some(stream) = stop.run_until_cancelled(accept(&listener)).await {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let (app, stop) = (app.clone(), stop.clone());
+        connections.spawn(async move {
+            answer(stream, app, stop).await;
+            drop(place);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+    let answers = async { while connections.join_next().await.is_some() {} };
+    // Who asks for no answer to a whole request keeps nobody up: what is left is closed.
+    let _ = tokio::time::timeout(LAST_ANSWERS, answers).await;
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection for metrics or health could not be accepted");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection; after `stop` no longer than the request that is under way.
+async fn answer(stream: TcpStream, app: Router, stop: CancellationToken) {
+    let mut http = http1::Builder::new();
+    let http = http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection for metrics or health broke");
+    }
 }
 
 #[derive(Clone)]
@@ -150,8 +201,41 @@ mod tests {
             assert!(ask(addr, "/metrics").await.contains("millwright_leader 1"));
             stop.cancel();
         };
-        let (served, ()) = tokio::join!(server, asking);
-        served.unwrap();
+        tokio::join!(server, asking);
+    }
+
+    #[tokio::test]
+    async fn half_a_request_holds_up_neither_others_nor_the_end() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let server = run(listener, Arc::default(), Metrics::default(), stop.clone());
+        let asking = async {
+            let mut half = TcpStream::connect(addr).await.unwrap();
+            half.write_all(b"GET /metrics HTTP/1.1\r\nHost:").await.unwrap();
+            assert!(ask(addr, "/livez").await.starts_with("HTTP/1.1 200"));
+            stop.cancel();
+            half
+        };
+        let both = async { tokio::join!(server, asking) };
+        let ended = tokio::time::timeout(LAST_ANSWERS + Duration::from_secs(5), both).await;
+        assert!(ended.is_ok(), "the end waits for half a request");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_sends_no_head_in_time_is_hung_up_on() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let server = run(listener, Arc::default(), Metrics::default(), stop.clone());
+        let asking = async {
+            let mut half = TcpStream::connect(addr).await.unwrap();
+            half.write_all(b"GET /metrics HTTP/1.1\r\nHost:").await.unwrap();
+            let mut answer = Vec::new();
+            half.read_to_end(&mut answer).await.unwrap();
+            stop.cancel();
+        };
+        tokio::join!(server, asking);
     }
 
     #[tokio::test]

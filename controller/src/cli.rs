@@ -5,6 +5,7 @@
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 
@@ -15,6 +16,8 @@ use crate::telemetry;
 
 /// The binary's name as a plugin of kubectl, and how a plugin is called.
 pub const PLUGIN: &str = "kubectl-machine";
+/// How long threads of the runtime may take at the end.
+const LAST_THREADS: Duration = Duration::from_secs(1);
 const CALLED_AS_PLUGIN: &str = "kubectl machine";
 
 /// The whole of the binary `millwright`.
@@ -42,8 +45,8 @@ fn program(called: Option<&Path>) -> &'static str {
 
 fn manager(flags: ManagerFlags) -> ExitCode {
     // Until the end of this function: what it did last is exported, too.
-    let _export = match telemetry::init(flags.log_format, &flags.log_level, flags.otlp_endpoint.as_ref()) {
-        Ok(export) => export,
+    let _telemetry = match telemetry::init(flags.log_format, &flags.log_level, flags.otlp_endpoint.as_ref()) {
+        Ok(telemetry) => telemetry,
         Err(error) => {
             eprintln!("error: {:#}", anyhow::Error::new(error));
             return ExitCode::from(2);
@@ -67,7 +70,10 @@ fn manager(flags: ManagerFlags) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(run(config)) {
+    let end = runtime.block_on(run(config));
+    // Work on threads of its own, as a credential plugin that hangs, is not waited for.
+    runtime.shutdown_timeout(LAST_THREADS);
+    match end {
         Ok(End::Asked) => ExitCode::SUCCESS,
         Ok(End::Beaten) => ExitCode::FAILURE,
         Err(error) => {

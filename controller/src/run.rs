@@ -49,8 +49,16 @@ use watches::{Views, Watches};
 /// cluster that cannot be reached does not keep the control cluster from being served. Plans know what they could not see.
 const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long driver calls may take to answer after the stop; their work goes on in the driver either way.
+/// The parts of the end, 22 s in all: a kubelet kills after 30 s, and by then the Lease must be given back.
+///
+/// How long passes may take after the stop. An API server that hangs would hold them for a minute.
+const LAST_PASSES: Duration = Duration::from_secs(8);
+/// How long driver calls may take to answer then; their work goes on in the driver either way.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How long everything else of a term may take.
+const LAST_TASKS: Duration = Duration::from_secs(2);
+/// How long the Leases may take to be given back, and the port to be closed.
+const LAST_STANDING: Duration = Duration::from_secs(7);
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,8 +161,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
     let beaten = CancellationToken::new();
     let health = Arc::new(Health::default());
     if let Some(port) = port {
-        let serving = admin::run(port, Arc::clone(&health), metrics.clone(), held.clone());
-        standing.spawn(serve(serving));
+        standing.spawn(admin::run(port, Arc::clone(&health), metrics.clone(), held.clone()));
     }
     if let Some(candidate) = candidate {
         standing.spawn(stand(
@@ -193,7 +200,11 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
         }
     };
     held.cancel();
-    while standing.join_next().await.is_some() {}
+    if !joined(&mut standing, LAST_STANDING).await {
+        tracing::warn!(
+            "the Leases could not be given back in time, or the port not be closed: they end with the process"
+        );
+    }
     let end = end.map(|end| if beaten.is_cancelled() { End::Beaten } else { end });
     tracing::info!(?end, "manager stopped");
     end
@@ -275,6 +286,10 @@ async fn term(config: &Config, process: &Process) -> anyhow::Result<TermEnd> {
         biased;
         failed = watch_over(&mut tasks) => Err(failed),
         ended = work(config, &shared, &views, process.leadership.clone()) => ended,
+        () = overdue(&process.stop) => {
+            tracing::warn!("requests to the API server have no answer: they are given up");
+            Ok(TermEnd::Process(End::Asked))
+        }
     };
     close(&shared, &mut tasks).await;
     ended
@@ -368,12 +383,6 @@ fn build(config: &Config, process: &Process, views: &Views, tasks: &mut JoinSet<
     shared
 }
 
-async fn serve(serving: impl Future<Output = Result<(), admin::AdminError>>) {
-    if let Err(error) = serving.await {
-        tracing::error!(%error, "metrics and health are not served any more");
-    }
-}
-
 /// Returns when a task that should run to the end has panicked.
 async fn watch_over(tasks: &mut JoinSet<()>) -> anyhow::Error {
     while let Some(ended) = tasks.join_next().await {
@@ -391,11 +400,29 @@ async fn close(shared: &Shared, tasks: &mut JoinSet<()>) {
     if tokio::time::timeout(LAST_ANSWERS, shared.calls.wait()).await.is_err() {
         tracing::info!("driver calls are still under way; the next leader repeats them and gets their answers");
     }
-    while let Some(ended) = tasks.join_next().await {
-        if let Err(panic) = ended {
-            tracing::error!(%panic, "a task panicked");
-        }
+    if !joined(tasks, LAST_TASKS).await {
+        tracing::warn!("some tasks hang: they are given up");
     }
+}
+
+/// Returns when passes had their time after the stop.
+async fn overdue(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(LAST_PASSES).await;
+}
+
+/// Waits until all tasks have ended, no longer than `limit`; then they are aborted, and the answer is no.
+async fn joined(tasks: &mut JoinSet<()>, limit: Duration) -> bool {
+    let all = async {
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(panic) = ended {
+                tracing::error!(%panic, "a task panicked");
+            }
+        }
+    };
+    let has_ended = tokio::time::timeout(limit, all).await.is_ok();
+    tasks.abort_all();
+    has_ended
 }
 
 fn pool_settings(
@@ -458,7 +485,7 @@ async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
     stop.run_until_cancelled(task).await;
 }
 
-/// Ends the process in order at SIGTERM and SIGINT.
+/// Ends the process in order at SIGTERM and SIGINT; at once at the second one.
 fn catch(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
@@ -471,6 +498,12 @@ fn catch(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
             () = stop.cancelled() => {}
         }
         stop.cancel();
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::warn!("a second signal: this process ends at once, and its Lease runs out");
+        std::process::exit(1);
     })
 }
 

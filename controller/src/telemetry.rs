@@ -3,6 +3,7 @@
 //! Labels take few values by construction: verbs, kinds, codes, phases, never names of objects. Where the original names objects,
 //! [`original`] does.
 
+mod lines;
 pub mod original;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
@@ -61,23 +63,36 @@ pub enum TelemetryError {
     Export(#[from] ExportError),
 }
 
-/// Starts logging to stderr, so that stdout stays for results; and the export of traces, if it is wanted, which goes on as long as what
-/// is returned lives. The filter is for the log alone.
-pub fn init(format: LogFormat, filter: &str, collector: Option<&Collector>) -> Result<Option<Export>, TelemetryError> {
+/// What goes on as long as it lives: the log, and the export of traces. When it ends, what was said last is written.
+pub struct Telemetry {
+    _lines: WorkerGuard,
+    _export: Option<Export>,
+}
+
+/// Starts logging to stderr, so that stdout stays for results; and the export of traces, if it is wanted. The filter is for the log alone.
+pub fn init(format: LogFormat, filter: &str, collector: Option<&Collector>) -> Result<Telemetry, TelemetryError> {
     let filter = filter_of(filter)?;
     let begin = |url| Export::begin(url, "millwright", env!("CARGO_PKG_VERSION"));
     let export = collector.and_then(Collector::url).map(begin).transpose()?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let (writer, guard) = lines::writer(std::io::stderr());
+    let is_terminal = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer();
     let lines = match format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Text => lines
+            .with_ansi(is_terminal)
+            .with_writer(move || lines::OneLine::new(writer.clone(), is_terminal))
+            .boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_writer(writer).boxed(),
     };
     let spans = export.as_ref().map(|export| millwright_trace::layer(export.tracer()));
     let subscriber = tracing_subscriber::registry()
         .with(lines.with_filter(filter))
         .with(spans);
     subscriber.try_init().map_err(|_| TelemetryError::AlreadySet)?;
-    Ok(export)
+    Ok(Telemetry {
+        _lines: guard,
+        _export: export,
+    })
 }
 
 /// Builds the filter with what is never logged.
@@ -297,6 +312,7 @@ impl Metrics {
             "Machines whose VM was asked for because its provider told bad news of it, or did not show it when a watch began",
             self.doubts.clone(),
         );
+        r.register_collector(Box::new(lines::Dropped));
         r.register("leader", "1 while this process is the leader", self.leader.clone());
         r
     }

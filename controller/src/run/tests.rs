@@ -28,6 +28,8 @@ struct Stored {
     machines: BTreeMap<String, Value>,
     /// Machines that were written.
     written: Vec<String>,
+    /// Writes of Machines get no answer.
+    hangs: bool,
 }
 
 type Answer = (u16, Value);
@@ -45,6 +47,9 @@ impl Server {
                     let metadata = json!({"resourceVersion": "1"});
                     let bookmark = json!({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Any", "metadata": metadata}});
                     return Ok(answer(200, &bookmark.to_string()));
+                }
+                if server.stored().hangs && head.method != Method::GET && head.uri.path().contains("/machines/") {
+                    return std::future::pending().await;
                 }
                 let body = serde_json::from_slice(&body).unwrap_or_default();
                 let (code, value) = server.handle(&head.method, head.uri.path(), &body);
@@ -292,6 +297,19 @@ async fn a_leader_whose_lease_another_took_does_nothing_until_it_leads_again() {
     assert!(running.shows_lead(true));
     assert!(server.has_written("m-1"), "the new term works");
     assert_eq!(running.end().await, End::Asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_hang_hold_the_end_up_for_25_seconds_at_most() {
+    let mut running = Running::start(true, true);
+    let server = running.server.clone();
+    server.stored().hangs = true;
+    server.has_machine("m-1");
+    pass(10).await;
+    let asked = tokio::time::Instant::now();
+    assert_eq!(running.end().await, End::Asked);
+    let took = asked.elapsed();
+    assert!((LAST_PASSES..=Duration::from_secs(25)).contains(&took), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
