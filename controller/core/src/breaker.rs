@@ -101,8 +101,11 @@ pub fn of_group(world: &World, set: &Arc<MachineSet>) -> Tally {
 }
 
 /// The same of a Machine whose Node somebody has deleted: whoever deletes all Nodes at once, as a cloud controller manager of another
-/// region does, is not to take all VMs along. Nobody unhealthy: its Node stays, or no set owns it.
+/// region does, is not to take all VMs along. Nobody unhealthy: its Node stays, or no set owns it, or it goes itself.
 pub fn of_losers(world: &World, machine: &Machine) -> Tally {
+    if meta::is_deleting(&machine.metadata) {
+        return Tally::default();
+    }
     let node = kin::node_of(world, machine).node;
     let set = world.sets.controller(&machine.metadata);
     let set = set.filter(|_| node.is_some_and(|node| meta::is_deleting(&node.metadata)));

@@ -1,5 +1,6 @@
 //! Names of things as types, so that one cannot be passed for another. Decides nothing.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,12 @@ macro_rules! text_id {
 
             /// The text.
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

@@ -29,7 +29,7 @@ pub struct Claim<'a> {
 pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Claim<'a> {
     let by_id = machine.provider_id().and_then(|id| {
         let nodes = world.nodes.find(NodeBy::ProviderId, id.as_str());
-        nodes.min_by_key(|node| (!node::is_ready(node), meta::name(&node.metadata).to_owned()))
+        nodes.min_by(|one, other| rank(one).cmp(&rank(other)))
     });
     let by_name = || {
         machine
@@ -49,16 +49,21 @@ pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Claim<'a> {
     }
 }
 
+/// Which of several Nodes of a VM comes first.
+fn rank(node: &Node) -> (bool, &str) {
+    (!node::is_ready(node), meta::name(&node.metadata))
+}
+
 /// The Machine whose claim to the Node is better than this one's: the one that the Node's label names, else the oldest.
 fn rival<'a>(world: &'a World, machine: &Machine, node: &Node) -> Option<&'a str> {
     let id = node::provider_id(node).filter(|id| world.machines.count(OwnedBy::ProviderId, id) > 1)?;
     let labelled = meta::label(&node.metadata, keys::MACHINE_NAME);
-    let rank = |claimant: &Machine| {
+    let age = |claimant: &Machine| {
         let name = meta::name(&claimant.metadata).to_owned();
         (labelled != Some(name.as_str()), meta::created(&claimant.metadata), name)
     };
     let claimants = world.machines.find(OwnedBy::ProviderId, id);
-    let best = claimants.min_by_key(|claimant| rank(claimant))?;
+    let best = claimants.min_by_key(|claimant| age(claimant))?;
     (best.metadata.uid != machine.metadata.uid).then(|| meta::name(&best.metadata))
 }
 

@@ -10,9 +10,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::observed::{Mark, Observed, Step};
-use crate::api::{MachineDeployment, MachineSet, keys, meta};
+use crate::api::{MachineDeployment, keys, meta};
 use crate::ledger::LINGERS;
-use crate::owner;
 use crate::set::plan::is_leaving;
 use crate::set::{self, MachineView};
 use crate::sight::later;
@@ -39,11 +38,11 @@ fn entries(deployment: &MachineDeployment) -> Vec<Entry<'_>> {
 }
 
 /// Says of the Machines of a set whether the deployment's list names them.
-pub fn tell(deployment: &MachineDeployment, set: &MachineSet, machines: &mut [MachineView<'_>]) {
+pub fn tell(deployment: &MachineDeployment, machines: &mut [MachineView<'_>]) {
     let names: BTreeSet<&str> = entries(deployment).into_iter().map(|entry| entry.name).collect();
     for view in machines {
         let is_listed = names.contains(meta::name(&view.metadata));
-        view.is_named = is_listed && owner::controls(&set.metadata, &view.metadata);
+        view.is_named = is_listed && view.is_own;
     }
 }
 

@@ -54,7 +54,7 @@ pub fn look<T>(
 /// The Machines of a set, with what the deployment knows of them.
 fn machines<'a>(world: &'a World, deployment: &MachineDeployment, set: &Arc<MachineSet>) -> Vec<MachineView<'a>> {
     let mut machines = set::view::machines(world, set);
-    named::tell(deployment, set, &mut machines);
+    named::tell(deployment, &mut machines);
     if deployment.strategy() == Some(StrategyType::InPlaceUpdate) {
         for view in &mut machines {
             view.update = kin::node_of(world, view).node.map(|found| Update {

@@ -13,8 +13,9 @@ use super::keep::{Choice, Mark};
 use super::made::NewMachine;
 use super::repair::GivenUp;
 use super::status::StatusChange;
-use crate::api::{Machine, MachineSet};
+use crate::api::{Machine, MachineSet, meta};
 use crate::breaker::{Tally, Tripped};
+use crate::class;
 use crate::ids::{Name, Uid};
 use crate::ledger::{OwnerNotes, Refusal};
 use crate::machine::Calls;
@@ -24,7 +25,6 @@ use crate::machine::preserve::request::Value;
 use crate::plan::Bearing;
 use crate::settings::Settings;
 use crate::sight::Sight;
-use crate::{class, owner};
 
 /// All that a decision about one MachineSet may read.
 #[derive(Clone, Copy)]
@@ -58,10 +58,7 @@ pub struct Observed<'a> {
 impl<'a> Observed<'a> {
     /// The Machines that the set controls.
     pub fn owned(&self) -> impl Iterator<Item = &'a MachineView<'a>> + Clone + use<'a> {
-        let set = &self.set.metadata;
-        self.machines
-            .iter()
-            .filter(|machine| owner::controls(set, &machine.metadata))
+        self.machines.iter().filter(|machine| machine.is_own)
     }
 }
 
@@ -70,6 +67,8 @@ impl<'a> Observed<'a> {
 pub struct MachineView<'a> {
     /// The Machine.
     pub machine: &'a Arc<Machine>,
+    /// The set controls it. Else nobody does.
+    pub is_own: bool,
     /// The API server refused the last write to it.
     pub refusal: Option<&'a Refusal>,
     /// When its deletion was sent, which was not answered.
@@ -95,6 +94,7 @@ impl<'a> MachineView<'a> {
     pub fn new(machine: &'a Arc<Machine>) -> Self {
         Self {
             machine,
+            is_own: meta::controller_uid(&machine.metadata).is_some(),
             refusal: None,
             deletion_sent: None,
             is_named: false,

@@ -10,6 +10,7 @@ use crate::api::{MachineSet, Phase, meta};
 use crate::breaker::{self, Tally};
 use crate::class::Readiness;
 use crate::ids::Name;
+use crate::kin;
 use crate::kinds::{self, NodeBy, OwnedBy};
 use crate::ledger::OwnerNotes;
 use crate::machine::node;
@@ -17,7 +18,6 @@ use crate::machine::preserve::request;
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;
-use crate::{kin, owner};
 
 /// What a plan asks of the world while it is made.
 pub struct Asked<'a> {
@@ -44,13 +44,17 @@ pub(crate) fn machines<'a>(world: &'a World, set: &Arc<MachineSet>) -> Vec<Machi
     let orphans = world.machines.find(OwnedBy::Controller, "");
     let ledger = &world.ledger;
     let known = owned.chain(orphans).map(|machine| {
-        let uid = meta::identity(&machine.metadata).1;
+        let uid = machine.metadata.uid.as_deref().unwrap_or_default();
         let requested = || request::request(machine, kin::node_of(world, machine).node).value;
+        // What is asked of each of thousands of Machines in each plan is asked only where it matters.
+        let is_ill = is_ill(machine.phase());
         MachineView {
-            refusal: ledger.refusals.get(&uid),
-            deletion_sent: ledger.condemned.get(&uid).copied(),
+            refusal: ledger.refusals.get(uid),
+            deletion_sent: ledger.condemned.get(uid).copied(),
             request: (*machine.phase() == Phase::Failed).then(requested).flatten(),
-            calls: ledger.calls.get(&uid),
+            calls: (is_ill || *machine.phase() == Phase::Failed)
+                .then(|| ledger.calls.get(uid))
+                .flatten(),
             ..MachineView::new(machine)
         }
     });
@@ -59,14 +63,18 @@ pub(crate) fn machines<'a>(world: &'a World, set: &Arc<MachineSet>) -> Vec<Machi
     machines
 }
 
+fn is_ill(phase: &Phase) -> bool {
+    matches!(phase, Phase::Unknown | Phase::InPlaceUpdateFailed)
+}
+
 /// What the world says of those that are unhealthy, and of those whose Node somebody has deleted.
 fn look_around<'a>(world: &'a World, set: &Arc<MachineSet>, machines: &mut [MachineView<'a>]) {
     let some_nodes_go = world.nodes.count(NodeBy::Leaving, "") > 0;
     let (mut group, mut zones) = (None, BTreeMap::<&str, Tally>::new());
     for view in machines {
-        let is_own = owner::controls(&set.metadata, &view.metadata);
-        let is_ill = matches!(view.phase(), Phase::Unknown | Phase::InPlaceUpdateFailed);
-        if !is_own || !(is_ill || some_nodes_go) {
+        let is_ill = is_ill(view.phase());
+        let may_lose_its_node = some_nodes_go && !meta::is_deleting(&view.metadata);
+        if !view.is_own || !(is_ill || may_lose_its_node) {
             continue;
         }
         let node = kin::node_of(world, view).node;

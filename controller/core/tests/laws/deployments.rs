@@ -94,7 +94,7 @@ impl Scene {
                 ..known(machine, &self.refusals, &self.condemned, &BTreeSet::new())
             });
             let mut machines: Vec<MachineView<'_>> = views.collect();
-            named::tell(&self.deployment, set, &mut machines);
+            named::tell(&self.deployment, &mut machines);
             machines
         };
         let machines: Vec<Vec<MachineView<'_>>> = self.sets.iter().map(machines).collect();

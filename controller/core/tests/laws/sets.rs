@@ -102,13 +102,17 @@ impl Scene {
         scene
     }
 
-    /// The Machines, with what is known of each.
+    /// The Machines that the set controls or nobody, with what is known of each.
     fn views(&self) -> Vec<MachineView<'_>> {
+        let is_seen = |machine: &&Arc<Machine>| {
+            let owner = meta::controller_uid(&machine.metadata);
+            owner.is_none_or(|owner| Some(owner.as_str()) == self.set.metadata.uid.as_deref())
+        };
         let view = |machine| MachineView {
             group: self.group,
             ..known(machine, &self.refusals, &self.condemned, &self.named)
         };
-        self.machines.iter().map(view).collect()
+        self.machines.iter().filter(is_seen).map(view).collect()
     }
 
     fn look<T>(&self, look: impl FnOnce(&Observed<'_>) -> T) -> T {

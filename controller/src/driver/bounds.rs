@@ -1,0 +1,49 @@
+//! How much of a driver's answer is kept. A driver that lies or floods costs its own machines, and not the manager's memory, the API
+//! server's limit for an object, or somebody's log.
+//!
+//! The contract's limits (`driver.proto`, "Sizes") are narrower; what is beyond these here is no answer, or is cut.
+
+use super::status::cut;
+
+/// Longest id of a VM. A cut one would name another VM.
+const ID: usize = 512;
+/// Longest word: a zone, a class, a field.
+const WORD: usize = 256;
+/// Longest token of a page or a stream.
+const TOKEN: usize = 4096;
+/// Most addresses of a VM.
+pub(super) const ADDRESSES: usize = 64;
+/// Most violations of a class.
+pub(super) const VIOLATIONS: usize = 64;
+/// Most places that a listing names as unreachable.
+pub(super) const UNREACHABLE: usize = 64;
+/// Most VMs of one listing, or of one stream before it has told of all.
+pub const VMS: usize = 100_000;
+
+/// The id, if a VM may have it.
+pub(super) fn id(text: &str) -> Result<&str, String> {
+    if text.len() > ID {
+        let len = text.len();
+        return Err(format!(
+            "a provider_id of {len} bytes, beginning with {:?}: at most {ID}",
+            cut(text, 80)
+        ));
+    }
+    match text.chars().any(char::is_control) {
+        true => Err(format!("a provider_id with control characters, {:?}", cut(text, 80))),
+        false => Ok(text),
+    }
+}
+
+/// A word, cut.
+pub(super) fn word(text: &str) -> String {
+    cut(text, WORD)
+}
+
+/// A token, which is sent back as it came.
+pub(super) fn token(text: String) -> Result<String, String> {
+    match text.len() {
+        ..=TOKEN => Ok(text),
+        len => Err(format!("a token of {len} bytes: at most {TOKEN}")),
+    }
+}
