@@ -5,6 +5,7 @@
 
 mod accounts;
 mod answer;
+pub mod bounds;
 mod call;
 mod connection;
 mod endpoint;

@@ -40,7 +40,8 @@ pub struct Touched<K> {
 #[derive(Debug)]
 pub struct Store<K: Stored> {
     objects: BTreeMap<Name, Arc<K>>,
-    indexes: BTreeMap<(K::Index, String), BTreeSet<Name>>,
+    /// The objects themselves, since a plan walks over thousands of one owner.
+    indexes: BTreeMap<(K::Index, String), BTreeMap<Name, Arc<K>>>,
     fence: Fence,
     /// What came since the running list began; what is missing at its end is gone.
     listing: Option<Listing>,
@@ -143,8 +144,7 @@ impl<K: Stored> Store<K> {
         self.indexes
             .get(&(index, text.to_owned()))
             .into_iter()
-            .flatten()
-            .filter_map(|name| self.objects.get(name))
+            .flat_map(BTreeMap::values)
     }
 
     /// Every text in one index.
@@ -156,7 +156,7 @@ impl<K: Stored> Store<K> {
 
     /// How many objects stand under `text` in one index.
     pub fn count(&self, index: K::Index, text: &str) -> usize {
-        self.indexes.get(&(index, text.to_owned())).map_or(0, BTreeSet::len)
+        self.indexes.get(&(index, text.to_owned())).map_or(0, BTreeMap::len)
     }
 
     /// How many objects there are.
@@ -185,7 +185,8 @@ impl<K: Stored> Store<K> {
         }
         let old = self.unlink(&name);
         for (index, text) in new.indexed() {
-            self.indexes.entry((index, text)).or_default().insert(name.clone());
+            let found = self.indexes.entry((index, text)).or_default();
+            found.insert(name.clone(), Arc::clone(&new));
         }
         self.objects.insert(name, Arc::clone(&new));
         Some(Touched { old, new: Some(new) })
@@ -203,9 +204,9 @@ impl<K: Stored> Store<K> {
     fn unlink(&mut self, name: &Name) -> Option<Arc<K>> {
         let old = self.objects.remove(name)?;
         for entry in old.indexed() {
-            if let Some(names) = self.indexes.get_mut(&entry) {
-                names.remove(name);
-                if names.is_empty() {
+            if let Some(found) = self.indexes.get_mut(&entry) {
+                found.remove(name);
+                if found.is_empty() {
                     self.indexes.remove(&entry);
                 }
             }

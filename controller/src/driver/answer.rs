@@ -15,7 +15,9 @@ use millwright_core::notice::Notice;
 use millwright_core::orphans::Sighting;
 use millwright_proto::v1;
 
+use super::bounds;
 use super::notices::Told;
+use super::secrets::SecretData;
 use super::status::{MAX_MESSAGE, broken_answer, cut, duration, last_known_state};
 use super::target::MachineKey;
 
@@ -81,6 +83,7 @@ impl Listed {
 /// The VM of an answer about `key`'s machine.
 pub(super) fn vm_of(
     key: &MachineKey,
+    secrets: &SecretData,
     machine: Option<v1::Machine>,
     poll_after: Option<prost_types::Duration>,
 ) -> Result<Vm, Failure> {
@@ -119,7 +122,11 @@ pub(super) fn vm_of(
         let id = cut(&machine.provider_id, 256);
         return Err(broken_answer(format!("the driver answered for VM {id:?} with {why}")));
     }
-    let vm = vm(machine, poll_after.and_then(duration));
+    if let Err(why) = bounds::id(&machine.provider_id) {
+        return Err(broken_answer(format!("the driver answered with {why}")));
+    }
+    let mut vm = vm(machine, poll_after.and_then(duration));
+    vm.state_message = secrets.mask(&vm.state_message);
     if vm.provider_id.is_none() && vm.state != VmState::Creating {
         return Err(broken_answer(format!(
             "the driver answered with a VM without provider_id in state {:?}",
@@ -175,7 +182,12 @@ fn vm(machine: v1::Machine, poll_after: Option<SignedDuration>) -> Vm {
         state,
         state_message: cut(&words.join(": "), MAX_MESSAGE),
         initialization,
-        addresses: machine.addresses.iter().filter_map(address).collect(),
+        addresses: machine
+            .addresses
+            .iter()
+            .filter_map(address)
+            .take(bounds::ADDRESSES)
+            .collect(),
         last_known_state: last_known_state(machine.last_known_state),
         poll_after,
         disturbance: machine.interruption.as_ref().and_then(disturbance),
@@ -213,7 +225,7 @@ fn address(address: &v1::NodeAddress) -> Option<Address> {
     };
     Some(Address {
         kind,
-        address: address.address.clone(),
+        address: bounds::word(&address.address),
     })
 }
 
@@ -226,74 +238,97 @@ pub(super) fn deletion(response: v1::DeleteMachineResponse) -> Deletion {
     }
 }
 
-/// Answer of ValidateMachineClass. A severity that is not known is taken for the graver one.
-pub(super) fn validation(response: v1::ValidateMachineClassResponse) -> ValidationReport {
-    let violation = |violation: v1::Violation| Violation {
-        fatal: violation.severity() != v1::violation::Severity::Warning,
-        field: violation.field,
-        reason: violation.reason,
-        description: cut(&violation.description, MAX_MESSAGE),
+/// Answer of ValidateMachineClass. A severity that is not known is taken for the graver one. Of too many violations the first are kept,
+/// and how many more there are.
+pub(super) fn validation(
+    secrets: &SecretData,
+    response: v1::ValidateMachineClassResponse,
+) -> Result<ValidationReport, Failure> {
+    let is_fatal = |violation: &v1::Violation| violation.severity() != v1::violation::Severity::Warning;
+    let mut all = response.violations;
+    // Those that keep machines from being made come first: none of them is cut for a warning.
+    all.sort_by_key(|violation| !is_fatal(violation));
+    let more = all.len().saturating_sub(bounds::VIOLATIONS);
+    let violation = |violation: &v1::Violation| Violation {
+        fatal: is_fatal(violation),
+        field: bounds::word(&violation.field),
+        reason: bounds::word(&violation.reason),
+        // Each Machine of the class says all of them.
+        description: secrets.mask(&bounds::word(&violation.description)),
     };
-    ValidationReport {
-        violations: response.violations.into_iter().map(violation).collect(),
-        inventory_key: Some(response.inventory_key).filter(|key| !key.is_empty()),
+    let mut violations: Vec<Violation> = all.iter().take(bounds::VIOLATIONS).map(violation).collect();
+    if let Some(last) = violations.last_mut().filter(|_| more > 0) {
+        last.description.push_str(&format!(" (and {more} more)"));
     }
+    let key = bounds::token(response.inventory_key).map_err(|why| broken_answer(format!("inventory_key: {why}")))?;
+    Ok(ValidationReport {
+        violations,
+        inventory_key: Some(key).filter(|key| !key.is_empty()),
+    })
 }
 
-/// Answer of ListMachines. A VM tagged with another cluster must never be shown; where one is, it is not looked at.
-pub(super) fn page(cluster_id: &str, response: v1::ListMachinesResponse) -> Page {
+/// Answer of ListMachines. A VM tagged with another cluster must never be shown; where one is, it is not looked at. A list with an id that
+/// no VM may have is none: which VM is absent from it nobody knows.
+pub(super) fn page(cluster_id: &str, response: v1::ListMachinesResponse) -> Result<Page, Failure> {
     let mut vms = Vec::with_capacity(response.machines.len());
     for machine in response.machines {
         let key = machine.key.clone().unwrap_or_default();
         if !key.cluster_id.is_empty() && key.cluster_id != cluster_id {
-            tracing::warn!(provider_id = %machine.provider_id, cluster_id = %key.cluster_id, "the driver listed a VM of another cluster: passed over");
+            let (id, cluster) = (bounds::word(&machine.provider_id), bounds::word(&key.cluster_id));
+            tracing::warn!(id, cluster, "the driver listed a VM of another cluster: passed over");
             continue;
         }
+        bounds::id(&machine.provider_id).map_err(|why| broken_answer(format!("the driver listed a VM with {why}")))?;
         vms.push(Listed {
             name: Name::non_empty(Some(&key.name)),
             uid: Uid::non_empty(Some(&key.uid)),
-            namespace: key.namespace,
-            class: Some(machine.machine_class.clone()).filter(|class| !class.is_empty()),
-            spec_digest: Some(machine.spec_digest.clone()).filter(|digest| !digest.is_empty()),
+            namespace: bounds::word(&key.namespace),
+            class: Some(bounds::word(&machine.machine_class)).filter(|class| !class.is_empty()),
+            spec_digest: Some(bounds::word(&machine.spec_digest)).filter(|digest| !digest.is_empty()),
             created: machine.create_time.and_then(timestamp),
             cluster_id: key.cluster_id,
-            zone: machine.zone.clone(),
+            zone: bounds::word(&machine.zone),
             vm: vm(machine, None),
         });
     }
-    Page {
+    let token = bounds::token(response.next_page_token);
+    let token = token.map_err(|why| broken_answer(format!("the driver's list goes on by {why}")))?;
+    let unreachable = response.unreachable.iter().take(bounds::UNREACHABLE);
+    Ok(Page {
         vms,
-        next: Some(response.next_page_token).filter(|token| !token.is_empty()),
-        unreachable: response.unreachable,
-    }
+        next: Some(token).filter(|token| !token.is_empty()),
+        unreachable: unreachable.map(|place| bounds::word(place)).collect(),
+    })
 }
 
 /// A message of WatchMachines. One about a VM of another cluster, and one of a type that this manager does not know, say nothing.
-pub(super) fn told(cluster_id: &str, message: v1::WatchMachinesResponse) -> Told {
+pub(super) fn told(cluster_id: &str, message: v1::WatchMachinesResponse) -> Result<Told, Failure> {
     use v1::watch_machines_response::Type;
     let state = match message.r#type() {
-        Type::Synced => return Told::All,
-        Type::Unspecified | Type::Heartbeat => return Told::Nothing,
+        Type::Synced => return Ok(Told::All),
+        Type::Unspecified | Type::Heartbeat => return Ok(Told::Nothing),
         Type::Upsert => None,
         Type::Deleted => Some(VmState::Deleted),
     };
     let Some(machine) = message.machine else {
-        return Told::Nothing;
+        return Ok(Told::Nothing);
     };
     let key = machine.key.clone().unwrap_or_default();
     if key.cluster_id != cluster_id {
-        tracing::warn!(provider_id = %machine.provider_id, cluster_id = %key.cluster_id, "the driver told of a VM of another cluster: passed over");
-        return Told::Nothing;
+        let (id, cluster) = (bounds::word(&machine.provider_id), bounds::word(&key.cluster_id));
+        tracing::warn!(id, cluster, "the driver told of a VM of another cluster: passed over");
+        return Ok(Told::Nothing);
     }
+    bounds::id(&machine.provider_id).map_err(|why| broken_answer(format!("the driver told of a VM with {why}")))?;
     let vm = vm(machine, None);
-    Told::Of(Notice {
-        namespace: key.namespace,
+    Ok(Told::Of(Notice {
+        namespace: bounds::word(&key.namespace),
         name: Name::non_empty(Some(&key.name)),
         uid: Uid::non_empty(Some(&key.uid)),
         provider_id: vm.provider_id,
         state: state.unwrap_or(vm.state),
         disturbance: vm.disturbance,
-    })
+    }))
 }
 
 fn timestamp(wire: prost_types::Timestamp) -> Option<Timestamp> {
@@ -394,25 +429,25 @@ mod tests {
             }),
             resume_token: String::new(),
         };
-        let state = |of_type: Type| match told("c", message(of_type.into(), "c")) {
+        let state = |of_type: Type| match told("c", message(of_type.into(), "c")).unwrap() {
             Told::Of(notice) => Some(notice.state),
             Told::All | Told::Nothing => None,
         };
         assert_eq!(state(Type::Upsert), Some(VmState::Running));
         assert_eq!(state(Type::Deleted), Some(VmState::Deleted), "whatever state it shows");
-        assert_eq!(told("c", message(Type::Synced.into(), "c")), Told::All);
-        assert_eq!(told("c", message(Type::Heartbeat.into(), "c")), Told::Nothing);
+        assert_eq!(told("c", message(Type::Synced.into(), "c")).unwrap(), Told::All);
+        assert_eq!(told("c", message(Type::Heartbeat.into(), "c")).unwrap(), Told::Nothing);
         assert_eq!(
-            told("c", message(Type::Upsert.into(), "d")),
+            told("c", message(Type::Upsert.into(), "d")).unwrap(),
             Told::Nothing,
             "another cluster's"
         );
-        assert_eq!(told("c", message(99, "c")), Told::Nothing);
+        assert_eq!(told("c", message(99, "c")).unwrap(), Told::Nothing);
         let bare = v1::WatchMachinesResponse {
             r#type: Type::Upsert.into(),
             ..Default::default()
         };
-        assert_eq!(told("c", bare), Told::Nothing, "no VM in it");
+        assert_eq!(told("c", bare).unwrap(), Told::Nothing, "no VM in it");
     }
 
     fn machine(name: &str, uid: &str) -> v1::Machine {
@@ -432,19 +467,23 @@ mod tests {
     #[test]
     fn the_vm_of_another_machine_is_never_taken_for_ours() {
         for (name, uid) in [("m-1", "uid-2"), ("m-2", "")] {
-            let failure = vm_of(&key(), Some(machine(name, uid)), None).expect_err("it is another's");
+            let failure =
+                vm_of(&key(), &SecretData::default(), Some(machine(name, uid)), None).expect_err("it is another's");
             assert_eq!(
                 (failure.code, failure.reason, failure.effect),
                 (Code::Internal, None, Effect::Unknown)
             );
         }
         for (name, uid) in [("m-1", "uid-1"), ("m-1", ""), ("", "")] {
-            assert!(vm_of(&key(), Some(machine(name, uid)), None).is_ok(), "{name} {uid}");
+            assert!(
+                vm_of(&key(), &SecretData::default(), Some(machine(name, uid)), None).is_ok(),
+                "{name} {uid}"
+            );
         }
     }
 
     fn broken(machine: v1::Machine) -> String {
-        let failure = vm_of(&key(), Some(machine), None).expect_err("no VM is taken from it");
+        let failure = vm_of(&key(), &SecretData::default(), Some(machine), None).expect_err("no VM is taken from it");
         assert_eq!(
             (failure.code, failure.reason, failure.effect),
             (Code::Internal, None, Effect::Unknown)
@@ -460,7 +499,7 @@ mod tests {
             machine
         };
         assert!(broken(of("other")).contains("another cluster, other"));
-        assert!(vm_of(&key(), Some(of("")), None).is_ok());
+        assert!(vm_of(&key(), &SecretData::default(), Some(of("")), None).is_ok());
     }
 
     #[test]
@@ -479,7 +518,10 @@ mod tests {
             ..machine("m-1", "uid-1")
         };
         for fine in ["", "m-1", "ip-10-0-0-1.eu.internal", "1", &"x".repeat(63)] {
-            assert!(vm_of(&key(), Some(named(fine)), None).is_ok(), "{fine}");
+            assert!(
+                vm_of(&key(), &SecretData::default(), Some(named(fine)), None).is_ok(),
+                "{fine}"
+            );
         }
         for wrong in [
             "M-1",
@@ -512,7 +554,7 @@ mod tests {
             machines: vec![bad, machine("m-2", "uid-2")],
             ..Default::default()
         };
-        let page = page("c", response);
+        let page = page("c", response).unwrap();
         assert_eq!(page.vms.len(), 2);
         assert!(page.vms.iter().all(|listed| listed.vm.node_name.is_none()));
     }
@@ -538,14 +580,28 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_vm_or_with_a_nameless_one_is_no_answer() {
-        assert!(vm_of(&key(), None, None).is_err());
+        assert!(vm_of(&key(), &SecretData::default(), None, None).is_err());
         let nameless = |state: v1::machine::State| v1::Machine {
             provider_id: String::new(),
             state: state.into(),
             ..machine("m-1", "uid-1")
         };
-        assert!(vm_of(&key(), Some(nameless(v1::machine::State::Running)), None).is_err());
-        let early = vm_of(&key(), Some(nameless(v1::machine::State::Creating)), None).expect("ids may come late");
+        assert!(
+            vm_of(
+                &key(),
+                &SecretData::default(),
+                Some(nameless(v1::machine::State::Running)),
+                None
+            )
+            .is_err()
+        );
+        let early = vm_of(
+            &key(),
+            &SecretData::default(),
+            Some(nameless(v1::machine::State::Creating)),
+            None,
+        )
+        .expect("ids may come late");
         assert_eq!(early.provider_id, None);
     }
 
@@ -593,7 +649,7 @@ mod tests {
             machines: vec![foreign, machine("m-1", "uid-1")],
             ..Default::default()
         };
-        let page = page("c", response);
+        let page = page("c", response).unwrap();
         assert_eq!(
             page.vms.iter().map(|listed| listed.name.clone()).collect::<Vec<_>>(),
             [Some(Name::new("m-1"))]
@@ -628,5 +684,29 @@ mod tests {
             driver_info(&response).map(|info| info.capabilities),
             Ok([Capability::ValidateMachineClass].into())
         );
+    }
+
+    #[test]
+    fn what_is_too_much_is_cut_and_counted() {
+        let one = |severity: v1::violation::Severity| v1::Violation {
+            severity: severity.into(),
+            field: "f".repeat(1000),
+            description: "the key hunter22 is no key".into(),
+            ..Default::default()
+        };
+        let mut violations = vec![one(v1::violation::Severity::Warning); 100];
+        violations.push(one(v1::violation::Severity::Error));
+        let response = v1::ValidateMachineClassResponse {
+            violations,
+            ..Default::default()
+        };
+        let secrets: SecretData = [("password".to_owned(), b"hunter22\n".to_vec())].into_iter().collect();
+        let report = validation(&secrets, response).unwrap();
+        assert_eq!(report.violations.len(), bounds::VIOLATIONS);
+        let first = report.violations.first().unwrap();
+        assert!(first.fatal, "what stops machines is not cut for warnings");
+        assert_eq!(first.description, "the key *** is no key");
+        assert_eq!(first.field.len(), 256);
+        assert!(report.violations.last().unwrap().description.ends_with("(and 37 more)"));
     }
 }

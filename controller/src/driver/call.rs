@@ -160,7 +160,7 @@ impl Driver {
             credentials: &target.secrets,
         };
         let response = self.call_if(of, request, still_wanted, send).await?;
-        answer::vm_of(&target.key, response.machine, response.poll_after)
+        answer::vm_of(&target.key, &target.secrets, response.machine, response.poll_after)
     }
 
     /// Steps that can only follow the creation.
@@ -182,7 +182,7 @@ impl Driver {
                 send,
             )
             .await?;
-        answer::vm_of(&target.key, response.machine, None)
+        answer::vm_of(&target.key, &target.secrets, response.machine, None)
     }
 
     /// Removes the VM and everything made for it. The permit is used up: a repeat needs evidence anew.
@@ -243,7 +243,7 @@ impl Driver {
                 send,
             )
             .await?;
-        answer::vm_of(&target.key, response.machine, response.poll_after)
+        answer::vm_of(&target.key, &target.secrets, response.machine, response.poll_after)
     }
 
     /// One page of the cluster's VMs: the first, or the one that `page_token` names.
@@ -259,7 +259,7 @@ impl Driver {
         let response = self
             .call(Method::ListMachines, None, &scope.secrets, request, send)
             .await?;
-        Ok(answer::page(&scope.cluster_id, response))
+        answer::page(&scope.cluster_id, response)
     }
 
     /// Checks a class; with `live` also against the provider.
@@ -273,7 +273,7 @@ impl Driver {
         let response = self
             .call(Method::ValidateMachineClass, None, &scope.secrets, request, send)
             .await?;
-        Ok(answer::validation(response))
+        answer::validation(&scope.secrets, response)
     }
 
     /// One call that is wanted whenever its turn comes.
@@ -359,7 +359,9 @@ impl Driver {
             Ok(Err(status)) => {
                 self.epoch_heard
                     .fetch_max(status::remembered_epoch(&status).unwrap_or(0), Ordering::AcqRel);
-                Err(status::failure(&status))
+                let mut failure = status::failure(&status);
+                failure.message = of.credentials.mask(&failure.message);
+                Err(failure)
             }
             Err(_) => Err(too_late(lane.timeout())),
         };

@@ -3,6 +3,7 @@
 //! Chooses nothing: what a notice means is core's, when to open it again is `work::notices`'. A driver that stays silent for longer than
 //! its heartbeats allow is not waited for: behind a connection that broke without a word it would be waited for without end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_core::driver::{Code, Failure};
@@ -12,9 +13,11 @@ use tokio::time::Instant;
 use tonic::{Request, Streaming};
 
 use super::answer;
+use super::bounds;
 use super::call::Driver;
 use super::lanes::Method;
-use super::status;
+use super::secrets::SecretData;
+use super::status::{self, broken_answer};
 use super::target::Scope;
 
 /// How often a driver gives a sign of life.
@@ -36,6 +39,7 @@ pub enum Told {
 /// An open stream.
 pub struct Notices {
     cluster_id: String,
+    secrets: Arc<SecretData>,
     stream: Streaming<v1::WatchMachinesResponse>,
     resume_token: String,
 }
@@ -55,12 +59,13 @@ impl Driver {
         // Some servers answer with the first message only.
         let opened = match tokio::time::timeout(SILENT, client.watch_machines(request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(status::failure(&status)),
+            Ok(Err(status)) => Err(masked(&scope.secrets, &status)),
             Err(_) => Err(silent()),
         };
         self.record(Method::WatchMachines, opened.as_ref().err(), begun.elapsed());
         Ok(Notices {
             cluster_id: scope.cluster_id.clone(),
+            secrets: Arc::clone(&scope.secrets),
             stream: opened?,
             resume_token: resume_token.to_owned(),
         })
@@ -73,20 +78,27 @@ impl Notices {
         let message = match tokio::time::timeout(SILENT, self.stream.message()).await {
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => return Ok(None),
-            Ok(Err(status)) => return Err(status::failure(&status)),
+            Ok(Err(status)) => return Err(masked(&self.secrets, &status)),
             Err(_) => return Err(silent()),
         };
         // A sign of life need not carry one: the last that was seen counts.
         if !message.resume_token.is_empty() {
-            self.resume_token.clone_from(&message.resume_token);
+            let token = bounds::token(message.resume_token.clone());
+            self.resume_token = token.map_err(|why| broken_answer(format!("the driver's watch goes on by {why}")))?;
         }
-        Ok(Some(answer::told(&self.cluster_id, message)))
+        answer::told(&self.cluster_id, message).map(Some)
     }
 
     /// From where the stream can be resumed. Empty: from the start.
     pub fn resume_token(&self) -> &str {
         &self.resume_token
     }
+}
+
+fn masked(secrets: &SecretData, status: &tonic::Status) -> Failure {
+    let mut failure = status::failure(status);
+    failure.message = secrets.mask(&failure.message);
+    failure
 }
 
 fn silent() -> Failure {

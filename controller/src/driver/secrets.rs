@@ -30,6 +30,38 @@ const UNWATCHED: Duration = Duration::from_secs(5);
 /// How long a failure answers for the next callers, so that a thousand machines do not ask a thousand times.
 const FAILED: Duration = Duration::from_secs(2);
 
+/// Shorter values are words that any text may hold.
+const LEAST_MASKED: usize = 6;
+/// What stands in place of a secret.
+const MASK: &str = "***";
+/// Lengths of the two parts of a bootstrap token, `abcdef.0123456789abcdef`.
+const TOKEN_PARTS: (usize, usize) = (6, 16);
+
+/// The text without bootstrap tokens, which stand in the boot configuration.
+fn without_tokens(text: &str) -> String {
+    let (before, after) = TOKEN_PARTS;
+    let is_inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    let is_token = |dot: &usize| {
+        let parts = dot
+            .checked_sub(before)
+            .and_then(|start| Some((bytes.get(start..*dot)?, bytes.get(dot + 1..dot + 1 + after)?)));
+        parts.is_some_and(|(id, secret)| id.iter().chain(secret).all(is_inner))
+    };
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = 0;
+    for (dot, _) in text.match_indices('.').filter(|(dot, _)| is_token(dot)) {
+        if dot < rest {
+            continue;
+        }
+        masked.push_str(text.get(rest..=dot).unwrap_or_default());
+        masked.push_str(MASK);
+        rest = dot + 1 + after;
+    }
+    masked.push_str(text.get(rest..).unwrap_or_default());
+    masked
+}
+
 /// The data of Secrets. Wiped when dropped; has no `Debug`.
 #[derive(Default)]
 pub struct SecretData {
@@ -63,6 +95,20 @@ impl SecretData {
     /// A copy for a request. Its owner is the request, which nobody wipes.
     pub(super) fn to_wire(&self) -> BTreeMap<String, Vec<u8>> {
         self.data.clone()
+    }
+
+    /// The text without what is secret: values of these Secrets, line by line, and bootstrap tokens. Whatever a driver says goes into logs,
+    /// events and statuses, and drivers quote what they were given.
+    pub(super) fn mask(&self, text: &str) -> String {
+        let values = self.data.values().filter_map(|value| std::str::from_utf8(value).ok());
+        let lines = values.flat_map(str::lines).map(str::trim);
+        let mut text = text.to_owned();
+        for line in lines.filter(|line| line.len() >= LEAST_MASKED) {
+            if text.contains(line) {
+                text = text.replace(line, MASK);
+            }
+        }
+        without_tokens(&text)
     }
 
     fn bytes(&self) -> usize {
@@ -305,4 +351,27 @@ fn chain(error: &dyn std::error::Error) -> String {
         }
     }
     texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_bootstrap_tokens_are_masked_and_words_are_not() {
+        let entries = [("key", "-----BEGIN KEY-----\nMIIEvQIBADAN\n"), ("zone", "eu")];
+        let entries = entries.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
+        let secrets: SecretData = entries.into_iter().collect();
+        for (text, masked) in [
+            ("no quota in eu for e2.small", "no quota in eu for e2.small"),
+            ("bad key: MIIEvQIBADAN!", "bad key: ***!"),
+            (
+                "token abcdef.0123456789abcdef, twice abcdef.0123456789abcdef",
+                "token abcdef.***, twice abcdef.***",
+            ),
+            ("abcdef.0123456789abcde. ü.", "abcdef.0123456789abcde. ü."),
+        ] {
+            assert_eq!(secrets.mask(text), masked);
+        }
+    }
 }

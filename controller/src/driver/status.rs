@@ -127,11 +127,10 @@ pub(super) fn last_known_state(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// The text, cut at a character's border.
+/// The text, cut at a character's border and without control characters: it goes into logs, events and statuses.
 pub(super) fn cut(text: &str, limit: usize) -> String {
-    text.get(..text.floor_char_boundary(limit))
-        .unwrap_or_default()
-        .to_owned()
+    let text = text.get(..text.floor_char_boundary(limit)).unwrap_or_default();
+    text.replace(char::is_control, " ")
 }
 
 /// A duration of the wire; negative ones are none.

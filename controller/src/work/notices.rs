@@ -17,7 +17,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::orphans::scope;
 use super::shared::Shared;
-use crate::driver::{Driver, DriverState, Told};
+use crate::driver::{Driver, DriverState, Told, bounds};
 
 /// The pause before a stream is opened again: doubled at each failure.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
@@ -154,6 +154,12 @@ async fn listen(
         course.failures = 0;
         notices.resume_token().clone_into(&mut course.token);
         hear(shared, inventory, under, told, &mut shown);
+        if shown.as_ref().is_some_and(|shown| shown.len() > bounds::VMS) {
+            return Err(format!(
+                "it told of more than {} VMs and has not told of all",
+                bounds::VMS
+            ));
+        }
     }
 }
 

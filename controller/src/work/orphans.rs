@@ -5,6 +5,7 @@
 //! inventory at a time, so that a driver that hangs holds up nobody. It asks for a VM's deletion with a permit that the evidence was
 //! consumed for, and under the lead, as every call that changes something.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use super::shared::Shared;
 use super::token;
 use super::vm::secrets_of;
 use crate::crash;
-use crate::driver::{Driver, DriverClass, DriverState, MachineKey, Scope, Target};
+use crate::driver::{Driver, DriverClass, DriverState, MachineKey, Scope, Target, bounds};
 use crate::kube::error::{ReadError, WriteError};
 use crate::kube::events::Severity;
 
@@ -35,6 +36,8 @@ const LEAST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 const MOST_WAYS: usize = 3;
 /// Most pages of a listing: 10,000 VMs at the pages of 500 that the contract has are 20. A driver that never comes to an end is at fault.
 const MOST_PAGES: usize = 1000;
+/// Places that could not be asked, of which a listing keeps so many names.
+const MOST_UNREACHABLE: usize = 64;
 /// So often a listing begins anew because its place was forgotten.
 const MOST_STARTS: usize = 3;
 /// So many orphans are deleted at a time.
@@ -206,22 +209,28 @@ pub(super) async fn scope(shared: &Shared, way: &Way, driver: &DriverName) -> Re
 /// All pages of a listing, and what of them could not be asked. A place that is forgotten begins it anew; any other failure ends it.
 async fn pages(driver: &Driver, scope: &Scope) -> Result<(Vec<Sighting>, Vec<String>), String> {
     let (mut vms, mut unreachable, mut token) = (Vec::new(), Vec::new(), None::<String>);
-    let mut starts = 1;
+    let (mut starts, mut tokens) = (1, BTreeSet::new());
     for _ in 0..MOST_PAGES {
         let page = match driver.list_machines(scope, token.as_deref()).await {
             Ok(page) => page,
             Err(failure) if failure.reason == Some(Reason::PageTokenExpired) && starts < MOST_STARTS => {
                 starts += 1;
                 (vms, unreachable, token) = (Vec::new(), Vec::new(), None);
+                tokens.clear();
                 continue;
             }
             Err(failure) => return Err(format!("{}: {}", failure.word(), failure.message)),
         };
         vms.extend(page.vms.into_iter().map(|vm| vm.sighting()));
         unreachable.extend(page.unreachable);
+        unreachable.truncate(MOST_UNREACHABLE);
         match page.next {
-            Some(next) => token = Some(next),
             None => return Ok((vms, unreachable)),
+            Some(_) if vms.len() > bounds::VMS => return Err(format!("it has more than {} VMs", bounds::VMS)),
+            Some(next) if !tokens.insert(next.clone()) => {
+                return Err("it gave one page token twice, so it has no end".to_owned());
+            }
+            Some(next) => token = Some(next),
         }
     }
     Err(format!("it did not end within {MOST_PAGES} pages"))

@@ -21,6 +21,8 @@ type List = fn(Vec<v1::Machine>) -> Vec<v1::Machine>;
 struct Script {
     create: Create,
     list: List,
+    /// The token of the next page, after each.
+    next_page: &'static str,
     validate: fn() -> Vec<v1::Violation>,
     /// The VMs that there are.
     vms: Vec<v1::Machine>,
@@ -41,6 +43,7 @@ impl Liar {
         let script = Arc::new(Mutex::new(Script {
             create: |key| Ok(Some(vm_of(key))),
             list: |vms| vms,
+            next_page: "",
             validate: Vec::new,
             vms: Vec::new(),
             deletes: Vec::new(),
@@ -79,6 +82,11 @@ impl Liar {
     /// What it makes of the list of its VMs from now on.
     pub fn lists(&self, list: List) {
         self.script().list = list;
+    }
+
+    /// From now on each page of a list names the same next one.
+    pub fn lists_without_end(&self) {
+        self.script().next_page = "again";
     }
 
     /// What it says of classes from now on.
@@ -186,6 +194,7 @@ impl DriverService for Voice {
         let machines = (script.list)(script.vms.clone());
         Ok(Response::new(v1::ListMachinesResponse {
             machines,
+            next_page_token: script.next_page.to_owned(),
             ..Default::default()
         }))
     }

@@ -29,6 +29,8 @@ const MIN_AGE: &str = "1s";
 const LISTINGS: Duration = Duration::from_secs(10);
 /// User data that needs nothing made for it.
 const PLAIN: &str = "plain";
+/// A credential of the class.
+const PASSWORD: &str = "correct-horse-battery";
 
 /// A scene with a class of the liar, where no node has to join. It is slow to anger: a machine that gets no VM is given up late.
 async fn scene(what: &str, prefix: &str) -> Option<(Scene, Liar)> {
@@ -40,7 +42,9 @@ async fn scene(what: &str, prefix: &str) -> Option<(Scene, Liar)> {
         .manager("--machine-safety-orphan-vms-period", PERIOD)
         .manager("--orphan-min-age", MIN_AGE);
     let scene = script.begin(&plane).await;
-    scene.create_secret(&manifests::plain_secret(PLAIN)).await;
+    let mut secret = manifests::plain_secret(PLAIN);
+    secret["stringData"]["password"] = json!(PASSWORD);
+    scene.create_secret(&secret).await;
     let class = json!({
         "metadata": { "name": NAME }, "provider": NAME, "providerSpec": {}, "secretRef": { "name": PLAIN },
     });
@@ -164,6 +168,84 @@ async fn an_answer_of_five_mib_is_told_with_its_size() {
         }))
     };
     told_of_creation("lie-big", lie, &["too large", "524"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_of_a_hundred_kilobytes_is_told_by_its_size() {
+    let lie = |key: v1::MachineKey| {
+        let provider_id = "x".repeat(100_000);
+        Ok(Some(v1::Machine {
+            provider_id,
+            ..vm_of(key)
+        }))
+    };
+    told_of_creation("lie-long", lie, &["a provider_id of 100000 bytes"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_of_two_lines_is_told() {
+    let lie = |key: v1::MachineKey| {
+        let provider_id = "liar:///a\nb".to_owned();
+        Ok(Some(v1::Machine {
+            provider_id,
+            ..vm_of(key)
+        }))
+    };
+    told_of_creation("lie-line", lie, &["control characters"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_in_an_error_reaches_no_status_no_event_and_no_log_and_no_line_is_forged() {
+    let Some((mut scene, liar)) = scene("a driver that quotes its credentials", "lie-tell").await else {
+        return;
+    };
+    liar.creates(|_| {
+        let said =
+            format!("login of admin with {PASSWORD} failed\n2026 ERROR forged: the token is abcdef.0123456789abcdef");
+        Err(Status::internal(said))
+    });
+    let name = machine(&scene, 1).await;
+    says(
+        &mut scene,
+        &name,
+        &["login of admin with *** failed 2026 ERROR forged: the token is abcdef.***"],
+    )
+    .await;
+    let events = scene.events_about(&name).await.unwrap();
+    let log = scene.manager.service.log();
+    for (place, text) in [("events", format!("{events:?}")), ("log", log.clone())] {
+        assert!(!text.contains(PASSWORD), "{place}: {text}");
+        assert!(!text.contains("0123456789abcdef"), "{place}: {text}");
+    }
+    assert!(!log.lines().any(|line| line.starts_with("2026 ERROR forged")), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_twelve_hundred_violations_the_class_tells_the_first_and_how_many_more() {
+    let Some((mut scene, liar)) = scene("a driver with many violations", "lie-many").await else {
+        return;
+    };
+    liar.validates(|| {
+        let one = v1::Violation {
+            field: "/size".into(),
+            severity: v1::violation::Severity::Error.into(),
+            reason: "BAD".into(),
+            description: "x".repeat(1000),
+        };
+        vec![one; 1200]
+    });
+    scene
+        .patch(Kind::Class, NAME, json!({ "providerSpec": { "size": "l" } }))
+        .await;
+    scene
+        .until("the class says so", LIMIT, async |scene: &Scene| {
+            let class = scene.get(Kind::Class, NAME).await;
+            match class["status"].to_string() {
+                told if told.contains("(and 1136 more)") && told.len() < 256 << 10 => Ok(()),
+                told => Err(format!("{} bytes, {told:.300}", told.len())),
+            }
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -316,6 +398,17 @@ async fn a_list_that_cannot_be_read_is_told_by_the_class() {
         vms
     });
     class_tells(&mut scene, "VmsNotListed", &["too large"]).await;
+    nothing_goes(&scene, &liar, &names).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_without_an_end_is_told_by_the_class() {
+    let Some((mut scene, liar)) = scene("a list without an end", "list-end").await else {
+        return;
+    };
+    let names = three(&mut scene).await;
+    liar.lists_without_end();
+    class_tells(&mut scene, "VmsNotListed", &["one page token twice"]).await;
     nothing_goes(&scene, &liar, &names).await;
 }
 

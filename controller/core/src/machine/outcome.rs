@@ -20,6 +20,9 @@ pub const SECOND_LOOK: SignedDuration = SignedDuration::from_secs(10);
 /// or stopped and started by a person, is back before that, with its disk.
 const WHILE_READY: SignedDuration = SignedDuration::from_mins(1);
 
+/// How soon after an answer bad news that nobody asked for lead to the next question: a driver may tell the same without end.
+const NEWS_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
 /// How many answers against a VM are kept: more than are given within `WHILE_READY`.
 const BAD_NEWS_KEPT: usize = 16;
 
@@ -209,7 +212,8 @@ impl Calls {
         let since = self.doubted_since(since);
         // Where another clock wrote a time that is still to come, the pause counts all the same.
         let Some(asked) = self.asked_at.filter(|at| *at >= since || since > now) else {
-            return now;
+            let heard = self.heard_at.filter(|at| self.doubt.is_some() && *at <= now);
+            return heard.map_or(now, |at| later(at, NEWS_AGAIN).max(now));
         };
         let is_unbelieved = self.last_word().is_some() && self.lost(since, node).is_none();
         let is_unanswered = self.doubt.is_some() && self.trouble.is_some();
@@ -337,10 +341,28 @@ mod tests {
         calls.doubt(now);
         calls.absorb(answer(running()), None, PACING, now);
         assert!(calls.doubt.is_some(), "the answer may be older than the news");
-        assert_eq!(calls.doubt_again(now, None, SignedDuration::from_mins(1), now), now);
+        let again = later(now, NEWS_AGAIN);
+        assert_eq!(calls.doubt_again(now, None, SignedDuration::from_mins(1), now), again);
         calls.begin(Call::Status);
         calls.absorb(answer(running()), None, PACING, now);
         assert_eq!(calls.doubt, None);
+    }
+
+    #[test]
+    fn a_driver_that_tells_the_same_without_end_is_not_asked_without_end() {
+        let mut calls = Calls::default();
+        let mut asked = 0;
+        for tenth in 0..300 {
+            let now = later(Timestamp::UNIX_EPOCH, SignedDuration::from_millis(tenth * 100));
+            calls.doubt(now);
+            if calls.doubt_again(now, None, SignedDuration::from_mins(1), now) <= now {
+                calls.begin(Call::Status);
+                calls.doubt(now);
+                calls.absorb(Answer::Vm(Call::Status, Ok(running())), None, PACING, now);
+                asked += 1;
+            }
+        }
+        assert!((5..=7).contains(&asked), "{asked} questions in 30 s");
     }
 
     #[test]

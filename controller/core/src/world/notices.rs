@@ -18,7 +18,7 @@ use crate::orphans::{Inventory, Way};
 use crate::wake::{Key, Wake};
 
 impl World {
-    /// Takes a notice. Gives whether a Machine's VM is doubted because of it.
+    /// Takes a notice. Gives whether a Machine's VM is doubted because of it, and was not before.
     pub fn noticed(&mut self, notice: &Notice, (now, uptime): (Timestamp, Duration)) -> bool {
         let Some(machine) = notice.name.as_ref().and_then(|name| self.machines.get(name)) else {
             return false;
@@ -33,10 +33,11 @@ impl World {
         let is_leaving = meta::is_deleting(&machine.metadata);
         let has_ended = notice.state == VmState::Deleted;
         let is_doubted = notice.is_bad() && !is_leaving;
-        let mut is_news = is_doubted;
+        let (mut is_news, mut begins) = (is_doubted, false);
         self.note::<Machine>(&name, &uid, |ledger| {
             let calls = ledger.calls.entry(uid.clone()).or_default();
             if is_doubted {
+                begins = calls.doubt.is_none();
                 calls.doubt(now);
             }
             // Whoever waits for the VM to change waits no longer than until it did.
@@ -52,7 +53,7 @@ impl World {
         if is_news {
             self.wake([Wake::event(Key::Machine(name))], uptime);
         }
-        is_doubted
+        begins
     }
 
     /// All VMs of an inventory were shown by a watch, which was opened by one of these ways: a Machine that runs, whose VM belongs there and
