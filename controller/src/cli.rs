@@ -59,6 +59,7 @@ fn manager(flags: ManagerFlags) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    raise_file_limit();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -80,6 +81,19 @@ fn manager(flags: ManagerFlags) -> ExitCode {
             tracing::error!("{error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Each drained Node holds a connection: the soft limit of open files is made the hard one, as Go's programs do.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    let current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current, ..limit }) {
+        tracing::warn!(%error, ?limit, "the limit of open files stays: many drains at once may exceed it");
     }
 }
 
