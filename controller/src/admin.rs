@@ -25,6 +25,8 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// How long the head of a request may take.
 const HEAD: Duration = Duration::from_secs(10);
+/// How long a connection may last: whoever holds all of them would keep `/livez` from the kubelet.
+const CONNECTION: Duration = Duration::from_secs(60);
 /// Connections at a time; more wait.
 const CONNECTIONS: usize = 64;
 /// How long answers may take after the stop.
@@ -64,13 +66,12 @@ pub async fn run(listener: TcpListener, health: Arc<Health>, metrics: Metrics, s
         .with_state(Admin { health, metrics });
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
-    while let Some(stream) = stop.run_until_cancelled(accept(&listener)).await {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
+    let next = async || (Arc::clone(&places).acquire_owned().await, accept(&listener).await);
+    while let Some((place, stream)) = stop.run_until_cancelled(next()).await {
         let (app, stop) = (app.clone(), stop.clone());
         connections.spawn(async move {
-            answer(stream, app, stop).await;
+            // One that lasts longer is cut.
+            let _ = tokio::time::timeout(CONNECTION, answer(stream, app, stop)).await;
             drop(place);
         });
         while connections.try_join_next().is_some() {}

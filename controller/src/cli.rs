@@ -84,14 +84,17 @@ fn manager(flags: ManagerFlags) -> ExitCode {
     }
 }
 
-/// Each drained Node holds a connection: the soft limit of open files is made the hard one, as Go's programs do.
+/// Most open files that are asked for: each drained Node holds a connection. More would only slow programs that close all they might have.
+const FILES: u64 = 65_536;
+
+/// The soft limit of open files is 1,024 in many systems.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    if limit.current == limit.maximum {
+    if limit.current.is_none_or(|current| current >= FILES) {
         return;
     }
-    let current = limit.maximum;
+    let current = Some(limit.maximum.map_or(FILES, |most| most.min(FILES)));
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current, ..limit }) {
         tracing::warn!(%error, ?limit, "the limit of open files stays: many drains at once may exceed it");
     }

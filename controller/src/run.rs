@@ -5,9 +5,9 @@
 //! that is newer than its lead. Order of stop: no new work, passes end, driver calls get a moment for their answers, events
 //! are flushed, the lease is given up.
 //!
-//! A term is work under one epoch. It ends with any change of the epoch. Where another leads the process ends, and whoever
-//! supervises it starts it afresh. Where this process holds the lease again under a new epoch (somebody deleted or emptied
-//! the Lease) it begins a new term with nothing of the old one: new lists, new connections to drivers, an empty world.
+//! A term is work under one epoch, and no two terms have the same. It ends when the epoch changes (somebody deleted or emptied the Lease),
+//! when the Lease was not renewed in time, and when another process took it. Then this process stands for the lead again, with nothing of
+//! the old term: new lists, new connections to drivers, an empty world.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -55,6 +55,8 @@ const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 const LAST_PASSES: Duration = Duration::from_secs(8);
 /// How long driver calls may take to answer then; their work goes on in the driver either way.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How long the log has to be written where the end is at once.
+const LAST_LINES: Duration = Duration::from_millis(50);
 /// How long everything else of a term may take.
 const LAST_TASKS: Duration = Duration::from_secs(2);
 /// How long the Leases may take to be given back, and the port to be closed.
@@ -398,7 +400,9 @@ async fn close(shared: &Shared, tasks: &mut JoinSet<()>) {
     shared.stop.cancel();
     shared.calls.close();
     if tokio::time::timeout(LAST_ANSWERS, shared.calls.wait()).await.is_err() {
-        tracing::info!("driver calls are still under way; the next leader repeats them and gets their answers");
+        tracing::info!(
+            "driver calls are still under way; they are repeated in the next term, which gets their answers"
+        );
     }
     if !joined(tasks, LAST_TASKS).await {
         tracing::warn!("some tasks hang: they are given up");
@@ -502,7 +506,9 @@ fn catch(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::warn!("a second signal: this process ends at once, and its Lease runs out");
+        tracing::warn!("a signal during the end: this process ends at once, and its Lease runs out");
+        // The log's own thread writes it.
+        tokio::time::sleep(LAST_LINES).await;
         std::process::exit(1);
     })
 }

@@ -65,8 +65,9 @@ pub enum TelemetryError {
 
 /// What goes on as long as it lives: the log, and the export of traces. When it ends, what was said last is written.
 pub struct Telemetry {
-    _lines: WorkerGuard,
+    // What the export says at its end is logged, so it ends first.
     _export: Option<Export>,
+    _lines: WorkerGuard,
 }
 
 /// Starts logging to stderr, so that stdout stays for results; and the export of traces, if it is wanted. The filter is for the log alone.
@@ -90,8 +91,8 @@ pub fn init(format: LogFormat, filter: &str, collector: Option<&Collector>) -> R
         .with(spans);
     subscriber.try_init().map_err(|_| TelemetryError::AlreadySet)?;
     Ok(Telemetry {
-        _lines: guard,
         _export: export,
+        _lines: guard,
     })
 }
 

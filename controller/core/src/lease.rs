@@ -63,6 +63,8 @@ pub struct Sight<'a> {
     pub record: Option<&'a LeaseRecord>,
     /// Time since we first saw it as it is now.
     pub unchanged_for: Duration,
+    /// Whether this process leads: it renewed the Lease in time.
+    pub leads: bool,
     /// The last claim that was seen, by whomever. It outlives the Lease: a holder whose Lease was deleted or emptied by somebody leads
     /// on until it looks again.
     pub last_claim: Option<Claim<'a>>,
@@ -191,6 +193,10 @@ pub fn step(sight: &Sight<'_>, me: &str, terms: &Terms) -> LeaseMove {
             (None, Some(_)) => LeaseMove::Take { epoch },
         };
     };
+    // Ours, and not renewed in time: what was planned then is over, so a new term begins, which drivers can tell from the old one.
+    if holder == me && !sight.leads {
+        return LeaseMove::Take { epoch };
+    }
     if holder == me {
         return match terms.retry_period.checked_sub(sight.unchanged_for) {
             Some(pause) if !pause.is_zero() => LeaseMove::Hold { pause },
@@ -267,6 +273,7 @@ mod tests {
         Sight {
             record,
             unchanged_for: Duration::from_secs(unchanged_for),
+            leads: true,
             last_claim: None,
             highest_epoch: None,
             epoch_floor: 0,
@@ -501,6 +508,18 @@ mod tests {
         assert_eq!(after(0), LeaseMove::Hold { pause });
         assert_eq!(after(2), LeaseMove::Renew { epoch: 4 });
         assert_eq!(after(3600), LeaseMove::Renew { epoch: 4 });
+    }
+
+    #[test]
+    fn our_own_lease_that_was_not_renewed_in_time_is_taken_for_a_new_term() {
+        let ours = held_by("me");
+        for seconds in [0, 2, 3600] {
+            let late = Sight {
+                leads: false,
+                ..seen(Some(&ours), seconds)
+            };
+            assert_eq!(moves(&late), LeaseMove::Take { epoch: 5 });
+        }
     }
 
     #[test]

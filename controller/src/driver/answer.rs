@@ -125,8 +125,12 @@ pub(super) fn vm_of(
     if let Err(why) = bounds::id(&machine.provider_id) {
         return Err(broken_answer(format!("the driver answered with {why}")));
     }
-    let mut vm = vm(machine, poll_after.and_then(duration));
-    vm.state_message = secrets.mask(&vm.state_message);
+    let masked = v1::Machine {
+        state_reason: secrets.mask(&machine.state_reason),
+        state_message: secrets.mask(&machine.state_message),
+        ..machine
+    };
+    let vm = vm(masked, poll_after.and_then(duration));
     if vm.provider_id.is_none() && vm.state != VmState::Creating {
         return Err(broken_answer(format!(
             "the driver answered with a VM without provider_id in state {:?}",
@@ -251,10 +255,10 @@ pub(super) fn validation(
     let more = all.len().saturating_sub(bounds::VIOLATIONS);
     let violation = |violation: &v1::Violation| Violation {
         fatal: is_fatal(violation),
-        field: bounds::word(&violation.field),
-        reason: bounds::word(&violation.reason),
+        field: bounds::word(&secrets.mask(&violation.field)),
+        reason: bounds::word(&secrets.mask(&violation.reason)),
         // Each Machine of the class says all of them.
-        description: secrets.mask(&bounds::word(&violation.description)),
+        description: bounds::word(&secrets.mask(&violation.description)),
     };
     let mut violations: Vec<Violation> = all.iter().take(bounds::VIOLATIONS).map(violation).collect();
     if let Some(last) = violations.last_mut().filter(|_| more > 0) {

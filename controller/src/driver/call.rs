@@ -359,9 +359,7 @@ impl Driver {
             Ok(Err(status)) => {
                 self.epoch_heard
                     .fetch_max(status::remembered_epoch(&status).unwrap_or(0), Ordering::AcqRel);
-                let mut failure = status::failure(&status);
-                failure.message = of.credentials.mask(&failure.message);
-                Err(failure)
+                Err(of.credentials.failure(&status))
             }
             Err(_) => Err(too_late(lane.timeout())),
         };

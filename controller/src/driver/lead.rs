@@ -12,7 +12,7 @@ use crate::kube::error::ReadError;
 use crate::kube::leadership::{Leadership, LeadershipReader};
 use crate::kube::lease::LeaseReader;
 
-/// The lead under which a process works, one for each term: who leads under a new epoch begins with a new one.
+/// The lead under which a process works, one for each term, each of which has an epoch of its own.
 #[derive(Debug)]
 pub struct Lead {
     term: Mutex<Option<Term>>,

@@ -17,7 +17,7 @@ use super::bounds;
 use super::call::Driver;
 use super::lanes::Method;
 use super::secrets::SecretData;
-use super::status::{self, broken_answer};
+use super::status::broken_answer;
 use super::target::Scope;
 
 /// How often a driver gives a sign of life.
@@ -59,7 +59,7 @@ impl Driver {
         // Some servers answer with the first message only.
         let opened = match tokio::time::timeout(SILENT, client.watch_machines(request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(masked(&scope.secrets, &status)),
+            Ok(Err(status)) => Err(scope.secrets.failure(&status)),
             Err(_) => Err(silent()),
         };
         self.record(Method::WatchMachines, opened.as_ref().err(), begun.elapsed());
@@ -78,7 +78,7 @@ impl Notices {
         let message = match tokio::time::timeout(SILENT, self.stream.message()).await {
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => return Ok(None),
-            Ok(Err(status)) => return Err(masked(&self.secrets, &status)),
+            Ok(Err(status)) => return Err(self.secrets.failure(&status)),
             Err(_) => return Err(silent()),
         };
         // A sign of life need not carry one: the last that was seen counts.
@@ -93,12 +93,6 @@ impl Notices {
     pub fn resume_token(&self) -> &str {
         &self.resume_token
     }
-}
-
-fn masked(secrets: &SecretData, status: &tonic::Status) -> Failure {
-    let mut failure = status::failure(status);
-    failure.message = secrets.mask(&failure.message);
-    failure
 }
 
 fn silent() -> Failure {

@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::status;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use millwright_core::driver::Failure;
 use millwright_core::ids::{ResourceVersion, SecretKey};
 use tokio::time::Instant;
 use zeroize::{Zeroize as _, Zeroizing};
@@ -46,7 +48,11 @@ fn without_tokens(text: &str) -> String {
         let parts = dot
             .checked_sub(before)
             .and_then(|start| Some((bytes.get(start..*dot)?, bytes.get(dot + 1..dot + 1 + after)?)));
+        // The name of a host goes on at either end.
+        let ends = dot.checked_sub(before + 1).and_then(|at| bytes.get(at)).into_iter();
+        let mut ends = ends.chain(bytes.get(dot + 1 + after));
         parts.is_some_and(|(id, secret)| id.iter().chain(secret).all(is_inner))
+            && !ends.any(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
     };
     let mut masked = String::with_capacity(text.len());
     let mut rest = 0;
@@ -102,13 +108,26 @@ impl SecretData {
     pub(super) fn mask(&self, text: &str) -> String {
         let values = self.data.values().filter_map(|value| std::str::from_utf8(value).ok());
         let lines = values.flat_map(str::lines).map(str::trim);
+        let mut lines: Vec<&str> = lines.filter(|line| line.len() >= LEAST_MASKED).collect();
+        // A longer one may hold a shorter one, of which the rest would stay.
+        lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
         let mut text = text.to_owned();
-        for line in lines.filter(|line| line.len() >= LEAST_MASKED) {
+        for line in lines {
             if text.contains(line) {
                 text = text.replace(line, MASK);
             }
         }
         without_tokens(&text)
+    }
+
+    /// What a status says, masked before it is cut: half a secret is one.
+    pub(super) fn failure(&self, status: &tonic::Status) -> Failure {
+        let (code, message) = (status.code(), self.mask(status.message()));
+        let (details, metadata) = (status.details().to_vec().into(), status.metadata().clone());
+        let masked = tonic::Status::with_details_and_metadata(code, message, details, metadata);
+        let mut failure = status::failure(&masked);
+        failure.message = self.mask(&failure.message);
+        failure
     }
 
     fn bytes(&self) -> usize {
@@ -359,7 +378,11 @@ mod tests {
 
     #[test]
     fn values_and_bootstrap_tokens_are_masked_and_words_are_not() {
-        let entries = [("key", "-----BEGIN KEY-----\nMIIEvQIBADAN\n"), ("zone", "eu")];
+        let entries = [
+            ("key", "-----BEGIN KEY-----\nMIIEvQIBADAN\n"),
+            ("zone", "eu"),
+            ("long", "MIIEvQIBADANxyz"),
+        ];
         let entries = entries.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
         let secrets: SecretData = entries.into_iter().collect();
         for (text, masked) in [
@@ -370,6 +393,8 @@ mod tests {
                 "token abcdef.***, twice abcdef.***",
             ),
             ("abcdef.0123456789abcde. ü.", "abcdef.0123456789abcde. ü."),
+            ("host12.mycompanyclusters.com", "host12.mycompanyclusters.com"),
+            ("MIIEvQIBADANxyz of a longer value", "*** of a longer value"),
         ] {
             assert_eq!(secrets.mask(text), masked);
         }

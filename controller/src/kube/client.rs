@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::header::{HeaderValue, USER_AGENT};
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use kube::client::{Body, ClientBuilder, DynBody};
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -24,6 +24,7 @@ use crate::kube::budget::Budget;
 use crate::kube::call::Call;
 use crate::kube::error::plain;
 use crate::kube::leadership::LeadershipReader;
+use crate::kube::no_proxy;
 use crate::telemetry::Metrics;
 
 /// How long one answer may take, to its last byte. Half of the API server's own limit of a minute: behind that, it has
@@ -181,6 +182,22 @@ impl Cluster {
 }
 
 async fn read(access: &Access) -> Result<Config, AccessError> {
+    let mut config = read_as_it_is(access).await?;
+    let of_env = |names: [&str; 2]| {
+        let values = names.into_iter().filter_map(|name| std::env::var(name).ok());
+        values.into_iter().find(|value| !value.is_empty())
+    };
+    // kube compares NO_PROXY with the proxy's name in place of the server's. One that a kubeconfig names is used in any case, as kubectl does.
+    let proxy = of_env(["HTTPS_PROXY", "https_proxy"]).and_then(|proxy| proxy.parse::<Uri>().ok());
+    let exempt = of_env(["NO_PROXY", "no_proxy"]);
+    let is_exempt = |host: &str| exempt.as_deref().is_some_and(|exempt| no_proxy::holds(exempt, host));
+    if proxy.is_some() && config.proxy_url == proxy && config.cluster_url.host().is_some_and(is_exempt) {
+        config.proxy_url = None;
+    }
+    Ok(config)
+}
+
+async fn read_as_it_is(access: &Access) -> Result<Config, AccessError> {
     match access {
         Access::InCluster => Config::incluster().map_err(AccessError::InCluster),
         Access::File(path) => read_file(path).await.map_err(|error| AccessError::File {

@@ -183,6 +183,7 @@ impl Candidate {
         let sight = Sight {
             record: record.as_ref(),
             unchanged_for: self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed()),
+            leads: self.is_leader(),
             last_claim: self.last_claim(),
             highest_epoch: self.highest_epoch,
             epoch_floor: epoch_floor(self.settings.env.wall().as_second()),

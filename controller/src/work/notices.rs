@@ -14,6 +14,7 @@ use millwright_core::ids::ProviderId;
 use millwright_core::ledger::Stamp;
 use millwright_core::orphans::{Inventories, Inventory, Way};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 use super::orphans::scope;
 use super::shared::Shared;
@@ -91,7 +92,7 @@ fn wanted(shared: &Shared) -> BTreeMap<Inventory, Under> {
 struct Course {
     /// From where it can be resumed. Empty: from the start.
     token: String,
-    /// How often in a row it failed before anything was told.
+    /// How often in a row it failed before all was told, or within a minute.
     failures: u32,
 }
 
@@ -145,13 +146,17 @@ async fn listen(
     };
     tracing::debug!(%inventory, is_anew, "the driver tells of its VMs");
     let mut shown: Option<BTreeSet<ProviderId>> = is_anew.then(BTreeSet::new);
+    let begun = Instant::now();
     loop {
         let told = match notices.next().await {
             Ok(Some(told)) => told,
             Ok(None) => return Ok(()),
             Err(failure) => return Err(course.broken(&failure)),
         };
-        course.failures = 0;
+        // A stream that fails at the same message each time has not come far.
+        if told == Told::All || begun.elapsed() >= LONGEST_PAUSE {
+            course.failures = 0;
+        }
         notices.resume_token().clone_into(&mut course.token);
         hear(shared, inventory, under, told, &mut shown);
         if shown.as_ref().is_some_and(|shown| shown.len() > bounds::VMS) {

@@ -209,26 +209,29 @@ pub(super) async fn scope(shared: &Shared, way: &Way, driver: &DriverName) -> Re
 /// All pages of a listing, and what of them could not be asked. A place that is forgotten begins it anew; any other failure ends it.
 async fn pages(driver: &Driver, scope: &Scope) -> Result<(Vec<Sighting>, Vec<String>), String> {
     let (mut vms, mut unreachable, mut token) = (Vec::new(), Vec::new(), None::<String>);
-    let (mut starts, mut tokens) = (1, BTreeSet::new());
+    let (mut starts, mut tokens, mut seen) = (1, BTreeSet::new(), BTreeSet::new());
     for _ in 0..MOST_PAGES {
         let page = match driver.list_machines(scope, token.as_deref()).await {
             Ok(page) => page,
             Err(failure) if failure.reason == Some(Reason::PageTokenExpired) && starts < MOST_STARTS => {
                 starts += 1;
                 (vms, unreachable, token) = (Vec::new(), Vec::new(), None);
-                tokens.clear();
+                (tokens, seen) = (BTreeSet::new(), BTreeSet::new());
                 continue;
             }
             Err(failure) => return Err(format!("{}: {}", failure.word(), failure.message)),
         };
+        let before = seen.len();
+        seen.extend(page.vms.iter().filter_map(|vm| vm.vm.provider_id.clone()));
         vms.extend(page.vms.into_iter().map(|vm| vm.sighting()));
         unreachable.extend(page.unreachable);
         unreachable.truncate(MOST_UNREACHABLE);
         match page.next {
             None => return Ok((vms, unreachable)),
             Some(_) if vms.len() > bounds::VMS => return Err(format!("it has more than {} VMs", bounds::VMS)),
-            Some(next) if !tokens.insert(next.clone()) => {
-                return Err("it gave one page token twice, so it has no end".to_owned());
+            // A cursor that the provider moves may keep its name.
+            Some(next) if !tokens.insert(next.clone()) && seen.len() == before => {
+                return Err("it gave one page token twice and nothing new, so it has no end".to_owned());
             }
             Some(next) => token = Some(next),
         }

@@ -408,7 +408,7 @@ async fn a_list_without_an_end_is_told_by_the_class() {
     };
     let names = three(&mut scene).await;
     liar.lists_without_end();
-    class_tells(&mut scene, "VmsNotListed", &["one page token twice"]).await;
+    class_tells(&mut scene, "VmsNotListed", &["one page token twice and nothing new"]).await;
     nothing_goes(&scene, &liar, &names).await;
 }
 

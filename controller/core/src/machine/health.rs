@@ -47,7 +47,7 @@ fn looked_again(seen: &Observed<'_>, joined: Option<&Node>, now: Timestamp) -> P
     let look = later(since, LAST_LOOK);
     let due = match seen.calls.asked_at.is_some_and(|at| at >= look) {
         true => seen.calls.doubt_again(look, seen.node, ASK_AGAIN, now),
-        false => look,
+        false => seen.calls.at_least_paced(look),
     };
     match (runs_after_all(seen.machine, seen.calls), joined) {
         _ if due <= now => Plan::act(vec![Step::Call(Call::Status)], Why::VmDoubted),

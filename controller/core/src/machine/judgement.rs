@@ -216,7 +216,9 @@ impl Fault {
 
 /// Whether the Machine's VM is proven gone, or is announced to go.
 pub fn is_ended(machine: &Machine, node: Option<&Node>, calls: Option<&Calls>) -> bool {
-    let lost = calls.and_then(|calls| calls.lost(Timestamp::MIN, node));
+    // One that has failed did so on what was said before.
+    let since = machine.phase_since().filter(|_| *machine.phase() == Phase::Unknown);
+    let lost = calls.and_then(|calls| calls.lost(since.unwrap_or(Timestamp::MIN), node));
     let may_be = matches!(machine.phase(), Phase::Unknown | Phase::Failed);
     may_be && lost.is_some_and(|lost| ends(lost, node))
 }

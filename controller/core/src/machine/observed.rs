@@ -227,8 +227,10 @@ pub struct Calls {
     pub bad_news: Vec<Timestamp>,
     /// When it last described the VM, or said that there is none.
     pub heard_at: Option<Timestamp>,
-    /// When the driver was last asked for the VM's state, whatever it answered.
+    /// When the driver was last asked for the VM's state, whatever it answered. `None`: bad news came meanwhile, so it is to be asked again.
     pub asked_at: Option<Timestamp>,
+    /// When the last question for the VM's state ended, whatever came meanwhile.
+    pub question_ended: Option<Timestamp>,
     /// When to ask for the VM's state again.
     pub poll_at: Option<Timestamp>,
     /// When to ask for its deletion again. Not the same: a driver that advises patience with a boot has not been asked

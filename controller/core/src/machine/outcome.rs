@@ -86,6 +86,7 @@ impl Calls {
             .is_some_and(|doubt| std::mem::take(&mut doubt.during_call));
         if let Answer::Vm(Call::Status, _) | Answer::NotAsked(Call::Status) = &answer {
             self.asked_at = Some(now).filter(|_| !is_outdated);
+            self.question_ended = Some(now);
         }
         match answer {
             Answer::Vm(call, Ok(vm)) => {
@@ -212,8 +213,10 @@ impl Calls {
         let since = self.doubted_since(since);
         // Where another clock wrote a time that is still to come, the pause counts all the same.
         let Some(asked) = self.asked_at.filter(|at| *at >= since || since > now) else {
-            let heard = self.heard_at.filter(|at| self.doubt.is_some() && *at <= now);
-            return heard.map_or(now, |at| later(at, NEWS_AGAIN).max(now));
+            return match self.doubt {
+                Some(_) => self.at_least_paced(now),
+                None => now,
+            };
         };
         let is_unbelieved = self.last_word().is_some() && self.lost(since, node).is_none();
         let is_unanswered = self.doubt.is_some() && self.trouble.is_some();
@@ -225,6 +228,12 @@ impl Calls {
                 pause
             },
         )
+    }
+
+    /// When the driver may be asked that is due at `due`: not sooner after the last question than bad news without end would have it.
+    pub fn at_least_paced(&self, due: Timestamp) -> Timestamp {
+        let last = self.question_ended.filter(|at| *at <= due);
+        last.map_or(due, |at| later(at, NEWS_AGAIN).max(due))
     }
 
     /// Whether the driver will say something else soon, or has just contradicted itself: asked again at once it would be

@@ -513,6 +513,7 @@ fn calls(dice: &mut Dice) -> Calls {
         asked_under: None,
         reached: dice.maybe(|dice| Arc::new(request(dice))),
         asked_at: dice.maybe(|_| now()),
+        question_ended: dice.maybe(Dice::time),
         made_at: dice.maybe(Dice::time),
         running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
         vm: dice.maybe(Dice::vm),
