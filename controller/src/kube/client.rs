@@ -181,6 +181,10 @@ impl Cluster {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "kube reads the environment's proxy, and this corrects what it makes of it"
+)]
 async fn read(access: &Access) -> Result<Config, AccessError> {
     let mut config = read_as_it_is(access).await?;
     let of_env = |names: [&str; 2]| {
