@@ -339,6 +339,10 @@ async fn drop_token(shared: &Shared, vm: &Sighting) {
     let Some(uid) = vm.uid.as_ref().filter(|_| shared.settings.has_target) else {
         return;
     };
+    // The term in which this was planned is over: the next one finds what is left.
+    if shared.stop.is_cancelled() {
+        return;
+    }
     if let Err(error) = token::remove_of(shared, uid).await {
         tracing::warn!(%uid, %error, "the bootstrap token of a Machine that is gone stays; it runs out by itself");
     }
@@ -432,6 +436,9 @@ async fn remove_node(shared: &Shared, evidence: nodes::Evidence) -> Result<bool,
     let Some(reference) = evidence.confirm(machine.as_deref(), &node) else {
         return Ok(false);
     };
+    if shared.stop.is_cancelled() {
+        return Ok(false);
+    }
     if shared.settings.orphan_dry_run {
         tracing::warn!(node = %reference.name, "the Node's Machine and VM are gone: it would be removed (--orphan-dry-run)");
         return Ok(false);
