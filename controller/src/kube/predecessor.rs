@@ -85,8 +85,8 @@ impl Predecessor {
 
     async fn hold(&mut self, holder: &str, mut leadership: watch::Receiver<Leadership>) -> String {
         let mut complaint = None;
+        let leads = |now: &Leadership| matches!(now, Leadership::Leader { .. });
         loop {
-            let leads = |now: &Leadership| matches!(now, Leadership::Leader { .. });
             let has_ended = leadership.wait_for(leads).await.is_err();
             if has_ended {
                 // And this process ends with it.
@@ -108,7 +108,9 @@ impl Predecessor {
                     }
                 }
             }
-            tokio::time::sleep(RENEW).await;
+            // Where the lead is lost meanwhile, the original may lead by the time that it comes back: they are looked at then at once.
+            let lost = leadership.wait_for(|now| !leads(now));
+            let _ = tokio::time::timeout(RENEW, lost).await;
         }
     }
 
