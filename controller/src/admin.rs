@@ -77,7 +77,7 @@ pub async fn run(listener: TcpListener, health: Arc<Health>, metrics: Metrics, s
         while connections.try_join_next().is_some() {}
     }
     let answers = async { while connections.join_next().await.is_some() {} };
-    // Who asks for no answer to a whole request keeps nobody up: what is left is closed.
+    // Connections that have not sent a whole request by then are closed.
     let _ = tokio::time::timeout(LAST_ANSWERS, answers).await;
 }
 
@@ -205,15 +205,20 @@ mod tests {
         tokio::join!(server, asking);
     }
 
+    /// A port with a connection that has sent half a request.
+    async fn half_asked() -> (TcpListener, TcpStream) {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let mut half = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        half.write_all(b"GET /metrics HTTP/1.1\r\nHost:").await.unwrap();
+        (listener, half)
+    }
+
     #[tokio::test]
     async fn half_a_request_holds_up_neither_others_nor_the_end() {
-        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let stop = CancellationToken::new();
+        let (listener, half) = half_asked().await;
+        let (addr, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let server = run(listener, Arc::default(), Metrics::default(), stop.clone());
         let asking = async {
-            let mut half = TcpStream::connect(addr).await.unwrap();
-            half.write_all(b"GET /metrics HTTP/1.1\r\nHost:").await.unwrap();
             assert!(ask(addr, "/livez").await.starts_with("HTTP/1.1 200"));
             stop.cancel();
             half
@@ -225,18 +230,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_sends_no_head_in_time_is_hung_up_on() {
-        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let stop = CancellationToken::new();
+        let (listener, mut half) = half_asked().await;
+        let (stop, begun) = (CancellationToken::new(), tokio::time::Instant::now());
         let server = run(listener, Arc::default(), Metrics::default(), stop.clone());
         let asking = async {
-            let mut half = TcpStream::connect(addr).await.unwrap();
-            half.write_all(b"GET /metrics HTTP/1.1\r\nHost:").await.unwrap();
             let mut answer = Vec::new();
             half.read_to_end(&mut answer).await.unwrap();
             stop.cancel();
         };
         tokio::join!(server, asking);
+        assert!(begun.elapsed() < CONNECTION, "it was cut by its age");
     }
 
     #[tokio::test]

@@ -76,7 +76,7 @@ fn manager(flags: ManagerFlags) -> ExitCode {
     runtime.shutdown_timeout(LAST_THREADS);
     match end {
         Ok(End::Asked) => ExitCode::SUCCESS,
-        Ok(End::Beaten) => ExitCode::FAILURE,
+        Ok(End::OriginalLeads) => ExitCode::FAILURE,
         Err(error) => {
             tracing::error!("{error:#}");
             ExitCode::FAILURE

@@ -8,7 +8,6 @@ pub mod error;
 pub mod events;
 pub mod leadership;
 pub mod lease;
-mod no_proxy;
 pub mod pods;
 pub mod predecessor;
 pub mod readable;

@@ -68,7 +68,7 @@ pub enum End {
     /// A signal asked for it.
     Asked,
     /// The original leads.
-    Beaten,
+    OriginalLeads,
 }
 
 /// Runs the manager of this process until a signal, or until the original leads.
@@ -160,7 +160,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
         .clone()
         .map(|lease| Candidate::new(control.client.clone(), lease, leads));
     let election = candidate.as_ref().map(Candidate::heartbeat);
-    let beaten = CancellationToken::new();
+    let original = CancellationToken::new();
     let health = Arc::new(Health::default());
     if let Some(port) = port {
         standing.spawn(admin::run(port, Arc::clone(&health), metrics.clone(), held.clone()));
@@ -172,7 +172,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
             leadership.clone(),
             Ends {
                 held: held.clone(),
-                beaten: beaten.clone(),
+                original: original.clone(),
                 stop: stop.clone(),
             },
         ));
@@ -197,7 +197,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
     let end = loop {
         match term(config, &process).await {
             Ok(TermEnd::Process(end)) => break Ok(end),
-            Ok(TermEnd::Deposed) => {}
+            Ok(TermEnd::LeadLost) => {}
             Err(error) => break Err(error),
         }
     };
@@ -207,7 +207,8 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
             "the Leases could not be given back in time, or the port not be closed: they end with the process"
         );
     }
-    let end = end.map(|end| if beaten.is_cancelled() { End::Beaten } else { end });
+    let original_leads = original.is_cancelled().then_some(End::OriginalLeads);
+    let end = end.map(|end| original_leads.unwrap_or(end));
     tracing::info!(?end, "manager stopped");
     end
 }
@@ -217,7 +218,7 @@ struct Ends {
     /// All work has ended: the Leases are given back.
     held: CancellationToken,
     /// The original leads.
-    beaten: CancellationToken,
+    original: CancellationToken,
     /// Ends the process in order.
     stop: CancellationToken,
 }
@@ -237,7 +238,7 @@ async fn stand(
     let guard = async {
         if let Some(reason) = predecessor.kept_out(&process, leadership, &ends.held).await {
             tracing::error!("this process ends: {reason}");
-            ends.beaten.cancel();
+            ends.original.cancel();
             ends.stop.cancel();
         }
     };
@@ -267,7 +268,7 @@ enum TermEnd {
     Process(End),
     /// This process does not hold the lease any more under the epoch under which work began. It stands for the lead again: an API server that
     /// is away for seconds is no reason to end.
-    Deposed,
+    LeadLost,
 }
 
 /// Stands by, works, and ends what is under way.
@@ -568,7 +569,7 @@ async fn work(
     tracing::info!("this process leads");
     tokio::select! {
         biased;
-        () = term_is_over(epoch, leadership) => Ok(TermEnd::Deposed),
+        () = term_is_over(epoch, leadership) => Ok(TermEnd::LeadLost),
         () = dispatch::run(Arc::clone(shared), config.workers) => Ok(TermEnd::Process(End::Asked)),
     }
 }

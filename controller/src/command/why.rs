@@ -114,7 +114,7 @@ fn written(world: &World, subject: &Subject, told: &Explanation) -> String {
         true => lines.push("Nothing is to be done now.".to_owned()),
         false => section("Would now, in this order:", &told.steps, &mut lines),
     }
-    lines.extend(told.waits_for.iter().map(|what| format!("It waits. {what}")));
+    lines.extend(told.waits_for.iter().map(|what| format!("The rollout waits: {what}")));
     section("Leaves alone:", &told.withheld, &mut lines);
     lines.extend(
         told.again

@@ -272,7 +272,7 @@ pub(super) fn validation(
 }
 
 /// Answer of ListMachines. A VM tagged with another cluster must never be shown; where one is, it is not looked at. A list with an id that
-/// no VM may have is none: which VM is absent from it nobody knows.
+/// no VM may have is refused as a whole: that VM might be the one whose absence is concluded from the list.
 pub(super) fn page(cluster_id: &str, response: v1::ListMachinesResponse) -> Result<Page, Failure> {
     let mut vms = Vec::with_capacity(response.machines.len());
     for machine in response.machines {

@@ -16,7 +16,7 @@ pub(super) const ADDRESSES: usize = 64;
 /// Most violations of a class.
 pub(super) const VIOLATIONS: usize = 64;
 /// Most places that a listing names as unreachable.
-pub(super) const UNREACHABLE: usize = 64;
+pub const UNREACHABLE: usize = 64;
 /// Most VMs of one listing, or of one stream before it has told of all.
 pub const VMS: usize = 100_000;
 

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::header::{HeaderValue, USER_AGENT};
-use http::{Request, Response, Uri};
+use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::{Body, ClientBuilder, DynBody};
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -24,7 +25,6 @@ use crate::kube::budget::Budget;
 use crate::kube::call::Call;
 use crate::kube::error::plain;
 use crate::kube::leadership::LeadershipReader;
-use crate::kube::no_proxy;
 use crate::telemetry::Metrics;
 
 /// How long one answer may take, to its last byte. Half of the API server's own limit of a minute: behind that, it has
@@ -181,27 +181,7 @@ impl Cluster {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "kube reads the environment's proxy, and this corrects what it makes of it"
-)]
 async fn read(access: &Access) -> Result<Config, AccessError> {
-    let mut config = read_as_it_is(access).await?;
-    let of_env = |names: [&str; 2]| {
-        let values = names.into_iter().filter_map(|name| std::env::var(name).ok());
-        values.into_iter().find(|value| !value.is_empty())
-    };
-    // kube compares NO_PROXY with the proxy's name in place of the server's. One that a kubeconfig names is used in any case, as kubectl does.
-    let proxy = of_env(["HTTPS_PROXY", "https_proxy"]).and_then(|proxy| proxy.parse::<Uri>().ok());
-    let exempt = of_env(["NO_PROXY", "no_proxy"]);
-    let is_exempt = |host: &str| exempt.as_deref().is_some_and(|exempt| no_proxy::holds(exempt, host));
-    if proxy.is_some() && config.proxy_url == proxy && config.cluster_url.host().is_some_and(is_exempt) {
-        config.proxy_url = None;
-    }
-    Ok(config)
-}
-
-async fn read_as_it_is(access: &Access) -> Result<Config, AccessError> {
     match access {
         Access::InCluster => Config::incluster().map_err(AccessError::InCluster),
         Access::File(path) => read_file(path).await.map_err(|error| AccessError::File {
@@ -226,7 +206,18 @@ pub(crate) fn wrong_with(error: &KubeconfigError) -> String {
 
 async fn read_file(path: &Path) -> Result<Config, KubeconfigError> {
     let kubeconfig = Kubeconfig::read_from(path)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
+    let names_proxy = kubeconfig.clusters.iter().any(|named| {
+        named
+            .cluster
+            .as_ref()
+            .is_some_and(|cluster| cluster.proxy_url.is_some())
+    });
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    // kube 5.0.0 looks for the proxy's own name in NO_PROXY. A proxy that the kubeconfig names is used whatever the environment says.
+    if !names_proxy && Matcher::from_env().intercept(&config.cluster_url).is_none() {
+        config.proxy_url = None;
+    }
+    Ok(config)
 }
 
 fn origin(access: &Access) -> String {

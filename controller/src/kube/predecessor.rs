@@ -108,7 +108,7 @@ impl Predecessor {
                     }
                 }
             }
-            // Where the lead is lost meanwhile, the original may lead by the time that it comes back: they are looked at then at once.
+            // After a lead that was lost and won again the Leases are looked at at once: the original may have taken them meanwhile.
             let lost = leadership.wait_for(|now| !leads(now));
             let _ = tokio::time::timeout(RENEW, lost).await;
         }

@@ -9,7 +9,7 @@ use millwright_core::check;
 use millwright_core::deployment::change::{NewSet, SetChange};
 use millwright_core::deployment::in_place::Transfer;
 use millwright_core::deployment::observed::Mark;
-use millwright_core::deployment::status::bad_news;
+use millwright_core::deployment::status::not_running_at;
 use millwright_core::deployment::{Step, Why, look};
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::{OwnerNotes, Refusal};
@@ -119,7 +119,7 @@ impl Reconciler for Deployments {
                 *deployment = shared.wrote(shared.write.merge(&**deployment, body).await?);
             }
             Step::Record(change) => {
-                let news = bad_news(deployment, &change);
+                let news = not_running_at(deployment, &change);
                 *deployment = shared.wrote(shared.write.merge_status(&**deployment, change.patch()).await?);
                 let now = shared.env.now();
                 note(shared, deployment, |notes| notes.status_written = Some(now));

@@ -36,8 +36,6 @@ const LEAST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 const MOST_WAYS: usize = 3;
 /// Most pages of a listing: 10,000 VMs at the pages of 500 that the contract has are 20. A driver that never comes to an end is at fault.
 const MOST_PAGES: usize = 1000;
-/// Places that could not be asked, of which a listing keeps so many names.
-const MOST_UNREACHABLE: usize = 64;
 /// So often a listing begins anew because its place was forgotten.
 const MOST_STARTS: usize = 3;
 /// So many orphans are deleted at a time.
@@ -225,7 +223,7 @@ async fn pages(driver: &Driver, scope: &Scope) -> Result<(Vec<Sighting>, Vec<Str
         seen.extend(page.vms.iter().filter_map(|vm| vm.vm.provider_id.clone()));
         vms.extend(page.vms.into_iter().map(|vm| vm.sighting()));
         unreachable.extend(page.unreachable);
-        unreachable.truncate(MOST_UNREACHABLE);
+        unreachable.truncate(bounds::UNREACHABLE);
         match page.next {
             None => return Ok((vms, unreachable)),
             Some(_) if vms.len() > bounds::VMS => return Err(format!("it has more than {} VMs", bounds::VMS)),

@@ -66,7 +66,8 @@ async fn a_rollout_that_can_do_nothing_says_what_holds_it_up() {
             .unwrap();
     }
     let out = cluster.run("why mcd/workers").await.well();
-    let waits = "It waits. 3 of its machines are missing: no machine can be made of the class: region: unknown.";
+    let waits =
+        "The rollout waits: 3 of its machines are missing: no machine can be made of the class: region: unknown.";
     assert!(out.contains(waits), "{out}");
 }
 

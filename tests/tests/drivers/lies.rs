@@ -103,6 +103,15 @@ async fn is_there(scene: &mut Scene, name: &str) -> String {
         .await
 }
 
+/// The answer of an honest driver, but for the id of the VM.
+#[expect(clippy::unnecessary_wraps, reason = "an answer may be none, or an error")]
+fn with_id(key: v1::MachineKey, id: &str) -> Result<Option<v1::Machine>, Status> {
+    Ok(Some(v1::Machine {
+        provider_id: id.to_owned(),
+        ..vm_of(key)
+    }))
+}
+
 /// A creation that is answered so is told in these words, and costs neither the Machine nor a VM. An honest answer heals it: the
 /// driver's return is the sign to try again.
 async fn told_of_creation(
@@ -148,13 +157,7 @@ async fn an_ok_without_a_vm_is_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_vm_without_an_id_is_told() {
-    let lie = |key: v1::MachineKey| {
-        let provider_id = String::new();
-        Ok(Some(v1::Machine {
-            provider_id,
-            ..vm_of(key)
-        }))
-    };
+    let lie = |key| with_id(key, "");
     told_of_creation("lie-id", lie, &["without provider_id", "Running"]).await;
 }
 
@@ -172,25 +175,13 @@ async fn an_answer_of_five_mib_is_told_with_its_size() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_id_of_a_hundred_kilobytes_is_told_by_its_size() {
-    let lie = |key: v1::MachineKey| {
-        let provider_id = "x".repeat(100_000);
-        Ok(Some(v1::Machine {
-            provider_id,
-            ..vm_of(key)
-        }))
-    };
+    let lie = |key| with_id(key, &"x".repeat(100_000));
     told_of_creation("lie-long", lie, &["a provider_id of 100000 bytes"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_id_of_two_lines_is_told() {
-    let lie = |key: v1::MachineKey| {
-        let provider_id = "liar:///a\nb".to_owned();
-        Ok(Some(v1::Machine {
-            provider_id,
-            ..vm_of(key)
-        }))
-    };
+    let lie = |key| with_id(key, "liar:///a\nb");
     told_of_creation("lie-line", lie, &["control characters"]).await;
 }
 

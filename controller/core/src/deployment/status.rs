@@ -281,7 +281,7 @@ fn merged(
 
 /// What a status that is to be written newly tells that is bad, for a Warning event: reason and text. A creation that was refused has an
 /// event of its own.
-pub fn bad_news(deployment: &MachineDeployment, change: &StatusChange) -> Vec<(String, String)> {
+pub fn not_running_at(deployment: &MachineDeployment, change: &StatusChange) -> Vec<(String, String)> {
     let is_bad = |condition: &MachineDeploymentCondition| match condition.type_.as_str() {
         keys::CONDITION_PROGRESSING => {
             condition.status == "False" && condition.reason.as_deref() != Some(keys::REASON_SET_CREATE_FAILED)
@@ -354,7 +354,7 @@ mod tests {
             failed_machines: Vec::new(),
             label_selector: None,
         };
-        bad_news(&deployment, &change)
+        not_running_at(&deployment, &change)
     }
 
     fn fault() -> Value {

@@ -224,7 +224,7 @@ pub struct Calls {
     /// When the driver last said that there is no such VM, if that was its last word.
     pub not_found_at: Option<Timestamp>,
     /// When it said that the VM does not run, and since then nothing else: the last answers, the oldest first.
-    pub bad_news: Vec<Timestamp>,
+    pub not_running_at: Vec<Timestamp>,
     /// When it last described the VM, or said that there is none.
     pub heard_at: Option<Timestamp>,
     /// When the driver was last asked for the VM's state, whatever it answered. `None`: bad news came meanwhile, so it is to be asked again.

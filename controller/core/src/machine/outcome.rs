@@ -24,7 +24,7 @@ const WHILE_READY: SignedDuration = SignedDuration::from_mins(1);
 const NEWS_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// How many answers against a VM are kept: more than are given within `WHILE_READY`.
-const BAD_NEWS_KEPT: usize = 16;
+const ANSWERS_KEPT: usize = 16;
 
 /// What the shell adds to the pauses between tries.
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +164,7 @@ impl Calls {
             Lost::Stopped | Lost::Failed if node.is_some_and(node::is_ready) => WHILE_READY,
             Lost::Stopped | Lost::Failed | Lost::Gone => SECOND_LOOK,
         };
-        let first = self.bad_news.iter().find(|at| **at >= since)?;
+        let first = self.not_running_at.iter().find(|at| **at >= since)?;
         self.heard_at
             .is_some_and(|at| at >= later(*first, pause))
             .then_some(lost)
@@ -175,16 +175,16 @@ impl Calls {
     fn hear(&mut self, said: Option<Lost>, now: Timestamp) {
         let is_same = |before: Lost| said.is_some_and(|said| (said == Lost::Gone) == (before == Lost::Gone));
         if !self.last_word().is_some_and(is_same) {
-            self.bad_news.clear();
+            self.not_running_at.clear();
         }
         // Answers from a time that is still to come were heard before the clock was set back.
-        self.bad_news.retain(|at| *at <= now);
+        self.not_running_at.retain(|at| *at <= now);
         let is_near = |last: &Timestamp| later(*last, SECOND_LOOK / 2) > now;
-        if said.is_some() && !self.bad_news.last().is_some_and(is_near) {
-            self.bad_news.push(now);
+        if said.is_some() && !self.not_running_at.last().is_some_and(is_near) {
+            self.not_running_at.push(now);
         }
-        if self.bad_news.len() > BAD_NEWS_KEPT {
-            self.bad_news.remove(0);
+        if self.not_running_at.len() > ANSWERS_KEPT {
+            self.not_running_at.remove(0);
         }
         self.heard_at = Some(now);
     }
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_news_are_over_when_a_later_question_says_so_and_not_an_earlier_one() {
+    fn not_running_at_are_over_when_a_later_question_says_so_and_not_an_earlier_one() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let answer = |vm: Vm| Answer::Vm(Call::Status, Ok(vm));
         let mut calls = Calls::default();
@@ -442,7 +442,7 @@ mod tests {
             assert!(!answered(121));
             assert!(answered(122));
             assert!((1..200).all(|minute| answered(122 + minute * 60)), "it stays lost");
-            assert!(calls.bad_news.len() <= BAD_NEWS_KEPT);
+            assert!(calls.not_running_at.len() <= ANSWERS_KEPT);
         }
     }
 

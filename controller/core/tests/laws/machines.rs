@@ -519,7 +519,7 @@ fn calls(dice: &mut Dice) -> Calls {
         vm: dice.maybe(Dice::vm),
         heard_at: dice.maybe(Dice::time),
         not_found_at: dice.maybe(Dice::time),
-        bad_news: dice.maybe(Dice::time).into_iter().collect(),
+        not_running_at: dice.maybe(Dice::time).into_iter().collect(),
         poll_at: dice.maybe(Dice::time),
         delete_at: dice.maybe(Dice::time),
         doubt: dice.maybe(|dice| Doubt {
