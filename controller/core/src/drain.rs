@@ -97,6 +97,8 @@ pub struct Drain {
     turn: Option<Timestamp>,
     moving: BTreeMap<Uid, Moving>,
     pods: Store<Pod>,
+    /// Whether pods that come to the Node later are seen.
+    watched: bool,
     tried: BTreeMap<Uid, Tried>,
     /// When it was first seen that no pod is left that must go.
     emptied: Option<Timestamp>,
@@ -138,6 +140,7 @@ impl Drain {
             turn: Some(now),
             moving: BTreeMap::new(),
             pods: Store::default(),
+            watched: true,
             tried: BTreeMap::new(),
             emptied: None,
             staying: None,
@@ -148,6 +151,11 @@ impl Drain {
     /// Whose Node it is.
     pub fn machine(&self) -> &Name {
         &self.machine
+    }
+
+    /// The Node.
+    pub fn node(&self) -> &NodeName {
+        &self.node
     }
 
     /// Whether a change of where a volume is attached is of interest.
@@ -256,6 +264,16 @@ impl Drain {
     /// Whether the pods are known.
     pub fn is_listed(&self) -> bool {
         self.pods.is_synced()
+    }
+
+    /// Pods that come to the Node from now on are not seen.
+    pub fn watched_no_longer(&mut self) {
+        self.watched = false;
+    }
+
+    /// Whether pods that come to the Node later are seen.
+    pub fn is_watched(&self) -> bool {
+        self.watched
     }
 
     /// Since when no pod is left that must go.

@@ -18,6 +18,7 @@ use crate::drain::{Drain, Volumes};
 use crate::ids::{DriverName, Name, NodeName, Uid, VolumeName};
 use crate::kinds::{OwnedBy, SecretMeta};
 use crate::ledger::{Finding, Ledger, OwnerNotes, Refusal, Stamp};
+use crate::machine::node;
 use crate::queue::{Queue, Urgency};
 use crate::set;
 use crate::store::{Store, Stored, Touched};
@@ -184,6 +185,24 @@ impl World {
         drain.observe(change, now);
         self.queue.push(Key::Machine(machine.clone()), uptime, Urgency::Event);
         true
+    }
+
+    /// Whether the pods of a Machine's Node need no watch now that they are listed: none is left that must go, the Node is cordoned, and no
+    /// volume is attached to it.
+    pub fn needs_no_watch(&self, uid: &Uid) -> bool {
+        let Some(drain) = self.ledger.drains.get(uid) else {
+            return true;
+        };
+        let node = self.nodes.get(&Name::new(drain.node().as_str()));
+        let names_volumes = node.is_some_and(|node| !node::attached(node).is_empty());
+        drain.emptied().is_some() && !names_volumes && self.volumes.attached_to(drain.node()).is_empty()
+    }
+
+    /// The watch of the pods of a Machine's Node ends.
+    pub fn watches_no_pods(&mut self, uid: &Uid) {
+        if let Some(drain) = self.ledger.drains.get_mut(uid) {
+            drain.watched_no_longer();
+        }
     }
 
     /// Nobody wants to know a Node's pods any more. The last one takes along what is known of volumes; gives whether it was the last.

@@ -16,7 +16,6 @@ use millwright_core::drain::{PodRef, Removal};
 use millwright_core::ids::{Name, NodeName, NodeRef, Uid, VolumeName};
 use millwright_core::queue::Urgency;
 use millwright_core::wake::Key;
-use millwright_core::world::World;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -102,8 +101,8 @@ impl PodWatches {
     }
 }
 
-/// Shows the Node's pods from now on. A Node without pods that must go is listed once and not watched: it is cordoned. Of hundreds of
-/// drains a few begin at a time, so that machines are made meanwhile as ever.
+/// Shows the Node's pods from now on. A Node without pods that must go and without volumes is listed once and not watched: it is cordoned.
+/// Of hundreds of drains a few begin at a time, so that machines are made meanwhile as ever.
 pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
     let (name, uid) = meta::identity(&machine.metadata);
     let now = shared.env.now();
@@ -134,7 +133,8 @@ pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
                 return;
             }
             let turn = listing.end();
-            if task.look(|world| is_empty(world, &uid)) {
+            if task.look(|world| world.needs_no_watch(&uid)) {
+                task.quietly(|world| world.watches_no_pods(&uid));
                 end.cancel();
             } else {
                 let end = end.clone();
@@ -199,11 +199,6 @@ impl<Turn> Listing<Turn> {
     }
 }
 
-fn is_empty(world: &World, uid: &Uid) -> bool {
-    let drain = world.ledger.drains.get(uid);
-    drain.is_none_or(|drain| drain.is_listed() && drain.left().next().is_none())
-}
-
 /// Lets no new pods come to the Node. A refusal is an answer, for the next plan.
 pub(super) async fn cordon(shared: &Shared, machine: &Machine, node: &NodeRef) -> Result<(), StepError> {
     let (name, uid) = meta::identity(&machine.metadata);
@@ -230,6 +225,7 @@ pub(super) async fn cordon(shared: &Shared, machine: &Machine, node: &NodeRef) -
 
 /// Nothing of the pods of the Machine's Node is news any more. Where volumes are is of interest until the Machine is gone.
 pub(super) fn end_watch(shared: &Shared, uid: &Uid) {
+    shared.quietly(|world| world.watches_no_pods(uid));
     shared.pod_watches.end(uid);
 }
 

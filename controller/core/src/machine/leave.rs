@@ -42,7 +42,7 @@ pub fn due<'a>(seen: &Observed<'a>, now: Timestamp) -> Option<Due<'a>> {
         return awaited(seen).filter(|until| now < *until).map(Due::Await);
     }
     let found = node_to_drain(seen)?;
-    let is_over = is_said_to_be_over(seen.machine) && !is_open(seen, found, now);
+    let is_over = is_said_to_be_over(seen.machine) && !is_open(seen, found, now) && !has_late_volume(seen, found, now);
     (!is_over).then_some(Due::Drain(found))
 }
 
@@ -70,6 +70,20 @@ fn is_said_to_be_over(machine: &Machine) -> bool {
 fn is_open(seen: &Observed<'_>, found: &Node, now: Timestamp) -> bool {
     let stays = !meta::is_deleting(&found.metadata) && !node::is_cordoned(found);
     stays && force(seen, found, Purpose::Leave, now).is_none()
+}
+
+/// Whether a volume came to the Node after the status said that the drain is over, and would be waited for: while the driver is away or
+/// the account is throttled, a pod that a scheduler bound before it saw the cordon may start.
+fn has_late_volume(seen: &Observed<'_>, found: &Node, now: Timestamp) -> bool {
+    let emptied = seen.drain.and_then(Drain::emptied);
+    let is_waited_for = emptied.is_some_and(|since| now < detached_by(seen, since));
+    is_waited_for && force(seen, found, Purpose::Leave, now).is_none() && !attached(seen, found).is_empty()
+}
+
+/// Until when volumes of a Node are waited for whose pods are gone since then.
+fn detached_by(seen: &Observed<'_>, since: Timestamp) -> Timestamp {
+    let limit = deadline(seen, Purpose::Leave).unwrap_or(Timestamp::MAX);
+    later(since, seen.settings.detach_timeout).min(limit)
 }
 
 /// The Node, if the Machine has one of its own. Without it nobody runs its pods, and the garbage collector of pods ends them.
@@ -242,8 +256,11 @@ fn was_begun_before(seen: &Observed<'_>) -> bool {
 /// timeout or the deadline of the drain.
 fn detached(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp) -> Plan {
     let attached = attached(seen, found);
-    let limit = deadline(seen, Purpose::Leave).unwrap_or(Timestamp::MAX);
-    let until = later(since, seen.settings.detach_timeout).min(limit);
+    let until = detached_by(seen, since);
+    // The pod of a volume that came later was not seen.
+    if !attached.is_empty() && now < until && seen.drain.is_some_and(|drain| !drain.is_watched()) {
+        return Plan::act(vec![Step::WatchPods(node::name(found))], Why::Draining);
+    }
     if attached.is_empty() && (seen.volumes.is_known() || !was_begun_before(seen)) {
         let text = if is_first(seen) {
             "Removing the VM"

@@ -133,6 +133,12 @@ fn open_until(seen: &Observed<'_>, name: &str) -> Option<Timestamp> {
     Some(later(*sent, LINGERS))
 }
 
+/// When the first number that is not settled will be, if its Machine is there: no other creation under its name arrives from then on.
+pub fn settles_at(seen: &Observed<'_>) -> Option<Timestamp> {
+    let name = Names::of(seen.set).name(settled(seen));
+    open_until(seen, &name).filter(|_| (seen.exists)(&name))
+}
+
 /// Whether a creation under the name was sent so lately that it may still arrive.
 pub(super) fn is_open(seen: &Observed<'_>, name: &str, now: Timestamp) -> bool {
     open_until(seen, name).is_some_and(|until| now < until)

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::bring::{bring, hash_to_bring};
 use super::claim::{Claims, claims};
 use super::freeze;
-use super::growth::{grow, may_still_arrive};
+use super::growth::{grow, may_still_arrive, settles_at};
 use super::observed::{MachineView, Observed, Plan, Step, Victim, Why};
 use super::{keep, rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
@@ -158,6 +158,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .chain(given_up);
     place(&mut plan.steps, report, moves.into_iter().chain(tended), is_told_first);
     plan.or_at(status::next_available(set, &machines, now), now)
+        .or_at(settles_at(seen), now)
 }
 
 /// Puts the report first where it tells a failure, because the moves may fail again, and else last, because they change what it

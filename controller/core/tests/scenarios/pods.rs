@@ -8,7 +8,7 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::meta;
 use millwright_core::change::Change;
-use millwright_core::drain::{PodRef, Removal};
+use millwright_core::drain::{Drain, PodRef, Removal};
 use millwright_core::ids::{Name, NodeName, Uid, VolumeName};
 use serde_json::json;
 
@@ -108,6 +108,9 @@ impl Stage {
         let all = all.map(|placed| Change::Listed(placed.pod.clone())).filter(|_| is_new);
         for change in [Change::Restarted].into_iter().chain(all).chain([Change::Synced]) {
             self.world.see_pods(machine, uid, change, now, uptime);
+        }
+        if self.world.needs_no_watch(uid) {
+            self.world.watches_no_pods(uid);
         }
         true
     }
@@ -252,7 +255,9 @@ impl Stage {
     fn tell_watch(&mut self, machine: &Name, change: Change<Pod>) {
         let (now, uptime): (Timestamp, _) = (self.now(), self.uptime);
         let known = self.world.machines.get(machine);
-        if let Some(uid) = known.map(|machine| meta::identity(&machine.metadata).1) {
+        let uid = known.map(|machine| meta::identity(&machine.metadata).1);
+        let is_watched = |uid: &Uid| self.world.ledger.drains.get(uid).is_some_and(Drain::is_watched);
+        if let Some(uid) = uid.filter(is_watched) {
             self.world.see_pods(machine, &uid, change, now, uptime);
         }
     }

@@ -2,10 +2,12 @@
 //! resync period.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
-use crate::event::{Act, By, Event};
+use crate::event::{Act, By, Event, Write};
 use crate::object::name;
 use crate::panel::Oracle;
 use crate::truth::Truth;
@@ -30,6 +32,16 @@ impl Calm {
     }
 }
 
+/// The parts of the object that the write changed, before and after.
+fn changed(write: &Write) -> String {
+    let part = |object: &Option<Arc<Value>>, key: &str| object.as_ref().and_then(|object| object.get(key)).cloned();
+    let differ = ["spec", "status"].into_iter().filter_map(|key| {
+        let (before, after) = (part(&write.before, key), part(&write.after, key));
+        (before != after).then(|| format!("{key} {} → {}", json!(before), json!(after)))
+    });
+    differ.collect::<Vec<_>>().join(", ")
+}
+
 impl Oracle for Calm {
     fn id(&self) -> &'static str {
         "S12"
@@ -52,10 +64,11 @@ impl Oracle for Calm {
                 if self.rest.is_some() && matches!(write.by, By::Manager(_)) && write.resource != "leases" =>
             {
                 return Err(format!(
-                    "at rest the manager wrote {}/{} ({:?})",
+                    "at rest the manager wrote {}/{} ({:?}): {}",
                     write.resource,
                     write.object().map_or("?", |object| name(object)),
-                    write.verb
+                    write.verb,
+                    changed(write)
                 ));
             }
             Act::List {
