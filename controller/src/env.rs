@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use millwright_core::check::Broken;
 use millwright_core::{class, deployment, machine, orphans, set};
 use rand::RngExt as _;
 use tokio::time::Instant;
@@ -52,15 +51,26 @@ pub struct Planners {
     pub secret: fn(&class::SecretObserved<'_>) -> class::SecretPlan,
     /// For VMs that no Machine owns.
     pub orphans: fn(&orphans::Observed<'_>) -> orphans::Plan,
-    /// Whether every plan is held against core's laws before it is carried out; a plan that breaks one is not. On in debug builds.
-    pub are_checked: bool,
+    /// What every plan is held against before it is carried out; a plan that breaks a law is not. Only tests and the simulator give any.
+    pub laws: Option<Laws>,
 }
 
 impl Planners {
-    /// The laws that a plan breaks, where plans are checked.
-    pub(crate) fn checked(&self, check: impl FnOnce() -> Vec<Broken>) -> Vec<Broken> {
-        if self.are_checked { check() } else { Vec::new() }
+    /// The laws that a plan breaks, where there are any.
+    pub(crate) fn broken(&self, look: impl FnOnce(&Laws) -> Vec<String>) -> Vec<String> {
+        self.laws.as_ref().map(look).unwrap_or_default()
     }
+}
+
+/// Laws that plans must keep, one function for each kind that has any. Each gives the texts of those that a plan breaks.
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "as in `Planners`")]
+pub struct Laws {
+    pub machine: fn(&machine::Observed<'_>, &machine::Plan, Timestamp) -> Vec<String>,
+    pub set: fn(&set::Observed<'_>, &set::Plan, Timestamp) -> Vec<String>,
+    pub deployment: fn(&deployment::Observed<'_>, &deployment::Plan, Timestamp) -> Vec<String>,
+    pub class: fn(&class::Observed<'_>, &class::Plan) -> Vec<String>,
+    pub secret: fn(&class::SecretObserved<'_>, &class::SecretPlan) -> Vec<String>,
 }
 
 impl Default for Planners {
@@ -72,7 +82,7 @@ impl Default for Planners {
             class: class::plan,
             secret: class::plan_secret,
             orphans: orphans::plan,
-            are_checked: cfg!(debug_assertions),
+            laws: None,
         }
     }
 }

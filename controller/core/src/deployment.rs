@@ -15,7 +15,7 @@ pub mod names;
 pub mod observed;
 pub mod pass_on;
 pub mod plan;
-pub(crate) mod progress;
+pub mod progress;
 pub mod rollback;
 pub mod status;
 pub mod view;

@@ -5,7 +5,6 @@
 pub mod api;
 pub mod breaker;
 pub mod change;
-pub mod check;
 pub mod circuit_breaker;
 pub mod class;
 pub mod deployment;

@@ -1,4 +1,4 @@
-//! Laws that hold for whatever is observed: plans break no law of `check`, come to rest, and ask no driver without end.
+//! Laws that hold for whatever is observed: plans break none of `millwright-laws`, come to rest, and ask no driver without end.
 //!
 //! What is observed is thrown with dice whose falls are proptest's, so that what fails is shrunk.
 

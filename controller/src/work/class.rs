@@ -9,7 +9,6 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{CreationRequest, Machine, MachineClass, keys, meta};
-use millwright_core::check;
 use millwright_core::class::{self, Fault, InUse, Observed, Readiness, Recipe, SecretObserved, SecretStep, Step, Why};
 use millwright_core::driver::Capability;
 use millwright_core::ids::{DriverName, Name};
@@ -64,7 +63,7 @@ impl Reconciler for Classes {
             now,
         };
         let plan = (shared.env.planners.class)(&seen);
-        let broken = shared.env.planners.checked(|| check::class(&seen, &plan));
+        let broken = shared.env.planners.broken(|laws| (laws.class)(&seen, &plan));
         Some(Planned {
             object: Arc::clone(class),
             plan,
@@ -313,7 +312,7 @@ impl Reconciler for Secrets {
             now,
         };
         let plan = (shared.env.planners.secret)(&seen);
-        let broken = shared.env.planners.checked(|| check::secret(&seen, &plan));
+        let broken = shared.env.planners.broken(|laws| (laws.secret)(&seen, &plan));
         Some(Planned {
             object: Arc::clone(secret),
             plan,

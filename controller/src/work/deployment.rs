@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use millwright_core::api::{MachineDeployment, MachineSet, keys, meta};
-use millwright_core::check;
 use millwright_core::deployment::change::{NewSet, SetChange};
 use millwright_core::deployment::in_place::Transfer;
 use millwright_core::deployment::observed::Mark;
@@ -44,7 +43,7 @@ impl Reconciler for Deployments {
         let (plan, broken) = asking(shared, world, |asked| {
             look(asked, deployment, &set_exists, planners.set, |seen| {
                 let plan = (planners.deployment)(seen, now);
-                let broken = planners.checked(|| check::deployment(seen, &plan, now));
+                let broken = planners.broken(|laws| (laws.deployment)(seen, &plan, now));
                 (plan, broken)
             })
         });

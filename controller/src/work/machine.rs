@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{Machine, MachineClass, Phase, keys, meta};
 use millwright_core::breaker;
-use millwright_core::check;
 use millwright_core::circuit_breaker::Operation;
 use millwright_core::class::Readiness;
 use millwright_core::driver::{DriverInfo, Reaction};
@@ -44,7 +43,7 @@ impl Reconciler for Machines {
         let machine = world.machines.get(name)?;
         let (plan, broken) = look_at(shared, world, machine, |seen| {
             let plan = (shared.env.planners.machine)(seen, now);
-            let broken = shared.env.planners.checked(|| check::machine(seen, &plan, now));
+            let broken = shared.env.planners.broken(|laws| (laws.machine)(seen, &plan, now));
             (plan, broken)
         });
         let object = Arc::clone(machine);

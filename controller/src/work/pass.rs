@@ -1,4 +1,4 @@
-//! One pass over one key, the same for every kind: observe, plan, check in debug builds, narrate, execute.
+//! One pass over one key, the same for every kind: observe, plan, look for broken laws where a test gives any, narrate, execute.
 //!
 //! Chooses nothing: what is done is the plan's, what a failed step means to the others is the step's own
 //! (`millwright_core::plan::Bearing`), what becomes of the key is the error's.
@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use millwright_core::check::Broken;
 use millwright_core::ids::Name;
 use millwright_core::narrate::{self, Narrate};
 use millwright_core::plan::{Bearing, Plan, Step, Stopped, label};
@@ -53,8 +52,8 @@ pub(super) struct Planned<R: Reconciler> {
     pub(super) object: Arc<R::Object>,
     /// The plan.
     pub(super) plan: Plan<R::Step, R::Why>,
-    /// Laws that the plan breaks; looked for in debug builds.
-    pub(super) broken: Vec<Broken>,
+    /// Laws that the plan breaks.
+    pub(super) broken: Vec<String>,
 }
 
 /// A plan that is being carried out.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use millwright_core::api::{Machine, MachineSet, keys, meta};
-use millwright_core::check;
 use millwright_core::ids::Name;
 use millwright_core::ledger::{OwnerNotes, Refusal};
 use millwright_core::set::repair::GivenUp;
@@ -43,7 +42,7 @@ impl Reconciler for Sets {
         let (plan, broken) = asking(shared, world, |asked| {
             look(asked, set, |seen| {
                 let plan = (shared.env.planners.set)(seen, now);
-                let broken = shared.env.planners.checked(|| check::set(seen, &plan, now));
+                let broken = shared.env.planners.broken(|laws| (laws.set)(seen, &plan, now));
                 (plan, broken)
             })
         });

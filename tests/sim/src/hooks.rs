@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use millwright::env::Planners;
+use millwright::env::{Laws, Planners};
 use millwright_core::lease::Terms;
+use millwright_laws as laws;
 use millwright_provider_virtual::cloud::{Cloud, Launch};
 use millwright_sandbox::request::Request;
 use millwright_sandbox::watch::Event;
@@ -41,7 +42,7 @@ pub struct Hooks {
 impl Default for Hooks {
     fn default() -> Self {
         Self {
-            planners: Planners::default(),
+            planners: planners(),
             request: |_, _| (),
             watched: |_, _| (),
             skips_gaps: false,
@@ -51,5 +52,20 @@ impl Default for Hooks {
             terms: Terms::default(),
             elects: None,
         }
+    }
+}
+
+/// Core's planners. In debug builds their plans are held against the laws.
+pub fn planners() -> Planners {
+    let laws = Laws {
+        machine: |seen, plan, now| laws::told(laws::machine(seen, plan, now)),
+        set: |seen, plan, now| laws::told(laws::set(seen, plan, now)),
+        deployment: |seen, plan, now| laws::told(laws::deployment(seen, plan, now)),
+        class: |seen, plan| laws::told(laws::class(seen, plan)),
+        secret: |seen, plan| laws::told(laws::secret(seen, plan)),
+    };
+    Planners {
+        laws: cfg!(debug_assertions).then_some(laws),
+        ..Planners::default()
     }
 }

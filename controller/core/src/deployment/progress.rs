@@ -158,7 +158,7 @@ fn told(deployment: &MachineDeployment) -> Option<&MachineDeploymentCondition> {
 }
 
 /// Whether the deadline has passed of the rollout of the present template, or of another one, as long as the deployment has that one's revision.
-pub(crate) fn timed_out(seen: &Observed<'_>, members: &Members<'_>) -> TimedOut {
+pub fn timed_out(seen: &Observed<'_>, members: &Members<'_>) -> TimedOut {
     let is_told =
         told(seen.deployment).is_some_and(|told| told.reason.as_deref() == Some(keys::REASON_DEADLINE_EXCEEDED));
     match (is_told && members.has_new, history::numbered(seen.deployment, members)) {
@@ -170,7 +170,8 @@ pub(crate) fn timed_out(seen: &Observed<'_>, members: &Members<'_>) -> TimedOut 
 
 /// Whose deadline has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimedOut {
+pub enum TimedOut {
+    /// Nobody's.
     None,
     /// The present template's.
     This,

@@ -3,7 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use millwright_core::api::{CreationRequest, MachineClass, keys};
 use millwright_core::class::{self, Fault, InUse, Observed, Readiness, Recipe, SecretObserved};
-use millwright_core::{check, narrate};
+use millwright_core::narrate;
+use millwright_laws as laws;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -84,7 +85,7 @@ proptest! {
             now: now(),
         };
         let plan = class::plan(&seen);
-        let broken = check::class(&seen, &plan);
+        let broken = laws::class(&seen, &plan);
         prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{seen:#?}", narrate::plan(&plan, now()));
     }
 
@@ -102,7 +103,7 @@ proptest! {
             now: now(),
         };
         let plan = class::plan_secret(&seen);
-        let broken = check::secret(&seen, &plan);
+        let broken = laws::secret(&seen, &plan);
         prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{seen:#?}", narrate::plan(&plan, now()));
     }
 }

@@ -3,7 +3,8 @@
 use jiff::SignedDuration;
 use millwright_core::driver::{Deletion, Failure, Vm};
 use millwright_core::machine::{Answer, Call, Pacing};
-use millwright_core::{check, narrate};
+use millwright_core::narrate;
+use millwright_laws as laws;
 use proptest::prelude::*;
 
 use crate::dice::{Dice, now, tapes};
@@ -68,7 +69,7 @@ proptest! {
         // Two minutes hold at most two calls a second, where the driver itself advises a second, and a few plans for each.
         for _ in 0..1500 {
             let plan = scene.plan(at);
-            let broken = check::machine(&scene.seen(), &plan, at);
+            let broken = laws::machine(&scene.seen(), &plan, at);
             told.push(format!("{at} {}", narrate::plan(&plan, at)));
             prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", told.join("\n"));
             if !scene.apply(&plan.steps) {

@@ -20,7 +20,8 @@ use millwright_core::machine::steer::Standing;
 use millwright_core::machine::{self, Call, Calls, ClassView, Doubt, DriverView, Observed, Plan, Step, Trouble};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
-use millwright_core::{check, merge, narrate};
+use millwright_core::{merge, narrate};
+use millwright_laws as laws;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -544,7 +545,7 @@ proptest! {
     fn no_plan_of_a_machine_breaks_a_law_whatever_is_observed(tape in tapes()) {
         let scene = Scene::throw(&mut Dice::new(tape));
         let plan = scene.plan(now());
-        let broken = check::machine(&scene.seen(), &plan, now());
+        let broken = laws::machine(&scene.seen(), &plan, now());
         prop_assert!(broken.is_empty(), "{broken:?}\n{}\n{scene:#?}", narrate::plan(&plan, now()));
         prop_assert_eq!(plan, scene.plan(now()));
     }

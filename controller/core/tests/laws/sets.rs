@@ -15,7 +15,8 @@ use millwright_core::machine::preserve::request;
 use millwright_core::set::{self, Allowance, MachineView, Observed, Plan, Step, rank};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
-use millwright_core::{check, narrate, owner};
+use millwright_core::{narrate, owner};
+use millwright_laws as laws;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -140,10 +141,10 @@ impl Scene {
         })
     }
 
-    fn plan(&self, now: Timestamp) -> (Plan, Vec<check::Broken>) {
+    fn plan(&self, now: Timestamp) -> (Plan, Vec<laws::Broken>) {
         self.look(|seen| {
             let plan = set::plan(seen, now);
-            let broken = check::set(seen, &plan, now);
+            let broken = laws::set(seen, &plan, now);
             (plan, broken)
         })
     }

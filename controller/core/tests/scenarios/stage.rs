@@ -21,7 +21,8 @@ use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::wake::{Key, group_of};
 use millwright_core::world::World;
-use millwright_core::{check, deployment, narrate, set};
+use millwright_core::{deployment, narrate, set};
+use millwright_laws as laws;
 
 use crate::cloud::Cloud;
 use crate::etcd::{Etcd, Resource};
@@ -219,7 +220,7 @@ impl Stage {
         let now = self.now();
         let (plan, broken) = self.see_machine(&machine, |seen| {
             let plan = (self.plan_machine)(seen, now);
-            let broken = check::machine(seen, &plan, now);
+            let broken = laws::machine(seen, &plan, now);
             (plan, broken)
         });
         let text = narrate::plan(&plan, now);
@@ -296,7 +297,7 @@ impl Stage {
         let (plan, broken) = self.ask(|asked| {
             set::look(asked, &set, |seen| {
                 let plan = (self.plan_set)(seen, now);
-                let broken = check::set(seen, &plan, now);
+                let broken = laws::set(seen, &plan, now);
                 (plan, broken)
             })
         });
@@ -359,7 +360,7 @@ impl Stage {
         let now = self.now();
         let (plan, broken) = self.see_deployment(&deployment, |seen| {
             let plan = deployment::plan(seen, now);
-            let broken = check::deployment(seen, &plan, now);
+            let broken = laws::deployment(seen, &plan, now);
             (plan, broken)
         });
         let text = narrate::plan(&plan, now);

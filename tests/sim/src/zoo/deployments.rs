@@ -138,7 +138,6 @@ pub(super) const ALL: [Mutant; 9] = [
 fn deciding(deployment: fn(&Observed<'_>, Timestamp) -> Plan) -> Planners {
     Planners {
         deployment,
-        are_checked: false,
         ..Planners::default()
     }
 }

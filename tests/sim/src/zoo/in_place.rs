@@ -25,7 +25,6 @@ pub(super) const ALL: [Mutant; 3] = [
         hooks: || {
             let planners = Planners {
                 deployment: selects_all,
-                are_checked: false,
                 ..Planners::default()
             };
             Hooks {

@@ -216,7 +216,6 @@ const SILENCE: SignedDuration = SignedDuration::from_mins(1);
 pub(super) fn deciding(machine: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
     let planners = Planners {
         machine,
-        are_checked: false,
         ..Planners::default()
     };
     Hooks {

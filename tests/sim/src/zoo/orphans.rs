@@ -11,7 +11,7 @@ use millwright_sandbox::request::{Request, Verb};
 
 use super::Mutant;
 use crate::event::Truth;
-use crate::hooks::Hooks;
+use crate::hooks::{self, Hooks};
 
 pub(super) const ALL: [Mutant; 4] = [
     Mutant {
@@ -62,7 +62,7 @@ pub(super) const ALL: [Mutant; 4] = [
 fn deciding(orphans: fn(&Observed<'_>) -> Plan) -> Hooks {
     let planners = Planners {
         orphans,
-        ..Planners::default()
+        ..hooks::planners()
     };
     Hooks {
         planners,

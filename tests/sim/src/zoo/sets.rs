@@ -109,7 +109,6 @@ pub(super) const ALL: [Mutant; 9] = [
 pub(super) fn deciding(set: fn(&Observed<'_>, Timestamp) -> Plan) -> Hooks {
     let planners = Planners {
         set,
-        are_checked: false,
         ..Planners::default()
     };
     Hooks {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::Mutant;
 use crate::event::Truth;
-use crate::hooks::Hooks;
+use crate::hooks::{self, Hooks};
 use crate::workload::CANARY;
 
 pub(super) const ALL: [Mutant; 9] = [
@@ -56,7 +56,7 @@ pub(super) const ALL: [Mutant; 9] = [
         hooks: || Hooks {
             planners: Planners {
                 class: keeps_class,
-                ..Planners::default()
+                ..hooks::planners()
             },
             ..Hooks::default()
         },

@@ -126,7 +126,7 @@ fn a_failing_run_shrinks_to_little_more_than_its_fault() {
 fn a_manager_that_plans_without_end_while_no_time_passes_is_stopped_and_told_of() {
     let mut plan = plan("create", Faults::None);
     plan.hooks.planners.machine = |_, now| machine::Plan::wait(now, Why::Joining);
-    plan.hooks.planners.are_checked = false;
+    plan.hooks.planners.laws = None;
     let broken = by_seed(&plan, 0).violation.unwrap();
     assert_eq!(broken.property, "L1");
     let told = "a manager looked at its clock 2000 times while no time passes; last came: ";

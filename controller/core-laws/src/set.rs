@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use millwright_core::api::{Machine, MachineSet, Phase, keys, meta};
+use millwright_core::ids::Uid;
+use millwright_core::machine::Lost;
+use millwright_core::machine::judgement::Fault;
+use millwright_core::owner;
+use millwright_core::selector::Matcher;
+use millwright_core::set::names::Names;
+use millwright_core::set::plan::is_leaving;
+use millwright_core::set::{self, MachineView, rank};
 
-use super::report::{Report as _, reported_first};
-use super::{Broken, is_child, is_guarded, wakes_later};
-use crate::api::{Machine, MachineSet, Phase, keys, meta};
-use crate::ids::Uid;
-use crate::machine::Lost;
-use crate::machine::judgement::Fault;
-use crate::owner;
-use crate::selector::Matcher;
-use crate::set::names::Names;
-use crate::set::plan::is_leaving;
-use crate::set::{self, MachineView, rank};
+use crate::report::{Report as _, reported_first};
+use crate::{Broken, is_child, is_guarded, wakes_later};
 
 /// Laws of a set's plan.
 pub fn set(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {

@@ -1,10 +1,11 @@
 //! Laws of plans about classes and Secrets: kept while anybody needs them (W4), told only while they stay and before what may be
 //! refused, looked at once; nothing after the end.
 
-use super::report::reported_first;
-use super::{Broken, ends_last, wakes_later};
-use crate::api::meta;
-use crate::class::{Observed, Plan, SecretObserved, SecretPlan, SecretStep, Step};
+use millwright_core::api::meta;
+use millwright_core::class::{Observed, Plan, SecretObserved, SecretPlan, SecretStep, Step};
+
+use crate::report::reported_first;
+use crate::{Broken, ends_last, wakes_later};
 
 /// The laws that a plan about a class breaks.
 pub fn class(seen: &Observed<'_>, plan: &Plan) -> Vec<Broken> {
@@ -49,8 +50,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::MachineClass;
-    use crate::class::{InUse, Readiness};
+    use millwright_core::api::MachineClass;
+    use millwright_core::class::{InUse, Readiness};
 
     fn seen<'a>(class: &'a MachineClass, machines: usize) -> Observed<'a> {
         Observed {
@@ -60,7 +61,7 @@ mod tests {
             readiness: &Readiness::Unchecked,
             found: &Readiness::Unchecked,
             driver_is_here: true,
-            circuits: crate::circuit_breaker::Circuits::default(),
+            circuits: millwright_core::circuit_breaker::Circuits::default(),
             is_being_checked: true,
             reported: None,
             now: "2026-01-01T00:00:00Z".parse().expect("a time"),
@@ -68,7 +69,7 @@ mod tests {
     }
 
     fn plan(step: Step) -> Plan {
-        Plan::act(vec![step], crate::class::Why::Settled)
+        Plan::act(vec![step], millwright_core::class::Why::Settled)
     }
 
     #[test]
@@ -104,7 +105,7 @@ mod tests {
                 is_being_checked: false,
                 ..seen
             };
-            self::class(&seen, &Plan::act(steps, crate::class::Why::Settled))
+            self::class(&seen, &Plan::act(steps, millwright_core::class::Why::Settled))
         };
         let report = || {
             Step::Report(InUse {
@@ -132,7 +133,7 @@ mod tests {
             reported: None,
             now: "2026-01-01T00:00:00Z".parse().expect("a time"),
         };
-        let plan = |step| SecretPlan::act(vec![step], crate::class::Why::Settled);
+        let plan = |step| SecretPlan::act(vec![step], millwright_core::class::Why::Settled);
         assert_eq!(secret(&seen, &plan(SecretStep::AddFinalizer)), [Broken::GuardOfLeaving]);
         assert_eq!(
             secret(&seen, &plan(SecretStep::RemoveFinalizer)),

@@ -1,17 +1,17 @@
 //! Laws of a Machine's plan: what comes before a VM, what must be proven before one is forgotten, which phase follows which.
 
 use jiff::Timestamp;
+use millwright_core::api::{NodeTemplateSpec, Phase, keys, meta};
+use millwright_core::circuit_breaker::{Admission, Operation};
+use millwright_core::driver::{Capability, Initialization};
+use millwright_core::machine;
+use millwright_core::machine::in_place::marks::{Marks, Reason};
+use millwright_core::machine::node_patch::NodePatch;
+use millwright_core::machine::preserve::request::Value;
+use millwright_core::machine::{Call, DriverView, node};
 
-use super::report::{Report as _, reported_first};
-use super::{Broken, wakes_later};
-use crate::api::{NodeTemplateSpec, Phase, keys, meta};
-use crate::circuit_breaker::{Admission, Operation};
-use crate::driver::{Capability, Initialization};
-use crate::machine;
-use crate::machine::in_place::marks::{Marks, Reason};
-use crate::machine::node_patch::NodePatch;
-use crate::machine::preserve::request::Value;
-use crate::machine::{Call, DriverView, node};
+use crate::report::{Report as _, reported_first};
+use crate::{Broken, wakes_later};
 
 /// Laws of a Machine's plan.
 pub fn machine(seen: &machine::Observed<'_>, plan: &machine::Plan, now: Timestamp) -> Vec<Broken> {
@@ -281,8 +281,9 @@ fn is_proven(seen: &machine::Observed<'_>) -> bool {
     match seen.driver {
         DriverView::Ready(info) => {
             let is_settled =
-                crate::sight::later(made.unwrap_or(seen.sight.lead_since), info.propagation_delay) <= gone_since;
-            let certain = crate::sight::later(gone_since, info.propagation_delay);
+                millwright_core::sight::later(made.unwrap_or(seen.sight.lead_since), info.propagation_delay)
+                    <= gone_since;
+            let certain = millwright_core::sight::later(gone_since, info.propagation_delay);
             (is_named && is_settled) || seen.calls.not_found_at.is_some_and(|at| at >= certain)
         }
         DriverView::Unnamed | DriverView::Missing { .. } | DriverView::Away { .. } => is_named && made.is_none(),

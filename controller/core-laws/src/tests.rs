@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
+use millwright_core::api::{Machine, MachineDeployment, MachineSet, OperationState, OperationType, Phase};
+use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::machine::node_patch::NodePatch;
+use millwright_core::machine::{Calls, ClassView, DriverView, StatusChange};
+use millwright_core::settings::Settings;
+use millwright_core::sight::Sight;
+use millwright_core::{deployment, machine, set};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{Machine, MachineDeployment, MachineSet, OperationState, OperationType, Phase};
-use crate::ledger::{OwnerNotes, Refusal};
-use crate::machine::node_patch::NodePatch;
-use crate::machine::{Calls, ClassView, DriverView, StatusChange};
-use crate::settings::Settings;
-use crate::sight::Sight;
-use crate::{deployment, machine, set};
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().expect("a time")
@@ -33,7 +33,7 @@ fn refused() -> Option<Refusal> {
 fn object<K: DeserializeOwned>(uid: &str, rest: Value) -> K {
     let metadata = json!({"name": uid, "namespace": "test", "uid": uid, "finalizers": [keys::FINALIZER]});
     let mut body = json!({"metadata": metadata});
-    crate::merge::apply(&mut body, &rest);
+    millwright_core::merge::apply(&mut body, &rest);
     serde_json::from_value(body).expect("it is of its kind")
 }
 
@@ -114,7 +114,7 @@ fn a_set_whose_deletions_are_refused_says_so_before_it_tries_again() {
 #[test]
 fn a_deployment_whose_set_is_refused_says_so_before_it_tries_again() {
     let mut body = json!({"spec": owner_spec(1)});
-    crate::merge::apply(&mut body, &json!({"spec": {"strategy": {"type": "Recreate"}}}));
+    millwright_core::merge::apply(&mut body, &json!({"spec": {"strategy": {"type": "Recreate"}}}));
     let deployment: MachineDeployment = object("workers", body);
     let notes = OwnerNotes {
         create_refused: refused(),
@@ -154,14 +154,14 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         driver: DriverView::Unnamed,
         node: None,
         rival: None,
-        losers: crate::breaker::Tally::default(),
+        losers: millwright_core::breaker::Tally::default(),
         virtual_capacity: None,
         standing: machine::steer::Standing::Aside,
         drain: None,
-        volumes: &crate::drain::Volumes::default(),
+        volumes: &millwright_core::drain::Volumes::default(),
         sight: Sight::CLEAR,
         calls: &calls,
-        circuits: crate::circuit_breaker::Circuits::default(),
+        circuits: millwright_core::circuit_breaker::Circuits::default(),
         settings: &settings,
     };
     let change = StatusChange::told(

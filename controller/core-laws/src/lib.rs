@@ -1,4 +1,5 @@
-//! Laws that every plan must keep, whatever was observed. Pure; tests run them on every plan.
+//! Laws that every plan of `millwright-core` must keep, whatever was observed. Pure. Tests and the simulator run them on every plan;
+//! no program contains them.
 //!
 //! A law reads the observation and the plan and nothing of how the plan was made, so it holds for a planner written
 //! anew. Sources: `reliability.md` §2 (S1–S4, S9, S10, S16), `architecture.md` §2, `spec/machine.md` §1.2.
@@ -13,10 +14,9 @@ mod tests;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-
-use crate::api::keys;
-use crate::ids::Uid;
-use crate::selector::Matcher;
+use millwright_core::api::keys;
+use millwright_core::ids::Uid;
+use millwright_core::selector::Matcher;
 
 pub use class::{class, secret};
 pub use deployment::deployment;
@@ -123,6 +123,11 @@ pub enum Broken {
     TellsOfLeaving,
     #[error("it reports who keeps what nobody deletes or nobody needs")]
     ReportOfNothing,
+}
+
+/// What each of them says.
+pub fn told(broken: Vec<Broken>) -> Vec<String> {
+    broken.iter().map(ToString::to_string).collect()
 }
 
 fn wakes_later(wake: Option<Timestamp>, now: Timestamp) -> Option<Broken> {

@@ -1,11 +1,12 @@
 //! Which status writes tell a failure, and that nothing which can fail stands before them.
 
-use super::Broken;
-use crate::api::{OperationState, Phase, keys};
-use crate::{deployment, machine, set};
+use millwright_core::api::{OperationState, Phase, keys};
+use millwright_core::{deployment, machine, set};
+
+use crate::Broken;
 
 /// A status write, as a law reads it.
-pub(super) trait Report {
+pub(crate) trait Report {
     /// Whether it tells a failure of the object's own.
     fn tells_failure(&self) -> bool;
 }
@@ -36,7 +37,7 @@ impl Report for deployment::StatusChange {
 }
 
 /// Telling a failure never stands behind a step that can fail: what stands there is told late, or never if it fails each time.
-pub(super) fn reported_first<S>(
+pub(crate) fn reported_first<S>(
     steps: &[S],
     tells: impl Fn(&S) -> bool,
     can_fail: impl Fn(&S) -> bool,

@@ -7,29 +7,29 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use millwright_core::api::machine_deployment::StrategyType;
+use millwright_core::api::template::Scope;
+use millwright_core::api::{MachineSet, Template, meta};
+use millwright_core::deployment::budget::Bounds;
+use millwright_core::deployment::change::SetChange;
+use millwright_core::deployment::group::{Members, Row};
+use millwright_core::deployment::in_place::Transfer;
+use millwright_core::deployment::observed::{Observed, Plan, Step};
+use millwright_core::deployment::progress::{TimedOut, timed_out};
+use millwright_core::ids::Uid;
+use millwright_core::ledger::LINGERS;
+use millwright_core::machine::in_place::marks::Outcome;
+use millwright_core::machine::node_patch::NodePatch;
+use millwright_core::merge;
+use millwright_core::owner::{controls, orphans_children};
+use millwright_core::set::keep::is_auto;
+use millwright_core::set::repair::given_up_before;
+use millwright_core::set::{self, MachineView};
+use millwright_core::sight::later;
 use serde_json::{Value, json};
 
-use super::report::{Report as _, reported_first};
-use super::{Broken, is_child, wakes_later};
-use crate::api::machine_deployment::StrategyType;
-use crate::api::template::Scope;
-use crate::api::{MachineSet, Template, meta};
-use crate::deployment::budget::Bounds;
-use crate::deployment::change::SetChange;
-use crate::deployment::group::{Members, Row};
-use crate::deployment::in_place::Transfer;
-use crate::deployment::observed::{Observed, Plan, Step};
-use crate::deployment::progress::{TimedOut, timed_out};
-use crate::ids::Uid;
-use crate::ledger::LINGERS;
-use crate::machine::in_place::marks::Outcome;
-use crate::machine::node_patch::NodePatch;
-use crate::merge;
-use crate::owner::{controls, orphans_children};
-use crate::set::keep::is_auto;
-use crate::set::repair::given_up_before;
-use crate::set::{self, MachineView};
-use crate::sight::later;
+use crate::report::{Report as _, reported_first};
+use crate::{Broken, is_child, wakes_later};
 
 /// Laws of a deployment's plan.
 pub fn deployment(seen: &Observed<'_>, plan: &Plan, now: Timestamp) -> Vec<Broken> {
@@ -101,7 +101,11 @@ fn is_spent(member: &set::Observed<'_>, now: Timestamp) -> bool {
     member.set.spec.replicas == 0 && member.owned().next().is_none() && !may_arrive
 }
 
-fn creation(seen: &Observed<'_>, members: &Members<'_>, made: &crate::deployment::change::NewSet) -> Vec<Broken> {
+fn creation(
+    seen: &Observed<'_>,
+    members: &Members<'_>,
+    made: &millwright_core::deployment::change::NewSet,
+) -> Vec<Broken> {
     let mut broken = Vec::new();
     let template = &seen.deployment.spec.template;
     let has_it = |member: &set::Observed<'_>| {
