@@ -7,50 +7,38 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::api::lenient::{Word as _, words};
 use crate::ids::{DriverName, NodeName, ProviderId};
 
-/// A gRPC status code, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "the names are gRPC's")]
-pub enum Code {
-    Cancelled,
-    Unknown,
-    InvalidArgument,
-    DeadlineExceeded,
-    NotFound,
-    AlreadyExists,
-    PermissionDenied,
-    ResourceExhausted,
-    FailedPrecondition,
-    Aborted,
-    OutOfRange,
-    Unimplemented,
-    Internal,
-    Unavailable,
-    DataLoss,
-    Unauthenticated,
-}
+words!(
+    /// A gRPC status code.
+    #[expect(missing_docs, reason = "the names are gRPC's")]
+    Code {
+        Cancelled,
+        Unknown,
+        InvalidArgument,
+        DeadlineExceeded,
+        NotFound,
+        AlreadyExists,
+        PermissionDenied,
+        ResourceExhausted,
+        FailedPrecondition,
+        Aborted,
+        OutOfRange,
+        Unimplemented,
+        Internal,
+        Unavailable,
+        DataLoss,
+        Unauthenticated,
+    }
+);
 
 impl Code {
     /// The code's name as the original spells it in `lastOperation.errorCode` (`spec/api.md` §3.3).
     pub fn word(self) -> &'static str {
         match self {
             Self::Cancelled => "Canceled",
-            Self::Unknown => "Unknown",
-            Self::InvalidArgument => "InvalidArgument",
-            Self::DeadlineExceeded => "DeadlineExceeded",
-            Self::NotFound => "NotFound",
-            Self::AlreadyExists => "AlreadyExists",
-            Self::PermissionDenied => "PermissionDenied",
-            Self::ResourceExhausted => "ResourceExhausted",
-            Self::FailedPrecondition => "FailedPrecondition",
-            Self::Aborted => "Aborted",
-            Self::OutOfRange => "OutOfRange",
-            Self::Unimplemented => "Unimplemented",
-            Self::Internal => "Internal",
-            Self::Unavailable => "Unavailable",
-            Self::DataLoss => "DataLoss",
-            Self::Unauthenticated => "Unauthenticated",
+            _ => self.as_str(),
         }
     }
 }
@@ -82,6 +70,34 @@ pub enum Reason {
     PageTokenExpired,
     ResumeTokenExpired,
     DriverFault,
+}
+
+impl Reason {
+    /// What it means for a creation, and how fast the call is repeated.
+    fn meaning(self) -> (Reaction, Pace) {
+        match self {
+            Self::OperationInProgress | Self::ProviderUnavailable | Self::InitializationFailed => {
+                (Reaction::Repeat, Pace::Growing)
+            }
+            // It is the account that is slowed, all its calls together: pauses of single Machines that grow would leave it idle.
+            Self::RateLimited
+            | Self::MachineNotFound
+            | Self::DuplicateVms
+            | Self::PageTokenExpired
+            | Self::ResumeTokenExpired => (Reaction::Repeat, Pace::Short),
+            Self::DriverFault => (Reaction::Repeat, Pace::Medium),
+            Self::CapacityUnavailable | Self::QuotaExceeded | Self::NotOwned | Self::DeleteBlocked => {
+                (Reaction::Repeat, Pace::Long)
+            }
+            Self::DependencyMissing => (Reaction::AwaitClass, Pace::Medium),
+            Self::InvalidField | Self::SpecOutOfRange | Self::CredentialsRejected | Self::AccessDenied => {
+                (Reaction::AwaitClass, Pace::Long)
+            }
+            Self::NameConflict | Self::SpecConflict | Self::VmInconsistent => (Reaction::GiveUp, Pace::Long),
+            Self::MachineDeleted => (Reaction::Reread, Pace::Short),
+            Self::StaleLeader => (Reaction::StepDown, Pace::Short),
+        }
+    }
 }
 
 /// What a failed call has left behind at the provider.
@@ -191,80 +207,31 @@ impl Failure {
 
     /// What a failed CreateMachine means.
     pub fn reaction(&self) -> Reaction {
-        match self.reason {
-            None => Reaction::Repeat,
-            Some(reason) => match reason {
-                Reason::OperationInProgress
-                | Reason::RateLimited
-                | Reason::ProviderUnavailable
-                | Reason::CapacityUnavailable
-                | Reason::QuotaExceeded
-                | Reason::MachineNotFound
-                | Reason::DuplicateVms
-                | Reason::InitializationFailed
-                | Reason::NotOwned
-                | Reason::DeleteBlocked
-                | Reason::PageTokenExpired
-                | Reason::ResumeTokenExpired
-                | Reason::DriverFault => Reaction::Repeat,
-                Reason::InvalidField
-                | Reason::SpecOutOfRange
-                | Reason::CredentialsRejected
-                | Reason::AccessDenied
-                | Reason::DependencyMissing => Reaction::AwaitClass,
-                Reason::NameConflict | Reason::SpecConflict | Reason::VmInconsistent => Reaction::GiveUp,
-                Reason::MachineDeleted => Reaction::Reread,
-                Reason::StaleLeader => Reaction::StepDown,
-            },
-        }
+        self.reason.map_or(Reaction::Repeat, |reason| reason.meaning().0)
     }
 
     /// How fast to repeat the call.
     pub fn pace(&self) -> Pace {
-        match self.reason {
-            Some(reason) => match reason {
-                Reason::OperationInProgress | Reason::ProviderUnavailable | Reason::InitializationFailed => {
-                    Pace::Growing
-                }
-                // It is the account that is slowed, all its calls together: pauses of single Machines that grow would leave it idle.
-                Reason::RateLimited
-                | Reason::MachineNotFound
-                | Reason::DuplicateVms
-                | Reason::PageTokenExpired
-                | Reason::ResumeTokenExpired
-                | Reason::StaleLeader
-                | Reason::MachineDeleted => Pace::Short,
-                Reason::DependencyMissing | Reason::DriverFault => Pace::Medium,
-                Reason::InvalidField
-                | Reason::SpecOutOfRange
-                | Reason::CredentialsRejected
-                | Reason::AccessDenied
-                | Reason::CapacityUnavailable
-                | Reason::QuotaExceeded
-                | Reason::NameConflict
-                | Reason::SpecConflict
-                | Reason::VmInconsistent
-                | Reason::NotOwned
-                | Reason::DeleteBlocked => Pace::Long,
-            },
-            None => match self.code {
-                Code::Cancelled
-                | Code::Unknown
-                | Code::DeadlineExceeded
-                | Code::Unavailable
-                | Code::Aborted
-                | Code::Internal
-                | Code::DataLoss => Pace::Growing,
-                Code::NotFound => Pace::Short,
-                Code::ResourceExhausted
-                | Code::OutOfRange
-                | Code::InvalidArgument
-                | Code::FailedPrecondition
-                | Code::AlreadyExists
-                | Code::Unauthenticated
-                | Code::PermissionDenied
-                | Code::Unimplemented => Pace::Long,
-            },
+        if let Some(reason) = self.reason {
+            return reason.meaning().1;
+        }
+        match self.code {
+            Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unavailable
+            | Code::Aborted
+            | Code::Internal
+            | Code::DataLoss => Pace::Growing,
+            Code::NotFound => Pace::Short,
+            Code::ResourceExhausted
+            | Code::OutOfRange
+            | Code::InvalidArgument
+            | Code::FailedPrecondition
+            | Code::AlreadyExists
+            | Code::Unauthenticated
+            | Code::PermissionDenied
+            | Code::Unimplemented => Pace::Long,
         }
     }
 
