@@ -199,13 +199,14 @@ impl Report {
 /// Decides what becomes of the VMs of a listing.
 pub fn plan(seen: &Observed<'_>) -> Plan {
     let Some(since) = seen.sight.since(Judging::Driver) else {
-        return Plan::nothing(seen, Why::Blind);
+        return Plan::nothing(Why::Blind, seen.noted.clone());
     };
     if let Some(gap) = &seen.listing.gap {
-        return Plan::nothing(seen, Why::Incomplete(gap.clone()));
+        return Plan::nothing(Why::Incomplete(gap.clone()), seen.noted.clone());
     }
     let sorted = Sorted::of(seen);
-    let mut look = Look::begin(seen, sorted.report);
+    let plan = Plan::nothing(Why::Accounted, Noted::default());
+    let mut look = Look { seen, plan };
     for (finding, vm) in sorted.odd {
         look.tell(finding, vm);
     }
@@ -213,11 +214,14 @@ pub fn plan(seen: &Observed<'_>) -> Plan {
     for (id, (name, vm)) in &sorted.nobodys {
         match look.examine(id, vm, since) {
             Ok(first) => orphans.push((*name, *vm, first)),
-            Err(again) => look.again(again),
+            Err(again) => look.plan.wake = [look.plan.wake, again].into_iter().flatten().min(),
         }
     }
-    look.report.orphans = orphans.len();
-    look.report.suspected = sorted.nobodys.len() - orphans.len();
+    look.plan.report = Report {
+        orphans: orphans.len(),
+        suspected: sorted.nobodys.len() - orphans.len(),
+        ..sorted.report
+    };
     let why = look.act(orphans, sorted.nobodys.len(), sorted.ours);
     look.end(why)
 }
@@ -274,23 +278,10 @@ impl<'a> Sorted<'a> {
 /// A look under way.
 struct Look<'a> {
     seen: &'a Observed<'a>,
-    steps: Vec<Step>,
-    wake: Option<Timestamp>,
-    noted: Noted,
-    report: Report,
+    plan: Plan,
 }
 
-impl<'a> Look<'a> {
-    fn begin(seen: &'a Observed<'a>, report: Report) -> Self {
-        Self {
-            seen,
-            steps: Vec::new(),
-            wake: None,
-            noted: Noted::default(),
-            report,
-        }
-    }
-
+impl Look<'_> {
     /// Whether a VM of nobody is proven to be an orphan: since when. Else when that can be known at the earliest.
     fn examine(&mut self, id: &ProviderId, vm: &Sighting, since: Timestamp) -> Result<Timestamp, Option<Timestamp>> {
         let (listing, seen) = (self.seen.listing, self.seen);
@@ -302,7 +293,7 @@ impl<'a> Look<'a> {
             since: listing.ended,
         });
         let first = suspicion.since;
-        self.noted.suspects.insert(id.clone(), suspicion);
+        self.plan.noted.suspects.insert(id.clone(), suspicion);
         let Some(created) = vm.created else {
             self.tell(Finding::Ageless, vm);
             return Err(None);
@@ -351,7 +342,7 @@ impl<'a> Look<'a> {
         let is_capped = orphans.len() > cap;
         for (name, vm, first) in orphans.into_iter().take(cap) {
             let evidence = Evidence::of(vm, name, first, listing.begun);
-            self.steps.push(Step::Delete(Box::new(evidence)));
+            self.plan.steps.push(Step::Delete(Box::new(evidence)));
         }
         match (held, is_capped) {
             (Some(tripped), _) => Why::Breaker(tripped),
@@ -364,46 +355,33 @@ impl<'a> Look<'a> {
     fn tell(&mut self, finding: Finding, vm: &Sighting) {
         let Some(id) = &vm.provider_id else { return };
         if self.seen.noted.told.get(id) != Some(&finding) {
-            self.steps.push(Step::Tell(finding, Box::new(vm.clone())));
+            self.plan.steps.push(Step::Tell(finding, Box::new(vm.clone())));
         }
-        self.noted.told.insert(id.clone(), finding);
-    }
-
-    fn again(&mut self, at: Option<Timestamp>) {
-        self.wake = match (self.wake, at) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        self.plan.noted.told.insert(id.clone(), finding);
     }
 
     fn end(mut self, why: Why) -> Plan {
         match &why {
             Why::Breaker(_) | Why::TooMany { .. } => {
                 if self.seen.noted.held.as_ref() != Some(&why) {
-                    self.steps.push(Step::Hold(why.clone()));
+                    self.plan.steps.push(Step::Hold(why.clone()));
                 }
-                self.noted.held = Some(why.clone());
+                self.plan.noted.held = Some(why.clone());
             }
             Why::Accounted | Why::Deleting | Why::Capped | Why::DryRun | Why::Blind | Why::Incomplete(_) => {}
         }
-        Plan {
-            steps: self.steps,
-            wake: self.wake,
-            why,
-            noted: self.noted,
-            report: self.report,
-        }
+        Plan { why, ..self.plan }
     }
 }
 
 impl Plan {
-    /// Nothing is concluded, and what is known stays known.
-    fn nothing(seen: &Observed<'_>, why: Why) -> Self {
+    /// Nothing is concluded.
+    fn nothing(why: Why, noted: Noted) -> Self {
         Self {
             steps: Vec::new(),
             wake: None,
             why,
-            noted: seen.noted.clone(),
+            noted,
             report: Report::default(),
         }
     }

@@ -4,8 +4,6 @@
 //! hold, specs over the size limit, nesting that protobuf decoders refuse. Never looks at what a spec means: that is
 //! the driver's.
 
-use std::fmt::Write as _;
-
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -143,11 +141,12 @@ pub fn digest(class_name: &str, provider: &DriverName, spec: &Value, user_data_t
         sha.update((part.len() as u64).to_be_bytes());
         sha.update(part);
     }
-    let mut hex = String::with_capacity(64);
-    for byte in sha.finalize() {
-        write!(hex, "{byte:02x}").expect("writing to a String cannot fail");
-    }
-    hex
+    hex(&sha.finalize())
+}
+
+/// Bytes in lower-case hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What a Machine keeps of the spec that its VM was asked for with: all of it, and of one that is too long as much as fits, without long

@@ -77,17 +77,12 @@ impl<K: Ord + Clone> Default for Queue<K> {
 impl<K: Ord + Clone> Queue<K> {
     /// Asks for `key` to be worked on at `at`, or sooner if it was wanted sooner.
     pub fn push(&mut self, key: K, at: Duration, urgency: Urgency) {
-        self.arrivals += 1;
-        let arrival = self.arrivals;
         let entry = self.entries.entry(key.clone()).or_default();
         let at = match (entry.held_until, urgency) {
             (Some(held), Urgency::Event | Urgency::Routine) => at.max(held),
             (Some(_) | None, _) => at,
         };
-        let wanted = match entry.due {
-            None => (at, urgency, arrival),
-            Some((due, kept, arrived)) => (due.min(at), kept.min(urgency), arrived),
-        };
+        let wanted = Self::sooner(entry.due, at, urgency, &mut self.arrivals);
         if entry.due == Some(wanted) {
             return;
         }

@@ -1,7 +1,5 @@
 //! What a VM was asked for with: the record by which it is called for the rest of its life. Decides nothing.
 
-use std::fmt::Write as _;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -82,12 +80,8 @@ impl CreationRequest {
             return format!("{}/{key}", self.provider);
         }
         let asked = serde_json::json!([self.provider_spec, self.secret_refs]);
-        let digest = Sha256::digest(provider_spec::canonical(&asked).as_bytes());
-        let mut text = format!("{}#", self.provider);
-        for byte in digest.iter().take(8) {
-            write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-        }
-        text
+        let digest = provider_spec::hex(&Sha256::digest(provider_spec::canonical(&asked).as_bytes()));
+        format!("{}#{}", self.provider, digest.get(..16).unwrap_or(&digest))
     }
 }
 
