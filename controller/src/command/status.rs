@@ -176,7 +176,7 @@ fn reason(fault: &Fault) -> String {
 
 /// What the condition Progressing says.
 fn progressing(deployment: &MachineDeployment) -> Option<String> {
-    let condition = standing::condition(deployment.status.as_ref()?, keys::CONDITION_PROGRESSING)?;
+    let condition = deployment.status.as_ref()?.condition(keys::CONDITION_PROGRESSING)?;
     let message = condition.message.clone().filter(|text| !text.is_empty());
     message.or_else(|| condition.reason.clone())
 }

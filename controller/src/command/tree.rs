@@ -183,7 +183,7 @@ impl Drawing<'_> {
         rows.push(self.deployment_row(deployment));
         let mut sets = below(&self.children.sets, &deployment.metadata);
         // The newest first: of ten that are kept for a way back, it is the one that is looked for.
-        sets.sort_by_key(|set| std::cmp::Reverse(history::number(set)));
+        sets.sort_by_key(|set| std::cmp::Reverse(history::number(&set.metadata)));
         let last = sets.len().saturating_sub(1);
         for (at, set) in sets.into_iter().enumerate() {
             self.set(set, branch("", at == last), None, rows);
@@ -248,7 +248,7 @@ impl Drawing<'_> {
         Row {
             name: format!("{before}machineset/{}", meta::name(&set.metadata)),
             status: format!("{available}/{} available", set.spec.replicas),
-            revision: history::number(set).map_or_else(String::new, |number| number.to_string()),
+            revision: history::number(&set.metadata).map_or_else(String::new, |number| number.to_string()),
             class: class(&set.spec.template),
             reason: set_reason(set, note),
             ..self.row(&set.metadata)
@@ -305,7 +305,7 @@ fn deployment_reason(deployment: &MachineDeployment) -> String {
         number => format!("a rollback to revision {number} is requested"),
     });
     let status = deployment.status.as_ref();
-    let progressing = status.and_then(|status| standing::condition(status, keys::CONDITION_PROGRESSING));
+    let progressing = status.and_then(|status| status.condition(keys::CONDITION_PROGRESSING));
     let stuck = progressing
         .filter(|condition| condition.status == keys::STATUS_FALSE)
         .and_then(|condition| condition.message.as_deref().map(table::one_line));

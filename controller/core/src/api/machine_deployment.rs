@@ -222,6 +222,13 @@ pub struct MachineDeploymentStatus {
     pub label_selector: Option<String>,
 }
 
+impl MachineDeploymentStatus {
+    /// The condition of that type.
+    pub fn condition(&self, type_: &str) -> Option<&MachineDeploymentCondition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+}
+
 /// One thing that holds, or does not, for a MachineDeployment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

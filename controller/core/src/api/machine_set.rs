@@ -132,6 +132,13 @@ pub struct MachineSetStatus {
     pub settled_machine_number: i64,
 }
 
+impl MachineSetStatus {
+    /// The condition of that type.
+    pub fn condition(&self, type_: &str) -> Option<&MachineSetCondition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+}
+
 /// One thing that holds, or does not, for a MachineSet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

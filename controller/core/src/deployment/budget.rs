@@ -47,27 +47,25 @@ impl Bounds {
             return Self::resolve(None, None, wanted);
         };
         let none = IntOrPercent::Int(0);
-        match strategy.type_.as_ref().and_then(|word| word.known()) {
-            Some(StrategyType::Recreate) => Self {
-                surge: 0,
-                unavailable: 0,
-            },
+        let (surge, unavailable) = match strategy.type_.as_ref().and_then(|word| word.known()) {
+            Some(StrategyType::Recreate) => {
+                let (surge, unavailable) = (0, 0);
+                return Self { surge, unavailable };
+            }
             Some(StrategyType::InPlaceUpdate) => {
                 let bounds = strategy.in_place_update.as_ref();
                 // Who picks the Nodes by hand decides himself how many are missing, and needs no others.
                 let surge = bounds.filter(|_| strategy.updates_by_itself());
                 let surge = surge.and_then(|b| b.max_surge.as_ref()).unwrap_or(&none);
-                Self::resolve(Some(surge), bounds.and_then(|b| b.max_unavailable.as_ref()), wanted)
+                (Some(surge), bounds.and_then(|b| b.max_unavailable.as_ref()))
             }
             Some(StrategyType::RollingUpdate) | None => {
                 let bounds = strategy.rolling_update.as_ref();
-                Self::resolve(
-                    bounds.and_then(|b| b.max_surge.as_ref()),
-                    bounds.and_then(|b| b.max_unavailable.as_ref()),
-                    wanted,
-                )
+                let surge = bounds.and_then(|b| b.max_surge.as_ref());
+                (surge, bounds.and_then(|b| b.max_unavailable.as_ref()))
             }
-        }
+        };
+        Self::resolve(surge, unavailable, wanted)
     }
 
     fn resolve(surge: Option<&IntOrPercent>, unavailable: Option<&IntOrPercent>, wanted: i32) -> Self {

@@ -53,9 +53,7 @@ fn has_label(deployment: &MachineDeployment) -> bool {
 }
 
 fn is_the_originals(deployment: &MachineDeployment) -> bool {
-    let mut conditions = deployment.status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| {
-        let is_frozen = condition.type_ == keys::CONDITION_FROZEN && condition.status == keys::STATUS_TRUE;
-        is_frozen && condition.reason.as_deref() == Some(keys::REASON_STATE_SYNC)
-    })
+    let status = deployment.status.as_ref();
+    let told = status.and_then(|status| status.condition(keys::CONDITION_FROZEN));
+    told.is_some_and(|told| told.status == keys::STATUS_TRUE && told.reason.as_deref() == Some(keys::REASON_STATE_SYNC))
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::group::Members;
 use crate::api::template::Scope;
@@ -22,8 +23,8 @@ const REMEMBERED: usize = 20;
 
 /// The revision of the new set: one more than the highest of the others, unless its own is higher already.
 pub fn revision(new: Option<&MachineSet>, others: &[&set::Observed<'_>]) -> i64 {
-    let highest = others.iter().filter_map(|member| number(member.set)).max();
-    let own = new.and_then(number).unwrap_or(0);
+    let highest = others.iter().filter_map(|member| number(&member.set.metadata)).max();
+    let own = new.and_then(|new| number(&new.metadata)).unwrap_or(0);
     own.max(highest.unwrap_or(0).saturating_add(1))
 }
 
@@ -37,7 +38,7 @@ pub fn numbered(deployment: &MachineDeployment, members: &Members<'_>) -> Option
 /// The annotations that say so on the set.
 pub fn annotations(set: &MachineSet, revision: i64) -> BTreeMap<String, String> {
     let mut annotations = BTreeMap::from([(keys::REVISION.to_owned(), revision.to_string())]);
-    if let Some(before) = number(set).filter(|before| *before != revision) {
+    if let Some(before) = number(&set.metadata).filter(|before| *before != revision) {
         let history = meta::annotation(&set.metadata, keys::REVISION_HISTORY).unwrap_or_default();
         let mut past: Vec<&str> = history.split(',').filter(|text| !text.is_empty()).collect();
         let before = before.to_string();
@@ -102,7 +103,7 @@ impl<'a> Revisions<'a> {
             owner::controls(&deployment.metadata, &set.metadata) && !meta::is_deleting(&set.metadata)
         };
         let revision = |set: &'a MachineSet| Revision {
-            number: number(set),
+            number: number(&set.metadata),
             set,
             is_current: set
                 .spec
@@ -144,9 +145,9 @@ impl<'a> Revisions<'a> {
     }
 }
 
-/// The number of a set.
-pub fn number(set: &MachineSet) -> Option<i64> {
-    meta::annotation(&set.metadata, keys::REVISION)?.parse().ok()
+/// The number that a set, or a deployment, bears.
+pub fn number(metadata: &ObjectMeta) -> Option<i64> {
+    meta::annotation(metadata, keys::REVISION)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -162,15 +162,12 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     let mut plan = Plan::rest(Why::Settled);
     plan.steps.extend(named::tend(seen, &members.sets, now));
     let may_create = stand.group.current().is_some() && !members.has_new;
-    let mut problem = None;
     // Whoever could be adopted was: these are refused. So may own ones be, which are tried again then.
     let own = members.sets.iter().map(|member| member.set);
     writable(seen, adoptable(seen).into_iter().chain(own), now, &mut plan);
-    let moves = match may_create && (stand.mode != Mode::Recreating || !stand.group.has_old()) {
-        true => {
-            problem = create_problem(seen);
-            create(seen, members, numbers.last().copied().unwrap_or(0), now, &mut plan)
-        }
+    let creates = may_create && (stand.mode != Mode::Recreating || !stand.group.has_old());
+    let moves = match creates {
+        true => create(seen, members, numbers.last().copied().unwrap_or(0), now, &mut plan),
         false => change(seen, members, &stand, &numbers, now, &mut plan),
     };
     let moves = match moves.is_empty() {
@@ -197,10 +194,9 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
         Step::Create(made) => Some(made.name.clone()),
         _ => None,
     });
-    let situation = match (problem, &created) {
-        (Some(problem), _) => status::Situation::Refused(problem),
-        (None, Some(name)) => status::Situation::Creating(&stand, name),
-        (None, None) => status::Situation::Serving(&stand),
+    let situation = match seen.notes.create_refused.as_ref().filter(|_| creates) {
+        Some(refusal) => status::Situation::Refused(&refusal.message),
+        None => status::Situation::Serving(&stand, created.as_ref()),
     };
     let arrives = unseen(seen, now).map(|(_, until)| until);
     let machines = members.sets.iter().flat_map(|member| member.machines);
@@ -311,20 +307,8 @@ fn create(seen: &Observed<'_>, members: &Members<'_>, number: i64, now: Timestam
     plan.why = Why::NoSet;
     let number = i32::try_from(number).unwrap_or(seen.deployment.spec.replicas);
     let revision = history::revision(None, &members.sets);
-    vec![Step::Create(Box::new(NewSet::of(
-        seen.deployment,
-        hash,
-        number,
-        revision,
-    )))]
-}
-
-/// The last creation of the set was refused.
-fn create_problem(seen: &Observed<'_>) -> Option<status::Problem> {
-    seen.notes.create_refused.as_ref().map(|refusal| status::Problem {
-        reason: keys::REASON_SET_CREATE_FAILED,
-        message: refusal.message.clone(),
-    })
+    let made = NewSet::of(seen.deployment, hash, number, revision);
+    vec![Step::Create(Box::new(made))]
 }
 
 /// Sets beyond the history limit go, once the template is out.

@@ -29,9 +29,11 @@ impl Progress<'_> {
         match situation {
             Situation::Leaving => (None, None),
             Situation::Invalid(fault) => (wanted("False", keys::REASON_INVALID, fault.clone()), None),
-            Situation::Refused(problem) => (wanted("False", problem.reason, problem.message.clone()), None),
-            Situation::Serving(stand) => self.serving(stand, None),
-            Situation::Creating(stand, name) => self.serving(stand, Some(name)),
+            Situation::Refused(said) => {
+                let reason = keys::REASON_SET_CREATE_FAILED;
+                (wanted("False", reason, (*said).to_owned()), None)
+            }
+            Situation::Serving(stand, created) => self.serving(stand, *created),
         }
     }
 
@@ -42,7 +44,7 @@ impl Progress<'_> {
                         template. Undo the change, or choose the strategy RollingUpdate.";
             return (wanted("False", keys::REASON_NO_IN_PLACE, text.to_owned()), None);
         }
-        let told = self.told();
+        let told = told(deployment);
         let is_told = |reason: &str| told.is_some_and(|told| told.reason.as_deref() == Some(reason));
         if deployment.spec.paused && !is_told(keys::REASON_DEADLINE_EXCEEDED) {
             return (
@@ -122,10 +124,6 @@ impl Progress<'_> {
         Some(later(deadline, SignedDuration::from_secs(1)))
     }
 
-    fn told(&self) -> Option<&MachineDeploymentCondition> {
-        told(self.seen.deployment)
-    }
-
     fn is_complete(&self) -> bool {
         let counts = self.counts;
         let wanted = self.seen.deployment.spec.replicas;
@@ -153,8 +151,7 @@ impl Progress<'_> {
 }
 
 fn told(deployment: &MachineDeployment) -> Option<&MachineDeploymentCondition> {
-    let mut conditions = deployment.status.as_ref()?.conditions.iter();
-    conditions.find(|condition| condition.type_ == keys::CONDITION_PROGRESSING)
+    deployment.status.as_ref()?.condition(keys::CONDITION_PROGRESSING)
 }
 
 /// Whether the deadline has passed of the rollout of the present template, or of another one, as long as the deployment has that one's revision.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::history::{Revision, Revisions};
+use super::history::Revisions;
 use super::pass_on::is_passed;
 use crate::api::machine_deployment::RollbackTo;
 use crate::api::{MachineDeployment, MachineSet, Template, keys, meta};
@@ -66,31 +66,24 @@ pub fn roll_back(deployment: &MachineDeployment, order: &RollbackTo, sets: &[&se
         0 => revisions.previous(),
         number => revisions.find(number),
     };
-    let Some(Revision {
-        number,
-        set,
-        is_current,
-    }) = found.copied()
-    else {
-        return RollBack {
-            outcome: Outcome::NotFound(order.revision),
-            patch: json!({ "spec": { "rollbackTo": null } }),
-        };
+    let ended = |outcome| RollBack {
+        outcome,
+        patch: json!({ "spec": { "rollbackTo": null } }),
     };
-    let revision = number.unwrap_or(order.revision);
-    if is_current {
-        return RollBack {
-            outcome: Outcome::Unchanged(revision),
-            patch: json!({ "spec": { "rollbackTo": null } }),
-        };
+    let Some(found) = found else {
+        return ended(Outcome::NotFound(order.revision));
+    };
+    let revision = found.number.unwrap_or(order.revision);
+    if found.is_current {
+        return ended(Outcome::Unchanged(revision));
     }
     let object = |template: &Template| Value::Object(template.as_json().clone());
-    let new = set.spec.template.without_label(keys::TEMPLATE_HASH);
+    let new = found.template();
     let template = replacing(Some(&object(&deployment.spec.template)), &object(&new));
     RollBack {
         outcome: Outcome::Done(revision),
         patch: json!({
-            "metadata": { "annotations": annotations(deployment, set) },
+            "metadata": { "annotations": annotations(deployment, found.set) },
             "spec": { "rollbackTo": null, "template": template },
         }),
     }

@@ -19,15 +19,6 @@ use crate::set;
 use crate::set::status::{bounded, failed_machines, is_preserved, length};
 use crate::status::{stored_time, text_is_same};
 
-/// Something that keeps the deployment from what it wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Reason of the condition `Progressing`.
-    pub reason: &'static str,
-    /// For people.
-    pub message: String,
-}
-
 /// A condition as it should be; its times are worked out against the stored one.
 pub(super) struct Wanted {
     pub(super) type_: &'static str,
@@ -56,12 +47,10 @@ pub enum Situation<'a> {
     Leaving,
     /// It can never work as it is.
     Invalid(String),
-    /// Its set could not be made.
-    Refused(Problem),
-    /// Its sets stand so.
-    Serving(&'a Stand),
-    /// The same, and this plan creates the set of its template.
-    Creating(&'a Stand, &'a Name),
+    /// Its set could not be made, for what the API server said.
+    Refused(&'a str),
+    /// Its sets stand so; and the set of its template, if this plan creates it.
+    Serving(&'a Stand, Option<&'a Name>),
 }
 
 /// A deployment's status as it is to be, named as in `MachineDeploymentStatus`.
@@ -231,10 +220,7 @@ fn availability(deployment: &MachineDeployment, counts: Counts) -> Option<Wanted
 fn of_sets(members: &Members<'_>, type_: &'static str) -> Option<Wanted> {
     let all = members.new_set().into_iter();
     let all = all.chain(members.sets.iter().map(|member| member.set));
-    let mut failures = all.filter_map(|set| {
-        let conditions = &set.status.as_ref()?.conditions;
-        conditions.iter().find(|condition| condition.type_ == type_)
-    });
+    let mut failures = all.filter_map(|set| set.status.as_ref()?.condition(type_));
     failures.next().map(|failure| {
         let (reason, message) = (failure.reason.as_deref(), failure.message.clone());
         Wanted::new(type_, "True", reason.unwrap_or_default(), message.unwrap_or_default())
@@ -263,20 +249,13 @@ fn merged(
         keys::CONDITION_FROZEN,
         keys::CONDITION_RELEASED,
     ];
-    let stored = deployment
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| status.conditions.as_slice());
-    let known = |type_: &str| stored.iter().find(|condition| condition.type_ == type_);
-    let foreign = stored
-        .iter()
-        .filter(|condition| !OURS.contains(&condition.type_.as_str()))
-        .cloned();
-    let ours = wanted
-        .into_iter()
-        .flatten()
-        .map(|wanted| timed(known(wanted.type_), wanted, now));
-    ours.chain(foreign).collect()
+    let stored = deployment.status.as_ref();
+    let known = |type_: &str| stored.and_then(|status| status.condition(type_));
+    let foreign = stored.into_iter().flat_map(|status| &status.conditions);
+    let foreign = foreign.filter(|condition| !OURS.contains(&condition.type_.as_str()));
+    let ours = wanted.into_iter().flatten();
+    let ours = ours.map(|wanted| timed(known(wanted.type_), wanted, now));
+    ours.chain(foreign.cloned()).collect()
 }
 
 /// What a status that is to be written newly tells that is bad, for a Warning event: reason and text. A creation that was refused has an

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::api::machine_deployment::MachineDeploymentCondition;
 use crate::api::{MachineDeployment, MachineDeploymentStatus, keys, meta};
+use crate::deployment::history;
 
 /// How a rollout stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +91,8 @@ pub fn standing(deployment: &MachineDeployment, revision: Option<i64>) -> Standi
         let revision = order.revision;
         return Standing::Unsteady(Unsteady::RollingBack { revision });
     }
-    if let Some(wanted) = revision.filter(|wanted| Some(*wanted) != running(deployment)) {
-        let running = running(deployment);
+    let running = history::number(&deployment.metadata);
+    if let Some(wanted) = revision.filter(|wanted| Some(*wanted) != running) {
         return Standing::Failed(Fault::OtherRevision { wanted, running });
     }
     // A rollback, which would end this, was looked for above.
@@ -103,11 +104,6 @@ pub fn standing(deployment: &MachineDeployment, revision: Option<i64>) -> Standi
         (Some(_), Some(condition)) => Standing::Failed(no_progress(condition)),
         (Some(missing), None) => Standing::Unsteady(missing),
     }
-}
-
-/// The revision that the deployment is at.
-fn running(deployment: &MachineDeployment) -> Option<i64> {
-    meta::annotation(&deployment.metadata, keys::REVISION)?.parse().ok()
 }
 
 /// Nothing is: `updatedReplicas` = `replicas` = `availableReplicas` = `spec.replicas`.
@@ -133,7 +129,7 @@ const GIVEN_UP: [&str; 2] = [keys::REASON_DEADLINE_EXCEEDED, keys::REASON_SET_CR
 
 /// Progressing, if it tells one of these reasons.
 fn told<'a>(status: &'a MachineDeploymentStatus, reasons: &[&str]) -> Option<&'a MachineDeploymentCondition> {
-    let progressing = condition(status, keys::CONDITION_PROGRESSING)?;
+    let progressing = status.condition(keys::CONDITION_PROGRESSING)?;
     let reason = progressing.reason.as_deref().unwrap_or_default();
     reasons.contains(&reason).then_some(progressing)
 }
@@ -143,11 +139,6 @@ fn no_progress(condition: &MachineDeploymentCondition) -> Fault {
         reason: condition.reason.clone().unwrap_or_default(),
         message: condition.message.clone().unwrap_or_default(),
     }
-}
-
-/// A condition of a deployment.
-pub fn condition<'a>(status: &'a MachineDeploymentStatus, type_: &str) -> Option<&'a MachineDeploymentCondition> {
-    status.conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// What stands in the way, as far as the deployment tells: pause, failed creations, unhealthy machines that are kept, freeze.
@@ -161,7 +152,7 @@ pub fn obstacles(deployment: &MachineDeployment) -> Vec<String> {
     let status = deployment.status.as_ref();
     let told = TOLD
         .into_iter()
-        .filter_map(|type_| status.and_then(|status| condition(status, type_)))
+        .filter_map(|type_| status.and_then(|status| status.condition(type_)))
         .filter(|condition| condition.status == keys::STATUS_TRUE)
         .map(|condition| {
             let message = condition.message.as_deref().filter(|text| !text.is_empty());

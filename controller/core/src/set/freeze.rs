@@ -35,8 +35,8 @@ pub(super) fn condition(set: &MachineSet) -> Option<MachineSetCondition> {
 
 /// The condition by which a controller says that it froze the set.
 fn told(set: &MachineSet) -> Option<&MachineSetCondition> {
-    let mut conditions = set.status.as_ref()?.conditions.iter();
-    conditions.find(|condition| condition.type_ == keys::CONDITION_FROZEN && condition.status == keys::STATUS_TRUE)
+    let told = set.status.as_ref()?.condition(keys::CONDITION_FROZEN);
+    told.filter(|told| told.status == keys::STATUS_TRUE)
 }
 
 /// Whether the set carries the label by which nothing is created.

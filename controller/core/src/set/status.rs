@@ -226,12 +226,11 @@ fn conditions(
         keys::CONDITION_RELEASED,
     ];
     let stored = seen.set.status.as_ref();
-    let stored = stored.map_or(&[][..], |status| status.conditions.as_slice());
-    let is_ours = |condition: &&MachineSetCondition| OURS.contains(&condition.type_.as_str());
-    let foreign = stored.iter().filter(|condition| !is_ours(condition));
+    let foreign = stored.into_iter().flat_map(|status| &status.conditions);
+    let foreign = foreign.filter(|condition| !OURS.contains(&condition.type_.as_str()));
     let mut all: Vec<MachineSetCondition> = foreign.cloned().collect();
     let told = |type_: &str, (reason, message): (&str, String)| {
-        let known = stored.iter().find(|condition| condition.type_ == type_);
+        let known = stored.and_then(|status| status.condition(type_));
         condition(type_, reason, message, known, now)
     };
     let failure = problem.map(|problem| (problem.reason, problem.message.clone()));
