@@ -8,7 +8,6 @@ use kube::core::PartialObjectMeta;
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, keys, meta};
 use crate::class;
-use crate::ids::{Name, ResourceVersion, Uid};
 use crate::machine::{node, virtual_capacity};
 use crate::store::{Store, Stored};
 
@@ -99,32 +98,6 @@ pub enum ClassBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoIndex {}
 
-/// Writes the parts of [`Stored`] that all kinds share.
-macro_rules! identified {
-    () => {
-        fn key(&self) -> Name {
-            Name::new(meta::name(&self.metadata))
-        }
-        fn uid(&self) -> Uid {
-            meta::identity(&self.metadata).1
-        }
-        fn version(&self) -> Option<ResourceVersion> {
-            meta::resource_version(&self.metadata)
-        }
-    };
-}
-
-pub(crate) use identified;
-
-/// Writes `shorten` for kinds that plans read whole. Who wrote which field is most of a small object's size.
-macro_rules! read_whole {
-    () => {
-        fn shorten(&mut self) {
-            self.metadata.managed_fields = None;
-        }
-    };
-}
-
 fn controller(meta: &ObjectMeta) -> (OwnedBy, String) {
     (
         OwnedBy::Controller,
@@ -153,8 +126,6 @@ impl<K: Stored<Index = OwnedBy>> Store<K> {
 
 impl Stored for Machine {
     type Index = OwnedBy;
-    identified!();
-    read_whole!();
     fn indexed(&self) -> Vec<(OwnedBy, String)> {
         let mut places = vec![controller(&self.metadata)];
         places.extend(self.class_name().map(|class| (OwnedBy::Class, class.to_owned())));
@@ -174,8 +145,6 @@ impl Stored for Machine {
 
 impl Stored for MachineSet {
     type Index = OwnedBy;
-    identified!();
-    read_whole!();
     fn indexed(&self) -> Vec<(OwnedBy, String)> {
         let class = self.spec.template.class().and_then(|class| class.name);
         let mut places = vec![controller(&self.metadata), (OwnedBy::Uid, own_uid(&self.metadata))];
@@ -186,8 +155,6 @@ impl Stored for MachineSet {
 
 impl Stored for MachineDeployment {
     type Index = OwnedBy;
-    identified!();
-    read_whole!();
     fn indexed(&self) -> Vec<(OwnedBy, String)> {
         vec![(OwnedBy::Uid, own_uid(&self.metadata))]
     }
@@ -195,8 +162,6 @@ impl Stored for MachineDeployment {
 
 impl Stored for MachineClass {
     type Index = ClassBy;
-    identified!();
-    read_whole!();
     fn indexed(&self) -> Vec<(ClassBy, String)> {
         let mut places: Vec<_> = class::secret_keys(self)
             .into_iter()
@@ -213,8 +178,6 @@ impl Stored for MachineClass {
 
 impl Stored for SecretMeta {
     type Index = NoIndex;
-    identified!();
-    read_whole!();
     fn indexed(&self) -> Vec<(NoIndex, String)> {
         Vec::new()
     }
@@ -222,7 +185,6 @@ impl Stored for SecretMeta {
 
 impl Stored for Node {
     type Index = NodeBy;
-    identified!();
     /// Of what is reported of it, plans read the conditions, the volumes and the capacity that the kubelet does not count itself.
     fn shorten(&mut self) {
         self.metadata.managed_fields = None;
@@ -263,6 +225,7 @@ mod tests {
 
     use super::*;
     use crate::change::Change;
+    use crate::ids::Name;
     use crate::world::World;
 
     fn node(version: &str) -> Node {

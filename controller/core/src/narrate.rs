@@ -4,8 +4,10 @@
 //! content, and of a breadcrumb only that there is one.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use kube::Resource;
 use serde_json::Value;
 
 use crate::api::lenient::GoDuration;
@@ -44,69 +46,63 @@ pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
 
 impl Narrate for machine::Step {
     fn narrate(&self) -> String {
-        machine_step(self)
+        match self {
+            Self::AddFinalizer => "store the finalizer".to_owned(),
+            Self::Confirm => "read the Machine live".to_owned(),
+            Self::SeeNode(node) => format!("read Node {node} live"),
+            Self::Record(change) => format!("record {}", status(change)),
+            Self::EnsureToken => "make sure of the bootstrap token".to_owned(),
+            Self::Probe(_) => "reserve the probe for all machines that wait".to_owned(),
+            Self::Call(call) => format!("call {call}"),
+            Self::Identify { provider_id, node } => {
+                let id = provider_id.as_ref().map(|id| format!("providerID {id}"));
+                let node = node.as_ref().map(|node| format!("node {node}"));
+                let parts: Vec<String> = id.into_iter().chain(node).collect();
+                format!("identify the VM: {}", parts.join(", "))
+            }
+            Self::WriteNode(patch) if patch.only_guards() => match patch.join_duration() {
+                Some(took) => format!("guard Node {}, which joined after {took}", patch.node),
+                None => format!("guard Node {}", patch.node),
+            },
+            Self::WriteNode(patch) | Self::WriteCapacity(patch) | Self::WriteCondition(patch) => {
+                format!("write Node {}: {}", patch.node, patch.told().join(", "))
+            }
+            Self::Keep(keeping) => kept(keeping),
+            Self::Annotate(changes) => {
+                let told = each(changes, ", ", |(key, value)| match value {
+                    Some(value) => format!("{key}={value}"),
+                    None => format!("no {key}"),
+                });
+                format!("annotate the Machine: {told}")
+            }
+            Self::Complain(fault) => format!("say: {fault}"),
+            Self::Cordon(node) => format!("cordon Node {node}"),
+            Self::WatchPods(node) => format!("watch the pods of Node {node}"),
+            Self::LeavePods => "watch the node's pods no longer".to_owned(),
+            Self::WatchVolumes => "watch where volumes are attached".to_owned(),
+            Self::Detach(attachments) => {
+                let names = names(attachments.iter().map(|(name, _)| name.as_str()));
+                format!("delete VolumeAttachment {names}")
+            }
+            Self::Evict(pods) => format!("evict {}", pod_names(pods)),
+            Self::LearnVolumes(pods) => format!("learn the volumes of {}", pod_names(pods)),
+            Self::DeletePods { pods, grace } if grace.is_zero() => format!("delete without grace {}", pod_names(pods)),
+            Self::DeletePods { pods, grace } => {
+                let grace = GoDuration::from(whole_seconds(*grace));
+                format!("delete with a grace of {grace} at the longest {}", pod_names(pods))
+            }
+            Self::DropToken => "drop the bootstrap token".to_owned(),
+            Self::DeleteMachine => "delete the Machine".to_owned(),
+            Self::RemoveNode(node) => format!("remove Node {node}"),
+            Self::LeaveBehind => "remove what is left in the target cluster, or remember it".to_owned(),
+            Self::RemoveFinalizer => "remove the finalizer".to_owned(),
+            Self::StepDown => "read the lease live, to see who leads".to_owned(),
+        }
     }
 }
 
 fn pod_names(pods: &[PodRef]) -> String {
-    let names: Vec<String> = pods.iter().map(ToString::to_string).collect();
-    names.join(", ")
-}
-
-fn machine_step(step: &machine::Step) -> String {
-    use machine::Step;
-    match step {
-        Step::AddFinalizer => "store the finalizer".to_owned(),
-        Step::Confirm => "read the Machine live".to_owned(),
-        Step::SeeNode(node) => format!("read Node {node} live"),
-        Step::Record(change) => format!("record {}", status(change)),
-        Step::EnsureToken => "make sure of the bootstrap token".to_owned(),
-        Step::Probe(_) => "reserve the probe for all machines that wait".to_owned(),
-        Step::Call(call) => format!("call {call}"),
-        Step::Identify { provider_id, node } => {
-            let id = provider_id.as_ref().map(|id| format!("providerID {id}"));
-            let node = node.as_ref().map(|node| format!("node {node}"));
-            let parts: Vec<String> = id.into_iter().chain(node).collect();
-            format!("identify the VM: {}", parts.join(", "))
-        }
-        Step::WriteNode(patch) if patch.only_guards() => match patch.join_duration() {
-            Some(took) => format!("guard Node {}, which joined after {took}", patch.node),
-            None => format!("guard Node {}", patch.node),
-        },
-        Step::WriteNode(patch) | Step::WriteCapacity(patch) | Step::WriteCondition(patch) => {
-            format!("write Node {}: {}", patch.node, patch.told().join(", "))
-        }
-        Step::Keep(keeping) => kept(keeping),
-        Step::Annotate(changes) => {
-            let told = changes.iter().map(|(key, value)| match value {
-                Some(value) => format!("{key}={value}"),
-                None => format!("no {key}"),
-            });
-            format!("annotate the Machine: {}", told.collect::<Vec<_>>().join(", "))
-        }
-        Step::Complain(fault) => format!("say: {fault}"),
-        Step::Cordon(node) => format!("cordon Node {node}"),
-        Step::WatchPods(node) => format!("watch the pods of Node {node}"),
-        Step::LeavePods => "watch the node's pods no longer".to_owned(),
-        Step::WatchVolumes => "watch where volumes are attached".to_owned(),
-        Step::Detach(attachments) => {
-            let names: Vec<&str> = attachments.iter().map(|(name, _)| name.as_str()).collect();
-            format!("delete VolumeAttachment {}", names.join(", "))
-        }
-        Step::Evict(pods) => format!("evict {}", pod_names(pods)),
-        Step::LearnVolumes(pods) => format!("learn the volumes of {}", pod_names(pods)),
-        Step::DeletePods { pods, grace } if grace.is_zero() => format!("delete without grace {}", pod_names(pods)),
-        Step::DeletePods { pods, grace } => {
-            let grace = GoDuration::from(whole_seconds(*grace));
-            format!("delete with a grace of {grace} at the longest {}", pod_names(pods))
-        }
-        Step::DropToken => "drop the bootstrap token".to_owned(),
-        Step::DeleteMachine => "delete the Machine".to_owned(),
-        Step::RemoveNode(node) => format!("remove Node {node}"),
-        Step::LeaveBehind => "remove what is left in the target cluster, or remember it".to_owned(),
-        Step::RemoveFinalizer => "remove the finalizer".to_owned(),
-        Step::StepDown => "read the lease live, to see who leads".to_owned(),
-    }
+    each(pods, ", ", ToString::to_string)
 }
 
 fn kept(keeping: &machine::Keeping) -> String {
@@ -151,35 +147,21 @@ impl Narrate for set::Step {
         match self {
             Step::AddFinalizer => "store the finalizer".to_owned(),
             Step::RemoveFinalizer => "remove the finalizer".to_owned(),
-            Step::Adopt(machines) => format!("adopt {}", names(machines.iter().map(|m| meta::name(&m.metadata)))),
-            Step::Release(machines) => format!("release {}", names(machines.iter().map(|m| meta::name(&m.metadata)))),
+            Step::Adopt(machines) => format!("adopt {}", names(machines.iter().map(name))),
+            Step::Release(machines) => format!("release {}", names(machines.iter().map(name))),
             Step::Reserve { next } => format!("reserve the names below number {next}"),
             Step::Create(batch) => format!("create {}", names(batch.iter().map(|made| made.name.as_str()))),
             Step::Delete(victims) => format!("delete {}", names(victims.iter().map(|victim| victim.name.as_str()))),
-            Step::Bring(all) => {
-                let told = all.iter().map(|one| {
-                    let name = meta::name(&one.machine.metadata);
-                    format!("bring to {name}: {}", fields(&one.patch(), ""))
-                });
-                told.collect::<Vec<_>>().join("; ")
-            }
-            Step::GiveUp(all) => {
-                let told = all.iter().map(|one| {
-                    let name = meta::name(&one.machine.metadata);
-                    format!("give up {name}: {}", self::status(&one.failed.change))
-                });
-                told.collect::<Vec<_>>().join("; ")
-            }
-            Step::Keep(marks) => {
-                let told = marks.iter().map(|mark| {
-                    let name = meta::name(&mark.machine.metadata);
-                    match mark.is_kept {
-                        true => format!("preserve {name}"),
-                        false => format!("preserve {name} no longer"),
-                    }
-                });
-                told.collect::<Vec<_>>().join("; ")
-            }
+            Step::Bring(all) => each(all, "; ", |one| {
+                format!("bring to {}: {}", name(&one.machine), fields(&one.patch(), ""))
+            }),
+            Step::GiveUp(all) => each(all, "; ", |one| {
+                format!("give up {}: {}", name(&one.machine), self::status(&one.failed.change))
+            }),
+            Step::Keep(marks) => each(marks, "; ", |mark| {
+                let longer = if mark.is_kept { "" } else { " no longer" };
+                format!("preserve {}{longer}", name(&mark.machine))
+            }),
             Step::Thaw => "take off the freeze".to_owned(),
             Step::Record(status) => format!("record {}", set_status(status)),
         }
@@ -192,26 +174,19 @@ impl Narrate for deployment::Step {
         match self {
             Step::AddFinalizer => "store the finalizer".to_owned(),
             Step::RemoveFinalizer => "remove the finalizer".to_owned(),
-            Step::Adopt(sets) => format!("adopt {}", names(sets.iter().map(|set| meta::name(&set.metadata)))),
+            Step::Adopt(sets) => format!("adopt {}", names(sets.iter().map(name))),
             Step::Create(made) => format!("create {} of {}", made.name, made.replicas),
-            Step::Change(change) => {
-                let name = meta::name(&change.set.metadata);
-                format!("change {name}: {}", fields(&change.patch(), ""))
-            }
-            Step::Delete(sets) => format!("delete {}", names(sets.iter().map(|set| meta::name(&set.metadata)))),
-            Step::Transfer(moved) => {
-                let told = moved.iter().map(|moved| {
-                    let (name, set) = (meta::name(&moved.machine.metadata), meta::name(&moved.to.metadata));
-                    format!("move {name} to {set}")
-                });
-                told.collect::<Vec<_>>().join("; ")
-            }
+            Step::Change(change) => format!("change {}: {}", name(&change.set), fields(&change.patch(), "")),
+            Step::Delete(sets) => format!("delete {}", names(sets.iter().map(name))),
+            Step::Transfer(moved) => each(moved, "; ", |moved| {
+                format!("move {} to {}", name(&moved.machine), name(&moved.to))
+            }),
             Step::Select(nodes) => {
-                let nodes: Vec<&str> = nodes.iter().map(|patch| patch.node.as_str()).collect();
-                format!("select for the update in place: Node {}", nodes.join(", "))
+                let nodes = names(nodes.iter().map(|patch| patch.node.as_str()));
+                format!("select for the update in place: Node {nodes}")
             }
             Step::Mark(marks) => {
-                let names = names(marks.iter().map(|mark| meta::name(&mark.machine.metadata)));
+                let names = names(marks.iter().map(|mark| name(&mark.machine)));
                 format!("mark {names} for deletion")
             }
             Step::Prune(Some(left)) => format!("shorten the autoscaler's list to {left}"),
@@ -220,7 +195,7 @@ impl Narrate for deployment::Step {
                 let (_, reason, text) = made.outcome.event("");
                 format!("end the order to roll back: {reason}: {text}").replace(" \"\"", "")
             }
-            Step::Of(set, step) => format!("{}: {}", meta::name(&set.metadata), step.narrate()),
+            Step::Of(set, step) => format!("{}: {}", name(set), step.narrate()),
             Step::Thaw => "take off the freeze".to_owned(),
             Step::Number(revision) => format!("number it revision {revision}"),
             Step::Record(status) => format!("record {}", deployment_status(status)),
@@ -250,8 +225,16 @@ impl Narrate for class::SecretStep {
     }
 }
 
+fn name<K: Resource>(object: &Arc<K>) -> &str {
+    meta::name(object.meta())
+}
+
 fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
+}
+
+fn each<T>(all: impl IntoIterator<Item = T>, separator: &str, tell: impl Fn(T) -> String) -> String {
+    all.into_iter().map(tell).collect::<Vec<_>>().join(separator)
 }
 
 /// A merge patch, one `path=value` for each leaf.

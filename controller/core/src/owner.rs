@@ -4,45 +4,29 @@
 //! `deployment::plan`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-
+use kube::Resource;
 use serde_json::{Value, json};
 
-use crate::api::{API_VERSION, MachineDeployment, MachineSet, keys, meta};
+use crate::api::{keys, meta};
 use crate::ids::Uid;
 
-/// A kind that controls others.
-pub trait Owner {
-    /// The reference that makes it a child's controller. It must stand first in the list: the autoscaler reads index 0.
-    fn reference(&self) -> OwnerReference;
-}
-
-impl Owner for MachineSet {
-    fn reference(&self) -> OwnerReference {
-        reference("MachineSet", &self.metadata)
-    }
-}
-
-impl Owner for MachineDeployment {
-    fn reference(&self) -> OwnerReference {
-        reference("MachineDeployment", &self.metadata)
-    }
-}
-
-fn reference(kind: &str, owner: &ObjectMeta) -> OwnerReference {
+/// The reference that makes an owner the controller of a child. It must stand first in the list: the autoscaler reads index 0.
+pub fn reference<O: Resource<DynamicType = ()>>(owner: &O) -> OwnerReference {
+    let metadata = owner.meta();
     OwnerReference {
-        api_version: API_VERSION.to_owned(),
-        kind: kind.to_owned(),
-        name: meta::name(owner).to_owned(),
-        uid: owner.uid.clone().unwrap_or_default(),
+        api_version: O::api_version(&()).into_owned(),
+        kind: O::kind(&()).into_owned(),
+        name: meta::name(metadata).to_owned(),
+        uid: metadata.uid.clone().unwrap_or_default(),
         controller: Some(true),
         block_owner_deletion: Some(true),
     }
 }
 
 /// The body of a JSON merge patch that adopts a child: our reference first, everybody else's as they were.
-pub fn adoption(child: &ObjectMeta, owner: &impl Owner) -> Value {
+pub fn adoption(child: &ObjectMeta, owner: &impl Resource<DynamicType = ()>) -> Value {
     let others = child.owner_references.iter().flatten().cloned();
-    let owners: Vec<OwnerReference> = std::iter::once(owner.reference()).chain(others).collect();
+    let owners: Vec<OwnerReference> = std::iter::once(reference(owner)).chain(others).collect();
     match meta::annotation(child, keys::RELEASED_BY) {
         Some(_) => json!({ "metadata": { "ownerReferences": owners, "annotations": { keys::RELEASED_BY: null } } }),
         None => json!({ "metadata": { "ownerReferences": owners } }),

@@ -6,25 +6,40 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube::Resource;
+
+use crate::api::meta;
 use crate::change::Change;
 use crate::fence::Fence;
 use crate::ids::{Name, ResourceVersion, Uid};
 
-/// What the store must know of an object.
-pub trait Stored {
+/// What the store must know of an object beside its metadata.
+pub trait Stored: Resource {
     /// Names of the indexes of this kind, each mapping a text (an owner's uid, a class's name) to objects.
     type Index: Copy + Ord;
 
-    /// `metadata.name`.
-    fn key(&self) -> Name;
-    /// `metadata.uid`.
-    fn uid(&self) -> Uid;
-    /// `metadata.resourceVersion`, where it can be compared.
-    fn version(&self) -> Option<ResourceVersion>;
     /// Under what the object is to be found.
     fn indexed(&self) -> Vec<(Self::Index, String)>;
-    /// Cuts off what no plan reads, before the object is kept.
-    fn shorten(&mut self);
+
+    /// `metadata.name`.
+    fn key(&self) -> Name {
+        Name::new(meta::name(self.meta()))
+    }
+
+    /// `metadata.uid`.
+    fn uid(&self) -> Uid {
+        meta::identity(self.meta()).1
+    }
+
+    /// `metadata.resourceVersion`, where it can be compared.
+    fn version(&self) -> Option<ResourceVersion> {
+        meta::resource_version(self.meta())
+    }
+
+    /// Cuts off what no plan reads, before the object is kept. Who wrote which field is most of a small object's size.
+    fn shorten(&mut self) {
+        self.meta_mut().managed_fields = None;
+    }
 }
 
 /// What a change did to one object. Never empty on both sides.
@@ -34,6 +49,13 @@ pub struct Touched<K> {
     pub old: Option<Arc<K>>,
     /// The object as it is known now; `None`: gone.
     pub new: Option<Arc<K>>,
+}
+
+impl<K> Touched<K> {
+    fn gone(old: Arc<K>) -> Self {
+        let old = Some(old);
+        Self { old, new: None }
+    }
 }
 
 /// See the module's text.
@@ -195,10 +217,7 @@ impl<K: Stored> Store<K> {
     fn remove(&mut self, name: &Name, uid: &Uid) -> Option<Touched<K>> {
         // A late deletion of a namesake's predecessor says nothing about the object that bears the name now.
         self.objects.get(name).filter(|known| known.uid() == *uid)?;
-        self.unlink(name).map(|old| Touched {
-            old: Some(old),
-            new: None,
-        })
+        self.unlink(name).map(Touched::gone)
     }
 
     fn unlink(&mut self, name: &Name) -> Option<Arc<K>> {
@@ -219,24 +238,14 @@ impl<K: Stored> Store<K> {
         let Some(listing) = self.listing.take() else {
             return Vec::new();
         };
-        let gone: Vec<Name> = self
-            .objects
-            .keys()
-            .filter(|name| !listing.keeps(name))
-            .cloned()
-            .collect();
-        let touched = gone.iter().filter_map(|name| self.unlink(name)).map(|old| Touched {
-            old: Some(old),
-            new: None,
-        });
-        let touched: Vec<_> = touched.collect();
+        let names = self.objects.keys();
+        let gone: Vec<Name> = names.filter(|name| !listing.keeps(name)).cloned().collect();
+        let gone: Vec<Arc<K>> = gone.iter().filter_map(|name| self.unlink(name)).collect();
         // A write of ours that was answered late would bring it back.
-        for gone in touched.iter().filter_map(|touched| touched.old.as_ref()) {
-            self.fence.ended(gone.uid());
-        }
+        gone.iter().for_each(|gone| self.fence.ended(gone.uid()));
         let alive: BTreeSet<Uid> = self.objects.values().map(|object| object.uid()).collect();
         self.fence.retain(|uid| alive.contains(uid));
-        touched
+        gone.into_iter().map(Touched::gone).collect()
     }
 }
 
@@ -247,40 +256,30 @@ fn shortened<K: Stored>(mut object: K) -> Arc<K> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
     use super::*;
 
-    #[derive(Clone, Debug, PartialEq)]
-    struct Thing {
-        name: &'static str,
-        uid: &'static str,
-        version: u64,
-        owner: &'static str,
-    }
+    type Thing = ConfigMap;
 
     impl Stored for Thing {
         type Index = ();
-        fn key(&self) -> Name {
-            Name::new(self.name)
-        }
-        fn uid(&self) -> Uid {
-            Uid::new(self.uid)
-        }
-        fn version(&self) -> Option<ResourceVersion> {
-            ResourceVersion::parse(&self.version.to_string())
-        }
         fn indexed(&self) -> Vec<((), String)> {
-            vec![((), self.owner.to_owned())]
+            vec![((), meta::namespace(&self.metadata).to_owned())]
         }
-        fn shorten(&mut self) {}
     }
 
-    const fn thing(name: &'static str, uid: &'static str, version: u64) -> Thing {
-        Thing {
-            name,
-            uid,
-            version,
-            owner: "o",
-        }
+    fn thing(name: &str, uid: &str, version: u64) -> Thing {
+        let mut thing = Thing::default();
+        thing.metadata.name = Some(name.to_owned());
+        thing.metadata.namespace = Some("o".to_owned());
+        thing.metadata.uid = Some(uid.to_owned());
+        thing.metadata.resource_version = Some(version.to_string());
+        thing
+    }
+
+    fn names(store: &Store<Thing>) -> Vec<&str> {
+        store.iter().map(|thing| meta::name(&thing.metadata)).collect()
     }
 
     fn synced(things: &[Thing]) -> Store<Thing> {
@@ -305,10 +304,9 @@ mod tests {
     #[test]
     fn our_own_write_is_seen_at_once_and_no_older_event_undoes_it() {
         let mut store = synced(&[thing("a", "1", 5)]);
-        store.wrote(Arc::new(Thing {
-            owner: "p",
-            ..thing("a", "1", 9)
-        }));
+        let mut moved = thing("a", "1", 9);
+        moved.metadata.namespace = Some("p".to_owned());
+        store.wrote(Arc::new(moved));
         assert!(store.apply(Change::Applied(thing("a", "1", 7))).is_empty());
         assert_eq!(store.count((), "p"), 1);
         assert_eq!(store.count((), "o"), 0);
@@ -352,8 +350,7 @@ mod tests {
         store.wrote(Arc::new(thing("a", "1", 7)));
         store.apply(Change::Listed(thing("b", "2", 9)));
         store.apply(Change::Synced);
-        let names: Vec<_> = store.iter().map(|thing| thing.name).collect();
-        assert_eq!(names, ["b"]);
+        assert_eq!(names(&store), ["b"]);
     }
 
     /// Rows: W31, pains 100, 103.
@@ -365,8 +362,7 @@ mod tests {
         store.wrote(Arc::new(thing("c", "3", 7)));
         let touched = store.apply(Change::Synced);
         assert_eq!(touched.len(), 1);
-        assert_eq!(touched[0].old.as_ref().map(|old| old.name), Some("a"));
-        let names: Vec<_> = store.iter().map(|thing| thing.name).collect();
-        assert_eq!(names, ["b", "c"]);
+        assert_eq!(touched[0].old.as_ref().map(|old| old.key()), Some(Name::new("a")));
+        assert_eq!(names(&store), ["b", "c"]);
     }
 }

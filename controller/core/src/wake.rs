@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::{CreationRequest, Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use crate::class;
@@ -17,7 +16,7 @@ use crate::kinds::{ClassBy, OwnedBy, SecretMeta};
 use crate::machine::node;
 use crate::queue::Urgency;
 use crate::set::bring;
-use crate::store::{Store, Touched};
+use crate::store::{Store, Stored as _, Touched};
 use crate::world::{Kind, World};
 
 /// A thing that one worker at a time looks at.
@@ -39,8 +38,8 @@ pub enum Key {
 
 impl Key {
     /// A Machine's.
-    fn of(machine: &Machine) -> Self {
-        Self::Machine(meta::identity(&machine.metadata).0)
+    pub(crate) fn of(machine: &Machine) -> Self {
+        Self::Machine(machine.key())
     }
 
     /// The kind, for metrics and logs.
@@ -83,28 +82,20 @@ const GATHER: Duration = Duration::from_millis(50);
 impl Wake {
     /// At once, even out of a back-off.
     pub fn prompt(key: Key) -> Self {
-        Self {
-            key,
-            urgency: Urgency::Prompt,
-            delay: Duration::ZERO,
-        }
+        Self::after(Duration::ZERO, key, Urgency::Prompt)
     }
 
     /// At once, unless it is backing off.
     pub fn event(key: Key) -> Self {
-        Self {
-            key,
-            urgency: Urgency::Event,
-            delay: Duration::ZERO,
-        }
+        Self::after(Duration::ZERO, key, Urgency::Event)
     }
 
     fn gathered(key: Key) -> Self {
-        Self {
-            key,
-            urgency: Urgency::Event,
-            delay: GATHER,
-        }
+        Self::after(GATHER, key, Urgency::Event)
+    }
+
+    fn after(delay: Duration, key: Key, urgency: Urgency) -> Self {
+        Self { key, urgency, delay }
     }
 }
 
@@ -113,8 +104,8 @@ fn both<K>(touched: &Touched<K>) -> impl Iterator<Item = &K> {
 }
 
 /// Promptly after a change that a person or another controller made on purpose: appearance, end, spec, deletion.
-fn urgently<K>(touched: &Touched<K>, metadata: impl Fn(&K) -> &ObjectMeta) -> fn(Key) -> Wake {
-    let intent = |object: &K| (meta::generation(metadata(object)), meta::is_deleting(metadata(object)));
+fn urgently<K: Kind>(touched: &Touched<K>) -> fn(Key) -> Wake {
+    let intent = |object: &K| (meta::generation(object.meta()), meta::is_deleting(object.meta()));
     match (&touched.old, &touched.new) {
         (Some(old), Some(new)) if intent(old) == intent(new) => Wake::event,
         (Some(_), _) | (None, _) => Wake::prompt,
@@ -129,7 +120,7 @@ impl Kind for Machine {
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
         let mut wakes = Vec::new();
         let own = both(touched).next().map(Key::of);
-        wakes.extend(own.map(urgently(touched, |machine| &machine.metadata)));
+        wakes.extend(own.map(urgently(touched)));
         if counts_differently(touched) {
             for machine in both(touched) {
                 wakes.extend(owners_of(world, machine));
@@ -189,8 +180,8 @@ fn counts_differently(touched: &Touched<Machine>) -> bool {
 /// Under which key a set is planned: its deployment's, because a deployment is planned together with its sets; else its own.
 pub fn group_of(world: &World, set: &MachineSet) -> Key {
     match world.deployments.controller(&set.metadata) {
-        Some(deployment) => Key::Deployment(meta::identity(&deployment.metadata).0),
-        None => Key::Set(meta::identity(&set.metadata).0),
+        Some(deployment) => Key::Deployment(deployment.key()),
+        None => Key::Set(set.key()),
     }
 }
 
@@ -214,13 +205,13 @@ impl Kind for MachineSet {
     }
 
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
-        let wake = urgently(touched, |set| &set.metadata);
+        let wake = urgently(touched);
         let mut wakes = led_otherwise(world, touched);
         for set in both(touched) {
             wakes.push(wake(group_of(world, set)));
             if meta::controller_uid(&set.metadata).is_none() {
                 let deployments = world.deployments.iter();
-                let keys = deployments.map(|deployment| Key::Deployment(meta::identity(&deployment.metadata).0));
+                let keys = deployments.map(|deployment| Key::Deployment(deployment.key()));
                 wakes.extend(keys.map(Wake::event));
             }
         }
@@ -246,8 +237,8 @@ impl Kind for MachineDeployment {
     }
 
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
-        let keys = both(touched).map(|deployment| Key::Deployment(meta::identity(&deployment.metadata).0));
-        let own = keys.map(urgently(touched, |deployment| &deployment.metadata));
+        let keys = both(touched).map(|deployment| Key::Deployment(deployment.key()));
+        let own = keys.map(urgently(touched));
         // Sets of a deployment that is gone are planned alone from now on.
         let gone = touched.old.iter().filter(|_| touched.new.is_none());
         let left = gone.flat_map(|gone| world.sets.children(&gone.metadata));
@@ -281,7 +272,7 @@ impl Kind for MachineClass {
     fn wakes(world: &World, touched: &Touched<Self>) -> Vec<Wake> {
         let mut wakes = Vec::new();
         for class in both(touched) {
-            let name = meta::identity(&class.metadata).0;
+            let name = class.key();
             if is_only_told(touched) {
                 return vec![Wake::event(Key::Class(name))];
             }
@@ -300,10 +291,7 @@ impl Kind for MachineClass {
         let said = |class: &MachineClass| (class.spec.clone(), meta::uid(&class.metadata));
         let same = touched.old.as_ref().map(|old| said(old)) == touched.new.as_ref().map(|new| said(new));
         let doubted = both(touched).next().filter(|_| !same);
-        doubted
-            .map(|class| meta::identity(&class.metadata).0)
-            .into_iter()
-            .collect()
+        doubted.map(|class| class.key()).into_iter().collect()
     }
 }
 
@@ -342,9 +330,7 @@ impl Kind for SecretMeta {
         let classes = classes_naming(world, secret)
             .into_iter()
             .map(|class| Wake::prompt(Key::Class(class)));
-        classes
-            .chain([Wake::event(Key::Secret(meta::identity(&secret.metadata).0))])
-            .collect()
+        classes.chain([Wake::event(Key::Secret(secret.key()))]).collect()
     }
 
     fn doubts(world: &World, touched: &Touched<Self>) -> Vec<Name> {
@@ -359,7 +345,7 @@ fn classes_naming(world: &World, secret: &SecretMeta) -> Vec<Name> {
     world
         .classes
         .find(ClassBy::Secret, &place)
-        .map(|class| meta::identity(&class.metadata).0)
+        .map(|class| class.key())
         .collect()
 }
 
@@ -436,5 +422,5 @@ pub fn driver_changed(world: &World, driver: &DriverName) -> Vec<Wake> {
 /// The classes that a driver serves.
 pub fn classes_of_driver(world: &World, driver: &DriverName) -> Vec<Name> {
     let classes = world.classes.find(ClassBy::Driver, driver.as_str());
-    classes.map(|class| meta::identity(&class.metadata).0).collect()
+    classes.map(|class| class.key()).collect()
 }

@@ -10,7 +10,7 @@ use futures::{StreamExt as _, stream};
 use millwright_core::api::meta;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::Refusal;
-use millwright_core::owner::{self, Owner};
+use millwright_core::owner;
 use millwright_core::world::Kind;
 use serde_json::Value;
 
@@ -113,7 +113,7 @@ fn settled<C: Kind, T>(
 /// Makes the owner the controller of its children: its reference stands before everybody else's, which stay.
 pub(super) async fn adopt<O, C>(shared: &Shared, owner: &O, children: Vec<Arc<C>>) -> Result<(), StepError>
 where
-    O: Owner + Own,
+    O: Own,
     C: Own + Kind + Sync,
 {
     // The decision was made on a cached owner: an adoption by one that is gone would orphan the child for good.

@@ -19,7 +19,8 @@ use super::{Machine, MachineClass, MachineDeployment, MachineSet, keys};
 
 /// All four, in the order in which they are installed.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![machine_class(), machine(), machine_set(), machine_deployment()]
+    let machine = plain(Machine::crd(), "MachineList", &MACHINE_COLUMNS);
+    vec![machine_class(), machine, machine_set(), machine_deployment()]
 }
 
 /// A column of `kubectl get`: title, type, path, whether only `-o wide` shows it, and what it says.
@@ -83,10 +84,6 @@ fn machine_class() -> CustomResourceDefinition {
     node_template.x_kubernetes_preserve_unknown_fields = Some(true);
     require(node_template, &["capacity", "instanceType", "region", "zone"]);
     crd
-}
-
-fn machine() -> CustomResourceDefinition {
-    plain(Machine::crd(), "MachineList", &MACHINE_COLUMNS)
 }
 
 fn machine_set() -> CustomResourceDefinition {

@@ -15,7 +15,7 @@ use crate::api::machine_set::DeletePolicy;
 use crate::api::{API_VERSION, MachineDeployment, MachineSet, Template, keys, meta};
 use crate::ids::Name;
 use crate::merge::{self, filled, given};
-use crate::owner::Owner as _;
+use crate::owner;
 
 /// A set that does not exist yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ impl NewSet {
             name: Name::new(set_name(meta::name(&deployment.metadata), hash)),
             namespace: deployment.metadata.namespace.clone(),
             annotations: pass_on::of_new(deployment, revision),
-            owner: deployment.reference(),
+            owner: owner::reference(deployment),
             replicas,
             selector,
             template: spec.template.with_label(keys::TEMPLATE_HASH, &hash_text),
@@ -66,15 +66,7 @@ impl NewSet {
 
     /// The body of the POST.
     pub fn body(&self) -> Value {
-        let mut body = self.plain();
-        if let Some(policy) = &self.delete_policy {
-            merge::apply(&mut body, &json!({ "spec": { "deletePolicy": policy } }));
-        }
-        body
-    }
-
-    fn plain(&self) -> Value {
-        json!({
+        let mut body = json!({
             "apiVersion": API_VERSION,
             "kind": "MachineSet",
             "metadata": {
@@ -92,7 +84,11 @@ impl NewSet {
                 "minReadySeconds": self.min_ready_seconds,
                 "autoPreserveFailedMachineMax": self.auto_preserve_failed_machine_max,
             },
-        })
+        });
+        if let Some(policy) = &self.delete_policy {
+            merge::apply(&mut body, &json!({ "spec": { "deletePolicy": policy } }));
+        }
+        body
     }
 }
 

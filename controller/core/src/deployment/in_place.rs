@@ -20,7 +20,7 @@ use crate::api::template::Scope;
 use crate::api::{Machine, MachineSet, keys, meta};
 use crate::machine::in_place::marks::{self, Outcome, Reason, Update};
 use crate::machine::node_patch::NodePatch;
-use crate::owner::{self, Owner as _};
+use crate::owner;
 use crate::set::plan::{counts_as_available, is_being_updated, is_leaving};
 use crate::set::{self, MachineView};
 
@@ -53,7 +53,7 @@ impl Transfer {
 
     fn owners(&self) -> Vec<OwnerReference> {
         let others = owner::released(&self.machine.metadata, meta::uid(&self.from.metadata).as_ref());
-        std::iter::once(self.to.reference()).chain(others).collect()
+        std::iter::once(owner::reference(&*self.to)).chain(others).collect()
     }
 }
 

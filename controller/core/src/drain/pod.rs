@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus, Volume};
 
 use crate::api::meta;
-use crate::ids::{Name, ResourceVersion, Uid};
+use crate::ids::{Name, Uid};
 use crate::kinds::NoIndex;
 use crate::store::Stored;
 
@@ -85,14 +85,6 @@ impl Stored for Pod {
     fn key(&self) -> Name {
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
         Name::new(format!("{namespace}/{}", meta::name(&self.metadata)))
-    }
-
-    fn uid(&self) -> Uid {
-        meta::identity(&self.metadata).1
-    }
-
-    fn version(&self) -> Option<ResourceVersion> {
-        meta::resource_version(&self.metadata)
     }
 
     fn indexed(&self) -> Vec<(NoIndex, String)> {

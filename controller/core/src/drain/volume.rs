@@ -7,8 +7,7 @@ use k8s_openapi::api::storage::v1::{VolumeAttachment, VolumeAttachmentStatus};
 
 use crate::api::meta;
 use crate::change::Change;
-use crate::ids::{Name, NodeName, ResourceVersion, Uid, VolumeName};
-use crate::kinds::identified;
+use crate::ids::{Name, NodeName, Uid, VolumeName};
 use crate::store::{Store, Stored, Touched};
 
 /// See the module's text.
@@ -91,8 +90,6 @@ impl Volumes {
 
 impl Stored for VolumeAttachment {
     type Index = AttachedBy;
-    identified!();
-
     fn indexed(&self) -> Vec<(AttachedBy, String)> {
         let volume = self.spec.source.persistent_volume_name.clone();
         let volume = volume.map(|volume| (AttachedBy::Volume, volume));

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{API_VERSION, MachineSet, keys, meta};
 use crate::ids::Name;
-use crate::owner::Owner as _;
+use crate::owner;
 use crate::set::bring;
 
 /// A Machine that does not exist yet.
@@ -65,7 +65,7 @@ impl NewMachine {
             labels,
             annotations,
             finalizers,
-            owner: set.reference(),
+            owner: owner::reference(set),
             spec,
         }
     }
