@@ -59,20 +59,11 @@ impl Parts {
 
     /// Without what the API server would refuse or what is not a template's to give: that is never applied.
     fn sound(&self) -> Self {
-        let labels = self
-            .labels
-            .iter()
-            .filter(|(key, value)| label_fault(key, value).is_none());
-        let annotations = self
-            .annotations
-            .iter()
-            .filter(|(key, _)| annotation_key_fault(key).is_none());
-        let taints = self.taints.iter().filter(|taint| taint_fault(taint).is_none());
-        Self {
-            labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
-            annotations: annotations.map(|(key, value)| (key.clone(), value.clone())).collect(),
-            taints: taints.cloned().collect(),
-        }
+        let mut sound = self.clone();
+        sound.labels.retain(|key, value| label_fault(key, value).is_none());
+        sound.annotations.retain(|key, _| annotation_key_fault(key).is_none());
+        sound.taints.retain(|taint| taint_fault(taint).is_none());
+        sound
     }
 
     fn is_empty(&self) -> bool {
@@ -116,11 +107,6 @@ fn value(taint: &Taint) -> &str {
     taint.value.as_deref().unwrap_or_default()
 }
 
-/// Labels that are not a template's to give.
-fn is_own_label(key: &str) -> bool {
-    key == keys::MACHINE_NAME
-}
-
 /// Annotations that are not a template's to give.
 fn is_own_annotation(key: &str) -> bool {
     matches!(
@@ -135,7 +121,7 @@ fn is_own_annotation(key: &str) -> bool {
 const NOT_YOURS: &str = "it is this manager's own";
 
 fn label_fault(key: &str, value: &str) -> Option<&'static str> {
-    let own = is_own_label(key).then_some(NOT_YOURS);
+    let own = (key == keys::MACHINE_NAME).then_some(NOT_YOURS);
     own.or_else(|| key_fault(key)).or_else(|| value_fault(value))
 }
 
@@ -220,23 +206,10 @@ fn faults(template: &NodeTemplateSpec, parts: &Parts) -> Vec<String> {
             Some(_) => faults.push(format!("{place} must be a map of texts")),
         }
     }
-    let told = |key: &String, fault: &str| format!("{key:?}: {fault}");
-    let label = |(key, value): (&String, &String)| Some(told(key, label_fault(key, value)?));
-    faults.extend(
-        parts
-            .labels
-            .iter()
-            .filter_map(label)
-            .map(|fault| format!("label {fault}")),
-    );
-    let annotation = |key: &String| Some(told(key, annotation_key_fault(key)?));
-    faults.extend(
-        parts
-            .annotations
-            .keys()
-            .filter_map(annotation)
-            .map(|fault| format!("annotation {fault}")),
-    );
+    let label = |(key, value): (&String, &String)| Some(format!("label {key:?}: {}", label_fault(key, value)?));
+    faults.extend(parts.labels.iter().filter_map(label));
+    let annotation = |key: &String| Some(format!("annotation {key:?}: {}", annotation_key_fault(key)?));
+    faults.extend(parts.annotations.keys().filter_map(annotation));
     let taint = |taint: &Taint| Some(format!("taint {:?}: {}", taint_text(taint), taint_fault(taint)?));
     faults.extend(parts.taints.iter().filter_map(taint));
     faults.extend(unread_taints(raw, parts.taints.len()));
