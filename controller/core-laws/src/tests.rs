@@ -171,7 +171,7 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         "The node is unhealthy".to_owned(),
         now(),
     );
-    let record = machine::Step::Record(Box::new(change.entering(&machine, Phase::Unknown)));
+    let record = machine::Step::Record(Box::new(change.entering(Phase::Unknown)));
     let mut patch = NodePatch::of(&Node::default());
     patch.finalizer = Some(true);
     let guard = machine::Step::WriteNode(Box::new(patch));

@@ -90,22 +90,25 @@ struct Moving {
 /// What this process knows of the pods of one Node.
 #[derive(Debug)]
 pub struct Drain {
-    machine: Name,
-    node: NodeName,
-    began: Timestamp,
-    /// When its turn came to list them. `None`: others come first.
-    turn: Option<Timestamp>,
+    /// Whose Node it is.
+    pub machine: Name,
+    /// The Node.
+    pub node: NodeName,
+    /// Since when this process wants to know.
+    pub began: Timestamp,
+    /// When its turn came to list the pods. `None`: others come first.
+    pub turn: Option<Timestamp>,
+    /// Whether pods that come to the Node later are seen.
+    pub is_watched: bool,
+    /// The volumes of the pods that stay, once these were found out about.
+    pub staying: Option<BTreeSet<VolumeName>>,
+    /// The pods were deleted without regard to budgets and grace.
+    pub is_forced: bool,
     moving: BTreeMap<Uid, Moving>,
     pods: Store<Pod>,
-    /// Whether pods that come to the Node later are seen.
-    watched: bool,
     tried: BTreeMap<Uid, Tried>,
     /// When it was first seen that no pod is left that must go.
     emptied: Option<Timestamp>,
-    /// The volumes of the pods that stay, once these were found out about.
-    staying: Option<BTreeSet<VolumeName>>,
-    /// The pods were deleted without regard to budgets and grace.
-    forced: bool,
 }
 
 /// A pod that was asked to end and has not ended.
@@ -138,50 +141,20 @@ impl Drain {
             node,
             began: now,
             turn: Some(now),
+            is_watched: true,
+            staying: None,
+            is_forced: false,
             moving: BTreeMap::new(),
             pods: Store::default(),
-            watched: true,
             tried: BTreeMap::new(),
             emptied: None,
-            staying: None,
-            forced: false,
         }
-    }
-
-    /// Whose Node it is.
-    pub fn machine(&self) -> &Name {
-        &self.machine
-    }
-
-    /// The Node.
-    pub fn node(&self) -> &NodeName {
-        &self.node
     }
 
     /// Whether a change of where a volume is attached is of interest.
     pub fn concerns(&self, volume: Option<&str>, node: &str) -> bool {
         let mut followed = self.moving.values().flat_map(|moving| &moving.volumes);
         self.node.as_str() == node || followed.any(|followed| Some(followed.as_str()) == volume)
-    }
-
-    /// Since when this process wants to know.
-    pub fn began(&self) -> Timestamp {
-        self.began
-    }
-
-    /// Others list the pods of their Nodes first.
-    pub fn waits_its_turn(&mut self) {
-        self.turn = None;
-    }
-
-    /// Its pods are listed now.
-    pub fn has_its_turn(&mut self, now: Timestamp) {
-        self.turn = Some(now);
-    }
-
-    /// When its turn came to list the pods. `None`: others come first.
-    pub fn turn(&self) -> Option<Timestamp> {
-        self.turn
     }
 
     /// Takes what the watch of the Node's pods brought.
@@ -233,11 +206,6 @@ impl Drain {
         self.moving.insert(pod.uid.clone(), Moving { volumes, gone: None });
     }
 
-    /// The pods that stay use these volumes.
-    pub fn found_staying(&mut self, volumes: BTreeSet<VolumeName>) {
-        self.staying = Some(volumes);
-    }
-
     /// Pods with volumes that stay, because nobody evicts them, and whose volumes are not known yet: nobody waits for these to be detached.
     pub fn unknown_staying(&self) -> Vec<PodRef> {
         let staying = self.pods.iter().filter(|pod| !must_go(pod) && has_claims(pod));
@@ -251,29 +219,9 @@ impl Drain {
         known.any(|known| known.as_str() == volume)
     }
 
-    /// All pods were asked to go at once, once.
-    pub fn forced(&mut self) {
-        self.forced = true;
-    }
-
-    /// Whether that was done.
-    pub fn is_forced(&self) -> bool {
-        self.forced
-    }
-
     /// Whether the pods are known.
     pub fn is_listed(&self) -> bool {
         self.pods.is_synced()
-    }
-
-    /// Pods that come to the Node from now on are not seen.
-    pub fn watched_no_longer(&mut self) {
-        self.watched = false;
-    }
-
-    /// Whether pods that come to the Node later are seen.
-    pub fn is_watched(&self) -> bool {
-        self.watched
     }
 
     /// Since when no pod is left that must go.

@@ -13,7 +13,7 @@
 //! Decides nothing.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -112,18 +112,6 @@ pub struct OwnerNotes {
 }
 
 impl OwnerNotes {
-    /// Nothing is known.
-    pub const NONE: &Self = &Self {
-        status_written: None,
-        create_refused: None,
-        delete_refused: None,
-        batches: 0,
-        batch_ended: None,
-        replaced: None,
-        numbers_written: None,
-        unanswered_sets: BTreeMap::new(),
-    };
-
     /// The creation of a set of so many is about to be sent. Gives what an earlier one of its name asked for that may still come, for
     /// [`OwnerNotes::refused_set`].
     pub fn sends_set(&mut self, set: &Name, number: i32, now: Timestamp) -> Option<(i32, Timestamp)> {
@@ -194,6 +182,12 @@ impl Ledger {
         owners.remove(uid);
         reports.remove(uid);
         drains.remove(uid);
+    }
+
+    /// What is known of a set or a deployment.
+    pub fn notes(&self, owner: &Uid) -> &OwnerNotes {
+        static NOTHING: LazyLock<OwnerNotes> = LazyLock::new(OwnerNotes::default);
+        self.owners.get(owner).unwrap_or(&NOTHING)
     }
 
     /// A creation of a Machine is about to be sent. Gives when an earlier one was that may still arrive, for

@@ -126,8 +126,9 @@ fn begun_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let machine = seen.machine;
     let text = format!("The phase {} does not fit: the machine begins anew", machine.phase());
     let (operation, state) = (OperationType::Create, OperationState::Processing);
-    let change = StatusChange::told(machine, operation, state, text, now).entering(machine, Phase::Pending);
-    Plan::act(vec![Step::Record(Box::new(change))], Why::PhaseWrong)
+    StatusChange::told(machine, operation, state, text, now)
+        .entering(Phase::Pending)
+        .act(Why::PhaseWrong)
 }
 
 /// How far the clocks of two managers may differ before one takes the other's times for wrong.
@@ -149,8 +150,7 @@ fn from_the_future(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         }
     }
     seen.machine.phase_since().filter(|since| *since > later(now, SKEW))?;
-    let change = StatusChange::again(seen.machine, now)?;
-    Some(Plan::act(vec![Step::Record(Box::new(change))], Why::ClockWasWrong))
+    Some(StatusChange::again(seen.machine, now)?.act(Why::ClockWasWrong))
 }
 
 /// Whether the Machine carries all that names its VM and its node. Without a target cluster there is none to wait for.
@@ -203,7 +203,7 @@ fn request_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         return None;
     }
     let change = StatusChange::same(seen.machine, now)?.with_request(reached);
-    Some(Plan::act(vec![Step::Record(Box::new(change))], Why::VmReached))
+    Some(change.act(Why::VmReached))
 }
 
 /// Stores a breadcrumb of the driver that the Machine does not carry yet: it wants to see it again at its next call.
@@ -213,7 +213,7 @@ fn crumb_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         return None;
     }
     let change = StatusChange::same(seen.machine, now)?.with_crumb(Some(crumb));
-    Some(Plan::act(vec![Step::Record(Box::new(change))], Why::CrumbChanged))
+    Some(change.act(Why::CrumbChanged))
 }
 
 /// The stored breadcrumb.

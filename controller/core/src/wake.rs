@@ -361,7 +361,7 @@ pub fn drains(world: &World, touched: &[Touched<VolumeAttachment>], all: bool) -
         all || changes.any(concerns)
     });
     concerned
-        .map(|drain| Wake::event(Key::Machine(drain.machine().clone())))
+        .map(|drain| Wake::event(Key::Machine(drain.machine.clone())))
         .collect()
 }
 

@@ -18,7 +18,7 @@ use crate::drain::{Drain, Volumes};
 use crate::ids::{DriverName, Name, NodeName, Uid, VolumeName};
 use crate::kinds::{OwnedBy, SecretMeta};
 use crate::ledger::{Finding, Ledger, OwnerNotes, Refusal, Stamp};
-use crate::machine::node;
+use crate::machine::{Calls, node};
 use crate::queue::{Queue, Urgency};
 use crate::set;
 use crate::store::{Store, Stored, Touched};
@@ -96,6 +96,13 @@ impl World {
         }
     }
 
+    /// Notes something about the VM of a Machine that is known.
+    pub fn note_calls(&mut self, machine: &Name, uid: &Uid, note: impl FnOnce(&mut Calls)) {
+        self.note::<Machine>(machine, uid, |ledger| {
+            note(ledger.calls.entry(uid.clone()).or_default())
+        });
+    }
+
     /// A deletion of a Machine was sent at `now` and not answered, so it may still arrive: until that is known the Machine goes before all
     /// others.
     pub fn condemn(&mut self, machine: &Name, uid: &Uid, now: Timestamp) {
@@ -111,8 +118,7 @@ impl World {
 
     /// Failed Machines of a set were replaced, at `now`.
     pub fn replaced(&mut self, set: &Name, uid: &Uid, now: Timestamp) {
-        let nothing = OwnerNotes::default();
-        let notes = self.ledger.owners.get(uid).unwrap_or(&nothing);
+        let notes = self.ledger.notes(uid);
         let machines = self.machines.find(OwnedBy::Controller, uid.as_str());
         let times = set::replacements(notes, machines.map(Arc::as_ref)).saturating_add(1);
         self.note_owner::<MachineSet>(set, uid, |notes| notes.replaced = Some((times, now)));
@@ -139,8 +145,7 @@ impl World {
         if refused.is_none() {
             self.ends_drain(uid);
         }
-        self.note::<Machine>(machine, uid, |ledger| {
-            let calls = ledger.calls.entry(uid.clone()).or_default();
+        self.note_calls(machine, uid, |calls| {
             let before = calls.cordon_refused.take();
             calls.cordon_refused = refused.map(|words| Refusal::after(before.as_ref(), words, now));
         });
@@ -150,7 +155,7 @@ impl World {
     /// These are the volumes of the pods that stay on a Machine's Node.
     pub fn found_staying(&mut self, machine: &Name, uid: &Uid, volumes: BTreeSet<VolumeName>, uptime: Duration) {
         if let Some(drain) = self.ledger.drains.get_mut(uid) {
-            drain.found_staying(volumes);
+            drain.staying = Some(volumes);
             self.queue.push(Key::Machine(machine.clone()), uptime, Urgency::Event);
         }
     }
@@ -158,14 +163,14 @@ impl World {
     /// Others list the pods of their Nodes first.
     pub fn drain_waits(&mut self, uid: &Uid) {
         if let Some(drain) = self.ledger.drains.get_mut(uid) {
-            drain.waits_its_turn();
+            drain.turn = None;
         }
     }
 
     /// The pods of a Machine's Node are listed from `now` on.
     pub fn drain_has_turn(&mut self, machine: &Name, uid: &Uid, now: Timestamp, uptime: Duration) {
         if let Some(drain) = self.ledger.drains.get_mut(uid) {
-            drain.has_its_turn(now);
+            drain.turn = Some(now);
             self.queue.push(Key::Machine(machine.clone()), uptime, Urgency::Event);
         }
     }
@@ -193,15 +198,15 @@ impl World {
         let Some(drain) = self.ledger.drains.get(uid) else {
             return true;
         };
-        let node = self.nodes.get(&Name::new(drain.node().as_str()));
+        let node = self.nodes.get(&Name::new(drain.node.as_str()));
         let names_volumes = node.is_some_and(|node| !node::attached(node).is_empty());
-        drain.emptied().is_some() && !names_volumes && self.volumes.attached_to(drain.node()).is_empty()
+        drain.emptied().is_some() && !names_volumes && self.volumes.attached_to(&drain.node).is_empty()
     }
 
     /// The watch of the pods of a Machine's Node ends.
     pub fn watches_no_pods(&mut self, uid: &Uid) {
         if let Some(drain) = self.ledger.drains.get_mut(uid) {
-            drain.watched_no_longer();
+            drain.is_watched = false;
         }
     }
 

@@ -303,9 +303,7 @@ fn identity(machine: &Machine, provider_id: Option<ProviderId>, node: Option<Nod
 fn note_write(shared: &Shared, machine: &Machine) {
     let ((name, uid), now) = (meta::identity(&machine.metadata), shared.env.now());
     shared.quietly(|world| {
-        world.note::<Machine>(&name, &uid, |ledger| {
-            ledger.calls.entry(uid.clone()).or_default().node_written = Some(now);
-        });
+        world.note_calls(&name, &uid, |calls| calls.node_written = Some(now));
     });
 }
 
@@ -314,9 +312,7 @@ fn note_complaint(shared: &Shared, machine: &Machine, fault: String) {
     let (name, uid) = meta::identity(&machine.metadata);
     tracing::warn!(machine = %name, "{fault}");
     shared.quietly(|world| {
-        world.note::<Machine>(&name, &uid, |ledger| {
-            ledger.calls.entry(uid.clone()).or_default().complaint = Some(fault);
-        });
+        world.note_calls(&name, &uid, |calls| calls.complaint = Some(fault));
     });
 }
 

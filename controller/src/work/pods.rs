@@ -354,7 +354,7 @@ pub(super) async fn delete(
     let (name, uid) = meta::identity(&machine.metadata);
     shared.change(|world, uptime| {
         if let Some(drain) = world.ledger.drains.get_mut(&uid).filter(|_| grace.is_zero()) {
-            drain.forced();
+            drain.is_forced = true;
         }
         world.queue.push(Key::Machine(name), uptime, Urgency::Event);
     });

@@ -66,9 +66,7 @@ async fn keep_alive(shared: &Shared, machine: &Machine, found: &Secret, name: &s
     let until = later(shared.env.now(), lifetime);
     let is_there = shared.change(|world, uptime| {
         let (name, uid) = meta::identity(&machine.metadata);
-        world.note::<Machine>(&name, &uid, |ledger| {
-            ledger.calls.entry(uid.clone()).or_default().token_until = Some(until);
-        });
+        world.note_calls(&name, &uid, |calls| calls.token_until = Some(until));
         let is_there = world
             .machines
             .get(&name)

@@ -10,7 +10,6 @@ use crate::api::machine_deployment::StrategyType;
 use crate::api::{MachineDeployment, MachineSet, meta};
 use crate::kin;
 use crate::kinds::OwnedBy;
-use crate::ledger::OwnerNotes;
 use crate::machine::in_place::marks::{Marks, Update};
 use crate::machine::node;
 use crate::set::{self, Asked, MachineView};
@@ -42,7 +41,7 @@ pub fn look<T>(
         deployment,
         sets: &sets.collect::<Vec<set::Observed<'_>>>(),
         exists: set_exists,
-        notes: world.ledger.owners.get(&uid).unwrap_or(OwnerNotes::NONE),
+        notes: world.ledger.notes(&uid),
         refusals: &world.ledger.refusals,
         sight: asked.sight,
         has_target: asked.settings.has_target,

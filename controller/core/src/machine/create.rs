@@ -82,15 +82,11 @@ fn asked_for_otherwise(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> 
     if again <= now {
         return Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingVm));
     }
-    let failed = seen
-        .calls
-        .failed(Call::Status)
-        .map(|trouble| told(seen, trouble, now).plan(seen.machine, Why::FindingVm));
-    Some(
-        failed
-            .unwrap_or_else(|| Plan::rest(Why::FindingVm))
-            .or_at(Some(again), now),
-    )
+    let plan = match seen.calls.failed(Call::Status) {
+        Some(trouble) => told(seen, trouble, now).plan(seen.machine, Why::FindingVm),
+        None => Plan::rest(Why::FindingVm),
+    };
+    Some(plan.or_at(Some(again), now))
 }
 
 /// The write that says that a VM is asked for, and with what. The write also serves as the live read of the Machine; where the status says
@@ -104,7 +100,7 @@ fn intent(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Step {
     }
     let text = "Creating the VM on the provider".to_owned();
     let mut change = StatusChange::told(machine, OperationType::Create, OperationState::Processing, text, now)
-        .entering(machine, Phase::Pending)
+        .entering(Phase::Pending)
         .with_request(&recipe.essentials);
     if is_waiting(machine) {
         change.since = now;
@@ -121,7 +117,7 @@ fn is_waiting(machine: &Machine) -> bool {
 
 /// Whether a VM can only be asked for with a token of a target cluster that is away.
 fn lacks_token(seen: &Observed<'_>, recipe: &Recipe) -> bool {
-    recipe.needs_token && seen.settings.has_target && seen.sight.target_since.is_none()
+    recipe.needs_token && super::is_blind(seen)
 }
 
 /// What must be there before any driver is asked. The error is the plan that says what is missing.
@@ -156,7 +152,7 @@ fn waiting(seen: &Observed<'_>, why: &Why, now: Timestamp) -> StatusChange {
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
         .because(OperationReason::Waiting);
     match seen.machine.phase().is_new() {
-        true => change.entering(seen.machine, Phase::Pending),
+        true => change.entering(Phase::Pending),
         false => change,
     }
 }
@@ -185,10 +181,10 @@ fn told(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> StatusChange 
 fn ended(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> Option<Plan> {
     match trouble.failure.reaction() {
         Reaction::StepDown if !trouble.is_false_alarm => Some(Plan::act(vec![Step::StepDown], Why::StaleLeader)),
-        Reaction::GiveUp => Some(failed(seen, told(seen, trouble, now), Why::CreationFailed)),
+        Reaction::GiveUp => Some(failed(told(seen, trouble, now), Why::CreationFailed)),
         // The driver holds that this uid was deleted. If the Machine lives on all the same, its VM never will.
         Reaction::Reread => {
-            let mut plan = failed(seen, told(seen, trouble, now), Why::CreationFailed);
+            let mut plan = failed(told(seen, trouble, now), Why::CreationFailed);
             plan.steps.insert(0, Step::Confirm);
             Some(plan)
         }
@@ -229,7 +225,7 @@ pub(super) fn told_until(
         (true, false) => Some(Plan::wait(retry_at, Why::CoolingOff)),
         // The failure was told, and after it that the Machine waits for another one's probe. Now it may call again.
         (false, true) if is_suspended(seen.machine) => None,
-        (false, _) => Some(Plan::act(vec![Step::Record(Box::new(change))], why).or_at(Some(retry_at), now)),
+        (false, _) => Some(change.act(why).or_at(Some(retry_at), now)),
     }
 }
 
@@ -258,7 +254,7 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let timeout = GoDuration::from(timeout);
     let text = format!("{PROVIDER_SAYS}no VM within {timeout}: {}", last.message);
     let told = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now);
-    Some(failed(seen, told.with_code(last.word()), Why::CreationTimedOut))
+    Some(failed(told.with_code(last.word()), Why::CreationTimedOut))
 }
 
 /// Whether the last try that is stored found no capacity, no quota or no way in.
@@ -271,9 +267,8 @@ fn code_of(machine: &Machine) -> Option<&str> {
     machine.last_operation().and_then(|last| last.error_code.as_deref())
 }
 
-fn failed(seen: &Observed<'_>, change: StatusChange, why: Why) -> Plan {
-    let change = change.entering(seen.machine, Phase::Failed);
-    Plan::act(vec![Step::Record(Box::new(change))], why)
+fn failed(change: StatusChange, why: Why) -> Plan {
+    change.entering(Phase::Failed).act(why)
 }
 
 /// The driver has described a VM: write down what identifies it, then wait for its node.
@@ -281,7 +276,7 @@ fn made(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> Plan {
     if vm.state == VmState::Failed {
         let text = format!("{PROVIDER_SAYS}the VM will not run: {}", vm.state_message);
         let told = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now);
-        return failed(seen, told, Why::VmFailed);
+        return failed(told, Why::VmFailed);
     }
     let mut steps = Vec::new();
     if let Some(identify) = identify(seen, vm) {
@@ -329,22 +324,17 @@ fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
     Plan::act(steps, Why::VmBooting).or_at(due, now).or_at(deadline, now)
 }
 
-/// Whether the provider found that it has no room for the VM.
-pub fn lacks_room(seen: &Observed<'_>) -> bool {
-    seen.calls
-        .failed(Call::Status)
-        .is_some_and(|trouble| trouble.failure.is_exhausted())
+/// That the provider found that it has no room for the VM.
+pub fn shortage<'a>(seen: &Observed<'a>) -> Option<&'a Trouble> {
+    let trouble = seen.calls.failed(Call::Status);
+    trouble.filter(|trouble| trouble.failure.is_exhausted())
 }
 
 /// Tells that there is no room for a VM that was accepted, where its provider finds that out only afterwards, and that there is room
 /// after all: by the code the autoscaler chooses another pool.
 pub fn room(seen: &Observed<'_>, now: Timestamp) -> Option<(Step, Why)> {
-    let shortage = seen
-        .calls
-        .failed(Call::Status)
-        .filter(|trouble| trouble.failure.is_exhausted());
     let is_told = code_of(seen.machine) == Some(Code::ResourceExhausted.word());
-    let (change, why) = match (shortage, &seen.calls.vm) {
+    let (change, why) = match (shortage(seen), &seen.calls.vm) {
         (Some(shortage), _) => (told(seen, shortage, now), Why::NoRoom),
         (None, Some(vm)) if is_told && seen.settings.has_target => (accepted(seen, vm, now), Why::VmMade),
         (None, _) => return None,
@@ -372,7 +362,7 @@ pub fn identify(seen: &Observed<'_>, vm: &Vm) -> Option<Step> {
 fn accepted(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> StatusChange {
     let told = |state, text: &str, phase| {
         StatusChange::told(seen.machine, OperationType::Create, state, text.to_owned(), now)
-            .entering(seen.machine, phase)
+            .entering(phase)
             .with_crumb(seen.calls.crumb.as_ref())
     };
     if seen.settings.has_target {

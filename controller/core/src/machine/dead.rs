@@ -67,19 +67,11 @@ pub fn ask(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Result<Option<T
 pub fn out_of_service(seen: &Observed<'_>, found: &Node) -> Option<Step> {
     lost(seen, found)?;
     let mut sketch = Sketch::of(found);
-    let is_marked = sketch
-        .taints
-        .iter()
-        .any(|taint| taint.key == keys::TAINT_OUT_OF_SERVICE);
-    if is_marked {
+    let is_marked = |taint: &Taint| taint.key == keys::TAINT_OUT_OF_SERVICE;
+    if sketch.taints.iter().any(is_marked) {
         return None;
     }
-    sketch.taints.push(Taint {
-        key: keys::TAINT_OUT_OF_SERVICE.to_owned(),
-        value: Some("nodeshutdown".to_owned()),
-        effect: "NoExecute".to_owned(),
-        time_added: None,
-    });
+    sketch.taint(keys::TAINT_OUT_OF_SERVICE, Some("nodeshutdown"), "NoExecute");
     sketch.patch().map(|patch| Step::WriteNode(Box::new(patch)))
 }
 

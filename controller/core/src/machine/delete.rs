@@ -105,8 +105,7 @@ fn begin(seen: &Observed<'_>, now: Timestamp) -> Plan {
         true => format!("Looking for the VM and its node. {}", keys::MARK_VM_STATUS),
         false => leave::removing("Removing the VM"),
     };
-    let change = leave::told(seen, text, now);
-    Plan::act(vec![Step::Record(Box::new(change))], Why::Deleting)
+    leave::told(seen, text, now).act(Why::Deleting)
 }
 
 /// Nothing is left at the provider, so nothing runs on the Node and nothing uses its volumes. The order is: Node, pods, VolumeAttachments.
@@ -168,7 +167,7 @@ fn blind(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Plan {
 
 /// A status of the deletion.
 pub(super) fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp) -> StatusChange {
-    StatusChange::told(seen.machine, OperationType::Delete, state, text, now).entering(seen.machine, Phase::Terminating)
+    StatusChange::told(seen.machine, OperationType::Delete, state, text, now).entering(Phase::Terminating)
 }
 
 /// A request for a VM is recorded before a driver is asked, so a Machine without a record has no VM where [`keys::REQUESTS_RECORDED`] says

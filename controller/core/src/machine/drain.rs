@@ -194,10 +194,7 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, purpose: Purpose, no
         None => Why::Draining,
     };
     let mut plan = Plan::rest(why);
-    let has_volumes = drain.has_volumes() || !node::attached(found).is_empty();
-    if has_volumes && !seen.volumes.is_watched() {
-        plan.steps.push(Step::WatchVolumes);
-    }
+    plan.steps.extend(watch_volumes(seen, found, drain));
     let last_chance = deadline(seen, purpose).map(|deadline| deadline.saturating_sub(LAST_TRY).unwrap_or(deadline));
     let mut due = drain.due(seen.volumes, seen.settings, last_chance, now);
     if let Some(end) = announced(seen) {
@@ -216,6 +213,11 @@ fn gently(seen: &Observed<'_>, found: &Node, drain: &Drain, purpose: Purpose, no
     plan.or_at(drain.again_at(seen.volumes, seen.settings, last_chance, now), now)
 }
 
+fn watch_volumes(seen: &Observed<'_>, found: &Node, drain: &Drain) -> Option<Step> {
+    let has_volumes = drain.has_volumes() || !node::attached(found).is_empty();
+    (has_volumes && !seen.volumes.is_watched()).then_some(Step::WatchVolumes)
+}
+
 /// Deletes all pods without grace, once. On a node that stays, pods that are still there are looked at anew after [`ANEW`]. On a node that
 /// leaves and may still run, no pod is deleted here: they are deleted after the VM is gone (`delete`).
 fn by_force(
@@ -227,14 +229,14 @@ fn by_force(
     now: Timestamp,
 ) -> Progress {
     let pods: Vec<_> = drain.left().map(|pod| reference(pod)).collect();
-    let anew = later(drain.began(), ANEW);
+    let anew = later(drain.began, ANEW);
     match (purpose, drain.emptied()) {
         (Purpose::Stay(_), Some(since)) => return Progress::Empty(since),
-        (Purpose::Stay(_), None) if drain.is_forced() && now >= anew => {
+        (Purpose::Stay(_), None) if drain.is_forced && now >= anew => {
             return Progress::Going(Plan::act(vec![Step::LeavePods], Why::DrainBlocked));
         }
-        (Purpose::Stay(_), None) if drain.is_forced() => {
-            let look = later(drain.began(), LOOK);
+        (Purpose::Stay(_), None) if drain.is_forced => {
+            let look = later(drain.began, LOOK);
             let why = if now < look {
                 Why::DrainForced
             } else {
@@ -243,25 +245,18 @@ fn by_force(
             return Progress::Going(Plan::wait(anew, why).or_at(Some(look), now));
         }
         (Purpose::Leave, Some(_)) => return Progress::Forced(force),
-        (Purpose::Leave, None) if drain.is_forced() || !force.is_proven() => return Progress::Forced(force),
+        (Purpose::Leave, None) if drain.is_forced || !force.is_proven() => return Progress::Forced(force),
         (Purpose::Stay(_) | Purpose::Leave, None) => {}
     }
     let mut plan = Plan::rest(Why::DrainForced).or_at(Some(later(now, LOOK)), now);
     if purpose == Purpose::Leave {
         // First, because the patch that sets the taint is valid only for the version of the Node that the plan has seen.
         plan.steps.extend(dead::out_of_service(seen, found));
-        let has_volumes = drain.has_volumes() || !node::attached(found).is_empty();
-        let look = has_volumes && !seen.volumes.is_watched();
-        plan.steps.extend(look.then_some(Step::WatchVolumes));
+        plan.steps.extend(watch_volumes(seen, found, drain));
     }
     let grace = SignedDuration::ZERO;
     plan.steps.push(Step::DeletePods { pods, grace });
     Progress::Going(plan)
-}
-
-/// Whether a drain that goes on is held up by a pod that does not go.
-pub fn is_stuck(plan: &Plan) -> bool {
-    plan.why == Why::DrainBlocked
 }
 
 /// Volumes that are attached to the Node and will be detached once its pods are gone. Where VolumeAttachments of the Node are known these

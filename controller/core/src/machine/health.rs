@@ -115,7 +115,7 @@ fn vm(seen: &Observed<'_>, now: Timestamp) -> Result<Option<Timestamp>, Plan> {
     if change.is_told(machine) || is_alone {
         return Ok(Some(due));
     }
-    Err(Plan::act(vec![Step::Record(Box::new(change))], Why::VmLost(lost)))
+    Err(change.act(Why::VmLost(lost)))
 }
 
 /// What the status of a Machine says that is unhealthy.
@@ -123,8 +123,7 @@ fn ailing(seen: &Observed<'_>, fault: Fault, now: Timestamp) -> StatusChange {
     let words = seen.witnesses().words(fault);
     let text = format!("{words}; {}", outlook(seen, fault));
     let (operation, state) = (OperationType::HealthCheck, OperationState::Processing);
-    let mut change =
-        StatusChange::told(seen.machine, operation, state, text, now).entering(seen.machine, Phase::Unknown);
+    let mut change = StatusChange::told(seen.machine, operation, state, text, now).entering(Phase::Unknown);
     change.reason = fault.stored();
     change
 }
@@ -174,7 +173,7 @@ pub fn node_deleted(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let (operation, state) = (OperationType::HealthCheck, OperationState::Processing);
     let mut change = StatusChange::told(seen.machine, operation, state, text.to_owned(), now);
     if matches!(seen.machine.phase(), Phase::Terminating | Phase::Other(_)) {
-        change = change.entering(seen.machine, Phase::Unknown);
+        change = change.entering(Phase::Unknown);
     }
     let again = later(now, OTHERS_AGAIN);
     change.plan(seen.machine, why).or_at(Some(again), now)
@@ -218,19 +217,19 @@ fn judged(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
             Why::NodeRecovered,
         ),
     };
-    let change = change.with_conditions(node::conditions(joined));
-    Plan::act(vec![Step::Record(Box::new(change))], why)
+    change.with_conditions(node::conditions(joined)).act(why)
 }
 
 fn well(seen: &Observed<'_>, text: &str, now: Timestamp) -> StatusChange {
     let (operation, state) = (OperationType::HealthCheck, OperationState::Successful);
-    StatusChange::told(seen.machine, operation, state, text.to_owned(), now).entering(seen.machine, Phase::Running)
+    StatusChange::told(seen.machine, operation, state, text.to_owned(), now).entering(Phase::Running)
 }
 
 /// Without a target cluster the VM is all there is to judge by, and its driver says that it runs after all.
 fn runs_again(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let change = well(seen, "The VM runs", now).entering(seen.machine, Phase::Available);
-    Plan::act(vec![Step::Record(Box::new(change))], Why::VmRuns)
+    well(seen, "The VM runs", now)
+        .entering(Phase::Available)
+        .act(Why::VmRuns)
 }
 
 /// T7a: the Node was there once and is not any more.
@@ -250,6 +249,5 @@ fn missing(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if !machine.has_joined() {
         return Plan::rest(Why::NodeMissing);
     }
-    let change = ailing(seen, Fault::NodeGone, now);
-    Plan::act(vec![Step::Record(Box::new(change))], Why::NodeMissing)
+    ailing(seen, Fault::NodeGone, now).act(Why::NodeMissing)
 }

@@ -229,9 +229,9 @@ fn expired(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
                 GoDuration::from(work_timeout(seen)),
                 outlook(seen)
             );
-            let change =
-                told(seen, OperationState::Failed, text, now).entering(seen.machine, Phase::InPlaceUpdateFailed);
-            Plan::act(vec![Step::Record(Box::new(change))], Why::InPlaceUpdateFailed)
+            told(seen, OperationState::Failed, text, now)
+                .entering(Phase::InPlaceUpdateFailed)
+                .act(Why::InPlaceUpdateFailed)
         }
         deadline => plan.or_at(deadline, now),
     }
@@ -303,10 +303,10 @@ fn enter(seen: &Observed<'_>, found: &Node, phase: Phase, now: Timestamp) -> Pla
             Why::UpdatingInPlace,
         ),
     };
-    let change = told(seen, state, text, now)
-        .entering(seen.machine, phase)
-        .with_conditions(node::conditions(found));
-    Plan::act(vec![Step::Record(Box::new(change))], why)
+    told(seen, state, text, now)
+        .entering(phase)
+        .with_conditions(node::conditions(found))
+        .act(why)
 }
 
 fn told(seen: &Observed<'_>, state: OperationState, text: String, now: Timestamp) -> StatusChange {

@@ -7,14 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
 use super::node_sync::{Sync, sync};
-use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
+use super::observed::{Call, DriverView, Observed, Trouble};
 use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use super::{create, delete, node};
 use crate::api::lenient::GoDuration;
 use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
-use crate::class::Readiness;
 use crate::driver::{Capability, Initialization, VmState};
 use crate::sight::{Judging, later};
 
@@ -98,8 +97,8 @@ fn told(seen: &Observed<'_>, why: &Why, now: Timestamp) -> Option<Plan> {
     let mut change = StatusChange::told(machine, OperationType::Create, OperationState::Processing, text, now);
     change.reason = (*why != Why::Joining).then_some(OperationReason::NodeRejected);
     // A shortage is told before, and stays told: the autoscaler chooses another pool by it.
-    let is_told = !is_due || create::lacks_room(seen) || change.is_told(machine);
-    (!is_told).then(|| Plan::act(vec![Step::Record(Box::new(change))], why.clone()))
+    let is_told = !is_due || create::shortage(seen).is_some() || change.is_told(machine);
+    (!is_told).then(|| change.act(why.clone()))
 }
 
 /// When the driver is asked whether a VM still runs whose node has not joined (W15).
@@ -123,10 +122,10 @@ fn never_joined(seen: &Observed<'_>, lost: Lost, now: Timestamp) -> Plan {
         "The node has not joined, and {lost}, so {}",
         super::judgement::end(seen.machine)
     );
-    let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
-        .entering(seen.machine, Phase::Failed)
-        .with_crumb(seen.calls.crumb.as_ref());
-    Plan::act(vec![Step::Record(Box::new(change))], Why::VmLost(lost))
+    StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
+        .entering(Phase::Failed)
+        .with_crumb(seen.calls.crumb.as_ref())
+        .act(Why::VmLost(lost))
 }
 
 /// When the Machine is given up. `None`: its time does not run, because its driver or the target cluster is away.
@@ -138,13 +137,7 @@ pub fn deadline(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
 /// The bootstrap token was made for the creation timeout. Where that counts anew, because nobody could look for a while, the token
 /// must live on.
 fn token_due(seen: &Observed<'_>, deadline: Option<Timestamp>) -> Option<Plan> {
-    let ClassView::Present {
-        readiness: Readiness::Ready(recipe),
-        ..
-    } = seen.class
-    else {
-        return None;
-    };
+    let recipe = seen.class.recipe()?;
     let deadline = deadline.filter(|_| recipe.needs_token && seen.settings.has_target)?;
     let written = seen
         .machine
@@ -281,7 +274,7 @@ fn arrived(seen: &Observed<'_>, joined: &Node, mut steps: Vec<Step>, now: Timest
     let (operation, state) = (OperationType::Create, OperationState::Successful);
     let text = format!("The machine joined the cluster in {took}");
     let change = StatusChange::told(seen.machine, operation, state, text, now)
-        .entering(seen.machine, Phase::Running)
+        .entering(Phase::Running)
         .with_crumb(seen.calls.crumb.as_ref())
         .with_conditions(node::conditions(joined));
     steps.push(Step::Record(Box::new(change)));
@@ -290,16 +283,7 @@ fn arrived(seen: &Observed<'_>, joined: &Node, mut steps: Vec<Step>, now: Timest
 
 /// Whether a bootstrap token may have been made for the Machine.
 pub(super) fn needs_token(seen: &Observed<'_>) -> bool {
-    if seen.calls.token_until.is_some() {
-        return true;
-    }
-    match seen.class {
-        ClassView::Present {
-            readiness: Readiness::Ready(recipe),
-            ..
-        } => recipe.needs_token,
-        ClassView::Present { .. } | ClassView::Missing(_) | ClassView::Unnamed => true,
-    }
+    seen.calls.token_until.is_some() || seen.class.recipe().is_none_or(|recipe| recipe.needs_token)
 }
 
 /// T8: the creation timeout ran out. The Node is read live before that costs the VM: a watch behind a proxy may bring nothing and be taken
@@ -309,12 +293,10 @@ pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let why = obstacle(seen).map_or_else(String::new, |why| format!(": {why}"));
     let text = format!("The machine failed to join the cluster in {timeout}{why}");
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
-        .entering(seen.machine, Phase::Failed)
+        .entering(Phase::Failed)
         .with_crumb(seen.calls.crumb.as_ref());
     let node = node::likely_name(seen.machine).filter(|_| seen.sight.target_since.is_some());
-    let live = node.map(Step::SeeNode).into_iter();
-    Plan::act(
-        live.chain([Step::Record(Box::new(change))]).collect(),
-        Why::JoinTimedOut,
-    )
+    let mut plan = change.act(Why::JoinTimedOut);
+    plan.steps.splice(0..0, node.map(Step::SeeNode));
+    plan
 }

@@ -161,7 +161,7 @@ impl Witnesses<'_> {
             Fault::NodeUnhealthy | Fault::NodeGone | Fault::Vm(_) | Fault::Reported => OperationType::HealthCheck,
         };
         let mut change =
-            StatusChange::told(machine, operation, OperationState::Failed, text, now).entering(machine, Phase::Failed);
+            StatusChange::told(machine, operation, OperationState::Failed, text, now).entering(Phase::Failed);
         change.reason = fault.stored();
         Failed {
             change,
@@ -273,6 +273,7 @@ pub fn alone(seen: &Observed<'_>, plan: Plan, now: Timestamp) -> Plan {
         Fault::NotUpdated => Why::InPlaceUpdateFailed,
         Fault::NodeUnhealthy | Fault::NodeGone | Fault::Reported => Why::HealthTimedOut,
     };
-    let live = failed.see.map(Step::SeeNode).into_iter();
-    Plan::act(live.chain([Step::Record(Box::new(failed.change))]).collect(), why)
+    let mut plan = failed.change.act(why);
+    plan.steps.splice(0..0, failed.see.map(Step::SeeNode));
+    plan
 }

@@ -148,7 +148,7 @@ pub fn drain(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Plan {
             "its pods are not known yet",
             now,
         );
-        return Plan::act(vec![Step::Record(Box::new(said))], Why::Draining);
+        return said.act(Why::Draining);
     }
     let force = force(seen, found, Purpose::Leave, now);
     let ask_at = match is_first(seen) || force.is_some() {
@@ -189,7 +189,7 @@ fn going(seen: &Observed<'_>, found: &Node, force: Option<Force>, plan: Plan, no
         (_, Some(drain), _) => words::left(drain, now),
         (_, None, Some(Force::Asked | Force::Late | Force::Ending | Force::ReadOnly)) => return unlisted(seen, now),
         (_, None, None | Some(Force::Dead | Force::Lost(_))) => {
-            let look = seen.drain.map(|drain| later(drain.began(), LOOK));
+            let look = seen.drain.map(|drain| later(drain.began, LOOK));
             if let Some(look) = look.filter(|look| is_first(seen) && now < *look) {
                 return plan.or_at(Some(look), now);
             }
@@ -208,9 +208,7 @@ fn going(seen: &Observed<'_>, found: &Node, force: Option<Force>, plan: Plan, no
 /// target cluster may refuse that write each time.
 fn with_words(seen: &Observed<'_>, found: &Node, said: StatusChange, mut plan: Plan, now: Timestamp) -> Plan {
     let said = match plan.why {
-        Why::DrainForced if !said.is_told(seen.machine) => {
-            Plan::act(vec![Step::Record(Box::new(said))], plan.why.clone())
-        }
+        Why::DrainForced if !said.is_told(seen.machine) => said.act(plan.why.clone()),
         _ => paced(seen, said, plan.why.clone(), now),
     };
     let mut steps = said.steps;
@@ -225,7 +223,7 @@ fn with_words(seen: &Observed<'_>, found: &Node, said: StatusChange, mut plan: P
 /// The drain is over by force, and the pods are not listed yet. Their list is waited for, for [`LIST_WITHIN`] from when its turn came: the
 /// pods that are left are deleted after the VM.
 fn unlisted(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let Some(turn) = seen.drain.and_then(Drain::turn) else {
+    let Some(turn) = seen.drain.and_then(|drain| drain.turn) else {
         return Plan::rest(Why::PodsUnknown);
     };
     let until = later(turn, LIST_WITHIN);
@@ -244,7 +242,7 @@ fn was_begun_before(seen: &Observed<'_>) -> bool {
     let said = seen.machine.last_operation();
     let at = said.and_then(|said| said.last_update_time.as_ref()).map(|time| time.0);
     // Times of objects are whole seconds.
-    let is_older = |drain: &Drain| at.is_some_and(|at| later(at, SignedDuration::from_secs(1)) <= drain.began());
+    let is_older = |drain: &Drain| at.is_some_and(|at| later(at, SignedDuration::from_secs(1)) <= drain.began);
     let words = seen.machine.last_words().unwrap_or_default();
     let is_drain = [keys::MARK_DRAIN, keys::MARK_DETACH]
         .iter()
@@ -258,7 +256,7 @@ fn detached(seen: &Observed<'_>, found: &Node, since: Timestamp, now: Timestamp)
     let attached = attached(seen, found);
     let until = detached_by(seen, since);
     // The pod of a volume that came later was not seen.
-    if !attached.is_empty() && now < until && seen.drain.is_some_and(|drain| !drain.is_watched()) {
+    if !attached.is_empty() && now < until && seen.drain.is_some_and(|drain| !drain.is_watched) {
         return Plan::act(vec![Step::WatchPods(node::name(found))], Why::Draining);
     }
     if attached.is_empty() && (seen.volumes.is_known() || !was_begun_before(seen)) {
@@ -319,8 +317,7 @@ fn forced(seen: &Observed<'_>, found: &Node, force: Force, now: Timestamp) -> Pl
 
 /// The status says that the drain is over; from then on it is.
 fn over(seen: &Observed<'_>, text: &str, now: Timestamp) -> Plan {
-    let change = told(seen, removing(text), now);
-    Plan::act(vec![Step::Record(Box::new(change))], Why::Drained)
+    told(seen, removing(text), now).act(Why::Drained)
 }
 
 /// With what comes next.

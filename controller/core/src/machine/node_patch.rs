@@ -21,7 +21,7 @@ use crate::merge::{filled, given};
 pub type Changes = BTreeMap<String, Option<String>>;
 
 /// A patch of a Node, or of its status.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodePatch {
     /// The Node.
     pub node: NodeName,
@@ -53,15 +53,7 @@ impl NodePatch {
         Self {
             node: node::name(seen),
             uid: seen.metadata.uid.clone(),
-            version: None,
-            finalizer: None,
-            labels: Changes::new(),
-            annotations: Changes::new(),
-            taints: None,
-            unschedulable: None,
-            capacity: Changes::new(),
-            condition: None,
-            faults: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -105,7 +97,7 @@ impl NodePatch {
             uid: Some(node.uid.as_str().to_owned()),
             version: Some(version.to_owned()),
             labels,
-            ..Self::of(&Node::default())
+            ..Self::default()
         }
     }
 
@@ -216,8 +208,8 @@ impl NodePatch {
     /// The Node as the API server makes it of one that the patch was planned on.
     pub fn applied(&self, before: &Node) -> Node {
         let mut after = before.clone();
-        change(&mut after.metadata.labels, &self.labels);
-        change(&mut after.metadata.annotations, &self.annotations);
+        change(&mut after.metadata.labels, &self.labels, String::clone);
+        change(&mut after.metadata.annotations, &self.annotations, String::clone);
         if let Some(on) = self.finalizer {
             let held = after.metadata.finalizers.get_or_insert_default();
             held.retain(|held| held != keys::NODE_FINALIZER);
@@ -230,13 +222,8 @@ impl NodePatch {
             after.spec.get_or_insert_default().unschedulable = on.then_some(true);
         }
         if !self.capacity.is_empty() {
-            let capacity = after.status.get_or_insert_default().capacity.get_or_insert_default();
-            for (key, value) in &self.capacity {
-                match value {
-                    Some(value) => drop(capacity.insert(key.clone(), Quantity(value.clone()))),
-                    None => drop(capacity.remove(key)),
-                }
-            }
+            let capacity = &mut after.status.get_or_insert_default().capacity;
+            change(capacity, &self.capacity, |amount| Quantity(amount.clone()));
         }
         if let Some(condition) = &self.condition {
             let conditions = after.status.get_or_insert_default().conditions.get_or_insert_default();
@@ -252,11 +239,11 @@ impl NodePatch {
     }
 }
 
-fn change(held: &mut Option<BTreeMap<String, String>>, changes: &Changes) {
+fn change<V>(held: &mut Option<BTreeMap<String, V>>, changes: &Changes, read: impl Fn(&String) -> V) {
     for (key, value) in changes {
         let held = held.get_or_insert_default();
         match value {
-            Some(value) => drop(held.insert(key.clone(), value.clone())),
+            Some(value) => drop(held.insert(key.clone(), read(value))),
             None => drop(held.remove(key)),
         }
     }
@@ -271,7 +258,7 @@ pub fn taint_text(taint: &Taint) -> String {
 }
 
 /// A Node as it should be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sketch<'a> {
     seen: &'a Node,
     /// Whether our finalizer is on it.
@@ -299,6 +286,19 @@ impl<'a> Sketch<'a> {
         }
     }
 
+    /// Puts a taint on, if it is not there.
+    pub fn taint(&mut self, key: &str, value: Option<&str>, effect: &str) {
+        let is_it = |taint: &Taint| taint.key == key && taint.effect == effect;
+        if !self.taints.iter().any(is_it) {
+            self.taints.push(Taint {
+                key: key.to_owned(),
+                value: value.map(str::to_owned),
+                effect: effect.to_owned(),
+                time_added: None,
+            });
+        }
+    }
+
     /// Puts our label and finalizer on.
     pub fn guard(&mut self, machine: &Name) {
         self.is_guarded = true;
@@ -320,15 +320,6 @@ impl<'a> Sketch<'a> {
         if self.annotations.remove(keys::SCALE_DOWN_DISABLED_BY_US).is_some() {
             self.annotations.remove(keys::SCALE_DOWN_DISABLED);
         }
-    }
-
-    /// Whether both say the same.
-    pub fn is_like(&self, other: &Self) -> bool {
-        self.is_guarded == other.is_guarded
-            && self.labels == other.labels
-            && self.annotations == other.annotations
-            && self.taints == other.taints
-            && self.is_cordoned == other.is_cordoned
     }
 
     /// What makes the Node like this; `None`: it is.

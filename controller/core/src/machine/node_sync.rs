@@ -85,7 +85,7 @@ fn merged<'a>(seen: &Observed<'_>, bare: Sketch<'a>, now: Timestamp, sync: &mut 
     // A time in the future was told by a clock that was wrong.
     let written = seen.calls.node_written.filter(|at| *at <= now);
     let again = written.map(|at| later(at, PAUSE)).filter(|again| *again > now);
-    if is_correction && again.is_some() && !node.is_like(&bare) {
+    if is_correction && again.is_some() && node != bare {
         sync.wake = again;
         return (bare, Vec::new());
     }

@@ -13,7 +13,7 @@ use super::steer::Standing;
 use crate::api::{CreationRequest, Machine, keys, meta};
 use crate::breaker::Tally;
 use crate::circuit_breaker::{Admission, Cause, Circuits, Operation};
-use crate::class::Readiness;
+use crate::class::{Readiness, Recipe};
 use crate::drain::{Drain, Volumes};
 use crate::driver::{Deletion, DriverInfo, Failure, Vm};
 use crate::ids::Name;
@@ -122,6 +122,17 @@ impl<'a> ClassView<'a> {
                 guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
                 readiness: world.ledger.readiness(name),
             },
+        }
+    }
+
+    /// What Machines are made with, where the class is good.
+    pub fn recipe(self) -> Option<&'a Recipe> {
+        match self {
+            Self::Present {
+                readiness: Readiness::Ready(recipe),
+                ..
+            } => Some(recipe),
+            Self::Present { .. } | Self::Missing(_) | Self::Unnamed => None,
         }
     }
 }

@@ -280,17 +280,17 @@ fn emptied(scene: &Scene<'_>, found: &Node, until: Timestamp, mut plan: Plan) ->
     let failed = seen.machine.phase_since().unwrap_or(now);
     match drain::drain(seen, found, Purpose::Stay(failed), now) {
         Progress::Empty(_) | Progress::Forced(_) => {
-            // Where another clock told when it failed, that may be still to come.
-            let since = seen.machine.phase_since().unwrap_or(now);
             let keeping = Keeping {
-                drained: Some(now.max(since)),
+                // Where another clock told when it failed, that may be still to come.
+                drained: Some(now.max(failed)),
                 ..Keeping::of(seen.machine)
             };
             plan.steps.push(Step::Keep(keeping));
             plan
         }
         Progress::Going(own) => {
-            let told = drain::is_stuck(&own).then(|| marks::told(found, scene.request, until, Pods::Stuck, now));
+            let is_stuck = own.why == Why::DrainBlocked;
+            let told = is_stuck.then(|| marks::told(found, scene.request, until, Pods::Stuck, now));
             let told = told.flatten();
             plan.steps
                 .extend(told.map(|patch| Step::WriteCondition(Box::new(patch))));

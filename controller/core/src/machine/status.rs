@@ -89,6 +89,11 @@ impl StatusChange {
         Some(change)
     }
 
+    /// The plan that writes it.
+    pub fn act(self, why: Why) -> Plan {
+        Plan::act(vec![Step::Record(Box::new(self))], why)
+    }
+
     /// The plan that writes it, if the status does not say all of it already.
     pub fn plan(self, machine: &Machine, why: Why) -> Plan {
         let steps = (!self.is_told(machine)).then(|| Step::Record(Box::new(self)));
@@ -96,8 +101,8 @@ impl StatusChange {
     }
 
     /// Enters a phase, now, unless the Machine is in it already.
-    pub fn entering(mut self, machine: &Machine, phase: Phase) -> Self {
-        if *machine.phase() != phase || machine.phase_since().is_none() {
+    pub fn entering(mut self, phase: Phase) -> Self {
+        if self.phase != phase {
             self.since = self.at;
         }
         self.phase = phase;

@@ -43,14 +43,7 @@ pub fn is_ours(taint: &Taint) -> bool {
 
 /// The taint, and what tells the autoscaler.
 fn mark(node: &mut Sketch<'_>, annotates: bool) {
-    if !node.taints.iter().any(is_ours) {
-        node.taints.push(Taint {
-            key: keys::TAINT_PREFER_NO_SCHEDULE.to_owned(),
-            value: Some(keys::TRUE.to_owned()),
-            effect: "PreferNoSchedule".to_owned(),
-            time_added: None,
-        });
-    }
+    node.taint(keys::TAINT_PREFER_NO_SCHEDULE, Some(keys::TRUE), "PreferNoSchedule");
     if annotates {
         node.hold_from_autoscaler();
     }

@@ -12,7 +12,6 @@ use crate::class::Readiness;
 use crate::ids::Name;
 use crate::kin;
 use crate::kinds::{self, NodeBy, OwnedBy};
-use crate::ledger::OwnerNotes;
 use crate::machine::node;
 use crate::machine::preserve::request;
 use crate::settings::Settings;
@@ -106,7 +105,7 @@ impl<'a> Observed<'a> {
                 Some(Readiness::Faulty(_) | Readiness::Unchecked | Readiness::Ready(_)) | None => None,
             },
             class_unchecked: readiness == Some(&Readiness::Unchecked) && class.as_ref().is_some_and(asked.can_check),
-            notes: ledger.owners.get(&uid).unwrap_or(OwnerNotes::NONE),
+            notes: ledger.notes(&uid),
             unanswered: &ledger.unanswered,
             allowance: Allowance::all(asked.settings.replacements_of(set.spec.replicas)),
             is_frozen: false,

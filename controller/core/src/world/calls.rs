@@ -41,7 +41,7 @@ impl World {
         let class = self.asked_class(machine);
         let may_call = class.is_none() || self.ledger.breakers.reserve(operation, machine, now);
         if !may_call {
-            self.wake([Wake::event(Key::Machine(meta::identity(&machine.metadata).0))], uptime);
+            self.wake([Wake::event(Key::of(machine))], uptime);
         }
         may_call
     }
@@ -52,8 +52,7 @@ impl World {
         let (name, uid) = meta::identity(&machine.metadata);
         let class = self.asked_class(machine);
         let stamp = class.as_ref().and_then(|class| self.ledger.stamp(class));
-        self.note::<Machine>(&name, &uid, |ledger| {
-            let calls = ledger.calls.entry(uid.clone()).or_default();
+        self.note_calls(&name, &uid, |calls| {
             calls.begin(call);
             calls.asked_under = stamp;
         });
@@ -152,8 +151,10 @@ impl World {
     /// The class looks too: its conditions tell what is suspended.
     fn wake_machines_of(&mut self, class: &Name, uptime: Duration) {
         let machines = self.machines.find(OwnedBy::Class, class.as_str());
-        let keys = machines.map(|machine| Wake::event(Key::Machine(meta::identity(&machine.metadata).0)));
-        let wakes: Vec<Wake> = keys.chain([Wake::event(Key::Class(class.clone()))]).collect();
+        let keys = machines
+            .map(|machine| Key::of(machine))
+            .chain([Key::Class(class.clone())]);
+        let wakes: Vec<Wake> = keys.map(Wake::event).collect();
         self.wake(wakes, uptime);
     }
 }

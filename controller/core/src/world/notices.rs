@@ -34,8 +34,7 @@ impl World {
         let has_ended = notice.state == VmState::Deleted;
         let is_doubted = notice.is_bad() && !is_leaving;
         let (mut is_news, mut begins) = (is_doubted, false);
-        self.note::<Machine>(&name, &uid, |ledger| {
-            let calls = ledger.calls.entry(uid.clone()).or_default();
+        self.note_calls(&name, &uid, |calls| {
             if is_doubted {
                 begins = calls.doubt.is_none();
                 calls.doubt(now);
@@ -89,9 +88,7 @@ impl World {
         let missing = recorded.chain(unrecorded).map(AsRef::as_ref).filter(is_missing);
         let missing: Vec<_> = missing.map(|machine| meta::identity(&machine.metadata)).collect();
         for (name, uid) in &missing {
-            self.note::<Machine>(name, uid, |ledger| {
-                ledger.calls.entry(uid.clone()).or_default().doubt(now)
-            });
+            self.note_calls(name, uid, |calls| calls.doubt(now));
             self.wake([Wake::event(Key::Machine(name.clone()))], uptime);
         }
         missing.len()
@@ -120,9 +117,7 @@ impl World {
                     missing.push(name);
                     continue;
                 }
-                self.note::<Machine>(&name, &uid, |ledger| {
-                    ledger.calls.entry(uid.clone()).or_default().reached = Some(Arc::clone(&request));
-                });
+                self.note_calls(&name, &uid, |calls| calls.reached = Some(Arc::clone(&request)));
                 self.wake([Wake::event(Key::Machine(name))], uptime);
             }
         }
@@ -192,9 +187,7 @@ mod tests {
         let mut world = world(Some("2026-01-01T00:00:00Z"));
         let (name, uid) = (Name::new("one"), Uid::new("1"));
         let later = now() + jiff::SignedDuration::from_mins(5);
-        world.note::<Machine>(&name, &uid, |ledger| {
-            ledger.calls.entry(Uid::new("1")).or_default().delete_at = Some(later);
-        });
+        world.note_calls(&name, &uid, |calls| calls.delete_at = Some(later));
         let delete_at = |world: &World| world.ledger.calls[&Uid::new("1")].delete_at;
         assert!(!world.noticed(&notice(), (now(), Duration::ZERO)));
         assert_eq!(delete_at(&world), Some(later), "it is stopped, not gone");

@@ -223,13 +223,14 @@ impl Scene {
                 Step::WatchVolumes => drop(self.volumes.begin()),
                 Step::LearnVolumes(_) => {
                     let drain = self.drain.as_mut().expect("only pods that are known use volumes");
-                    drain.found_staying(BTreeSet::new());
+                    drain.staying = Some(BTreeSet::new());
                 }
                 Step::Detach(_) => {}
                 Step::Evict(_) => self.drain = Some(watched(0)),
                 Step::DeletePods { .. } => {
-                    self.drain = Some(watched(0));
-                    self.drain.as_mut().expect("only known pods are deleted").forced();
+                    let mut drain = watched(0);
+                    drain.is_forced = true;
+                    self.drain = Some(drain);
                 }
                 Step::Call(call) => self.calls.begin(*call),
                 Step::DeleteMachine => self.machine.metadata.deletion_timestamp = Some(Time(now())),

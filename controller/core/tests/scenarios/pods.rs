@@ -8,7 +8,7 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use millwright_core::api::meta;
 use millwright_core::change::Change;
-use millwright_core::drain::{Drain, PodRef, Removal};
+use millwright_core::drain::{PodRef, Removal};
 use millwright_core::ids::{Name, NodeName, Uid, VolumeName};
 use serde_json::json;
 
@@ -155,7 +155,7 @@ impl Stage {
             let _gone = self.end_pod(&pod.name);
         }
         if let Some(drain) = self.world.ledger.drains.get_mut(uid).filter(|_| grace.is_zero()) {
-            drain.forced();
+            drain.is_forced = true;
         }
         true
     }
@@ -256,7 +256,7 @@ impl Stage {
         let (now, uptime): (Timestamp, _) = (self.now(), self.uptime);
         let known = self.world.machines.get(machine);
         let uid = known.map(|machine| meta::identity(&machine.metadata).1);
-        let is_watched = |uid: &Uid| self.world.ledger.drains.get(uid).is_some_and(Drain::is_watched);
+        let is_watched = |uid: &Uid| self.world.ledger.drains.get(uid).is_some_and(|drain| drain.is_watched);
         if let Some(uid) = uid.filter(is_watched) {
             self.world.see_pods(machine, &uid, change, now, uptime);
         }

@@ -97,7 +97,7 @@ fn given_up_unseen(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Phase::Running => {
             let text = "The node is unhealthy: nothing is heard of it".to_owned();
             let (operation, state) = (OperationType::HealthCheck, OperationState::Processing);
-            StatusChange::told(seen.machine, operation, state, text, now).entering(seen.machine, Phase::Unknown)
+            StatusChange::told(seen.machine, operation, state, text, now).entering(Phase::Unknown)
         }
         Phase::Unknown if due <= now => seen.witnesses().failed(Fault::NodeUnhealthy, now).change,
         _ => return plan.or_at(Some(due), now),

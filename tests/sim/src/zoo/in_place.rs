@@ -79,7 +79,7 @@ fn undrained(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
     let (operation, state) = (OperationType::InPlaceUpdate, OperationState::Processing);
     let change = StatusChange::told(seen.machine, operation, state, String::new(), now);
-    let change = change.entering(seen.machine, Phase::InPlaceUpdating);
+    let change = change.entering(Phase::InPlaceUpdating);
     Plan::act(vec![Step::Record(Box::new(change))], Why::UpdatingInPlace)
 }
 

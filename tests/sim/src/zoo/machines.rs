@@ -418,7 +418,7 @@ fn stale_health(seen: &Observed<'_>, now: Timestamp) -> Plan {
         text,
         now,
     );
-    let change = change.entering(seen.machine, Phase::Failed);
+    let change = change.entering(Phase::Failed);
     Plan::act(vec![Step::Record(Box::new(change))], Why::NodeUnhealthy)
 }
 

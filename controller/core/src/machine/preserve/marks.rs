@@ -15,8 +15,7 @@ use crate::machine::steer::Standing;
 /// What the Node of a Machine that is kept bears. `is_failed`: no new pods are to come.
 pub fn mark(node: &mut Sketch<'_>, is_failed: bool) {
     match is_failed {
-        true if !node.taints.iter().any(is_ours) => node.taints.push(taint()),
-        true => {}
+        true => node.taint(keys::TAINT_PRESERVED, None, "NoSchedule"),
         false => node.taints.retain(|taint| !is_ours(taint)),
     }
     node.hold_from_autoscaler();
@@ -38,15 +37,6 @@ pub fn unmark(node: &mut Sketch<'_>, standing: Standing, was_kept: bool, forgets
 /// Whether it is the taint that keeps pods from the Node of a Machine that failed and is preserved.
 pub fn is_ours(taint: &Taint) -> bool {
     taint.key == keys::TAINT_PRESERVED && taint.effect == "NoSchedule"
-}
-
-fn taint() -> Taint {
-    Taint {
-        key: keys::TAINT_PRESERVED.to_owned(),
-        value: None,
-        effect: "NoSchedule".to_owned(),
-        time_added: None,
-    }
 }
 
 /// How it stands with the pods of the Node of a Machine that is kept.
