@@ -152,11 +152,6 @@ pub fn explain(world: &World, subject: &Subject, settings: &Settings, now: Times
     }
 }
 
-/// Nobody is asked about a class here: where it was never looked at, Machines are made and say so.
-fn can_check(_: &Name) -> bool {
-    false
-}
-
 /// The plan of a deployment, and what its rollout waits for.
 fn of_deployment(
     world: &World,
@@ -179,7 +174,8 @@ fn asking<T>(world: &World, settings: &Settings, ask: impl FnOnce(&Asked<'_>) ->
     ask(&Asked {
         world,
         machine_exists: &|machine| world.machines.get(&Name::new(machine)).is_some(),
-        can_check: &can_check,
+        // Nobody is asked about a class here: where it was never looked at, Machines are made and say so.
+        can_check: &|_| false,
         sight: Sight::CLEAR,
         settings,
     })

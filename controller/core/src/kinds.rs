@@ -99,12 +99,8 @@ pub enum ClassBy {
 pub enum NoIndex {}
 
 fn controller(meta: &ObjectMeta) -> (OwnedBy, String) {
-    (
-        OwnedBy::Controller,
-        meta::controller_of(meta)
-            .map(|owner| owner.uid.clone())
-            .unwrap_or_default(),
-    )
+    let owner = meta::controller_of(meta).map(|owner| owner.uid.clone());
+    (OwnedBy::Controller, owner.unwrap_or_default())
 }
 
 fn own_uid(meta: &ObjectMeta) -> String {

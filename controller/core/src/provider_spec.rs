@@ -58,22 +58,22 @@ pub enum SpecError {
 
 /// Whether the spec can travel to a driver without loss. Absent (`null`) counts as an empty object.
 pub fn check(spec: &Value) -> Result<(), SpecError> {
-    match spec {
-        Value::Object(_) | Value::Null => {}
-        Value::Bool(_) => return Err(SpecError::NotAnObject { found: "a boolean" }),
-        Value::Number(_) => return Err(SpecError::NotAnObject { found: "a number" }),
-        Value::String(_) => return Err(SpecError::NotAnObject { found: "a string" }),
-        Value::Array(_) => return Err(SpecError::NotAnObject { found: "a list" }),
+    let found = match spec {
+        Value::Object(_) | Value::Null => None,
+        Value::Bool(_) => Some("a boolean"),
+        Value::Number(_) => Some("a number"),
+        Value::String(_) => Some("a string"),
+        Value::Array(_) => Some("a list"),
+    };
+    if let Some(found) = found {
+        return Err(SpecError::NotAnObject { found });
     }
     check_inside(spec, &mut Vec::new())?;
-    let bytes = canonical(spec).len();
-    if bytes > MAX_BYTES {
-        return Err(SpecError::TooLarge {
-            bytes,
-            limit: MAX_BYTES,
-        });
+    let (bytes, limit) = (canonical(spec).len(), MAX_BYTES);
+    match bytes > limit {
+        true => Err(SpecError::TooLarge { bytes, limit }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Checks numbers and depth below one value. `path` is the way from the root to it.

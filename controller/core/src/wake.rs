@@ -147,11 +147,8 @@ impl Kind for Machine {
     /// seen (kubernetes#77988). Its VM is found by `orphans`; its token is nobody's but ours.
     fn vanished(touched: &Touched<Self>) -> Option<Arc<Self>> {
         let old = touched.old.as_ref()?;
-        let (name, uid) = meta::identity(&old.metadata);
-        let is_there = touched
-            .new
-            .as_ref()
-            .is_some_and(|new| meta::identity(&new.metadata) == (name, uid));
+        let new = touched.new.as_ref();
+        let is_there = new.is_some_and(|new| new.metadata.uid == old.metadata.uid);
         let is_ours = meta::has_finalizer(&old.metadata, keys::FINALIZER);
         let vanished = !is_there && is_ours && !meta::is_deleting(&old.metadata) && !old.has_joined();
         vanished.then(|| Arc::clone(old))

@@ -31,26 +31,16 @@ pub fn set_fault(set: &MachineSet) -> Option<String> {
 /// Why a deployment can never work.
 pub fn deployment_fault(deployment: &MachineDeployment) -> Option<String> {
     let spec = &deployment.spec;
+    let (selector, written) = (spec.selector.as_ref(), &keys::WRITTEN_LABELS_OF_SETS);
+    let rollback_to = spec.rollback_to.as_ref().map(|to| to.revision);
     not_negative("spec.replicas", Some(spec.replicas))
-        .or_else(|| {
-            selector_fault(
-                "deployment",
-                spec.selector.as_ref(),
-                &spec.template,
-                &keys::WRITTEN_LABELS_OF_SETS,
-            )
-        })
+        .or_else(|| selector_fault("deployment", selector, &spec.template, written))
         .or_else(|| class_fault(TEMPLATE_CLASS, spec.template.class().as_ref()))
         .or_else(|| strategy_fault(spec.strategy.as_ref()))
         .or_else(|| not_negative("spec.minReadySeconds", Some(spec.min_ready_seconds)))
         .or_else(|| not_negative("spec.revisionHistoryLimit", spec.revision_history_limit))
         .or_else(|| not_negative("spec.progressDeadlineSeconds", spec.progress_deadline_seconds))
-        .or_else(|| {
-            not_negative(
-                "spec.rollbackTo.revision",
-                spec.rollback_to.as_ref().map(|to| to.revision),
-            )
-        })
+        .or_else(|| not_negative("spec.rollbackTo.revision", rollback_to))
         .or_else(|| {
             let field = format!("metadata.annotations[{}]", keys::DELETE_POLICY);
             word_fault(&field, &deployment.delete_policy()?, DELETE_POLICIES)

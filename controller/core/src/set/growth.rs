@@ -76,12 +76,10 @@ fn counted(seen: &Observed<'_>) -> i64 {
 }
 
 fn settled(seen: &Observed<'_>) -> i64 {
-    let settled = seen
-        .set
-        .status
-        .as_ref()
-        .map_or(0, |status| status.settled_machine_number);
-    settled.min(counted(seen))
+    let status = seen.set.status.as_ref();
+    status.map_or(0, |status| {
+        status.settled_machine_number.min(status.next_machine_number)
+    })
 }
 
 /// Names for one batch of the `missing` Machines and the counter after them. Names under which a creation was sent that may still arrive
