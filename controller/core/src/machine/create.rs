@@ -17,7 +17,7 @@ use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase,
 use crate::circuit_breaker::{Admission, Cause, CircuitBreaker, Operation, is_suspended};
 use crate::class::{Readiness, Recipe};
 use crate::driver::{Code, Effect, Initialization, Reaction, Reason, Vm, VmState};
-use crate::sight::Judging;
+use crate::sight::{Judging, later};
 
 /// How often a VM is looked for that may have been made before its class was changed.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
@@ -282,8 +282,13 @@ fn made(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> Plan {
     if let Some(identify) = identify(seen, vm) {
         steps.push(identify);
     }
-    if vm.provider_id.is_none() || (seen.settings.has_target && vm.node_name.is_none()) {
-        return unnamed(seen, steps, now);
+    let is_whole = match seen.settings.has_target {
+        true => vm.node_name.is_some(),
+        // No node tells that the VM runs.
+        false => vm.state == VmState::Running,
+    };
+    if vm.provider_id.is_none() || !is_whole {
+        return unfinished(seen, steps, now);
     }
     // Where a node is expected, `join` sees to it; where none is, the Machine would count from here on (W19).
     if !seen.settings.has_target
@@ -303,8 +308,9 @@ fn made(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> Plan {
     Plan::act(steps, Why::VmMade)
 }
 
-/// A provider that gives ids late is asked again, at its own pace, for as long as a creation may take.
-fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
+/// A provider that gives ids late, or whose VM has to run before its Machine is available, is asked again, at its own pace, for as long as a
+/// creation may take.
+fn unfinished(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
     let deadline = super::join::deadline(seen, now);
     if deadline.is_some_and(|deadline| deadline <= now) {
         return super::join::timed_out(seen, now);
@@ -316,7 +322,8 @@ fn unnamed(seen: &Observed<'_>, mut steps: Vec<Step>, now: Timestamp) -> Plan {
     let trouble = seen.calls.failed(Call::Status);
     // The later of the two: a question that could not be asked, its driver being away, is put off beyond an older failure.
     let retry_at = trouble.map(|trouble| trouble.retry_at);
-    let due = retry_at.max(seen.calls.poll_at).filter(|at| *at > now);
+    let again = seen.calls.asked_at.map(|at| later(at, LOOK_AGAIN));
+    let due = retry_at.max(seen.calls.poll_at).or(again).filter(|at| *at > now);
     // Who is away is not asked; its return wakes the Machine.
     if due.is_none() && matches!(seen.driver, DriverView::Ready(_)) {
         steps.push(Step::Call(Call::Status));
