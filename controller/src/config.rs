@@ -41,6 +41,8 @@ pub struct Config {
     pub settings: Settings,
     /// Where drivers are.
     pub drivers: Endpoints,
+    /// Users who may be drivers behind sockets, beside root and the manager's own.
+    pub driver_uids: Vec<u32>,
     /// Keys that are worked on at once.
     pub workers: usize,
     /// Requests a second to each API server; zero for no limit of ours.
@@ -186,6 +188,7 @@ impl ManagerFlags {
             namespace: dns_label("namespace", self.namespace)?,
             settings,
             drivers,
+            driver_uids: self.driver_uid.clone(),
             workers: usize::from(self.concurrent_syncs),
             kube_api_qps: self.kube_api_qps,
             kube_api_burst: self.kube_api_burst,

@@ -24,7 +24,7 @@ mod throttle;
 pub use answer::{Listed, Page, ValidationReport};
 pub use call::{CallObserver, CallRecord, Driver};
 pub use connection::{ManagerIdentity, OnChange, Pauses};
-pub use endpoint::{Connect, Endpoint, EndpointError, Endpoints, Wire};
+pub use endpoint::{Connect, Endpoint, EndpointError, Endpoints, Peers, Wire};
 pub use lanes::{Deadlines, Method};
 pub use lead::Lead;
 pub use notices::{Notices, Told};

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin;
 use crate::config::{Config, Election, TargetCluster};
 use crate::driver::{
-    CallObserver, CallRecord, Connect, Endpoint, Lead, ManagerIdentity, Method, Pauses, Pool, PoolSettings, SecretStore,
+    CallObserver, CallRecord, Connect, Lead, ManagerIdentity, Method, Pauses, Peers, Pool, PoolSettings, SecretStore,
 };
 use crate::env::Env;
 use crate::health::{Health, Heartbeat};
@@ -81,7 +81,7 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
     let mut signals = JoinSet::new();
     signals.spawn(catch(stop.clone())?);
     let env = Env::begin();
-    let predecessor = Predecessor::new(&control.client, &config.namespace, &env);
+    let predecessor = Predecessor::new(&control.lease, &config.namespace, &env);
     let given = Given {
         env,
         predecessor: Some(predecessor),
@@ -89,7 +89,7 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
         target,
         leads,
         leadership,
-        connect: Arc::new(Endpoint::wire),
+        connect: Peers::new(&config.driver_uids).connect(),
         metrics,
         port: Some(port),
         stop,
@@ -158,7 +158,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
         .map(|election| lease_settings((&config.namespace, &config.settings), election, &env));
     let candidate = lease
         .clone()
-        .map(|lease| Candidate::new(control.client.clone(), lease, leads));
+        .map(|lease| Candidate::new(control.lease.clone(), lease, leads));
     let election = candidate.as_ref().map(Candidate::heartbeat);
     let original = CancellationToken::new();
     let health = Arc::new(Health::default());
@@ -347,7 +347,7 @@ fn build(config: &Config, process: &Process, views: &Views, tasks: &mut JoinSet<
     // A term can end before the process does.
     let stop = process.stop.child_token();
     let lead = Arc::new(match &process.lease {
-        Some(lease) => Lead::of_lease(leadership.clone(), LeaseReader::new(control.client.clone(), lease)),
+        Some(lease) => Lead::of_lease(leadership.clone(), LeaseReader::new(control.lease.clone(), lease)),
         None => Lead::new(leadership.clone()),
     });
     // The pool tells of changes to what is built with the pool: it gets to know it afterwards.

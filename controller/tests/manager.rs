@@ -99,6 +99,7 @@ impl Running {
             namespace: "default".to_owned(),
             settings,
             drivers: Endpoints::Listed(vec!["unix:///x.sock".parse().unwrap()]),
+            driver_uids: Vec::new(),
             workers: 4,
             kube_api_qps: 0.0,
             kube_api_burst: 0,

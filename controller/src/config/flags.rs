@@ -76,6 +76,10 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_DRIVER", value_name = "ENDPOINT", value_delimiter = ',')]
     pub driver: Vec<Endpoint>,
 
+    /// Let this user's process be a driver behind a socket, beside root's and the manager's own. Repeat the flag for several users
+    #[arg(long, env = "MILLWRIGHT_DRIVER_UID", value_name = "UID", value_delimiter = ',')]
+    pub driver_uid: Vec<u32>,
+
     /// Take every *.sock in this directory for a driver, also those that come later
     #[arg(long, env = "MILLWRIGHT_DRIVER_DIR", value_name = "DIR")]
     pub driver_dir: Option<PathBuf>,

@@ -238,8 +238,8 @@ impl Connection {
 
     fn tell_shown(&self, name: &DriverName, health: &Health, version: &str) {
         let endpoint = &self.endpoint;
-        if let Health::Conflict { holder, .. } = health {
-            tracing::error!(%endpoint, driver = %name, %holder, "two drivers have one name: this one is refused, the first is used");
+        if let Health::Conflict { other, .. } = health {
+            tracing::error!(%endpoint, driver = %name, %other, "two drivers have one name: neither is used until the socket of one is gone");
         } else {
             tracing::info!(%endpoint, driver = %name, version, "driver is ready");
         }

@@ -1,8 +1,11 @@
 //! Where a driver listens: the forms of `--driver` and the sockets of `--driver-dir`.
 //!
-//! Refuses what would send secrets over a network in the clear: without TLS only sockets and loopback are taken.
+//! Refuses what would send secrets over a network in the clear: without TLS only sockets and loopback are taken. Behind a socket
+//! listens the manager's own user, root or a user that was named: who may merely make a file in `--driver-dir` gets no credentials. Of a
+//! port on loopback nobody can tell who listens.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -10,6 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
 use tonic::Status;
 use tonic::body::Body;
 use tower::ServiceExt as _;
@@ -20,6 +25,38 @@ const MAX_SOCKET_PATH: usize = 107;
 
 /// Bound of one attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Who may be a driver behind a socket, by uid.
+#[derive(Clone, Debug)]
+pub struct Peers(Arc<[u32]>);
+
+impl Peers {
+    /// The process's own user, root and these.
+    pub fn new(named: &[u32]) -> Self {
+        const ROOT: u32 = 0;
+        let own = [rustix::process::geteuid().as_raw(), ROOT];
+        Self(own.into_iter().chain(named.iter().copied()).collect())
+    }
+
+    /// Connects to endpoints over sockets, where one of these must listen, and over ports.
+    pub fn connect(self) -> Connect {
+        Arc::new(move |endpoint| endpoint.wire(self.clone()))
+    }
+
+    /// Refuses a connection to anyone else. The kernel tells who listens, whoever owns the file.
+    fn admit(&self, stream: &UnixStream) -> io::Result<()> {
+        let uid = stream.peer_cred()?.uid();
+        match self.0.contains(&uid) {
+            true => Ok(()),
+            false => Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!(
+                    "user {uid} listens on the socket, and only root and the manager's own user may; --driver-uid {uid} would let it"
+                ),
+            )),
+        }
+    }
+}
 
 /// What carries calls to one driver. A box and not a channel, so that a simulator can put its own in its place; beside a
 /// call over a socket it costs nothing.
@@ -45,7 +82,7 @@ pub enum Endpoint {
 /// Which drivers the manager is told to use.
 #[derive(Clone, Debug)]
 pub enum Endpoints {
-    /// `--driver`, once for each: in the order of the flags, the first wins where two have one name.
+    /// `--driver`, once for each.
     Listed(Vec<Endpoint>),
     /// `--driver-dir`: every `*.sock` of the directory, looked for again and again.
     Directory(PathBuf),
@@ -146,14 +183,14 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// The wire to it over its socket or port.
-    pub fn wire(&self) -> Wire {
-        BoxCloneSyncService::new(self.channel().map_err(|error| Status::from_error(error.into())))
+    fn wire(&self, peers: Peers) -> Wire {
+        BoxCloneSyncService::new(self.channel(peers).map_err(|error| Status::from_error(error.into())))
     }
 
-    fn channel(&self) -> tonic::transport::Channel {
+    fn channel(&self, peers: Peers) -> tonic::transport::Channel {
         let endpoint = match self {
-            Self::Unix(path) => tonic::transport::Endpoint::from_shared(format!("unix://{path}")),
+            // Of a socket, the address is only what the driver is told as its own name.
+            Self::Unix(_) => tonic::transport::Endpoint::from_shared("http://localhost"),
             Self::Loopback {
                 ip: IpAddr::V4(ip),
                 port,
@@ -164,18 +201,33 @@ impl Endpoint {
             } => tonic::transport::Endpoint::from_shared(format!("http://[{ip}]:{port}")),
         };
         // No HTTP/2 pings: servers of other languages throw a client off for them (`driver-api.md` §9).
-        endpoint
-            .expect("an absolute path or an address with a port is a valid endpoint")
-            .connect_timeout(CONNECT_TIMEOUT)
-            .connect_lazy()
+        let endpoint = endpoint
+            .expect("an address with a port is a valid endpoint")
+            .connect_timeout(CONNECT_TIMEOUT);
+        match self {
+            Self::Loopback { .. } => endpoint.connect_lazy(),
+            Self::Unix(path) => {
+                let path: Arc<str> = path.as_str().into();
+                endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
+                    socket_of(Arc::clone(&path), peers.clone())
+                }))
+            }
+        }
     }
 }
 
+/// A connection to a socket behind which one of `peers` listens.
+async fn socket_of(path: Arc<str>, peers: Peers) -> io::Result<TokioIo<UnixStream>> {
+    let stream = UnixStream::connect(&*path).await?;
+    peers.admit(&stream)?;
+    Ok(TokioIo::new(stream))
+}
+
 /// The sockets of a directory, in order of their names. A directory that is not there yet has none.
-pub(super) fn sockets_of(directory: &Path) -> std::io::Result<Vec<Endpoint>> {
+pub(super) fn sockets_of(directory: &Path) -> io::Result<Vec<Endpoint>> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let mut sockets = Vec::new();
@@ -257,6 +309,21 @@ mod tests {
                 bytes: 108
             })
         );
+    }
+
+    /// Another user's process cannot be begun by a test that is not root's, so the rule is asked with a manager of another user.
+    #[tokio::test]
+    async fn a_socket_of_a_user_who_may_be_no_driver_is_refused_and_one_of_a_named_user_is_taken() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("a.sock");
+        let _listener = tokio::net::UnixListener::bind(&path).expect("a socket");
+        let stream = UnixStream::connect(&path).await.expect("it listens");
+        let own = rustix::process::geteuid().as_raw();
+        let stranger = Peers([own + 1].into());
+        let refusal = stranger.admit(&stream).expect_err("it is not named").to_string();
+        assert!(refusal.contains(&format!("--driver-uid {own}")), "{refusal}");
+        Peers([own + 1, own].into()).admit(&stream).expect("it is named");
+        Peers::new(&[]).admit(&stream).expect("the own user is one");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Who serves which name: a value with rules, no connection in it.
 //!
-//! Decides the one hard question of several drivers: two of one name. The first to show itself keeps the name for as
-//! long as its endpoint is known, be it there or away, because its VMs are at *its* cloud: another driver that answered
-//! in its place would know none of them and say so. The second is refused until the first's socket is gone from the
-//! directory: then it takes the name.
+//! Decides the one hard question of several drivers: two of one name. Neither is used, because nothing proves which of them is at the
+//! cloud of the name's VMs: who came first proves it for one life of the manager only. A driver that was used keeps its claim to the
+//! name while it is away; one that never was loses the claim as soon as it does not answer. Once the socket of one is gone from the
+//! directory, the other takes the name.
 //!
 //! An endpoint whose socket is gone counts as away: its driver may only be restarting, and to conclude anything from what
 //! the others say would be wrong. It is forgotten when another takes its name, or, if it never told one, after a while.
@@ -33,12 +33,12 @@ pub enum Health {
         /// What it is instead.
         why: String,
     },
-    /// Another endpoint has its name.
+    /// Another endpoint claims its name: neither is used.
     Conflict {
         /// The name that both want.
         name: DriverName,
-        /// Who has it.
-        holder: Endpoint,
+        /// Who else wants it.
+        other: Endpoint,
     },
 }
 
@@ -47,9 +47,9 @@ impl fmt::Display for Health {
         match self {
             Self::Ready => f.write_str("ready"),
             Self::Away { why } | Self::Wrong { why } => f.write_str(why),
-            Self::Conflict { name, holder } => write!(
+            Self::Conflict { name, other } => write!(
                 f,
-                "refused: it calls itself {name}, and so does {holder}, which came first"
+                "refused: it calls itself {name}, and so does {other}; of two drivers with one name neither is used"
             ),
         }
     }
@@ -60,7 +60,7 @@ impl fmt::Display for Health {
 pub struct EndpointState {
     /// Where.
     pub endpoint: Endpoint,
-    /// The name it serves, once heard.
+    /// The name it claims, once heard.
     pub name: Option<DriverName>,
     /// How it stands.
     pub health: Health,
@@ -92,7 +92,7 @@ pub(super) struct News {
 struct Entry<D> {
     name: Option<DriverName>,
     health: Health,
-    /// Kept while away: a driver that comes back unchanged is the same one.
+    /// The driver, once it was used. Kept while away: a driver that comes back unchanged is the same one.
     driver: Option<D>,
     /// Since when it answers without interruption.
     ready_since: Option<Instant>,
@@ -109,10 +109,9 @@ impl News {
     }
 }
 
-/// All endpoints and the names they hold.
+/// All endpoints and the names they claim.
 pub(super) struct Roster<D> {
     entries: BTreeMap<Endpoint, Entry<D>>,
-    holders: BTreeMap<DriverName, Endpoint>,
     /// Why there may be endpoints that are not in it, if there may.
     incomplete: Option<String>,
 }
@@ -121,7 +120,6 @@ impl<D: Clone + PartialEq> Roster<D> {
     pub(super) fn new() -> Self {
         Self {
             entries: BTreeMap::new(),
-            holders: BTreeMap::new(),
             incomplete: None,
         }
     }
@@ -148,18 +146,20 @@ impl<D: Clone + PartialEq> Roster<D> {
 
     /// The endpoint has shown itself as `name`.
     pub(super) fn shown(&mut self, endpoint: &Endpoint, name: DriverName, driver: D, now: Instant) -> News {
-        let mut names = self.release_other_name(endpoint, &name);
-        names.extend(self.forget_absent_holder(endpoint, &name));
-        let holder = self.holders.entry(name.clone()).or_insert_with(|| endpoint.clone());
-        if holder != endpoint {
+        let mut names = self.released_name(endpoint, &name);
+        names.extend(self.forget_absent_rivals(endpoint, &name));
+        let rivals: Vec<Endpoint> = self.claims(&name).filter(|rival| *rival != endpoint).cloned().collect();
+        if let Some(other) = rivals.first().cloned() {
+            for rival in &rivals {
+                names.extend(self.refuse(rival, &name, endpoint));
+            }
             let health = Health::Conflict {
-                name,
-                holder: holder.clone(),
+                name: name.clone(),
+                other,
             };
-            return News {
-                names,
-                is_new: self.set(endpoint, None, health, None, now),
-            };
+            let known = self.driver_of(endpoint).cloned();
+            let is_new = self.set(endpoint, Some(name), health, known, now);
+            return News { names, is_new };
         }
         let is_same = self.driver_of(endpoint) == Some(&driver);
         let is_new = self.set(endpoint, Some(name.clone()), Health::Ready, Some(driver), now);
@@ -169,7 +169,21 @@ impl<D: Clone + PartialEq> Roster<D> {
         News { names, is_new }
     }
 
-    /// The endpoint does not answer, or with something that is no driver. It keeps its name.
+    /// Another endpoint has shown itself under the name too. Gives the name if this one was used until now.
+    fn refuse(&mut self, endpoint: &Endpoint, name: &DriverName, other: &Endpoint) -> Option<DriverName> {
+        let entry = self
+            .entries
+            .get_mut(endpoint)
+            .filter(|entry| entry.health == Health::Ready)?;
+        entry.ready_since = None;
+        entry.health = Health::Conflict {
+            name: name.clone(),
+            other: other.clone(),
+        };
+        Some(name.clone())
+    }
+
+    /// The endpoint does not answer, or with something that is no driver. It keeps its claim to its name if it was ever used.
     pub(super) fn lost(&mut self, endpoint: &Endpoint, health: Health) -> News {
         let Some(entry) = self.entries.get_mut(endpoint) else {
             return News::nothing();
@@ -178,6 +192,7 @@ impl<D: Clone + PartialEq> Roster<D> {
         let is_new = entry.health != health;
         entry.health = health;
         entry.ready_since = None;
+        entry.name = entry.name.take().filter(|_| entry.driver.is_some());
         News {
             names: entry.name.iter().filter(|_| was_ready).cloned().collect(),
             is_new,
@@ -224,16 +239,20 @@ impl<D: Clone + PartialEq> Roster<D> {
 
     /// Since when the driver of that name answers without interruption.
     pub(super) fn ready_since(&self, name: &DriverName) -> Option<Instant> {
-        self.entries.get(self.holders.get(name)?)?.ready_since
+        let mut claims = self.claims(name).filter_map(|endpoint| self.entries.get(endpoint));
+        claims.find_map(|entry| entry.ready_since)
     }
 
     /// What serves that name.
     pub(super) fn find(&self, name: &DriverName) -> Found<D> {
-        let entry = self
-            .holders
-            .get(name)
-            .and_then(|endpoint| Some((endpoint, self.entries.get(endpoint)?)));
-        let Some((endpoint, entry)) = entry else {
+        let claims = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.name.as_ref() == Some(name));
+        // Of those that are not used, the one that was used says more.
+        let Some((endpoint, entry)) =
+            claims.max_by_key(|(_, entry)| (entry.health == Health::Ready, entry.driver.is_some()))
+        else {
             let unheard = self.entries.iter().filter(|(_, entry)| entry.name.is_none());
             return Found::Nobody {
                 unheard: unheard
@@ -251,7 +270,16 @@ impl<D: Clone + PartialEq> Roster<D> {
         }
     }
 
-    /// The driver that last showed itself at the endpoint and got its name.
+    /// The endpoints that claim the name.
+    fn claims(&self, name: &DriverName) -> impl Iterator<Item = &Endpoint> {
+        let claims = self
+            .entries
+            .iter()
+            .filter(move |(_, entry)| entry.name.as_ref() == Some(name));
+        claims.map(|(endpoint, _)| endpoint)
+    }
+
+    /// The driver that was last used at the endpoint.
     pub(super) fn driver_of(&self, endpoint: &Endpoint) -> Option<&D> {
         self.entries.get(endpoint)?.driver.as_ref()
     }
@@ -281,27 +309,20 @@ impl<D: Clone + PartialEq> Roster<D> {
         self.entries.iter().map(state).collect()
     }
 
-    /// An endpoint that comes back under another name gives its old one up.
-    fn release_other_name(&mut self, endpoint: &Endpoint, name: &DriverName) -> Vec<DriverName> {
-        let old = self
-            .entries
-            .get(endpoint)
-            .and_then(|entry| entry.name.clone())
-            .filter(|old| old != name);
-        if let Some(old) = &old {
-            self.holders.remove(old);
-        }
-        old.into_iter().collect()
+    /// The name that an endpoint gives up which comes back under another.
+    fn released_name(&self, endpoint: &Endpoint, name: &DriverName) -> Vec<DriverName> {
+        let old = self.entries.get(endpoint).and_then(|entry| entry.name.clone());
+        old.filter(|old| old != name).into_iter().collect()
     }
 
-    /// Frees `name` if its holder's socket is gone: whoever shows itself under it now has come in its place.
-    fn forget_absent_holder(&mut self, endpoint: &Endpoint, name: &DriverName) -> Option<DriverName> {
-        let holder = self.holders.get(name).filter(|holder| *holder != endpoint)?;
-        self.entries.get(holder)?.absent_since?;
-        let holder = holder.clone();
-        self.entries.remove(&holder);
-        self.holders.remove(name);
-        Some(name.clone())
+    /// Forgets others that claim the name and whose sockets are gone: whoever shows itself under it now has come in their place. Gives the
+    /// name if there were any.
+    fn forget_absent_rivals(&mut self, endpoint: &Endpoint, name: &DriverName) -> Option<DriverName> {
+        let before = self.entries.len();
+        self.entries.retain(|known, entry| {
+            known == endpoint || entry.name.as_ref() != Some(name) || entry.absent_since.is_none()
+        });
+        (self.entries.len() < before).then(|| name.clone())
     }
 
     /// Sets an entry, and tells whether its health is another than before.
@@ -359,45 +380,53 @@ mod tests {
         DriverName::new("x")
     }
 
-    #[test]
-    fn the_first_of_two_keeps_the_name_even_while_it_is_away() {
-        let mut roster = roster(&["a", "b"]);
-        assert_eq!(
-            roster.shown(&at("b"), x(), 1, now()),
-            News {
-                names: vec![x()],
-                is_new: true
-            }
-        );
-        let refused = Health::Conflict {
+    fn refused(other: &str) -> Health {
+        Health::Conflict {
             name: x(),
-            holder: at("b"),
+            other: at(other),
+        }
+    }
+
+    #[test]
+    fn of_two_of_one_name_neither_is_used_and_the_one_that_was_keeps_its_claim_while_it_is_away() {
+        let mut roster = roster(&["a", "b"]);
+        let news = |names: &[DriverName], is_new| News {
+            names: names.to_vec(),
+            is_new,
         };
+        assert_eq!(roster.shown(&at("b"), x(), 1, now()), news(&[x()], true));
         assert_eq!(
             roster.shown(&at("a"), x(), 2, now()),
-            News {
-                names: vec![],
-                is_new: true
-            }
+            news(&[x()], true),
+            "b is used no more"
         );
-        assert_eq!(roster.states()[0].health, refused);
-        assert_eq!(roster.find(&x()), Found::Ready(1));
+        assert_eq!(
+            roster.shown(&at("a"), x(), 2, now()),
+            news(&[], false),
+            "it is said once"
+        );
+        let health = roster.states().into_iter().map(|state| state.health);
+        assert_eq!(health.collect::<Vec<_>>(), [refused("b"), refused("a")]);
+        let (endpoint, health) = (at("b"), refused("a"));
+        assert_eq!(roster.find(&x()), Found::Away { endpoint, health });
+        assert_eq!(roster.ready_since(&x()), None);
 
         roster.lost(&at("b"), away("refused"));
-        assert_eq!(
-            roster.shown(&at("a"), x(), 2, now()),
-            News {
-                names: vec![],
-                is_new: false
-            }
-        );
+        assert_eq!(roster.shown(&at("a"), x(), 2, now()), news(&[], false));
+        let (endpoint, health) = (at("b"), away("refused"));
         assert_eq!(
             roster.find(&x()),
-            Found::Away {
-                endpoint: at("b"),
-                health: away("refused")
-            }
+            Found::Away { endpoint, health },
+            "its VMs are at its cloud"
         );
+    }
+
+    #[test]
+    fn a_driver_that_was_never_used_loses_its_claim_when_it_does_not_answer() {
+        let mut roster = roster(&["a", "b"]);
+        roster.shown(&at("b"), x(), 1, now());
+        roster.shown(&at("a"), x(), 2, now());
+        roster.lost(&at("a"), away("killed"));
         assert_eq!(roster.shown(&at("b"), x(), 1, now()).names, [x()]);
         assert_eq!(roster.find(&x()), Found::Ready(1));
     }

@@ -53,6 +53,11 @@ impl Call {
         self.resource == "leases"
     }
 
+    /// Whether the request evicts a pod.
+    pub fn is_eviction(&self) -> bool {
+        self.resource == "pods/eviction"
+    }
+
     /// Whether the request publishes a Kubernetes event.
     pub fn is_event(&self) -> bool {
         self.resource == "events"

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::header::{HeaderValue, USER_AGENT};
+use http::header::{CONNECTION, HeaderValue, USER_AGENT};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::proxy::matcher::Matcher;
@@ -23,7 +23,8 @@ use tower::{BoxError, Layer, Service};
 
 use crate::kube::budget::Budget;
 use crate::kube::call::Call;
-use crate::kube::error::plain;
+use crate::kube::calm::Calm;
+use crate::kube::credentials::Credentials;
 use crate::kube::leadership::LeadershipReader;
 use crate::telemetry::Metrics;
 
@@ -36,7 +37,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 const PLACES: usize = 32;
 
 /// What the HTTP client underneath answers.
-type Answer = Response<Box<DynBody>>;
+pub(super) type Answer = Response<Box<DynBody>>;
 
 /// Which of the two clusters; a label of metrics and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +136,9 @@ pub struct Cluster {
     pub role: Role,
     /// Its client, with everything above built in.
     pub client: Client,
+    /// The same for Leases. It shares no connection with the other and keeps none: one that was kept may be dead without anybody
+    /// knowing, and the lead would be lost before that shows.
+    pub lease: Client,
     /// Where its numbers go.
     pub metrics: Metrics,
     /// How much is under way to it.
@@ -144,21 +148,15 @@ pub struct Cluster {
 impl Cluster {
     /// Builds the client. Nothing is sent yet: a server that is down is no error here.
     pub async fn open(access: &Access, policy: Policy) -> Result<Self, AccessError> {
-        let config = read(access).await?;
-        Self::configured(config, policy).map_err(|error| AccessError::Unusable {
-            origin: origin(access),
-            reason: plain(&error),
-        })
+        let credentials = Credentials::read(access).await?;
+        let (mut cluster, gate) = Self::gated(credentials.service()?, policy);
+        cluster.lease = credentials.service()?.with_layer(&gate).build();
+        Ok(cluster)
     }
 
     /// Builds the client of a configuration that was read elsewhere.
-    pub fn configured(mut config: Config, policy: Policy) -> Result<Self, kube::Error> {
-        config.default_retry = false;
-        config.headers.push((
-            USER_AGENT,
-            HeaderValue::from_static(concat!("millwright/", env!("CARGO_PKG_VERSION"))),
-        ));
-        Ok(Self::over(ClientBuilder::try_from(config)?, policy))
+    pub fn configured(config: Config, policy: Policy) -> Result<Self, kube::Error> {
+        Ok(Self::over(ClientBuilder::try_from(prepared(config))?, policy))
     }
 
     /// Puts the policy around any service; tests bring their own.
@@ -167,21 +165,43 @@ impl Cluster {
         S: Service<Request<Body>, Response = Answer, Error = BoxError> + Send + 'static,
         S::Future: Send + 'static,
     {
+        Self::gated(builder, policy).0
+    }
+
+    fn gated<S>(builder: ClientBuilder<S>, policy: Policy) -> (Self, GateLayer)
+    where
+        S: Service<Request<Body>, Response = Answer, Error = BoxError> + Send + 'static,
+        S::Future: Send + 'static,
+    {
         let (role, metrics, load) = (policy.role, policy.metrics.clone(), Load::default());
         let gate = GateLayer(Arc::new(Rules {
             policy,
             load: load.clone(),
+            calm: Calm::default(),
         }));
-        Self {
+        let client = builder.with_layer(&gate).build();
+        let cluster = Self {
             role,
-            client: builder.with_layer(&gate).build(),
+            lease: client.clone(),
+            client,
             metrics,
             load,
-        }
+        };
+        (cluster, gate)
     }
 }
 
-async fn read(access: &Access) -> Result<Config, AccessError> {
+/// What we want otherwise than kube does.
+pub(super) fn prepared(mut config: Config) -> Config {
+    config.default_retry = false;
+    config.headers.push((
+        USER_AGENT,
+        HeaderValue::from_static(concat!("millwright/", env!("CARGO_PKG_VERSION"))),
+    ));
+    config
+}
+
+pub(super) async fn read(access: &Access) -> Result<Config, AccessError> {
     match access {
         Access::InCluster => Config::incluster().map_err(AccessError::InCluster),
         Access::File(path) => read_file(path).await.map_err(|error| AccessError::File {
@@ -220,7 +240,7 @@ async fn read_file(path: &Path) -> Result<Config, KubeconfigError> {
     Ok(config)
 }
 
-fn origin(access: &Access) -> String {
+pub(super) fn origin(access: &Access) -> String {
     match access {
         Access::InCluster => "the pod's service account".to_owned(),
         Access::File(path) => format!("kubeconfig {}", path.display()),
@@ -241,19 +261,26 @@ pub enum NotCarried {
 struct Rules {
     policy: Policy,
     load: Load,
+    calm: Calm,
 }
 
 impl Rules {
-    /// Waits for a place and the budget. Watches stay open for minutes and the lease must not wait: both pass. So do
-    /// events: `events.rs` sends them one at a time and at a rate of its own, and machines must not wait for them.
+    /// Waits for a place, the budget, and a server that asked to be left alone. The lease must not wait. Watches stay open for minutes and
+    /// take no place; nor do events: `events.rs` sends them one at a time and at a rate of its own, and machines must not wait for them.
     async fn admit(&self, call: &Call) -> Option<SemaphorePermit<'_>> {
-        if call.is_watch() || call.is_lease() || call.is_event() {
+        if call.is_lease() {
             return None;
         }
-        if let Some(budget) = &self.policy.budget {
-            budget.take().await;
-        }
-        Some(self.load.enter().await)
+        let place = if call.is_watch() || call.is_event() {
+            None
+        } else {
+            if let Some(budget) = &self.policy.budget {
+                budget.take().await;
+            }
+            Some(self.load.enter().await)
+        };
+        self.calm.over().await;
+        place
     }
 
     /// Asked after all waiting, since leadership may end meanwhile. Followers may fight for the lease.
@@ -272,6 +299,12 @@ impl Rules {
     }
 
     fn note(&self, call: &Call, answer: &Result<Answer, BoxError>, took: Duration) {
+        // A PodDisruptionBudget's refusal is a 429 too, and speaks of one pod.
+        if let Ok(response) = answer
+            && !call.is_eviction()
+        {
+            self.calm.note(response);
+        }
         let code = match answer {
             Ok(response) => response.status().as_u16().to_string(),
             Err(error) => match error.downcast_ref::<NotCarried>() {
@@ -353,8 +386,13 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let call = Call::of(request.method(), request.uri());
+        if call.is_lease() {
+            request
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         let answer = self.inner.call(request);
         Box::pin(carry(self.rules.clone(), call, answer))
     }

@@ -14,7 +14,7 @@ use tower::{BoxError, service_fn};
 
 use super::*;
 use crate::config::Election;
-use crate::driver::Endpoints;
+use crate::driver::{Endpoints, Peers};
 use crate::kube::client::Access;
 
 /// An API server that lists what it has, minds no versions but the Lease's, and whose watches bring nothing but a bookmark.
@@ -181,6 +181,7 @@ fn config(is_elected: bool) -> Config {
         namespace: "default".to_owned(),
         settings: Settings::new("test"),
         drivers: Endpoints::Listed(Vec::new()),
+        driver_uids: Vec::new(),
         workers: 4,
         kube_api_qps: 0.0,
         kube_api_burst: 0,
@@ -220,7 +221,7 @@ impl Running {
             target: Some(target),
             leads,
             leadership,
-            connect: Arc::new(Endpoint::wire),
+            connect: Peers::new(&[]).connect(),
             metrics: metrics.clone(),
             port: None,
             stop: stop.clone(),
@@ -351,7 +352,7 @@ fn process(leadership: Leadership) -> (Config, Process) {
         leadership: leadership.clone(),
         lease: None,
         election: None,
-        connect: Arc::new(Endpoint::wire),
+        connect: Peers::new(&[]).connect(),
         metrics,
         health: Arc::default(),
         stop: CancellationToken::new(),

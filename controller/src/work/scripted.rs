@@ -139,7 +139,7 @@ fn pool(driver: Option<Wire>, lead: &Arc<Lead>) -> (Pool, impl Future<Output = (
         },
         deadlines: Deadlines::new(),
         pauses: Pauses::default(),
-        connect: Arc::new(move |endpoint: &Endpoint| driver.clone().unwrap_or_else(|| endpoint.wire())),
+        connect: Arc::new(move |_: &Endpoint| driver.clone().expect("only a driver that is there is connected to")),
         lead: Arc::clone(lead),
         observer: Arc::new(Nobody),
         on_change: Arc::new(|_: &DriverName| {}),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream};
 use millwright::driver::{
     CallObserver, CallRecord, Deadlines, Driver, DriverClass, DriverState, Endpoint, Endpoints, Lead, MachineKey,
-    ManagerIdentity, Method, Pauses, Pool, PoolSettings, SecretData, Target,
+    ManagerIdentity, Method, Pauses, Peers, Pool, PoolSettings, SecretData, Target,
 };
 use millwright::kube::leadership::Leadership;
 use millwright_core::ids::{DriverName, Name, Uid};
@@ -370,7 +370,7 @@ impl Desk {
             },
             deadlines: Deadlines::new(),
             pauses,
-            connect: Arc::new(Endpoint::wire),
+            connect: Peers::new(&[]).connect(),
             lead: Arc::clone(&lead),
             observer: Arc::clone(&recorder) as Arc<dyn CallObserver>,
             on_change: Arc::new(move |name: &DriverName| drop(sender.send(name.clone()))),

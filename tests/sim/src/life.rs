@@ -287,6 +287,7 @@ impl Lives {
                 Some(sockets) => Endpoints::Directory(sockets.directory().to_owned()),
                 None => Endpoints::Listed(vec![Endpoint::Unix("/sim/virtual.sock".to_owned())]),
             },
+            driver_uids: Vec::new(),
             workers: 8,
             kube_api_qps: 0.0,
             kube_api_burst: 0,

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use millwright::driver::{
-    CallObserver, CallRecord, Deadlines, Endpoint, Endpoints, Health, Lead, ManagerIdentity, Method, Pauses, Pool,
-    PoolSettings,
+    CallObserver, CallRecord, Deadlines, Endpoint, Endpoints, Health, Lead, ManagerIdentity, Method, Pauses, Peers,
+    Pool, PoolSettings,
 };
 use millwright_core::ids::DriverName;
 
@@ -38,7 +38,7 @@ pub async fn name(endpoint: &Endpoint) -> anyhow::Result<String> {
             least: PAUSE,
             ..Pauses::default()
         },
-        connect: Arc::new(Endpoint::wire),
+        connect: Peers::new(&[]).connect(),
         lead: Arc::new(Lead::alone()),
         observer: Arc::new(Uncounted),
         on_change: Arc::new(|_| {}),

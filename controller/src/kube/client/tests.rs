@@ -121,6 +121,79 @@ async fn a_follower_reads_and_fights_for_the_lease() {
     assert_eq!(seen.load(Ordering::SeqCst), 2);
 }
 
+/// Of hundreds of requests only those that were under way are refused, and the rest come when they may.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_to_be_left_alone_is_asked_no_more_than_once_a_place_until_then() {
+    let (began, seen) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+    let counter = seen.clone();
+    let service = service_fn(move |_: Request<Body>| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if began.elapsed() >= Duration::from_secs(10) {
+                return Ok::<_, BoxError>(answer(201, &json!({"metadata": {"name": "a"}})));
+            }
+            let mut refusal = answer(
+                429,
+                &json!({"kind": "Status", "code": 429, "message": "too many requests"}),
+            );
+            refusal.headers_mut().insert("retry-after", "10".parse().unwrap());
+            Ok(refusal)
+        }
+    });
+    let cluster = Cluster::over(ClientBuilder::new(service, "default"), policy(None));
+    let all = (0..300).map(|_| async {
+        while create(&cluster).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    });
+    futures::future::join_all(all).await;
+    let (seen, took) = (seen.load(Ordering::SeqCst), began.elapsed());
+    assert!(seen <= 300 + 32, "{seen} requests");
+    assert!(took < Duration::from_secs(12), "{took:?}");
+}
+
+/// Each connection answers once and is dead from then on, as behind a load balancer that forgot it.
+#[tokio::test]
+async fn the_lease_is_read_over_new_connections_where_those_that_were_used_are_dead() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    tokio_util::task::TaskTracker::new().spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = vec![0; 4096];
+            let length = stream.read(&mut asked).await.unwrap();
+            let body = match String::from_utf8_lossy(&asked[..length]).contains("/leases/") {
+                true => r#"{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"a"}}"#,
+                false => r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#,
+            };
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length";
+            let answer = format!("{head}: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            kept.push(stream);
+        }
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+    });
+    std::fs::write(file.path(), config.to_string()).unwrap();
+    let cluster = Cluster::open(&Access::File(file.path().into()), policy(None))
+        .await
+        .unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client.clone());
+    maps.get("a").await.unwrap();
+    let leases: Api<Lease> = Api::default_namespaced(cluster.lease.clone());
+    for _ in 0..3 {
+        let read = tokio::time::timeout(Duration::from_secs(5), leases.get("a")).await;
+        read.expect("over a new connection").unwrap();
+    }
+}
+
 fn event() -> k8s_openapi::api::events::v1::Event {
     serde_json::from_value(json!({"metadata": {"name": "a"}, "eventTime": null, "regarding": {}})).unwrap()
 }

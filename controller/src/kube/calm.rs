@@ -1,0 +1,55 @@
+//! Until when an API server asked to be left alone, by `Retry-After`.
+//!
+//! Every request to it waits for that, so that of hundreds of machines only those that were under way are refused; then they come back one
+//! after the other and not all at once.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{Response, StatusCode};
+use tokio::time::Instant;
+
+/// The longest time that is waited for: an API server asks for seconds. A proxy may ask for anything.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Over how long those who waited come back.
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(super) struct Calm {
+    until: Mutex<Option<Instant>>,
+    waited: AtomicU32,
+}
+
+impl Calm {
+    /// Reads what an answer asks for.
+    pub(super) fn note<B>(&self, answer: &Response<B>) {
+        let is_later = matches!(
+            answer.status(),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        let asked = answer.headers().get(RETRY_AFTER).filter(|_| is_later);
+        let Some(seconds) = asked.and_then(|value| value.to_str().ok()?.parse().ok()) else {
+            return;
+        };
+        let until = Instant::now() + Duration::from_secs(seconds).min(LONGEST);
+        let mut known = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(known.map_or(until, |known| known.max(until)));
+    }
+
+    /// Waits until the server may be asked again.
+    pub(super) async fn over(&self) {
+        while let Some(until) = self.until() {
+            // Parts of the golden ratio lie apart, however many there are.
+            let place = f64::from(self.waited.fetch_add(1, Ordering::Relaxed)) * 0.618_033_988_749_895;
+            tokio::time::sleep_until(until + SPREAD.mul_f64(place.fract())).await;
+        }
+    }
+
+    fn until(&self) -> Option<Instant> {
+        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.filter(|until| *until > Instant::now())
+    }
+}
