@@ -179,6 +179,12 @@ impl Original {
     }
 }
 
+/// A label's value without what no name of Kubernetes has: a field of an object may have a megabyte.
+fn cut(text: &str) -> &str {
+    const LONGEST: usize = 253;
+    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text)
+}
+
 impl Collector for Original {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,9 +193,10 @@ impl Collector for Original {
         for table in snapshot.tables() {
             let mut metric = encoder.encode_descriptor(table.name, table.help, None, MetricType::Gauge)?;
             for (labels, value) in &table.rows {
+                let labels: Vec<(&str, &str)> = labels.iter().map(|(key, text)| (*key, cut(text))).collect();
                 match labels.is_empty() {
                     true => metric.encode_gauge(value)?,
-                    false => metric.encode_family(labels)?.encode_gauge(value)?,
+                    false => metric.encode_family(&labels)?.encode_gauge(value)?,
                 }
             }
         }

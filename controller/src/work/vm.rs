@@ -4,7 +4,7 @@
 //! can be in creation while workers stay free (`architecture.md` §2.2).
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -45,18 +45,30 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
             tracing::error!(machine = meta::name(&machine.metadata), %call, "the call panicked");
             failed(call, Failure::transport(Code::Internal, "the manager's call panicked"))
         });
-        let now = task.env.now();
-        measure(&task, &machine, &answer, now);
-        task.change(|world, uptime| {
-            let pacing = Pacing {
-                resource_exhausted: task.settings.resource_exhausted_retry,
-                jitter: task.env.jitter(),
-            };
-            world.answered(&machine, (call, answer), digest.as_deref(), pacing, (now, uptime));
-        });
+        let digest = digest.as_deref();
+        let absorbed = catch_unwind(AssertUnwindSafe(|| absorb(&task, &machine, (call, answer), digest)));
+        if absorbed.is_err() {
+            // The call would run for the life of the process.
+            tracing::error!(machine = meta::name(&machine.metadata), %call, "taking the answer in panicked; the call counts as failed");
+            let failure = Failure::transport(Code::Internal, "the manager panicked at the driver's answer");
+            absorb(&task, &machine, (call, failed(call, failure)), digest);
+        }
     };
     // The pass ends long before its call: what the call does is seen below it all the same.
     shared.calls.spawn(millwright_trace::beneath(call_and_answer));
+}
+
+/// Takes an answer in, which wakes the Machine.
+fn absorb(shared: &Shared, machine: &Arc<Machine>, (call, answer): (Call, Answer), digest: Option<&str>) {
+    let now = shared.env.now();
+    measure(shared, machine, &answer, now);
+    shared.change(|world, uptime| {
+        let pacing = Pacing {
+            resource_exhausted: shared.settings.resource_exhausted_retry,
+            jitter: shared.env.jitter(),
+        };
+        world.answered(machine, (call, answer), digest, pacing, (now, uptime));
+    });
 }
 
 /// Names the crash points of a call.

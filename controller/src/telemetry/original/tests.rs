@@ -53,6 +53,26 @@ fn what_dashboards_of_the_original_ask_for_is_there_under_its_name() {
     assert_eq!(text.matches("# EOF").count(), 1);
 }
 
+#[test]
+fn a_field_of_an_object_that_is_longer_than_any_name_is_cut() {
+    let machine = json!({
+        "metadata": {"name": "m", "namespace": "default"},
+        "spec": {"class": {"kind": "MachineClass", "name": "ü".repeat(300_000)}},
+    });
+    let machine: Arc<Machine> = Arc::new(serde_json::from_value(machine).unwrap());
+    let metrics = Metrics::default();
+    let look = move || Snapshot {
+        machines: vec![Arc::clone(&machine)],
+        ..Snapshot::default()
+    };
+    metrics.original.look_at(Box::new(move || Some(look())));
+    let text = metrics.render().unwrap();
+    assert!(
+        text.contains(&format!("spec_class_name=\"{}\"", "ü".repeat(126))),
+        "{text}"
+    );
+}
+
 /// Rows: W30.
 #[test]
 fn the_series_of_an_object_end_with_it() {
