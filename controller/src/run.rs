@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use millwright_core::ids::DriverName;
 use millwright_core::settings::Settings;
@@ -55,6 +56,8 @@ const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 const LAST_PASSES: Duration = Duration::from_secs(8);
 /// How long driver calls may take to answer then; their work goes on in the driver either way.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How far apart two signals are at least, to be two.
+const ONE_SIGNAL: Duration = Duration::from_millis(100);
 /// How long the log has to be written where the end is at once.
 const LAST_LINES: Duration = Duration::from_millis(50);
 /// How long everything else of a term may take.
@@ -503,6 +506,9 @@ fn catch(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
             () = stop.cancelled() => {}
         }
         stop.cancel();
+        // `timeout` signals its child and then the child's group: that is one signal.
+        tokio::time::sleep(ONE_SIGNAL).await;
+        let _ = (terminate.recv().now_or_never(), interrupt.recv().now_or_never());
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

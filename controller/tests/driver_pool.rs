@@ -116,36 +116,34 @@ async fn a_driver_that_was_replaced_without_a_lost_call_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_drivers_of_one_name_the_first_of_the_list_is_used_and_the_second_never() {
+async fn of_two_drivers_of_one_name_neither_is_used_until_the_one_that_was_never_used_ends() {
     let directory = directory();
     let (first, second) = (directory.path().join("z.sock"), directory.path().join("a.sock"));
     let slower = |script: &mut stub::Script| {
         script.info.vendor_version = "first".into();
         script.on_info = Act::Late(Duration::from_millis(100));
     };
-    let running = Stub::named("x").with(slower).serve(&first);
-    let _other = Stub::named("x")
+    let _running = Stub::named("x").with(slower).serve(&first);
+    let other = Stub::named("x")
         .with(|script| script.info.vendor_version = "second".into())
         .serve(&second);
     let desk = Desk::at(&[&first, &second]);
 
-    let driver = desk.ready("x").await;
-    assert_eq!(driver.info().vendor_version, "first");
-    let refused = || {
-        desk.health(&endpoint(&second))
-            .contains("z.sock, which came first")
-            .then_some(())
-    };
-    until("the second is refused", refused).await;
-
-    running.kill();
-    let _ = driver.get_machine_status(&target()).await;
     desk.away("x").await;
+    for (socket, rival) in [(&first, "a.sock"), (&second, "z.sock")] {
+        let words = format!("{rival}; of two drivers with one name neither is used");
+        until("both are refused", || {
+            desk.health(&endpoint(socket)).contains(&words).then_some(())
+        })
+        .await;
+    }
     tokio::time::sleep(Duration::from_millis(300)).await;
     desk.away("x").await;
-    refused().expect("still refused");
     let not_all = not_all(&desk);
     assert!(not_all.contains("z.sock") && not_all.contains("a.sock"), "{not_all}");
+
+    other.kill();
+    assert_eq!(desk.ready("x").await.info().vendor_version, "first");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -401,7 +399,7 @@ async fn the_name_of_a_driver_whose_socket_is_gone_is_free_for_another_socket() 
     let second = Stub::named("x").with(|script| script.info.vendor_version = "2".into());
     let _second = second.serve(&new);
     until("refused while the first socket lies there", || {
-        desk.health(&endpoint(&new)).contains("which came first").then_some(())
+        desk.health(&endpoint(&new)).contains("neither is used").then_some(())
     })
     .await;
 
@@ -416,9 +414,9 @@ async fn the_name_of_a_driver_whose_socket_is_gone_is_free_for_another_socket() 
     assert_eq!(every(&desk).await, ["x"]);
 
     let _third = Stub::named("x").serve(&old);
-    until("who comes back later is the second", || {
+    until("who comes back later is one of two", || {
         desk.health(&endpoint(&old))
-            .contains("new.sock, which came first")
+            .contains("new.sock; of two drivers")
             .then_some(())
     })
     .await;

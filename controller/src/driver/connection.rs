@@ -239,6 +239,12 @@ impl Connection {
     fn tell_shown(&self, name: &DriverName, health: &Health, version: &str) {
         let endpoint = &self.endpoint;
         if let Health::Conflict { other, .. } = health {
+            // The other looks at once, and then as often as this one, whether it is alone again.
+            let roster = self.shared.roster.lock().expect("nothing panics under this lock");
+            if let Some(rival) = roster.driver_of(other) {
+                rival.doubted.notify_one();
+            }
+            drop(roster);
             tracing::error!(%endpoint, driver = %name, %other, "two drivers have one name: neither is used until the socket of one is gone");
         } else {
             tracing::info!(%endpoint, driver = %name, version, "driver is ready");
