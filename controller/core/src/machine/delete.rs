@@ -92,6 +92,8 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Stage::Await(until) => leave::wait(seen, until, now),
         Stage::Drain(found) => leave::drain(seen, found, now),
         Stage::Vm | Stage::Proof(_) | Stage::Away(_) | Stage::Rest(_) if !is_told => begin(seen, now),
+        // The drain ended without a word: by force, while its cluster is out of sight.
+        Stage::Vm if leave::tells_of_drain(seen.machine) && !leave::is_over(seen) => begin(seen, now),
         Stage::Vm => remove_vm(seen, now),
         Stage::Proof(plan) => plan,
         Stage::Away(gone_since) => blind(seen, gone_since, now),

@@ -243,11 +243,15 @@ fn was_begun_before(seen: &Observed<'_>) -> bool {
     let at = said.and_then(|said| said.last_update_time.as_ref()).map(|time| time.0);
     // Times of objects are whole seconds.
     let is_older = |drain: &Drain| at.is_some_and(|at| later(at, SignedDuration::from_secs(1)) <= drain.began);
-    let words = seen.machine.last_words().unwrap_or_default();
-    let is_drain = [keys::MARK_DRAIN, keys::MARK_DETACH]
+    tells_of_drain(seen.machine) && seen.drain.is_some_and(is_older)
+}
+
+/// Whether the status says that the drain goes on.
+pub fn tells_of_drain(machine: &Machine) -> bool {
+    let words = machine.last_words().unwrap_or_default();
+    [keys::MARK_DRAIN, keys::MARK_DETACH]
         .iter()
-        .any(|mark| words.ends_with(mark));
-    is_drain && seen.drain.is_some_and(is_older)
+        .any(|mark| words.ends_with(mark))
 }
 
 /// The pods are gone. Their volumes are to be detached before the VM goes, or their data is at risk; this is waited for until the detach
