@@ -279,6 +279,15 @@ impl Connection {
     }
 
     fn lost(&self, health: Health) {
+        // `--driver` names a socket that nobody looks for in a directory.
+        if let (Endpoint::Unix(path), Health::Away { .. }) = (&self.endpoint, &health)
+            && !std::path::Path::new(path).exists()
+        {
+            self.shared.change(|roster| {
+                roster.absent(&self.endpoint, Instant::now());
+                News::nothing()
+            });
+        }
         let is_wrong = matches!(health, Health::Wrong { .. });
         let why = health.to_string();
         if !self.shared.change(|roster| roster.lost(&self.endpoint, health)) {

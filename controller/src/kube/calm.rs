@@ -1,7 +1,8 @@
 //! Until when an API server asked to be left alone, by `Retry-After`.
 //!
 //! Every request to it waits for that, so that of hundreds of machines only those that were under way are refused; then they come back one
-//! after the other and not all at once.
+//! after the other and not all at once. One refusal alone may speak of one object, as an admission webhook's does: only when several came in
+//! a row does it speak of the server.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,6 +14,8 @@ use tokio::time::Instant;
 
 /// The longest time that is waited for: an API server asks for seconds. A proxy may ask for anything.
 const LONGEST: Duration = Duration::from_secs(30);
+/// So many refusals in a row, with no other answer between them, speak of the server.
+const IN_A_ROW: u32 = 4;
 /// Over how long those who waited come back.
 const SPREAD: Duration = Duration::from_secs(1);
 
@@ -20,6 +23,7 @@ const SPREAD: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Calm {
     until: Mutex<Option<Instant>>,
+    refused: AtomicU32,
     waited: AtomicU32,
 }
 
@@ -32,8 +36,12 @@ impl Calm {
         );
         let asked = answer.headers().get(RETRY_AFTER).filter(|_| is_later);
         let Some(seconds) = asked.and_then(|value| value.to_str().ok()?.parse().ok()) else {
+            self.refused.store(0, Ordering::Relaxed);
             return;
         };
+        if self.refused.fetch_add(1, Ordering::Relaxed) + 1 < IN_A_ROW {
+            return;
+        }
         let until = Instant::now() + Duration::from_secs(seconds).min(LONGEST);
         let mut known = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Some(known.map_or(until, |known| known.max(until)));
@@ -51,5 +59,31 @@ impl Calm {
     fn until(&self) -> Option<Instant> {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         until.filter(|until| *until > Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_one_object_between_other_answers_hold_nobody_up_and_those_in_a_row_hold_all() {
+        let answer = |status: u16, after: &str| {
+            let answer = Response::builder().status(status).header(RETRY_AFTER, after);
+            answer.body(()).expect("it is an answer")
+        };
+        let calm = Calm::default();
+        for _ in 0..20 {
+            calm.note(&answer(429, "30"));
+            calm.note(&answer(200, "30"));
+        }
+        assert_eq!(calm.until(), None, "one object is refused");
+        for after in ["-1", "soon", "Wed, 21 Oct 2026 07:28:00 GMT"] {
+            (0..20).for_each(|_| calm.note(&answer(429, after)));
+        }
+        assert_eq!(calm.until(), None, "no number of seconds");
+        (0..IN_A_ROW).for_each(|_| calm.note(&answer(503, "99999999")));
+        let until = calm.until().expect("the server is left alone");
+        assert!(until <= Instant::now() + LONGEST);
     }
 }

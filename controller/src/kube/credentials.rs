@@ -31,6 +31,8 @@ use crate::kube::error::plain;
 const PAUSE: Duration = Duration::from_secs(5);
 /// How often a token file is looked at. A kubelet replaces it long before the old token ends.
 const LOOK: Duration = Duration::from_secs(50);
+/// How long reading a token file may take.
+const FILE_LIMIT: Duration = Duration::from_secs(10);
 /// How long before they end, credentials are read again.
 const AHEAD: Duration = Duration::from_secs(60);
 
@@ -166,7 +168,10 @@ impl Read {
             return Some(now + LOOK);
         }
         let left = self.ends?.duration_since(System.now());
-        let left = Duration::try_from(left).unwrap_or_default();
+        // What has ended already, by the plugin's word or by our clock, is not asked for in a circle.
+        let Some(left) = Duration::try_from(left).ok().filter(|left| !left.is_zero()) else {
+            return Some(now + LOOK);
+        };
         Some(now + left.saturating_sub(AHEAD).max(PAUSE))
     }
 }
@@ -179,10 +184,10 @@ async fn read_once(access: &Access) -> Result<Read, AccessError> {
     };
     let token = match config.auth_info.token_file.take() {
         Some(path) => {
-            let text = tokio::fs::read_to_string(&path).await;
-            let text = text.map_err(|error| unusable(format!("the token file {path}: {error}")))?;
-            sign(&mut config.auth_info, &json!({ "token": text.trim() }));
-            Some((PathBuf::from(path), text.trim().to_owned()))
+            let token = token_of(&path).await;
+            let token = token.map_err(|reason| unusable(format!("the token file {path}: {reason}")))?;
+            sign(&mut config.auth_info, &json!({ "token": token }));
+            Some((PathBuf::from(path), token))
         }
         None => None,
     };
@@ -201,6 +206,22 @@ async fn read_once(access: &Access) -> Result<Read, AccessError> {
         is_plugins,
         ends,
     })
+}
+
+/// Reads a token file. One that hangs, as on a file system that is away, is given up.
+async fn token_of(path: &str) -> Result<String, String> {
+    let read = async {
+        // To open a pipe would wait for its writer, in a thread that nobody can end.
+        match tokio::fs::metadata(path).await?.is_file() {
+            true => tokio::fs::read_to_string(path).await,
+            false => Err(std::io::Error::other("not a file")),
+        }
+    };
+    let text = tokio::time::timeout(FILE_LIMIT, read).await;
+    let text = text.map_err(|_| format!("not read within {} s", FILE_LIMIT.as_secs()))?;
+    let token = text.map_err(|error| error.to_string())?.trim().to_owned();
+    plugin::sendable(&token)?;
+    Ok(token)
 }
 
 /// Puts a token or a client certificate into what kube signs with. The fields are those of a kubeconfig's user.
@@ -362,6 +383,31 @@ mod tests {
         std::fs::write(&file, "two\n").unwrap();
         accepted.send_replace("two".to_owned());
         assert!(!is_let_in(&cluster).await);
+        assert!(is_let_in_soon(&cluster).await);
+    }
+
+    /// kube panics at a token that no header can have, and no request of the client has an answer from then on.
+    #[tokio::test]
+    async fn a_token_that_cannot_be_sent_is_not_taken_and_the_next_one_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        std::fs::write(&file, "one").unwrap();
+        let (accepted, token) = watch::channel("one".to_owned());
+        let server = server(token).await;
+        let cluster = cluster(directory.path(), &server, json!({"tokenFile": file})).await;
+        assert!(is_let_in(&cluster).await);
+        accepted.send_replace("two".to_owned());
+        for bad in ["t\nwo", "", "two\u{1}"] {
+            std::fs::write(&file, bad).unwrap();
+            let read = read_once(&Access::File(directory.path().join("config"))).await;
+            let error = read.expect_err("it is refused").to_string();
+            assert!(error.contains("token") && !error.contains("two"), "{error}");
+        }
+        for _ in 0..60 {
+            assert!(!is_let_in(&cluster).await);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        std::fs::write(&file, "two").unwrap();
         assert!(is_let_in_soon(&cluster).await);
     }
 

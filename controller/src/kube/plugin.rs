@@ -3,17 +3,22 @@
 //! Source: <https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins>. Nothing that a plugin prints
 //! gets into an error: it may be half a token.
 
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use http::HeaderValue;
 use k8s_openapi::ByteString;
 use kube::config::ExecConfig;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
 /// How long a plugin may take. client-go waits for ever.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// How much a plugin may print. A certificate with its key and its chain has some kilobytes.
+const MAX_PRINTED: u64 = 1 << 20;
 
 /// What a plugin gave.
 pub(super) struct Given {
@@ -47,33 +52,63 @@ pub(super) async fn run(exec: &ExecConfig) -> Result<Given, String> {
     let info = json!({"apiVersion": exec.api_version, "kind": "ExecCredential", "spec": spec});
     let env = exec.env.iter().flatten();
     let env = env.filter_map(|variable| Some((variable.get("name")?, variable.get("value")?)));
-    let running = Command::new(command)
+    let mut plugin = Command::new(command);
+    plugin
         .args(exec.args.iter().flatten())
         .envs(env)
         .env("KUBERNETES_EXEC_INFO", info.to_string())
         .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let ended = tokio::time::timeout(TIME_LIMIT, running).await;
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    let ended = tokio::time::timeout(TIME_LIMIT, printed(plugin)).await;
     let ended = ended.map_err(|_| {
         format!(
             "the credential plugin {command} did not end within {} s",
             TIME_LIMIT.as_secs()
         )
     })?;
-    let ended = ended.map_err(|error| {
+    let (status, printed) = ended.map_err(|error| {
         let hint = exec.install_hint.as_deref().map(|hint| format!(". {}", hint.trim()));
         format!("the credential plugin {command}: {error}{}", hint.unwrap_or_default())
     })?;
-    if !ended.status.success() {
+    if !status.success() {
         return Err(format!(
-            "the credential plugin {command} failed ({}); run it by hand to see what it says",
-            ended.status
+            "the credential plugin {command} failed ({status}); run it by hand to see what it says"
         ));
     }
-    given(&ended.stdout).ok_or_else(|| {
+    let given = given(&printed).ok_or_else(|| {
         format!("what the credential plugin {command} printed is no ExecCredential with a token or a certificate")
-    })
+    })?;
+    match given.signs.get("token").and_then(Value::as_str) {
+        Some(token) => sendable(token).map_err(|reason| format!("the credential plugin {command}: {reason}"))?,
+        None => {}
+    }
+    Ok(given)
+}
+
+/// Runs a command, and gives what it printed.
+async fn printed(mut command: Command) -> std::io::Result<(ExitStatus, Vec<u8>)> {
+    let mut child = command.spawn()?;
+    let mut printed = Vec::new();
+    if let Some(pipe) = child.stdout.take() {
+        pipe.take(MAX_PRINTED + 1).read_to_end(&mut printed).await?;
+    }
+    if u64::try_from(printed.len()).is_ok_and(|length| length > MAX_PRINTED) {
+        return Err(std::io::Error::other(format!(
+            "it prints more than {MAX_PRINTED} bytes"
+        )));
+    }
+    Ok((child.wait().await?, printed))
+}
+
+/// Whether a token can stand in a header: kube panics at one that cannot.
+pub(super) fn sendable(token: &str) -> Result<(), &'static str> {
+    match HeaderValue::try_from(token) {
+        Ok(_) if !token.is_empty() => Ok(()),
+        Ok(_) => Err("an empty token"),
+        Err(_) => Err("a token with characters that no header can have"),
+    }
 }
 
 /// Plugins print JSON; client-go takes YAML too.

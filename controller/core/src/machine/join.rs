@@ -291,7 +291,10 @@ pub(super) fn needs_token(seen: &Observed<'_>) -> bool {
 pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let timeout = GoDuration::from(super::creation_timeout(seen));
     let why = obstacle(seen).map_or_else(String::new, |why| format!(": {why}"));
-    let text = format!("The machine failed to join the cluster in {timeout}{why}");
+    let text = match seen.settings.has_target {
+        true => format!("The machine failed to join the cluster in {timeout}{why}"),
+        false => format!("The VM did not run within {timeout}{why}"),
+    };
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
         .entering(Phase::Failed)
         .with_crumb(seen.calls.crumb.as_ref());
