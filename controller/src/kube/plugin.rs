@@ -80,9 +80,8 @@ pub(super) async fn run(exec: &ExecConfig) -> Result<Given, String> {
     let given = given(&printed).ok_or_else(|| {
         format!("what the credential plugin {command} printed is no ExecCredential with a token or a certificate")
     })?;
-    match given.signs.get("token").and_then(Value::as_str) {
-        Some(token) => sendable(token).map_err(|reason| format!("the credential plugin {command}: {reason}"))?,
-        None => {}
+    if let Some(token) = given.signs.get("token").and_then(Value::as_str) {
+        sendable(token).map_err(|reason| format!("the credential plugin {command}: {reason}"))?;
     }
     Ok(given)
 }
