@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use millwright_core::laws::Laws;
 use millwright_core::{class, deployment, machine, orphans, set};
 use rand::RngExt as _;
 use tokio::time::Instant;
@@ -60,17 +61,6 @@ impl Planners {
     pub(crate) fn broken(&self, look: impl FnOnce(&Laws) -> Vec<String>) -> Vec<String> {
         self.laws.as_ref().map(look).unwrap_or_default()
     }
-}
-
-/// Laws that plans must keep, one function for each kind that has any. Each gives the texts of those that a plan breaks.
-#[derive(Clone, Copy)]
-#[expect(missing_docs, reason = "as in `Planners`")]
-pub struct Laws {
-    pub machine: fn(&machine::Observed<'_>, &machine::Plan, Timestamp) -> Vec<String>,
-    pub set: fn(&set::Observed<'_>, &set::Plan, Timestamp) -> Vec<String>,
-    pub deployment: fn(&deployment::Observed<'_>, &deployment::Plan, Timestamp) -> Vec<String>,
-    pub class: fn(&class::Observed<'_>, &class::Plan) -> Vec<String>,
-    pub secret: fn(&class::SecretObserved<'_>, &class::SecretPlan) -> Vec<String>,
 }
 
 impl Default for Planners {

@@ -3,7 +3,6 @@
 pub mod bare;
 pub mod budget;
 pub mod call;
-mod calm;
 pub mod client;
 pub mod credentials;
 pub mod error;
@@ -14,6 +13,7 @@ mod plugin;
 pub mod pods;
 pub mod predecessor;
 pub mod readable;
+mod retry_after;
 pub mod trouble;
 pub mod watch;
 pub mod write;

@@ -147,6 +147,21 @@ async fn of_two_drivers_of_one_name_neither_is_used_until_the_one_that_was_never
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_two_listed_drivers_of_one_name_one_is_used_once_the_others_socket_is_gone() {
+    let directory = directory();
+    let (first, second) = (directory.path().join("a.sock"), directory.path().join("b.sock"));
+    let running = Stub::named("x").serve(&first);
+    let _other = Stub::named("x")
+        .with(|script| script.info.vendor_version = "second".into())
+        .serve(&second);
+    let desk = Desk::at(&[&first, &second]);
+    desk.away("x").await;
+    running.kill();
+    std::fs::remove_file(&first).unwrap();
+    assert_eq!(desk.ready("x").await.info().vendor_version, "second");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_drivers_stand_behind_one_pool_each_by_its_name() {
     let directory = directory();
     let (x, y) = (directory.path().join("1.sock"), directory.path().join("2.sock"));

@@ -18,13 +18,13 @@ use apiserver::{Server, encoded};
 use jiff::{SignedDuration, Timestamp};
 use millwright::config::{Config, TargetCluster};
 use millwright::driver::{Endpoints, Wire};
-use millwright::env::{Env, Laws, Outside, Planners};
+use millwright::env::{Env, Outside, Planners};
 use millwright::kube::client::{Access, Role};
 use millwright::run::{self, End, Given};
 use millwright::telemetry::Metrics;
 use millwright_core::api::keys;
 use millwright_core::settings::Settings;
-use millwright_laws as laws;
+use millwright_laws::LAWS;
 use millwright_proto::v1;
 use millwright_proto::v1::driver_service_server::DriverServiceServer;
 use prost_types::value::Kind;
@@ -37,14 +37,6 @@ use tower::ServiceExt;
 
 const CLASS: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default/machineclasses/small";
 const CREDENTIALS: &str = "/api/v1/namespaces/default/secrets/cloud";
-
-const LAWS: Laws = Laws {
-    machine: |seen, plan, now| laws::told(laws::machine(seen, plan, now)),
-    set: |seen, plan, now| laws::told(laws::set(seen, plan, now)),
-    deployment: |seen, plan, now| laws::told(laws::deployment(seen, plan, now)),
-    class: |seen, plan| laws::told(laws::class(seen, plan)),
-    secret: |seen, plan| laws::told(laws::secret(seen, plan)),
-};
 
 fn machine_path(name: &str) -> String {
     format!("/apis/machine.sapcloud.io/v1alpha1/namespaces/default/machines/{name}")

@@ -16,12 +16,22 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use millwright_core::api::keys;
 use millwright_core::ids::Uid;
+use millwright_core::laws::Laws;
 use millwright_core::selector::Matcher;
 
 pub use class::{class, secret};
 pub use deployment::deployment;
 pub use machine::machine;
 pub use set::set;
+
+/// All laws, as a manager is handed them.
+pub const LAWS: Laws = Laws {
+    machine: |seen, plan, now| told(machine(seen, plan, now)),
+    set: |seen, plan, now| told(set(seen, plan, now)),
+    deployment: |seen, plan, now| told(deployment(seen, plan, now)),
+    class: |seen, plan| told(class(seen, plan)),
+    secret: |seen, plan| told(secret(seen, plan)),
+};
 
 /// A law that a plan breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -15,6 +15,7 @@ pub mod fence;
 pub mod ids;
 pub mod kin;
 pub mod kinds;
+pub mod laws;
 pub mod lease;
 pub mod ledger;
 pub mod machine;

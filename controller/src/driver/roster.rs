@@ -315,8 +315,8 @@ impl<D: Clone + PartialEq> Roster<D> {
         old.filter(|old| old != name).into_iter().collect()
     }
 
-    /// Forgets others that claim the name and whose sockets are gone: whoever shows itself under it now has come in their place. Gives the
-    /// name if there were any.
+    /// Forgets other endpoints that claim the name and whose sockets are gone: the endpoint takes their place. Gives the name if there were
+    /// any.
     fn forget_absent_rivals(&mut self, endpoint: &Endpoint, name: &DriverName) -> Option<DriverName> {
         let before = self.entries.len();
         self.entries.retain(|known, entry| {

@@ -23,9 +23,9 @@ use tower::{BoxError, Layer, Service};
 
 use crate::kube::budget::Budget;
 use crate::kube::call::Call;
-use crate::kube::calm::Calm;
 use crate::kube::credentials::Credentials;
 use crate::kube::leadership::LeadershipReader;
+use crate::kube::retry_after::RetryAfter;
 use crate::telemetry::Metrics;
 
 /// How long one answer may take, to its last byte. Half of the API server's own limit of a minute: behind that, it has
@@ -177,7 +177,7 @@ impl Cluster {
         let gate = GateLayer(Arc::new(Rules {
             policy,
             load: load.clone(),
-            calm: Calm::default(),
+            retry_after: RetryAfter::default(),
         }));
         let client = builder.with_layer(&gate).build();
         let cluster = Self {
@@ -261,7 +261,7 @@ pub enum NotCarried {
 struct Rules {
     policy: Policy,
     load: Load,
-    calm: Calm,
+    retry_after: RetryAfter,
 }
 
 impl Rules {
@@ -279,7 +279,7 @@ impl Rules {
             }
             Some(self.load.enter().await)
         };
-        self.calm.over().await;
+        self.retry_after.passed().await;
         place
     }
 
@@ -303,7 +303,7 @@ impl Rules {
         if let Ok(response) = answer
             && !call.is_eviction()
         {
-            self.calm.note(response);
+            self.retry_after.note(response);
         }
         let code = match answer {
             Ok(response) => response.status().as_u16().to_string(),

@@ -6,7 +6,7 @@
 //! whole service under each client is made anew; requests go on with the old one meanwhile.
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tower::util::BoxService;
 use tower::{BoxError, Layer, Service};
+use zeroize::Zeroizing;
 
 use super::client::{Access, AccessError, Answer, origin, read};
 use super::plugin;
@@ -37,7 +38,6 @@ const FILE_LIMIT: Duration = Duration::from_secs(10);
 const AHEAD: Duration = Duration::from_secs(60);
 
 /// The credentials of one cluster.
-#[derive(Debug)]
 pub struct Credentials {
     access: Access,
     state: Mutex<State>,
@@ -45,7 +45,6 @@ pub struct Credentials {
     tasks: TaskTracker,
 }
 
-#[derive(Debug)]
 struct State {
     read: Read,
     /// Counts the readings that brought something new.
@@ -58,12 +57,19 @@ struct State {
 }
 
 /// What a reading brought. kube is told tokens and certificates only, no file and no plugin.
-#[derive(Debug)]
 struct Read {
     config: Box<Config>,
-    token: Option<(PathBuf, String)>,
-    is_plugins: bool,
+    /// The text of the token file, where there is one.
+    token: Option<Zeroizing<String>>,
+    is_from_plugin: bool,
+    /// When a plugin's credentials end, if it tells.
     ends: Option<jiff::Timestamp>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credentials({})", origin(&self.access))
+    }
 }
 
 impl Credentials {
@@ -150,7 +156,7 @@ impl Credentials {
             }
         };
         state.due = read.due(state.at);
-        if are_refused || read.is_plugins || read.token != state.read.token {
+        if are_refused || read.is_from_plugin || read.token != state.read.token {
             state.read = read;
             state.generation += 1;
             tracing::info!(
@@ -187,23 +193,23 @@ async fn read_once(access: &Access) -> Result<Read, AccessError> {
             let token = token_of(&path).await;
             let token = token.map_err(|reason| unusable(format!("the token file {path}: {reason}")))?;
             sign(&mut config.auth_info, &json!({ "token": token }));
-            Some((PathBuf::from(path), token))
+            Some(Zeroizing::new(token))
         }
         None => None,
     };
-    let (mut is_plugins, mut ends) = (false, None);
+    let (mut is_from_plugin, mut ends) = (false, None);
     if token.is_none()
         && config.auth_info.token.is_none()
         && let Some(exec) = config.auth_info.exec.take()
     {
         let given = plugin::run(&exec).await.map_err(unusable)?;
         sign(&mut config.auth_info, &given.signs);
-        (is_plugins, ends) = (true, given.ends);
+        (is_from_plugin, ends) = (true, given.ends);
     }
     Ok(Read {
         config,
         token,
-        is_plugins,
+        is_from_plugin,
         ends,
     })
 }
@@ -400,7 +406,7 @@ mod tests {
         for bad in ["t\nwo", "", "two\u{1}"] {
             std::fs::write(&file, bad).unwrap();
             let read = read_once(&Access::File(directory.path().join("config"))).await;
-            let error = read.expect_err("it is refused").to_string();
+            let error = read.err().expect("it is refused").to_string();
             assert!(error.contains("token") && !error.contains("two"), "{error}");
         }
         for _ in 0..60 {

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, Full};
 use kube::client::{Body, Client, ClientBuilder, DynBody};
 use millwright_core::ids::DriverName;
 use millwright_core::settings::Settings;
-use millwright_laws as laws;
+use millwright_laws::LAWS;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use crate::driver::{
     CallObserver, CallRecord, Deadlines, Endpoint, Endpoints, Lead, ManagerIdentity, Pauses, Pool, PoolSettings,
     SecretStore, Wire,
 };
-use crate::env::{Env, Laws, Planners, System};
+use crate::env::{Env, Planners, System};
 use crate::kube::client::{Cluster, Load, Policy, Role};
 use crate::kube::events;
 use crate::kube::write::Writer;
@@ -26,14 +26,6 @@ use crate::telemetry::Metrics;
 
 /// The code and the body of an answer.
 pub(super) type Answer = (u16, Value);
-
-const LAWS: Laws = Laws {
-    machine: |seen, plan, now| laws::told(laws::machine(seen, plan, now)),
-    set: |seen, plan, now| laws::told(laws::set(seen, plan, now)),
-    deployment: |seen, plan, now| laws::told(laws::deployment(seen, plan, now)),
-    class: |seen, plan| laws::told(laws::class(seen, plan)),
-    secret: |seen, plan| laws::told(laws::secret(seen, plan)),
-};
 
 /// See the module's text.
 pub(super) struct Scripted {

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use millwright::env::{Laws, Planners};
+use millwright::env::Planners;
 use millwright_core::lease::Terms;
-use millwright_laws as laws;
+use millwright_laws::LAWS;
 use millwright_provider_virtual::cloud::{Cloud, Launch};
 use millwright_sandbox::request::Request;
 use millwright_sandbox::watch::Event;
@@ -57,15 +57,8 @@ impl Default for Hooks {
 
 /// Core's planners. In debug builds their plans are held against the laws.
 pub fn planners() -> Planners {
-    let laws = Laws {
-        machine: |seen, plan, now| laws::told(laws::machine(seen, plan, now)),
-        set: |seen, plan, now| laws::told(laws::set(seen, plan, now)),
-        deployment: |seen, plan, now| laws::told(laws::deployment(seen, plan, now)),
-        class: |seen, plan| laws::told(laws::class(seen, plan)),
-        secret: |seen, plan| laws::told(laws::secret(seen, plan)),
-    };
     Planners {
-        laws: cfg!(debug_assertions).then_some(laws),
+        laws: cfg!(debug_assertions).then_some(LAWS),
         ..Planners::default()
     }
 }

@@ -21,13 +21,13 @@ const SPREAD: Duration = Duration::from_secs(1);
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(super) struct Calm {
+pub(super) struct RetryAfter {
     until: Mutex<Option<Instant>>,
     refused: AtomicU32,
     waited: AtomicU32,
 }
 
-impl Calm {
+impl RetryAfter {
     /// Reads what an answer asks for.
     pub(super) fn note<B>(&self, answer: &Response<B>) {
         let is_later = matches!(
@@ -48,7 +48,7 @@ impl Calm {
     }
 
     /// Waits until the server may be asked again.
-    pub(super) async fn over(&self) {
+    pub(super) async fn passed(&self) {
         while let Some(until) = self.until() {
             // Parts of the golden ratio lie apart, however many there are.
             let place = f64::from(self.waited.fetch_add(1, Ordering::Relaxed)) * 0.618_033_988_749_895;
@@ -72,18 +72,18 @@ mod tests {
             let answer = Response::builder().status(status).header(RETRY_AFTER, after);
             answer.body(()).expect("it is an answer")
         };
-        let calm = Calm::default();
+        let asked = RetryAfter::default();
         for _ in 0..20 {
-            calm.note(&answer(429, "30"));
-            calm.note(&answer(200, "30"));
+            asked.note(&answer(429, "30"));
+            asked.note(&answer(200, "30"));
         }
-        assert_eq!(calm.until(), None, "one object is refused");
+        assert_eq!(asked.until(), None, "one object is refused");
         for after in ["-1", "soon", "Wed, 21 Oct 2026 07:28:00 GMT"] {
-            (0..20).for_each(|_| calm.note(&answer(429, after)));
+            (0..20).for_each(|_| asked.note(&answer(429, after)));
         }
-        assert_eq!(calm.until(), None, "no number of seconds");
-        (0..IN_A_ROW).for_each(|_| calm.note(&answer(503, "99999999")));
-        let until = calm.until().expect("the server is left alone");
+        assert_eq!(asked.until(), None, "no number of seconds");
+        (0..IN_A_ROW).for_each(|_| asked.note(&answer(503, "99999999")));
+        let until = asked.until().expect("the server is left alone");
         assert!(until <= Instant::now() + LONGEST);
     }
 }
