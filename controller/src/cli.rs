@@ -10,9 +10,9 @@ use std::time::Duration;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::command;
-use crate::config::{Cli, Command, ManagerFlags, original};
+use crate::config::{Cli, Command, ManagerFlags};
 use crate::run::{End, run};
-use crate::telemetry;
+use crate::telemetry::{self, LogFormat};
 
 /// The binary's name as a plugin of kubectl, and how a plugin is called.
 pub const PLUGIN: &str = "kubectl-machine";
@@ -23,8 +23,7 @@ const CALLED_AS_PLUGIN: &str = "kubectl machine";
 /// The whole of the binary `millwright`.
 pub fn main() -> ExitCode {
     let program = program(std::env::args_os().next().as_deref().map(Path::new));
-    let matches = Cli::command().name(program).bin_name(program).try_get_matches();
-    let matches = matches.unwrap_or_else(|error| original::advise(error).exit());
+    let matches = Cli::command().name(program).bin_name(program).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Manager(flags) => manager(*flags),
@@ -43,15 +42,21 @@ fn program(called: Option<&Path>) -> &'static str {
     }
 }
 
-fn manager(flags: ManagerFlags) -> ExitCode {
+fn manager(mut flags: ManagerFlags) -> ExitCode {
+    let told = flags.translate();
     // Until the end of this function: what it did last is exported, too.
-    let _telemetry = match telemetry::init(flags.log_format, &flags.log_level, flags.otlp_endpoint.as_ref()) {
+    let _telemetry = match telemetry::init(
+        flags.log_format.unwrap_or(LogFormat::Text),
+        &flags.log_level,
+        flags.otlp_endpoint.as_ref(),
+    ) {
         Ok(telemetry) => telemetry,
         Err(error) => {
             eprintln!("error: {:#}", anyhow::Error::new(error));
             return ExitCode::from(2);
         }
     };
+    told.iter().for_each(|line| tracing::warn!("{line}"));
     let config = match flags.check() {
         Ok(config) => config,
         Err(error) => {
@@ -61,7 +66,7 @@ fn manager(flags: ManagerFlags) -> ExitCode {
     };
     raise_file_limit();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(threads())
         .enable_all()
         .build()
     {
@@ -82,6 +87,13 @@ fn manager(flags: ManagerFlags) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// As many threads as there are processors for this process, by a container's limit too. At least two, so that one long plan holds up neither
+/// the Lease nor /readyz; at most eight, because plans are made one at a time under one lock, and only requests and answers are worked on
+/// beside them.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8)
 }
 
 /// Most open files that are asked for: each drained Node holds a connection. More would only slow programs that close all they might have.

@@ -15,8 +15,8 @@ use crate::driver::{Endpoint, Endpoints};
 use crate::kube::budget::Budget;
 use crate::kube::client::Access;
 
+pub mod compatibility;
 mod flags;
-pub mod original;
 
 pub(crate) use flags::duration;
 pub use flags::{Cli, Command, ManagerFlags};
@@ -54,7 +54,7 @@ pub struct Config {
     /// The election; `None`: this process is told that it is the only one.
     pub election: Option<Election>,
     /// Where `/metrics`, `/livez` and `/readyz` are served.
-    pub metrics_addr: SocketAddr,
+    pub metrics_addrs: Vec<SocketAddr>,
 }
 
 impl Config {
@@ -152,6 +152,10 @@ impl ManagerFlags {
         if !is_cluster_id(&self.cluster_id) {
             return Err(ConfigError::ClusterId(self.cluster_id));
         }
+        let metrics_addrs = self.metrics_addrs();
+        let unhealthy_threshold = self.threshold(self.unhealthy_threshold.as_ref());
+        let unhealthy_zone_threshold = self.threshold(self.unhealthy_zone_threshold.as_ref());
+        let heeds_min_ready = self.heeds_min_ready();
         let mut settings = Settings::new(self.cluster_id);
         settings.has_target = target != TargetCluster::None;
         settings.creation_timeout =
@@ -162,8 +166,9 @@ impl ManagerFlags {
         settings.preserve_timeout =
             SignedDuration::try_from(self.machine_preserve_timeout).unwrap_or(SignedDuration::MAX);
         settings.max_replacements = self.max_replacements;
-        settings.unhealthy_threshold = self.unhealthy_threshold;
-        settings.unhealthy_zone_threshold = self.unhealthy_zone_threshold;
+        settings.unhealthy_threshold = unhealthy_threshold;
+        settings.unhealthy_zone_threshold = unhealthy_zone_threshold;
+        settings.heeds_min_ready = heeds_min_ready;
         settings.orphan_period =
             SignedDuration::try_from(self.machine_safety_orphan_vms_period).unwrap_or(SignedDuration::MAX);
         settings.orphan_min_age = SignedDuration::try_from(self.orphan_min_age).unwrap_or(SignedDuration::MAX);
@@ -194,7 +199,7 @@ impl ManagerFlags {
             kube_api_burst: self.kube_api_burst,
             bootstrap_groups,
             election,
-            metrics_addr: self.metrics_addr,
+            metrics_addrs,
         })
     }
 
@@ -232,7 +237,7 @@ impl ManagerFlags {
             retry_period: self.leader_elect_retry_period,
         };
         terms.check().map_err(ConfigError::Election)?;
-        let lease_name = dns_label("leader-elect-lease-name", self.leader_elect_lease_name.clone())?;
+        let lease_name = dns_label("leader-elect-lease-name", self.lease_name())?;
         Ok(Election {
             lease_name,
             identity: identity(),
@@ -322,7 +327,7 @@ fn identity() -> String {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     let host = if host.is_empty() { "unknown-host" } else { &host };
-    format!("{host}_{}", uuid::Uuid::new_v4())
+    format!("{host}_{:032x}", rand::random::<u128>())
 }
 
 #[cfg(test)]

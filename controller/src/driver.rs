@@ -5,12 +5,16 @@
 
 mod accounts;
 mod answer;
+mod bounded;
 pub mod bounds;
 mod call;
 mod connection;
 mod endpoint;
+#[cfg(test)]
+mod fuzz;
 mod lanes;
 mod lead;
+mod lifeline;
 mod notices;
 mod pool;
 mod roster;
@@ -27,6 +31,7 @@ pub use connection::{ManagerIdentity, OnChange, Pauses};
 pub use endpoint::{Connect, Endpoint, EndpointError, Endpoints, Peers, Wire};
 pub use lanes::{Deadlines, Method};
 pub use lead::Lead;
+pub use lifeline::Lifeline;
 pub use notices::{Notices, Told};
 pub use pool::{DriverState, Pool, PoolSettings};
 pub use roster::{EndpointState, Health};

@@ -17,6 +17,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use millwright_core::ids::DriverName;
 use millwright_core::settings::Settings;
+use millwright_core::sight::Judging;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -38,8 +39,8 @@ use crate::kube::predecessor::Predecessor;
 use crate::kube::write::Writer;
 use crate::telemetry::Metrics;
 use crate::telemetry::original::Snapshot;
-use crate::work::dispatch;
 use crate::work::shared::{Parts, Shared};
+use crate::work::{additions, dispatch};
 
 mod checks;
 mod watches;
@@ -79,12 +80,16 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
     let metrics = Metrics::default();
     let (leads, leadership) = election(&config);
     let (control, target) = clusters(&config, &metrics, &leadership).await?;
-    let port = admin::bind(config.metrics_addr).await?;
+    let mut ports = Vec::new();
+    for addr in &config.metrics_addrs {
+        ports.push(admin::bind(*addr).await?);
+    }
     let stop = CancellationToken::new();
     let mut signals = JoinSet::new();
     signals.spawn(catch(stop.clone())?);
     let env = Env::begin();
-    let predecessor = Predecessor::new(&control.lease, &config.namespace, &env);
+    let elected_by = config.election.as_ref().map(|election| election.lease_name.as_str());
+    let predecessor = Predecessor::new(&control.lease, &config.namespace, elected_by, &env);
     let given = Given {
         env,
         predecessor: Some(predecessor),
@@ -94,7 +99,7 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
         leadership,
         connect: Peers::new(&config.driver_uids).connect(),
         metrics,
-        port: Some(port),
+        ports,
         stop,
     };
     manage(&config, given).await
@@ -119,7 +124,7 @@ pub struct Given {
     /// Numbers.
     pub metrics: Metrics,
     /// Where numbers and health are served, if anywhere.
-    pub port: Option<TcpListener>,
+    pub ports: Vec<TcpListener>,
     /// Ends the manager in order.
     pub stop: CancellationToken,
 }
@@ -148,7 +153,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
         leadership,
         connect,
         metrics,
-        port,
+        ports,
         stop,
     } = given;
     // The lease and the admin port outlive all other work: from the moment the lease is given back, another may lead.
@@ -165,7 +170,7 @@ async fn managed(config: &Config, given: Given) -> anyhow::Result<End> {
     let election = candidate.as_ref().map(Candidate::heartbeat);
     let original = CancellationToken::new();
     let health = Arc::new(Health::default());
-    if let Some(port) = port {
+    for port in ports {
         standing.spawn(admin::run(port, Arc::clone(&health), metrics.clone(), held.clone()));
     }
     if let Some(candidate) = candidate {
@@ -382,9 +387,20 @@ fn build(config: &Config, process: &Process, views: &Views, tasks: &mut JoinSet<
         target: process.target.clone(),
         stop,
     });
+    for cluster in std::iter::once(control).chain(&process.target) {
+        let follow = dispatch::follow_outages(Arc::clone(&shared), cluster.outages.clone());
+        tasks.spawn(until(shared.stop.clone(), follow));
+    }
+    let definitions = additions::watch_over(Arc::clone(&shared), control.client.clone());
+    tasks.spawn(until(shared.stop.clone(), definitions));
     known.get_or_init(|| Arc::downgrade(&shared));
     let objects = Arc::downgrade(&shared);
-    let look = move || Some(objects.upgrade()?.look(Snapshot::of));
+    let look = move || {
+        let shared = objects.upgrade()?;
+        let is_blind = shared.sight(None).since(Judging::Rollout).is_none();
+        let uptime = shared.env.uptime();
+        Some(shared.look(|world| Snapshot::of(world, uptime, is_blind)))
+    };
     metrics.original.look_at(Box::new(look));
     shared
 }

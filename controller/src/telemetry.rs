@@ -3,16 +3,23 @@
 //! Labels take few values by construction: verbs, kinds, codes, phases, never names of objects. Where the original names objects,
 //! [`original`] does.
 
+mod count;
+#[cfg(feature = "otlp")]
+pub mod export;
+mod klog;
 mod lines;
+// Its test runs with the feature, too.
+#[cfg(any(test, not(feature = "otlp")))]
+pub mod no_export;
 pub mod original;
+mod process;
 
 use std::fmt;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use millwright_trace::{Collector, Export, ExportError, NOT_LOGGED};
+use millwright_trace::NOT_LOGGED;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -22,6 +29,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
 
+use self::count::Count;
+use self::export::{Collector, ExportError, Exporting};
+#[cfg(not(feature = "otlp"))]
+pub use self::no_export as export;
 use self::original::Original;
 
 /// What is logged when nothing is said: our own words at info, others' only when they matter. The HTTP client tells of
@@ -40,6 +51,8 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line, for machines.
     Json,
+    /// As klog, the log of Kubernetes' own programs, for what reads theirs.
+    Klog,
 }
 
 /// Why logging could not be set up.
@@ -66,15 +79,14 @@ pub enum TelemetryError {
 /// What goes on as long as it lives: the log, and the export of traces. When it ends, what was said last is written.
 pub struct Telemetry {
     // What the export says at its end is logged, so it ends first.
-    _export: Option<Export>,
+    _export: Exporting,
     _lines: WorkerGuard,
 }
 
 /// Starts logging to stderr, so that stdout stays for results; and the export of traces, if it is wanted. The filter is for the log alone.
 pub fn init(format: LogFormat, filter: &str, collector: Option<&Collector>) -> Result<Telemetry, TelemetryError> {
     let filter = filter_of(filter)?;
-    let begin = |url| Export::begin(url, "millwright", env!("CARGO_PKG_VERSION"));
-    let export = collector.and_then(Collector::url).map(begin).transpose()?;
+    let (export, spans) = export::begin(collector)?;
     let (writer, guard) = lines::writer(std::io::stderr());
     let is_terminal = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer();
@@ -83,9 +95,13 @@ pub fn init(format: LogFormat, filter: &str, collector: Option<&Collector>) -> R
             .with_ansi(is_terminal)
             .with_writer(move || lines::OneLine::new(writer.clone(), is_terminal))
             .boxed(),
+        LogFormat::Klog => lines
+            .event_format(klog::Klog)
+            .with_ansi(false)
+            .with_writer(move || lines::OneLine::new(writer.clone(), false))
+            .boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_writer(writer).boxed(),
     };
-    let spans = export.as_ref().map(|export| millwright_trace::layer(export.tracer()));
     let subscriber = tracing_subscriber::registry()
         .with(lines.with_filter(filter))
         .with(spans);
@@ -205,14 +221,14 @@ pub struct Metrics {
     held_up: Family<HoldUpLabels, Histogram, Buckets>,
     reconcile: Family<ReconcileLabels, Histogram, Buckets>,
     queue: Family<KindLabels, Gauge>,
-    watch_errors: Family<KindLabels, Counter>,
+    watch_errors: Family<KindLabels, Count>,
     machines: Family<PhaseLabels, Gauge>,
-    events: Family<EventLabels, Counter>,
+    events: Family<EventLabels, Count>,
     parked: Family<CauseLabels, Gauge>,
     vms: Family<VmLabels, Gauge>,
-    listings: Family<LookLabels, Counter>,
-    orphans: Family<LookLabels, Counter>,
-    doubts: Family<LookLabels, Counter>,
+    listings: Family<LookLabels, Count>,
+    orphans: Family<LookLabels, Count>,
+    doubts: Family<LookLabels, Count>,
     leader: Gauge,
 }
 
@@ -278,13 +294,13 @@ impl Metrics {
             self.queue.clone(),
         );
         r.register(
-            "watch_errors",
+            "watch_errors_total",
             "Errors of watches; each is followed by a retry",
             self.watch_errors.clone(),
         );
         r.register("machines", "Machines by phase", self.machines.clone());
         r.register(
-            "events",
+            "events_total",
             "Kubernetes events by what became of them; lane life is of what every machine goes through",
             self.events.clone(),
         );
@@ -299,17 +315,17 @@ impl Metrics {
             self.vms.clone(),
         );
         r.register(
-            "vm_listings",
+            "vm_listings_total",
             "Listings of the VMs at a driver's provider, by whether they were complete",
             self.listings.clone(),
         );
         r.register(
-            "orphans",
+            "orphans_total",
             "VMs that no Machine owns, and Nodes that are left of VMs, by what became of them",
             self.orphans.clone(),
         );
         r.register(
-            "vm_doubts",
+            "vm_doubts_total",
             "Machines whose VM was asked for because its provider told bad news of it, or did not show it when a watch began",
             self.doubts.clone(),
         );
@@ -433,11 +449,11 @@ impl Metrics {
         self.leader.set(i64::from(leads));
     }
 
-    /// The text of `/metrics`.
+    /// The text of `/metrics`, in the format of Prometheus.
     pub fn render(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode_registry(&mut text, &self.originals)?;
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        prometheus_client::encoding::text::encode_registry(&mut text, &self.registry)?;
         Ok(text)
     }
 }

@@ -1,5 +1,6 @@
 //! Observe and execute, one file per kind. Nothing here decides: plans come from `millwright-core`.
 
+pub mod additions;
 mod children;
 pub mod class;
 pub mod deployment;

@@ -9,6 +9,7 @@
 mod stub;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millwright::driver::{DriverState, Endpoint, EndpointState, Endpoints, Health, Pauses};
@@ -115,6 +116,26 @@ async fn a_driver_that_was_replaced_without_a_lost_call_is_noticed() {
     assert!(desk.changes.try_recv().is_err());
 }
 
+/// Rows: D5.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_that_begins_anew_between_two_calls_is_noticed_at_once() {
+    let directory = directory();
+    let socket = directory.path().join("x.sock");
+    let running = Stub::named("x").serve(&socket);
+    let mut desk = Desk::at(&[&socket]);
+    assert_eq!(desk.change().await, "x");
+    let before = desk.ready("x").await;
+    tokio::time::sleep(2 * pauses().lasting).await;
+    // The next regular handshake would be in 60 s.
+    running.kill();
+    std::fs::remove_file(&socket).ok();
+    let _running = Stub::named("x").serve(&socket);
+    assert_eq!(desk.change().await, "x");
+    let after = desk.ready("x").await;
+    assert!(!Arc::ptr_eq(&before, &after), "it is another process");
+}
+
+/// Rows: O6.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_drivers_of_one_name_neither_is_used_until_the_one_that_was_never_used_ends() {
     let directory = directory();

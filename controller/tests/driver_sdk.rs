@@ -20,7 +20,7 @@ use millwright_provider_sdk as sdk;
 use stub::{Desk, target};
 use zeroize::Zeroizing;
 
-/// VMs in a map; the type "gone" is out of stock.
+/// VMs in a map; the type "gone" is out of stock, and the name of a reason fails for that reason.
 #[derive(Default)]
 struct Shelf(Mutex<BTreeMap<String, sdk::Machine>>);
 
@@ -40,6 +40,9 @@ impl sdk::Driver for Shelf {
         _: sdk::Context,
     ) -> Result<sdk::MachineStatus, sdk::DriverError> {
         let spec: Spec = request.machine_class.spec()?;
+        if let Some(reason) = sdk::Reason::from_name(&spec.size) {
+            return Err(sdk::DriverError::new(reason, "as the class asks"));
+        }
         if spec.size == "gone" {
             return Err(sdk::DriverError::new(
                 sdk::Reason::CapacityUnavailable {
@@ -209,6 +212,20 @@ async fn an_author_s_error_arrives_with_its_reason_and_outcome() {
         (failure.effect, failure.message.contains("no more of these")),
         (Effect::None, true)
     );
+}
+
+/// The SDK's codes of reasons are those that the manager accepts: a reason under another code is the driver's fault to the manager.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_reason_of_an_author_is_believed() {
+    let (_desk, driver, _running, _directory) = shelf().await;
+    for reason in sdk::Reason::all() {
+        let spec = serde_json::json!({ "size": reason.name() });
+        let class = millwright::driver::DriverClass::new("default", "small", &driver.info().name, &spec).unwrap();
+        let failed = driver.create_machine(&Target { class, ..target() }, &creation()).await;
+        let failure = failed.expect_err("the class asks for it");
+        let is_fault = failure.reason.is_none_or(|reason| reason == Reason::DriverFault);
+        assert_eq!(is_fault, reason == sdk::Reason::DriverFault, "{reason:?}: {failure:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

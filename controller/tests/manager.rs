@@ -9,6 +9,7 @@
 mod apiserver;
 mod stub;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,7 @@ use std::time::Duration;
 use apiserver::{Server, encoded};
 use jiff::{SignedDuration, Timestamp};
 use millwright::config::{Config, TargetCluster};
-use millwright::driver::{Endpoints, Wire};
+use millwright::driver::{Endpoint, Endpoints, Wire};
 use millwright::env::{Env, Outside, Planners};
 use millwright::kube::client::{Access, Role};
 use millwright::run::{self, End, Given};
@@ -82,6 +83,15 @@ struct Running {
 impl Running {
     /// Over a control cluster, a target cluster if there is one, and the driver `x`.
     fn start(control: &Server, target: Option<&Server>, driver: &Stub) -> Self {
+        Self::with_drivers(control, target, &[("unix:///x.sock", driver)])
+    }
+
+    /// Over drivers at these endpoints.
+    fn with_drivers(control: &Server, target: Option<&Server>, drivers: &[(&str, &Stub)]) -> Self {
+        let drivers: BTreeMap<Endpoint, Stub> = drivers
+            .iter()
+            .map(|(endpoint, driver)| (endpoint.parse().unwrap(), (*driver).clone()))
+            .collect();
         let begun = Instant::now();
         let mut settings = Settings::new("test");
         settings.has_target = target.is_some();
@@ -90,14 +100,14 @@ impl Running {
             target: TargetCluster::None,
             namespace: "default".to_owned(),
             settings,
-            drivers: Endpoints::Listed(vec!["unix:///x.sock".parse().unwrap()]),
+            drivers: Endpoints::Listed(drivers.keys().cloned().collect()),
             driver_uids: Vec::new(),
             workers: 4,
             kube_api_qps: 0.0,
             kube_api_burst: 0,
             bootstrap_groups: Vec::new(),
             election: None,
-            metrics_addr: ([127, 0, 0, 1], 0).into(),
+            metrics_addrs: Vec::new(),
         };
         let (metrics, stop) = (Metrics::default(), CancellationToken::new());
         let (leads, leadership) = run::election(&config);
@@ -106,7 +116,6 @@ impl Running {
             control.cluster(policy(Role::Control)),
             target.map(|target| target.cluster(policy(Role::Target))),
         );
-        let driver = driver.clone();
         let planners = Planners {
             laws: Some(LAWS),
             ..Planners::default()
@@ -118,9 +127,9 @@ impl Running {
             target,
             leads,
             leadership,
-            connect: Arc::new(move |_| wire(&driver)),
+            connect: Arc::new(move |endpoint, _| wire(&drivers[endpoint])),
             metrics: metrics.clone(),
-            port: None,
+            ports: Vec::new(),
             stop: stop.clone(),
         };
         let mut managing = JoinSet::new();
@@ -255,6 +264,7 @@ async fn a_deletion_waits_for_credentials_that_exist_and_cannot_be_had_now() {
     }
 }
 
+/// Rows: L18, D2.
 #[tokio::test(start_paused = true)]
 async fn without_its_secret_no_vm_is_deleted_and_when_it_is_there_again_the_vm_goes() {
     let (server, driver) = (Server::default(), Stub::named("x"));
@@ -299,6 +309,46 @@ async fn a_vm_without_a_record_whose_class_went_bad_is_removed_when_its_class_is
     let credentials: Vec<_> = deletions(&driver).into_iter().map(|(_, secret)| secret).collect();
     assert_eq!(credentials, [Some("canary".to_owned())]);
     assert_eq!(server.get(&machine_path("m-1")), None);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_names_no_driver_has_the_only_one_and_its_vms_stay_with_it_when_a_second_comes() {
+    let (server, x, y) = (Server::default(), Stub::named("x"), Stub::named("y"));
+    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
+    server.put(CREDENTIALS, credentials(metadata("cloud"), "#"));
+    server.put(CLASS, class(metadata("small")));
+    server.edit(CLASS, json!({ "provider": null }));
+    server.put(&machine_path("m-1"), machine("m-1"));
+    let ready = || {
+        let class = server.get(CLASS).unwrap();
+        let said = &class["status"]["conditions"][0];
+        (said["status"].clone(), said["message"].as_str().unwrap().to_owned())
+    };
+    let running = Running::start(&server, None, &x);
+    pass(30).await;
+    let status = server.get(&machine_path("m-1")).unwrap()["status"].clone();
+    assert_eq!(status["creationRequest"]["provider"], "x", "{status}");
+    assert_eq!(ready().0, "True");
+    assert!(ready().1.contains("by the driver x"), "{}", ready().1);
+    running.end().await;
+
+    let running = Running::with_drivers(&server, None, &[("unix:///x.sock", &x), ("unix:///y.sock", &y)]);
+    server.put(&machine_path("m-2"), machine("m-2"));
+    pass(30).await;
+    assert_eq!(server.told("OnlyDriver").len(), 1, "it is told once");
+    assert_eq!((creations(&x), creations(&y)), (1, 0), "nobody guesses");
+    assert_eq!(ready().0, "False");
+    assert!(ready().1.contains("set it to one of x, y"), "{}", ready().1);
+    let deletion = json!({"metadata": {"deletionTimestamp": NOON.to_string()}});
+    server.edit(&machine_path("m-1"), deletion);
+    pass(60).await;
+    assert_eq!(server.get(&machine_path("m-1")), None);
+    assert_eq!((deletions(&x).len(), deletions(&y).len()), (1, 0));
+
+    server.edit(CLASS, json!({ "provider": "y" }));
+    pass(60).await;
+    assert_eq!((creations(&x), creations(&y)), (1, 1));
     running.end().await;
 }
 

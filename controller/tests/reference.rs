@@ -1,7 +1,7 @@
 //! `deploy/reference.md`: every flag, metric and event reason, made of what the program itself says. `UPDATE_EXPECT=1` writes it anew.
 #![allow(clippy::unwrap_used, reason = "a test says by its panic what went wrong")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use clap::CommandFactory as _;
 use expect_test::expect_file;
 use jiff::SignedDuration;
 use millwright::config::Cli;
+use millwright::config::compatibility::Difference;
 use millwright::telemetry::Metrics;
 use millwright::telemetry::original::{Moment, Snapshot};
 use millwright_core::api::{Machine, MachineDeployment, MachineSet};
@@ -58,7 +59,16 @@ const OTHERS: &[(&str, &str, &str)] = &[
         "MachineClass, Secret",
         "it is being deleted and still needed",
     ),
-    ("NoProvider", "MachineClass", "it names no driver"),
+    (
+        "OnlyDriver",
+        "MachineClass",
+        "it names no driver and has the only one there is",
+    ),
+    (
+        "NoProvider",
+        "MachineClass",
+        "it names no driver, and there are several",
+    ),
     ("InvalidProviderSpec", "MachineClass", "its providerSpec cannot be used"),
     ("SecretMissing", "MachineClass", "a Secret that it names does not exist"),
     (
@@ -162,12 +172,31 @@ fn flags(page: &mut String) {
     }
 }
 
+fn compatibility(page: &mut String) {
+    page.push_str(
+        "\n## `--compatibility original`\n\nWhat differs where this manager takes the place of machine-controller-manager. A flag that only \
+        that one has implies it, and the log says so:\n\n| what | else | with it |\n|---|---|---|\n",
+    );
+    for difference in Difference::ALL {
+        let [what, otherwise, with] = difference.told();
+        writeln!(page, "| {what} | {} | {} |", cell(otherwise), cell(with)).unwrap();
+    }
+    page.push_str("\n| flag that only it has | what takes its place |\n|---|---|\n");
+    let command = Cli::command();
+    let manager = command.find_subcommand("manager").unwrap();
+    for argument in manager.get_arguments().filter(|argument| argument.is_hide_set()) {
+        let instead = argument.get_help().unwrap().to_string();
+        writeln!(page, "| `--{}` | {} |", argument.get_long().unwrap(), cell(&instead)).unwrap();
+    }
+}
+
 /// Objects and happenings of which each metric has a series.
 fn measured() -> Metrics {
     let metrics = Metrics::default();
     let took = Duration::from_secs(1);
     metrics.api_request("control", "get", "machines", "200".to_owned(), took);
     metrics.driver_call("virtual", "CreateMachine", "Unavailable", "", took);
+    metrics.driver_call("virtual", "CreateMachine", "OK", "", took);
     metrics.held_up("virtual", "CreateMachine", took);
     metrics.reconciled("machine", "Running", "ok", took);
     metrics.queue_depth("all", 0);
@@ -179,11 +208,7 @@ fn measured() -> Metrics {
     metrics.listed("virtual", "complete");
     metrics.orphan("virtual", "deleted");
     metrics.doubted("virtual", "told", 1);
-    let machine = json!({
-        "metadata": {"name": "m", "namespace": "default", "uid": "m", "labels": {"name": "d"}},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    });
-    let machine: Machine = serde_json::from_value(machine).unwrap();
+    let machine = measured_machine();
     let happened = &metrics.original.happened;
     let second = SignedDuration::from_secs(1);
     for moment in [
@@ -200,18 +225,81 @@ fn measured() -> Metrics {
     let snapshot = move || {
         let mut world = World::default();
         world.observe(Change::Applied(machine.clone()), Duration::ZERO);
-        world.observe(Change::Applied(MachineSet::default()), Duration::ZERO);
-        world.observe(Change::Applied(MachineDeployment::default()), Duration::ZERO);
-        Some(Snapshot::of(&world))
+        world.observe(Change::Applied(measured_set()), Duration::ZERO);
+        world.observe(Change::Applied(measured_deployment()), Duration::ZERO);
+        Some(Snapshot::of(&world, Duration::ZERO, false))
     };
     metrics.original.look_at(Box::new(snapshot));
     metrics
 }
 
+fn measured_machine() -> Machine {
+    let machine = json!({
+        "metadata": {"name": "m", "namespace": "default", "uid": "m", "labels": {"name": "d"}},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    serde_json::from_value(machine).unwrap()
+}
+
+fn measured_set() -> MachineSet {
+    let set = json!({
+        "metadata": {"name": "s", "namespace": "default", "uid": "s"},
+        "spec": {},
+        "status": {"machineSetCondition": [{"type": "Frozen", "status": "True"}], "failedMachines": [{"name": "m"}]},
+    });
+    serde_json::from_value(set).unwrap()
+}
+
+fn measured_deployment() -> MachineDeployment {
+    let deployment = json!({
+        "metadata": {"name": "d", "namespace": "default", "uid": "d"},
+        "spec": {
+            "revisionHistoryLimit": 1, "progressDeadlineSeconds": 1, "rollbackTo": {"revision": 1},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        },
+        "status": {"conditions": [{"type": "Available", "status": "True"}], "failedMachines": [{"name": "m"}]},
+    });
+    serde_json::from_value(deployment).unwrap()
+}
+
+/// Each metric with a series as `name type labels`. A series of a name that is not described has no type.
+fn exposed(text: &str) -> BTreeSet<String> {
+    let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let types: BTreeMap<&str, &str> = described.map(|line| line.split_once(' ').unwrap()).collect();
+    let series = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let series = line.rsplit_once(' ').unwrap().0;
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let parts = ["_bucket", "_sum", "_count"].map(|part| name.strip_suffix(part));
+        let histogram = parts
+            .into_iter()
+            .flatten()
+            .find(|name| types.get(name) == Some(&"histogram"));
+        let name = histogram.unwrap_or(name);
+        let labels: BTreeSet<&str> = labels
+            .split(',')
+            .filter_map(|label| Some(label.split_once('=')?.0))
+            .collect();
+        let labels: Vec<&str> = labels.into_iter().filter(|label| *label != "le").collect();
+        let type_ = types.get(name).unwrap_or(&"untyped");
+        format!("{name} {type_} {}", labels.join(",")).trim_end().to_owned()
+    });
+    series.collect()
+}
+
+/// Rows: L21.
+#[test]
+fn every_metric_of_the_original_is_there_with_its_name_type_and_labels_and_no_other_under_its_prefix() {
+    let exposed = exposed(&measured().render().unwrap());
+    let exposed: Vec<&String> = exposed.iter().filter(|line| !line.starts_with("millwright_")).collect();
+    let table = include_str!("original-metrics.txt").lines();
+    let table: Vec<&str> = table.filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(exposed, table);
+}
+
 fn metrics(page: &mut String) {
     page.push_str(
-        "\n## Metrics\n\nAt `/metrics` of `--metrics-addr`. Those that begin with `mcm_` have the names and labels of \
-        machine-controller-manager; counters end in `_total`.\n\n| metric | type | |\n|---|---|---|\n",
+        "\n## Metrics\n\nAt `/metrics` of `--metrics-addr`. Those that begin with `mcm_` have the names, types and labels of \
+        machine-controller-manager.\n\n| metric | type | |\n|---|---|---|\n",
     );
     let text = measured().render().unwrap();
     let mut helps: BTreeMap<&str, &str> = BTreeMap::new();
@@ -221,8 +309,7 @@ fn metrics(page: &mut String) {
     }
     for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let (name, type_) = line.split_once(' ').unwrap();
-        let end = if type_ == "counter" { "_total" } else { "" };
-        writeln!(page, "| `{name}{end}` | {type_} | {} |", cell(helps.get(name).unwrap())).unwrap();
+        writeln!(page, "| `{name}` | {type_} | {} |", cell(helps.get(name).unwrap())).unwrap();
     }
 }
 
@@ -270,6 +357,7 @@ fn events(page: &mut String) {
 fn the_reference_says_what_the_program_says() {
     let mut page = HEAD.to_owned();
     flags(&mut page);
+    compatibility(&mut page);
     metrics(&mut page);
     events(&mut page);
     expect_file![root().join("deploy/reference.md")].assert_eq(&page);

@@ -25,6 +25,11 @@ const VALID: i64 = 6 * 3600;
 /// The API server's authorizer learns of roles by watches of its own.
 const GRANTED: Duration = Duration::from_secs(60);
 
+/// The manager's roles as shipped.
+pub const SHIPPED: &str = "deploy/rbac.yaml";
+/// Those that the original is deployed with.
+pub const ORIGINALS: &str = "tests/kubernetes/original-rbac.yaml";
+
 /// Kubeconfigs (mode 0600) of the two accounts.
 #[derive(Clone, Debug)]
 pub struct Accounts {
@@ -41,22 +46,15 @@ struct Permission {
 }
 
 impl Accounts {
-    /// Makes the accounts of the shipped roles for one namespace, and waits until they may do what the roles say.
+    /// Makes the accounts of the provider's shipped roles and of these of the manager for one namespace, and waits until they may do
+    /// what the roles say.
     ///
     /// # Panics
     /// The API server refuses a role or a token.
-    pub async fn granted(plane: &ControlPlane, namespace: &str) -> Self {
-        let client = plane.client().await.expect("a client");
-        for file in ["deploy/rbac.yaml", "controller/dev/provider-rbac.yaml"] {
-            let text = std::fs::read_to_string(workspace_root().join(file)).expect("the roles are in the checkout");
-            let objects: Vec<Value> = serde_saphyr::from_multiple(&text).expect("roles are YAML");
-            for object in objects {
-                create(&client, &moved(object, namespace)).await;
-            }
-        }
+    pub async fn granted(plane: &ControlPlane, namespace: &str, manager: &str) -> Self {
         let accounts = Self {
-            manager: kubeconfig(plane, &client, namespace, "millwright").await,
-            provider: kubeconfig(plane, &client, namespace, "virtual-cloud").await,
+            manager: account(plane, namespace, manager).await,
+            provider: account(plane, namespace, "controller/dev/provider-rbac.yaml").await,
         };
         let ours = "machine.sapcloud.io";
         let in_namespace = |name: &str| Some(name.to_owned());
@@ -78,6 +76,19 @@ impl Accounts {
         wait_until_known(&accounts.provider, &of_provider).await;
         accounts
     }
+}
+
+/// Makes the account of a file of roles, for one namespace.
+async fn account(plane: &ControlPlane, namespace: &str, file: &str) -> PathBuf {
+    let client = plane.client().await.expect("a client");
+    let text = std::fs::read_to_string(workspace_root().join(file)).expect("the roles are in the checkout");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&text).expect("roles are YAML");
+    for object in &objects {
+        create(&client, &moved(object.clone(), namespace)).await;
+    }
+    let account = objects.iter().find(|object| object["kind"] == "ServiceAccount");
+    let account = account.and_then(|account| account["metadata"]["name"].as_str());
+    kubeconfig(plane, &client, namespace, account.expect("the roles are somebody's")).await
 }
 
 /// Whether the account of a kubeconfig may do something.

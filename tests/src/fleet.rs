@@ -16,12 +16,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millwright_dev::apiserver::ControlPlane;
+use millwright_dev::apiserver::binaries::workspace_root;
+use serde_json::Value;
 
 use crate::programs::programs;
 use crate::service::{Recipe, ReservedPort, Service, eventually, log_in};
 
 /// How long a program may take until it answers; only a machine under load comes near it.
 const START: Duration = Duration::from_secs(60);
+
+/// The Deployment in the original's place, as shipped.
+const IN_PLACE: &str = "deploy/in-place/deployment.yaml";
+/// Those of its manager's flags that are other ones on each machine.
+const LOCAL: [&str; 7] = [
+    "control-kubeconfig",
+    "target-kubeconfig",
+    "namespace",
+    "address",
+    "port",
+    "cluster-id",
+    "driver-dir",
+];
 
 /// A virtual provider before its start.
 #[derive(Debug)]
@@ -131,6 +146,19 @@ pub struct Manager {
     port: ReservedPort,
 }
 
+/// The flags of [`IN_PLACE`] that are the same everywhere.
+fn flags_in_place() -> impl Iterator<Item = String> {
+    let text = std::fs::read_to_string(workspace_root().join(IN_PLACE)).expect("the example is in the checkout");
+    let example: Value = serde_saphyr::from_str(&text).expect("the example is YAML");
+    let args = example.pointer("/spec/template/spec/containers/0/args").cloned();
+    let args: Vec<String> = serde_json::from_value(args.unwrap_or_default()).expect("the arguments are texts");
+    let is_local = |arg: &String| {
+        let name = arg.trim_start_matches('-').split('=').next().unwrap_or_default();
+        LOCAL.contains(&name)
+    };
+    args.into_iter().filter(move |arg| !is_local(arg))
+}
+
 impl Manager {
     /// The manager as shipped, for one namespace of `plane`, with cluster id `local`; it may do everything.
     pub async fn on(plane: &ControlPlane, namespace: &str) -> ManagerPlan {
@@ -139,6 +167,23 @@ impl Manager {
 
     /// [`Manager::on`] with the kubeconfig of an account.
     pub async fn of_account(plane: &ControlPlane, namespace: &str, kubeconfig: &Path) -> ManagerPlan {
+        let plan = Self::plan(plane, namespace).await;
+        let admin = plan.port.address();
+        plan.flag("--kubeconfig", kubeconfig.display().to_string())
+            .flag("--metrics-addr", admin.to_string())
+    }
+
+    /// [`Manager::of_account`] with the command line of the shipped Deployment in the original's place.
+    pub async fn in_the_originals_place(plane: &ControlPlane, namespace: &str, kubeconfig: &Path) -> ManagerPlan {
+        let mut plan = Self::plan(plane, namespace).await;
+        plan.recipe.args.extend(flags_in_place());
+        let admin = plan.port.address();
+        plan.flag("--control-kubeconfig", kubeconfig.display().to_string())
+            .flag("--target-kubeconfig", kubeconfig.display().to_string())
+            .flag("--port", admin.port().to_string())
+    }
+
+    async fn plan(plane: &ControlPlane, namespace: &str) -> ManagerPlan {
         let port = ReservedPort::any();
         let admin = port.address();
         // Several managers may stand beside each other on one control plane.
@@ -151,10 +196,8 @@ impl Manager {
             log,
         };
         ManagerPlan { recipe, port }
-            .flag("--kubeconfig", kubeconfig.display().to_string())
             .flag("--namespace", namespace)
             .flag("--cluster-id", "local")
-            .flag("--metrics-addr", admin.to_string())
     }
 
     /// The answer of one of `/livez`, `/readyz`, `/metrics`: status code and text.
@@ -223,6 +266,15 @@ impl ManagerPlan {
     #[must_use]
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.recipe.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// The process may not open more files than this, whatever it asks for.
+    #[must_use]
+    pub fn with_files(mut self, most: u32) -> Self {
+        let program = std::mem::replace(&mut self.recipe.program, "prlimit".into());
+        let first = [format!("--nofile={most}:{most}"), program.display().to_string()];
+        self.recipe.args.splice(0..0, first);
         self
     }
 

@@ -12,7 +12,7 @@
 //! - [`accounts`]: service accounts with the shipped roles.
 //! - [`api_requests`]: what the API server was asked.
 //! - [`apiserver`]: control planes for tests.
-//! - [`proxy`]: a way to a server that can be shut.
+//! - [`proxy`]: a way to a server that can be shut; [`faults`]: one that spoils an API server's answers.
 //! - [`cluster`]: an API server with everything that makes pods run; [`budgets`]: a watch that judges whether budgets hold.
 //! - [`collector`]: where traces go.
 //! - [`programs`]: our own programs, built from this checkout.
@@ -41,6 +41,7 @@ pub mod cloud;
 pub mod cluster;
 pub mod collector;
 pub mod contract;
+pub mod faults;
 pub mod figures;
 pub mod fleet;
 pub mod laws;

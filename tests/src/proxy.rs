@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::task::{JoinHandle, JoinSet};
 
 const BACKLOG: u32 = 1024;
@@ -29,6 +29,7 @@ pub struct Proxy {
     /// Bound, never listening: keeps the port ours, and refuses while nobody listens beside it.
     _port: TcpSocket,
     serving: Arc<Mutex<Option<JoinHandle<()>>>>,
+    silenced: Arc<Notify>,
 }
 
 impl Proxy {
@@ -43,6 +44,7 @@ impl Proxy {
             server,
             _port: port,
             serving: Arc::default(),
+            silenced: Arc::default(),
         };
         proxy.set(passage).await;
         proxy
@@ -67,8 +69,14 @@ impl Proxy {
         if passage != Passage::Refusing {
             let listener = shared_port(self.address).listen(BACKLOG).expect("the port is ours");
             let server = (passage == Passage::Open).then_some(self.server);
-            *serving = Some(tokio::spawn(serve(listener, server)));
+            *serving = Some(tokio::spawn(serve(listener, server, Arc::clone(&self.silenced))));
         }
+    }
+
+    /// Nothing passes any more over the connections that there are, and they stay open; new connections are passed on. So it looks when a
+    /// firewall forgets its connections.
+    pub fn silence_connections(&self) {
+        self.silenced.notify_waiters();
     }
 }
 
@@ -90,22 +98,25 @@ fn shared_port(address: SocketAddr) -> TcpSocket {
 }
 
 /// Takes connections, all of which end with this task.
-async fn serve(listener: tokio::net::TcpListener, server: Option<SocketAddr>) {
+async fn serve(listener: tokio::net::TcpListener, server: Option<SocketAddr>, silenced: Arc<Notify>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
-        connections.spawn(pass(client, server));
+        connections.spawn(pass(client, server, Arc::clone(&silenced)));
     }
 }
 
-async fn pass(mut client: TcpStream, server: Option<SocketAddr>) {
+async fn pass(mut client: TcpStream, server: Option<SocketAddr>, silenced: Arc<Notify>) {
     let Some(server) = server else {
         return std::future::pending().await;
     };
     let Ok(mut server) = TcpStream::connect(server).await else {
         return;
     };
-    // An end from either side is the end of both; whose it was does not matter here.
-    let _ = copy_bidirectional(&mut client, &mut server).await;
+    tokio::select! {
+        // An end from either side is the end of both; whose it was does not matter here.
+        _ = copy_bidirectional(&mut client, &mut server) => {}
+        () = silenced.notified() => std::future::pending().await,
+    }
 }
 
 #[cfg(test)]
@@ -138,6 +149,18 @@ mod tests {
         let mut word = [0; 5];
         stream.read_exact(&mut word).await.unwrap();
         String::from_utf8_lossy(&word).into_owned()
+    }
+
+    #[tokio::test]
+    async fn connections_are_silenced_and_new_ones_pass() {
+        let proxy = Proxy::before(greeter().await, Passage::Open).await;
+        let mut silent = TcpStream::connect(proxy.address()).await.unwrap();
+        assert_eq!(word(&mut silent).await, "hello");
+        proxy.silence_connections();
+        let end = timeout(Duration::from_millis(200), silent.read(&mut [0; 1])).await;
+        assert!(end.is_err(), "it stays open: {end:?}");
+        let mut last = TcpStream::connect(proxy.address()).await.unwrap();
+        assert_eq!(word(&mut last).await, "hello");
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ use crate::accounts::Accounts;
 use crate::apiserver;
 use crate::cloud::Vm;
 use crate::fleet::{Manager, VirtualProvider};
+use crate::laws;
 use crate::manifests;
 use crate::script::Script;
 
@@ -265,6 +266,23 @@ impl Scene {
     pub async fn delete(&self, kind: Kind, name: &str) {
         let deleted = self.api(kind).delete(name, &DeleteParams::default()).await;
         deleted.unwrap_or_else(|error| panic!("{kind:?} {name}: {error}"));
+    }
+
+    /// The user takes the deployment and the class away; waits until nothing is left of them.
+    ///
+    /// # Panics
+    /// Something is left after the limit.
+    pub async fn remove_all(&mut self, limit: Duration) {
+        self.delete(Kind::Deployment, &self.namespace).await;
+        self.delete(Kind::Class, manifests::CLASS).await;
+        self.until("nothing is left", limit, async |scene: &Scene| {
+            laws::nothing_left(&scene.look().await?)?;
+            match left_over(scene).await?.as_slice() {
+                [] => Ok(()),
+                left => Err(format!("{left:?}")),
+            }
+        })
+        .await;
     }
 
     /// An object as it is now.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millwright_dev::apiserver::ControlPlane;
 
-use crate::accounts::{Accounts, readdressed};
+use crate::accounts::{self, Accounts, readdressed};
 use crate::fleet::{Manager, VirtualProvider};
 use crate::manifests;
 use crate::scene::{Kind, Scene};
@@ -18,11 +18,15 @@ pub struct Script {
     prefix: String,
     manager_flags: Vec<(String, String)>,
     manager_env: Vec<(String, String)>,
+    manager_files: Option<u32>,
     provider_flags: Vec<(String, String)>,
+    /// Where the manager finds the API server, if not where it is.
+    manager_server: Option<String>,
     /// Where the manager finds the cluster with the nodes, if not where everything is.
     manager_target: Option<SocketAddr>,
     provider_target: Option<SocketAddr>,
     has_driver_dir: bool,
+    is_in_the_originals_place: bool,
 }
 
 impl Script {
@@ -34,10 +38,13 @@ impl Script {
             prefix: prefix.to_owned(),
             manager_flags: Vec::new(),
             manager_env: vec![("MILLWRIGHT_LEADER_ELECT".to_owned(), "false".to_owned())],
+            manager_files: None,
             provider_flags: Vec::new(),
+            manager_server: None,
             manager_target: None,
             provider_target: None,
             has_driver_dir: false,
+            is_in_the_originals_place: false,
         }
         .provider("--create-delay", "100ms")
         .provider("--join-delay", "100ms")
@@ -66,6 +73,20 @@ impl Script {
         self
     }
 
+    /// The manager may not open more files than this.
+    #[must_use]
+    pub fn manager_opens_at_most(mut self, files: u32) -> Self {
+        self.manager_files = Some(files);
+        self
+    }
+
+    /// The manager reaches the API server by another URL.
+    #[must_use]
+    pub fn manager_sees_the_server_at(mut self, url: String) -> Self {
+        self.manager_server = Some(url);
+        self
+    }
+
     /// The manager gets a target cluster of its own, at another address of the same API server.
     #[must_use]
     pub fn manager_sees_its_nodes_at(mut self, address: SocketAddr) -> Self {
@@ -87,14 +108,25 @@ impl Script {
         self
     }
 
-    /// Starts everything on `plane`, each under its shipped role, with the class and its Secret applied.
+    /// The manager has the command line and the roles that the original is deployed with.
+    #[must_use]
+    pub fn in_the_originals_place(mut self) -> Self {
+        self.is_in_the_originals_place = true;
+        self.env("MILLWRIGHT_LEADER_ELECT", "true")
+    }
+
+    /// Starts everything on `plane`, each under its shipped role unless told otherwise, with the class and its Secret applied.
     ///
     /// # Panics
     /// Something does not start.
     pub async fn begin(self, plane: &Arc<ControlPlane>) -> Scene {
         let namespace = plane.create_namespace(&self.prefix).await.expect("a namespace");
-        let accounts = Accounts::granted(plane, &namespace).await;
-        let target = seen_at(plane, &accounts.provider, self.provider_target);
+        let roles = match self.is_in_the_originals_place {
+            true => accounts::ORIGINALS,
+            false => accounts::SHIPPED,
+        };
+        let accounts = Accounts::granted(plane, &namespace, roles).await;
+        let target = seen_at(plane, &accounts.provider, self.provider_target.map(tls));
         let dir = self.sockets(plane, &namespace);
         std::fs::create_dir_all(&dir).expect("a directory can be made");
         let mut provider = VirtualProvider::alone(&dir, &namespace)
@@ -137,13 +169,17 @@ impl Script {
         accounts: &Accounts,
         provider: &VirtualProvider,
     ) -> Manager {
-        let mut plan = Manager::of_account(plane, namespace, &accounts.manager).await;
+        let kubeconfig = seen_at(plane, &accounts.manager, self.manager_server.clone());
+        let mut plan = match self.is_in_the_originals_place {
+            true => Manager::in_the_originals_place(plane, namespace, &kubeconfig).await,
+            false => Manager::of_account(plane, namespace, &kubeconfig).await,
+        };
         plan = match self.has_driver_dir {
             true => plan.flag("--driver-dir", self.sockets(plane, namespace).display().to_string()),
             false => plan.driver(&provider.endpoint),
         };
-        if self.manager_target.is_some() {
-            let target = seen_at(plane, &accounts.manager, self.manager_target);
+        if let Some(address) = self.manager_target {
+            let target = seen_at(plane, &accounts.manager, Some(tls(address)));
             plan = plan.flag("--target-kubeconfig", target.display().to_string());
         }
         for (flag, value) in &self.manager_flags {
@@ -152,14 +188,21 @@ impl Script {
         for (name, value) in &self.manager_env {
             plan = plan.env(name, value);
         }
+        if let Some(files) = self.manager_files {
+            plan = plan.with_files(files);
+        }
         plan.start()
     }
 }
 
-/// A kubeconfig, or the same for another address of the API server.
-fn seen_at(plane: &ControlPlane, kubeconfig: &Path, address: Option<SocketAddr>) -> PathBuf {
-    match address {
-        Some(address) => readdressed(kubeconfig, &plane.url(), &format!("https://{address}")),
+fn tls(address: SocketAddr) -> String {
+    format!("https://{address}")
+}
+
+/// A kubeconfig, or the same for another URL of the API server.
+fn seen_at(plane: &ControlPlane, kubeconfig: &Path, url: Option<String>) -> PathBuf {
+    match url {
+        Some(url) => readdressed(kubeconfig, &plane.url(), &url),
         None => kubeconfig.to_owned(),
     }
 }

@@ -32,6 +32,8 @@ async fn scaled_to_two(scene: &mut Scene) -> Duration {
 }
 
 /// How far the great one comes depends on this computer; the control plane ends with it.
+///
+/// Rows: R2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deployment_is_scaled_in_five_seconds_beside_one_that_wants_a_hundred_thousand_machines() {
     let Some(plane) = apiserver::start_with_crds("a hundred thousand machines").await else {

@@ -63,6 +63,7 @@ mod tests {
             driver_is_here: true,
             circuits: millwright_core::circuit_breaker::Circuits::default(),
             is_being_checked: true,
+            status_refused: None,
             reported: None,
             now: "2026-01-01T00:00:00Z".parse().expect("a time"),
         }
@@ -103,6 +104,7 @@ mod tests {
         let laws = |seen: Observed<'_>, steps| {
             let seen = Observed {
                 is_being_checked: false,
+                status_refused: None,
                 ..seen
             };
             self::class(&seen, &Plan::act(steps, millwright_core::class::Why::Settled))

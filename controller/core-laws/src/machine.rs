@@ -268,10 +268,13 @@ fn has_pods(seen: &machine::Observed<'_>) -> bool {
         && seen.sight.target_since.is_some()
 }
 
-/// S2. Nothing is left at the provider: the driver said so, and said so after its propagation delay where a create may
-/// have been under way; or no driver was ever asked, and there is none that an older controller could have asked.
+/// S2. Nothing is left at the provider: the driver said so, and said so after its propagation delay where a create may have been under way;
+/// or the provider accepted the credentials of no creation; or no driver was ever asked, and there is none that an older controller could
+/// have asked.
 fn is_proven(seen: &machine::Observed<'_>) -> bool {
-    if machine::delete::never_had_vm(seen) {
+    let is_unnamed = seen.machine.provider_id().is_none() && seen.machine.node_label().is_none();
+    let was_locked_out = seen.calls.locked_out_since.is_some() && seen.calls.vm.is_none() && is_unnamed;
+    if machine::delete::never_had_vm(seen) || was_locked_out {
         return true;
     }
     let Some(gone_since) = seen.calls.gone_since else {

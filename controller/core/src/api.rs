@@ -15,6 +15,7 @@ pub mod meta;
 pub mod node_template;
 pub mod operation;
 mod previous;
+pub mod pruned;
 pub mod qualified;
 pub mod template;
 pub mod validity;

@@ -92,34 +92,34 @@ fn group<'a>(world: &'a World, set: &'a Arc<MachineSet>) -> impl Iterator<Item =
 }
 
 /// How many Machines of a set's deployment, or of the set without one, are unhealthy.
-pub fn of_group(world: &World, set: &Arc<MachineSet>) -> Tally {
+pub fn of_group(world: &World, set: &Arc<MachineSet>, settings: &Settings) -> Tally {
     let mut tally = Tally::default();
     for machine in group(world, set) {
-        tally.add(health(world, machine));
+        tally.add(health(world, machine, settings));
     }
     tally
 }
 
 /// The same of a Machine whose Node somebody has deleted: whoever deletes all Nodes at once, as a cloud controller manager of another
 /// region does, is not to take all VMs along. Nobody unhealthy: its Node stays, or no set owns it, or it goes itself.
-pub fn of_losers(world: &World, machine: &Machine) -> Tally {
+pub fn of_losers(world: &World, machine: &Machine, settings: &Settings) -> Tally {
     if meta::is_deleting(&machine.metadata) {
         return Tally::default();
     }
     let node = kin::node_of(world, machine).node;
     let set = world.sets.controller(&machine.metadata);
     let set = set.filter(|_| node.is_some_and(|node| meta::is_deleting(&node.metadata)));
-    set.map_or_else(Tally::default, |set| of_group(world, set))
+    set.map_or_else(Tally::default, |set| of_group(world, set, settings))
 }
 
-fn health(world: &World, machine: &Machine) -> Option<Health> {
+fn health(world: &World, machine: &Machine, settings: &Settings) -> Option<Health> {
     let node = kin::node_of(world, machine).node;
     // One whose Node was deleted goes for that, and is not well meanwhile.
     if node.is_some_and(|node| meta::is_deleting(&node.metadata)) {
         return Some(Health::Ill);
     }
     let calls = machine.uid().and_then(|uid| world.ledger.calls.get(&uid));
-    let counts = !meta::is_deleting(&machine.metadata) && !is_ended(machine, node, calls);
+    let counts = !meta::is_deleting(&machine.metadata) && !is_ended(machine, node, calls, settings);
     Health::of(machine).filter(|_| counts)
 }
 

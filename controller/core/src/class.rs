@@ -4,16 +4,18 @@
 //! Decides from what was observed; fetches no Secret and asks no driver (the shell's `Check` step does, and stores its
 //! [`Readiness`]). Source: `spec/machine.md` §2.2–2.3, W4, W7, W44, W45.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-pub use condition::{Verdict, open_breakers, told_readiness};
+pub use condition::{Verdict, is_found_good, open_breakers, told_readiness};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::{CreationRequest, MachineClass, keys, meta};
 use crate::circuit_breaker::{Account, Circuits};
-use crate::driver::Violation;
-use crate::ids::SecretKey;
+use crate::driver::{Drivers, Violation};
+use crate::ids::{DriverName, SecretKey};
+use crate::ledger::Refusal;
 use crate::plan::Bearing;
 use crate::provider_spec::SpecError;
 use crate::sight::later;
@@ -44,8 +46,10 @@ pub struct Recipe {
 /// Why no machine can be made of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// `provider` is absent.
-    NoProvider,
+    /// `provider` is absent, and there are these drivers.
+    NoProvider(BTreeSet<DriverName>),
+    /// `provider` is absent, and not all drivers have told their names yet: nobody knows whether there is only one.
+    NoDriver,
     /// `providerSpec` cannot be sent to any driver.
     Spec(SpecError),
     /// `nodeTemplate` is there and incomplete; names what is missing.
@@ -73,8 +77,8 @@ impl Fault {
     /// Whether a set should not even make Machine objects. A Secret may still arrive; a refused spec must be changed.
     pub fn refuses_machines(&self) -> bool {
         match self {
-            Self::NoProvider | Self::Spec(_) | Self::NodeTemplate(_) | Self::Rejected(_) | Self::UserData(_) => true,
-            Self::SecretMissing(_) | Self::NoUserData(_) | Self::SecretUnreadable(..) => false,
+            Self::NoProvider(_) | Self::Spec(_) | Self::NodeTemplate(_) | Self::Rejected(_) | Self::UserData(_) => true,
+            Self::NoDriver | Self::SecretMissing(_) | Self::NoUserData(_) | Self::SecretUnreadable(..) => false,
             Self::Told { reason, .. } => {
                 !matches!(reason.as_str(), "SecretMissing" | "NoUserData" | "SecretUnreadable")
             }
@@ -84,7 +88,8 @@ impl Fault {
     /// One word for events and metrics.
     pub fn label(&self) -> &'static str {
         match self {
-            Self::NoProvider => "NoProvider",
+            Self::NoProvider(_) => "NoProvider",
+            Self::NoDriver => condition::DRIVER_NOT_CONNECTED,
             Self::Spec(_) => "InvalidProviderSpec",
             Self::NodeTemplate(_) => "InvalidNodeTemplate",
             Self::SecretMissing(_) => "SecretMissing",
@@ -100,7 +105,17 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoProvider => f.write_str("field provider is empty: set it to a driver's name"),
+            Self::NoProvider(drivers) => {
+                let names: Vec<&str> = drivers.iter().map(DriverName::as_str).collect();
+                write!(
+                    f,
+                    "field provider is empty, and there are several drivers: set it to one of {}",
+                    names.join(", ")
+                )
+            }
+            Self::NoDriver => f.write_str(
+                "field provider is empty, and which drivers there are is not known: start the one that is not connected, or set the field",
+            ),
             Self::Spec(error) => write!(f, "providerSpec: {error}"),
             Self::NodeTemplate(missing) => write!(f, "nodeTemplate lacks {missing}"),
             Self::SecretMissing(key) => write!(f, "Secret {key} does not exist"),
@@ -122,6 +137,15 @@ impl fmt::Display for Fault {
     }
 }
 
+/// The driver of a class: the one that it names, else the only one that there is.
+pub fn driver(class: &MachineClass, drivers: &Drivers) -> Result<DriverName, Fault> {
+    let driver = class.driver().or_else(|| drivers.only().cloned());
+    driver.ok_or_else(|| match drivers.names.len() {
+        0 | 1 => Fault::NoDriver,
+        _ => Fault::NoProvider(drivers.names.clone()),
+    })
+}
+
 /// Secrets of a class in the order of merging: the second wins over the first.
 pub fn secret_keys(class: &MachineClass) -> Vec<SecretKey> {
     let own = meta::namespace(&class.metadata);
@@ -136,10 +160,10 @@ pub fn secret_keys(class: &MachineClass) -> Vec<SecretKey> {
     named.collect()
 }
 
-/// What the provider counts the class's calls against: the last Secret wins over the others. `None`: the class names no driver or no
+/// What the provider counts the calls of a class of that driver against: the last Secret wins over the others. `None`: the class names no
 /// Secret.
-pub fn account(class: &MachineClass) -> Option<Account> {
-    Some(Account(class.driver()?, secret_keys(class).pop()?))
+pub fn account(class: &MachineClass, driver: DriverName) -> Option<Account> {
+    Some(Account(driver, secret_keys(class).pop()?))
 }
 
 /// What `nodeTemplate` lacks, if it is there: the autoscaler scales from zero by it (`spec/machine.md` §2.2).
@@ -182,6 +206,8 @@ pub struct Observed<'a> {
     pub circuits: Circuits<'a>,
     /// A check of it is under way.
     pub is_being_checked: bool,
+    /// The last write of its status, if the API server refused it: roles and CRDs that were made for the original know no status of classes.
+    pub status_refused: Option<&'a Refusal>,
     /// What was last reported of its deletion.
     pub reported: Option<&'a InUse>,
     /// The time.
@@ -283,7 +309,7 @@ pub fn plan(seen: &Observed<'_>) -> Plan {
     let deleting = meta::is_deleting(&seen.class.metadata);
     let mut plan = Plan::rest(Why::Settled);
     // Told first: what follows may be refused, or end the class.
-    if !deleting {
+    if !deleting && seen.status_refused.is_none_or(|refusal| !refusal.holds(seen.now)) {
         let news = Verdict::news(seen.class, seen.found, seen.driver_is_here, seen.circuits);
         plan.steps.extend(news.map(Step::Record));
     }

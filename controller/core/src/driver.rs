@@ -100,6 +100,36 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// The codes under which the contract has it.
+    pub fn codes(self) -> &'static [Code] {
+        match self {
+            Self::InvalidField => &[Code::InvalidArgument],
+            Self::CredentialsRejected => &[Code::Unauthenticated],
+            Self::AccessDenied => &[Code::PermissionDenied],
+            Self::OperationInProgress | Self::PageTokenExpired | Self::ResumeTokenExpired => &[Code::Aborted],
+            Self::RateLimited | Self::ProviderUnavailable => &[Code::Unavailable],
+            Self::MachineNotFound => &[Code::NotFound],
+            Self::NameConflict | Self::SpecConflict => &[Code::AlreadyExists],
+            Self::CapacityUnavailable | Self::QuotaExceeded => &[Code::ResourceExhausted],
+            Self::StaleLeader
+            | Self::DependencyMissing
+            | Self::MachineDeleted
+            | Self::VmInconsistent
+            | Self::NotOwned
+            | Self::DeleteBlocked => &[Code::FailedPrecondition],
+            Self::SpecOutOfRange | Self::DuplicateVms => &[Code::OutOfRange],
+            Self::InitializationFailed => &[Code::Internal, Code::Unavailable],
+            Self::DriverFault => &[Code::Internal],
+        }
+    }
+
+    /// Whether a driver may send it under that code.
+    pub fn goes_with(self, code: Code) -> bool {
+        self.codes().contains(&code)
+    }
+}
+
 /// What a failed call has left behind at the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -384,6 +414,23 @@ pub struct DriverInfo {
     pub capabilities: BTreeSet<Capability>,
     /// How long after an accepted CreateMachine the provider may still not show the VM.
     pub propagation_delay: SignedDuration,
+}
+
+/// The drivers that there are, as far as they have told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drivers {
+    /// Their names, also of those that are away for now.
+    pub names: BTreeSet<DriverName>,
+    /// There may be more: somebody has not told a name yet.
+    pub is_incomplete: bool,
+}
+
+impl Drivers {
+    /// The only driver that there is.
+    pub fn only(&self) -> Option<&DriverName> {
+        let mut names = self.names.iter().filter(|_| !self.is_incomplete);
+        names.next().filter(|_| self.names.len() == 1)
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, meta};
-use crate::breaker;
 use crate::change::Change;
 use crate::circuit_breaker::is_suspended;
 use crate::class;
@@ -21,7 +20,7 @@ use crate::driver::DriverInfo;
 use crate::ids::{DriverName, Name};
 use crate::kin;
 use crate::kinds::OwnedBy;
-use crate::machine::{self, Calls, ClassView, DriverView};
+use crate::machine::{self, Calls, DriverView};
 use crate::narrate::{Narrate, relative};
 use crate::plan::Plan;
 use crate::set::{self, Asked};
@@ -226,36 +225,27 @@ fn of_machine(world: &World, name: &Name, settings: &Settings, now: Timestamp) -
     let machine: &Arc<Machine> = world.machines.get(name)?;
     let class_name = machine.class_name().map(Name::new);
     let class = class_name.as_ref().and_then(|class| world.classes.get(class));
-    let driver = class.and_then(|class| class.driver()).map(answering);
+    let asked = machine.creation_request().and_then(|request| request.driver());
+    // Which driver a class without one has is in the manager's memory. It has one where its condition calls it good.
+    let unnamed = class.filter(|class| class::is_found_good(class));
+    let driver = asked
+        .or_else(|| class?.driver())
+        .or_else(|| unnamed.map(|_| DriverName::new("the only driver")))
+        .map(answering);
     // Whether the VM runs is asked by the manager, which has done so: what it came to stands in the Machine's own words.
     let is_doubtful = matches!(machine.phase(), Phase::Unknown | Phase::Failed);
     let calls = Calls {
         asked_at: is_doubtful.then_some(now),
         ..Calls::default()
     };
-    let claim = kin::node_of(world, machine);
-    let plan = machine::plan(
-        &machine::Observed {
-            machine,
-            class: ClassView::of(world, class_name.as_ref()),
-            driver: match &driver {
-                Some(driver) => DriverView::Ready(driver),
-                None => DriverView::Unnamed,
-            },
-            node: claim.node,
-            rival: claim.rival,
-            losers: breaker::of_losers(world, machine),
-            virtual_capacity: class.and_then(|class| class.virtual_capacity()),
-            standing: kin::standing(world, machine),
-            drain: machine.uid().and_then(|uid| world.ledger.drains.get(&uid)),
-            volumes: &world.volumes,
-            sight: Sight::CLEAR,
-            calls: &calls,
-            circuits: world.circuits_of(machine),
-            settings,
-        },
-        now,
-    );
+    let asked = machine::view::Asked {
+        world,
+        driver: driver.as_ref().map_or(DriverView::Unnamed, DriverView::Ready),
+        calls: &calls,
+        sight: Sight::CLEAR,
+        settings,
+    };
+    let plan = machine::look(asked, machine, |seen| machine::plan(seen, now));
     let mut explanation = Explanation::of(&plan, now);
     // When the next probe is due, the manager alone knows.
     if is_suspended(machine) {
@@ -288,6 +278,7 @@ fn of_class(world: &World, name: &Name, now: Timestamp) -> Option<Explanation> {
         driver_is_here: true,
         circuits: world.ledger.breakers.circuits(name),
         is_being_checked: false,
+        status_refused: None,
         reported: None,
         now,
     });

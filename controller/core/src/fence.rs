@@ -5,37 +5,53 @@
 //! store already knows, and keeps an object that we saw the last of from coming back. It knows uids and versions only.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::ids::{ResourceVersion, Uid};
 
 /// How many ended objects are remembered. Far more than requests can be under way while so many objects end.
 const REMEMBERED: usize = 10_000;
 
+/// Stands for a uid in a tenth of its memory. API servers choose uids at random, so that two with one digest are too
+/// unlikely to matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Digest(u64);
+
+impl Digest {
+    fn of(uid: &Uid) -> Self {
+        let mut hasher = DefaultHasher::new();
+        uid.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Fence {
-    floors: BTreeMap<Uid, ResourceVersion>,
-    gone: BTreeSet<Uid>,
+    floors: BTreeMap<Digest, ResourceVersion>,
+    gone: BTreeSet<Digest>,
     /// In the order of their ends.
-    ends: VecDeque<Uid>,
+    ends: VecDeque<Digest>,
 }
 
 impl Fence {
     /// Our write made `version` of the object.
-    pub fn wrote(&mut self, uid: Uid, version: ResourceVersion) {
-        if self.gone.contains(&uid) {
+    pub fn wrote(&mut self, uid: &Uid, version: ResourceVersion) {
+        let object = Digest::of(uid);
+        if self.gone.contains(&object) {
             return;
         }
-        let floor = self.floors.entry(uid).or_insert(version);
+        let floor = self.floors.entry(object).or_insert(version);
         *floor = (*floor).max(version);
     }
 
     /// The object is gone, by our write or by what a watch told: whatever still arrives of it is history. That holds for ever,
     /// because no uid comes back; the answer to an earlier write of ours may arrive after the watch has told of the end.
-    pub fn ended(&mut self, uid: Uid) {
-        self.floors.remove(&uid);
-        if self.gone.insert(uid.clone()) {
-            self.ends.push_back(uid);
+    pub fn ended(&mut self, uid: &Uid) {
+        let object = Digest::of(uid);
+        self.floors.remove(&object);
+        if self.gone.insert(object) {
+            self.ends.push_back(object);
         }
         if self.ends.len() > REMEMBERED
             && let Some(oldest) = self.ends.pop_front()
@@ -47,19 +63,20 @@ impl Fence {
     /// Whether an object of that version, brought by a watch, may enter the store. A version that cannot be compared
     /// is let in, because refusing it for ever would be worse.
     pub fn admits(&self, uid: &Uid, version: Option<ResourceVersion>) -> bool {
-        if self.gone.contains(uid) {
+        let object = Digest::of(uid);
+        if self.gone.contains(&object) {
             return false;
         }
-        match (self.floors.get(uid), version) {
+        match (self.floors.get(&object), version) {
             (None, _) | (Some(_), None) => true,
             (Some(floor), Some(version)) => version >= *floor,
         }
     }
 
-    /// Drops the floors of all objects but those that `keeps` names: after a relist, what is neither in the list nor
-    /// in the store can bring no more events.
-    pub fn retain(&mut self, keeps: impl Fn(&Uid) -> bool) {
-        self.floors.retain(|uid, _| keeps(uid));
+    /// Drops the floors of all objects but these: after a relist, what is neither in the list nor in the store can bring no more events.
+    pub fn retain<'a>(&mut self, alive: impl IntoIterator<Item = &'a Uid>) {
+        let alive: BTreeSet<Digest> = alive.into_iter().map(Digest::of).collect();
+        self.floors.retain(|object, _| alive.contains(object));
     }
 }
 
@@ -74,8 +91,8 @@ mod tests {
     #[test]
     fn an_event_older_than_our_write_is_refused_and_our_own_event_is_let_in() {
         let mut fence = Fence::default();
-        fence.wrote(Uid::new("u"), version("10"));
-        fence.wrote(Uid::new("u"), version("9"));
+        fence.wrote(&Uid::new("u"), version("10"));
+        fence.wrote(&Uid::new("u"), version("9"));
         assert!(!fence.admits(&Uid::new("u"), Some(version("9"))));
         assert!(fence.admits(&Uid::new("u"), Some(version("10"))));
         assert!(fence.admits(&Uid::new("other"), Some(version("1"))));
@@ -84,9 +101,9 @@ mod tests {
     #[test]
     fn an_object_that_ended_does_not_come_back() {
         let mut fence = Fence::default();
-        fence.ended(Uid::new("u"));
-        fence.wrote(Uid::new("u"), version("3"));
-        fence.ended(Uid::new("u"));
+        fence.ended(&Uid::new("u"));
+        fence.wrote(&Uid::new("u"), version("3"));
+        fence.ended(&Uid::new("u"));
         assert!(!fence.admits(&Uid::new("u"), Some(version("99"))));
         assert!(!fence.admits(&Uid::new("u"), None));
     }
@@ -94,7 +111,7 @@ mod tests {
     #[test]
     fn only_so_many_ends_are_remembered() {
         let mut fence = Fence::default();
-        (0..REMEMBERED + 5).for_each(|number| fence.ended(Uid::new(number.to_string())));
+        (0..REMEMBERED + 5).for_each(|number| fence.ended(&Uid::new(number.to_string())));
         assert_eq!((fence.gone.len(), fence.ends.len()), (REMEMBERED, REMEMBERED));
         assert!(fence.admits(&Uid::new("4"), None));
         assert!(!fence.admits(&Uid::new("5"), None));

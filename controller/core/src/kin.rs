@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
 use crate::api::{Machine, keys, meta};
-use crate::ids::{Name, NodeName};
+use crate::ids::{Name, NodeName, ProviderId};
 use crate::kinds::{NodeBy, OwnedBy};
 use crate::machine::node;
 use crate::machine::steer::Standing;
@@ -64,6 +64,14 @@ fn rival<'a>(world: &'a World, machine: &Machine, node: &Node) -> Option<&'a str
     };
     let claimants = world.machines.find(OwnedBy::ProviderId, id);
     let best = claimants.min_by_key(|claimant| age(claimant))?;
+    (best.metadata.uid != machine.metadata.uid).then(|| meta::name(&best.metadata))
+}
+
+/// The Machine whose claim to the VM of that id is better than this one's: one that bears the id already, of several the oldest. For
+/// clusters without Nodes; where there are some, [`node_of`] tells.
+pub fn twin<'a>(world: &'a World, machine: &Machine, id: &ProviderId) -> Option<&'a str> {
+    let claimants = world.machines.find(OwnedBy::ProviderId, id.as_str());
+    let best = claimants.min_by_key(|claimant| (meta::created(&claimant.metadata), meta::name(&claimant.metadata)))?;
     (best.metadata.uid != machine.metadata.uid).then(|| meta::name(&best.metadata))
 }
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, NodeStatus, Secret};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 
-use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, keys, meta};
+use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, keys, meta, pruned};
 use crate::class;
 use crate::machine::{node, virtual_capacity};
+use crate::status::{LONGEST_WORD, plain};
 use crate::store::{Store, Stored};
 
 /// A Secret as it is watched: that it is there and changed, not what it holds.
@@ -51,10 +52,10 @@ impl Health {
         }
     }
 
-    /// That of a Machine which has joined.
+    /// The health of a Machine that has joined; without a target cluster, of one that is Available.
     pub fn of(machine: &Machine) -> Option<Self> {
         match machine.phase() {
-            Phase::Running => Some(Self::Well),
+            Phase::Running | Phase::Available => Some(Self::Well),
             Phase::Unknown => Some(Self::Ill),
             // One that is preserved is set aside: it would hold up the others for as long.
             Phase::Failed if machine.preserved_until().is_some() => None,
@@ -62,6 +63,21 @@ impl Health {
             _ => None,
         }
     }
+}
+
+/// The conditions of a Node, as many as a Machine's status has room for. The kubelet's condition `Ready` is always kept.
+fn bounded(mut conditions: Vec<NodeCondition>) -> Vec<NodeCondition> {
+    const MOST: usize = 80;
+    const LONGEST_MESSAGE: usize = 1024;
+    let beyond = conditions.split_off(conditions.len().min(MOST));
+    conditions.extend(beyond.into_iter().find(|condition| condition.type_ == keys::NODE_READY));
+    for condition in &mut conditions {
+        condition.message = condition.message.as_deref().map(|text| plain(text, LONGEST_MESSAGE));
+        condition.reason = condition.reason.as_deref().map(|word| plain(word, LONGEST_WORD));
+        condition.type_ = plain(&condition.type_, LONGEST_WORD);
+        condition.status = plain(&condition.status, LONGEST_WORD);
+    }
+    conditions
 }
 
 /// The zone of a Node, by its label.
@@ -81,7 +97,7 @@ pub enum NodeBy {
     ProviderId,
     /// [`in_zone`]: for counting.
     Zone,
-    /// The empty text, where somebody has deleted it: for counting.
+    /// The empty text, where somebody has deleted it.
     Leaving,
 }
 
@@ -90,7 +106,7 @@ pub enum NodeBy {
 pub enum ClassBy {
     /// `namespace/name` of a Secret that it names.
     Secret,
-    /// The driver's name.
+    /// The driver that it names; the empty text where it names none.
     Driver,
 }
 
@@ -122,6 +138,12 @@ impl<K: Stored<Index = OwnedBy>> Store<K> {
 
 impl Stored for Machine {
     type Index = OwnedBy;
+    fn inherit(&mut self, before: &Self) {
+        pruned::inherit_machine(self, before);
+    }
+    fn completes(&self, known: &Self) -> bool {
+        self.status != known.status
+    }
     fn indexed(&self) -> Vec<(OwnedBy, String)> {
         let mut places = vec![controller(&self.metadata)];
         places.extend(self.class_name().map(|class| (OwnedBy::Class, class.to_owned())));
@@ -141,6 +163,12 @@ impl Stored for Machine {
 
 impl Stored for MachineSet {
     type Index = OwnedBy;
+    fn inherit(&mut self, before: &Self) {
+        pruned::inherit_set(self, before);
+    }
+    fn completes(&self, known: &Self) -> bool {
+        self.status != known.status
+    }
     fn indexed(&self) -> Vec<(OwnedBy, String)> {
         let class = self.spec.template.class().and_then(|class| class.name);
         let mut places = vec![controller(&self.metadata), (OwnedBy::Uid, own_uid(&self.metadata))];
@@ -151,6 +179,12 @@ impl Stored for MachineSet {
 
 impl Stored for MachineDeployment {
     type Index = OwnedBy;
+    fn inherit(&mut self, before: &Self) {
+        pruned::inherit_deployment(self, before);
+    }
+    fn completes(&self, known: &Self) -> bool {
+        self.status != known.status
+    }
     fn indexed(&self) -> Vec<(OwnedBy, String)> {
         vec![(OwnedBy::Uid, own_uid(&self.metadata))]
     }
@@ -164,10 +198,7 @@ impl Stored for MachineClass {
             .map(|key| (ClassBy::Secret, key.to_string()))
             .collect();
         places.dedup();
-        places.extend(
-            self.driver()
-                .map(|driver| (ClassBy::Driver, driver.as_str().to_owned())),
-        );
+        places.push((ClassBy::Driver, self.spec.provider.clone().unwrap_or_default()));
         places
     }
 }
@@ -181,11 +212,12 @@ impl Stored for SecretMeta {
 
 impl Stored for Node {
     type Index = NodeBy;
-    /// Of what is reported of it, plans read the conditions, the volumes and the capacity that the kubelet does not count itself.
+    /// Of what is reported of it, plans read the conditions, the volumes and the capacity that the kubelet does not count itself. The
+    /// conditions are copied into the status of its Machine, so they are bounded here.
     fn shorten(&mut self) {
         self.metadata.managed_fields = None;
         if let Some(status) = &mut self.status {
-            let conditions = status.conditions.take();
+            let conditions = status.conditions.take().map(bounded);
             let volumes_attached = status.volumes_attached.take();
             let mut capacity = status.capacity.take();
             if let Some(capacity) = &mut capacity {
@@ -231,6 +263,22 @@ mod tests {
                 "capacity": {"cpu": "4", "hugepages-2Mi": "0", "example.com/slots": "3"}},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn however_many_conditions_a_node_has_its_kubelets_word_is_kept() {
+        let of = |type_: String| NodeCondition {
+            type_,
+            status: "True".to_owned(),
+            message: Some("no\n".repeat(1000)),
+            ..NodeCondition::default()
+        };
+        let all = (0..3000)
+            .map(|number| of(format!("Problem{number}")))
+            .chain([of(keys::NODE_READY.to_owned())]);
+        let kept = bounded(all.collect());
+        assert!(json!(kept).to_string().len() < 128 * 1024);
+        assert_eq!(kept.last().map(|last| last.type_.as_str()), Some(keys::NODE_READY));
     }
 
     #[test]

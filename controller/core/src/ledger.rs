@@ -18,10 +18,10 @@ use std::sync::{Arc, LazyLock};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{CreationRequest, Machine, MachineClass, meta};
-use crate::circuit_breaker::Breakers;
+use crate::circuit_breaker::{Account, Breakers};
 use crate::class::{self, InUse, Readiness};
 use crate::drain::Drain;
-use crate::ids::{Name, Uid};
+use crate::ids::{DriverName, Name, Uid};
 use crate::machine::Calls;
 use crate::orphans::Inventories;
 use crate::sight::later;
@@ -134,6 +134,8 @@ impl OwnerNotes {
 #[derive(Debug, Default)]
 struct ClassNotes {
     readiness: Readiness,
+    /// The driver by which it was last checked.
+    driver: Option<DriverName>,
     /// What reached its VMs when it was last checked.
     reached: Option<CreationRequest>,
     /// When its driver is asked again, where it could not be asked.
@@ -141,6 +143,8 @@ struct ClassNotes {
     /// Which doubt the readiness answers.
     doubt: u64,
     is_being_checked: bool,
+    /// The last write of its status, if the API server refused it.
+    status_refused: Option<Refusal>,
 }
 
 /// Names the state of knowledge about a class that a check began with: its outcome counts only if nothing was doubted since.
@@ -217,6 +221,12 @@ impl Ledger {
         reached.filter(|reached| reached.is_same(&CreationRequest::of(class, None)))
     }
 
+    /// The driver of the class: the one that it names, else the one by which it was last checked.
+    pub fn driver_of(&self, class: &MachineClass) -> Option<DriverName> {
+        let checked = || self.classes.get(&meta::identity(&class.metadata).0)?.driver.clone();
+        class.driver().or_else(checked)
+    }
+
     /// What a check found to reach the VMs of the class, and when the driver is asked again where it could not say so.
     pub fn note_reached(&mut self, class: &Name, reached: CreationRequest, ask_again: Option<Timestamp>) {
         if let Some(notes) = self.classes.get_mut(class) {
@@ -225,10 +235,52 @@ impl Ledger {
         }
     }
 
+    /// By which driver a class was checked, if there was one. What is known of another driver's account says nothing of it. Gives whether
+    /// it is another driver than before.
+    pub fn note_driver(&mut self, class: &MachineClass, driver: Option<DriverName>) -> bool {
+        let name = meta::identity(&class.metadata).0;
+        let before = self.driver_of(class);
+        if let Some(notes) = self.classes.get_mut(&name) {
+            notes.driver = driver;
+        }
+        let is_another = self.driver_of(class) != before;
+        if is_another {
+            self.breakers.class_changed(&name, self.account(class), Vec::new);
+        }
+        is_another
+    }
+
+    fn account(&self, class: &MachineClass) -> Option<Account> {
+        class::account(class, self.driver_of(class)?)
+    }
+
     /// Whether the driver could not be asked about the class when it was last checked, and is to be asked again.
     pub fn is_unheard(&self, class: &Name, now: Timestamp) -> bool {
         let ask_again = self.classes.get(class).and_then(|notes| notes.ask_again);
         ask_again.is_some_and(|at| at <= now)
+    }
+
+    /// The last write of the class's status, if the API server refused it.
+    pub fn status_refused(&self, class: &Name) -> Option<&Refusal> {
+        self.classes.get(class)?.status_refused.as_ref()
+    }
+
+    /// The API server refused a write of the class's status. Gives whether that is news.
+    pub fn refuses_status(&mut self, class: &Name, words: String, now: Timestamp) -> bool {
+        let Some(notes) = self.classes.get_mut(class) else {
+            return false;
+        };
+        let before = notes.status_refused.take();
+        let is_news = before.is_none();
+        notes.status_refused = Some(Refusal::after(before.as_ref(), words, now));
+        is_news
+    }
+
+    /// The API server takes the class's status, or may do so from now on.
+    pub fn takes_status(&mut self, class: &Name) {
+        if let Some(notes) = self.classes.get_mut(class) {
+            notes.status_refused = None;
+        }
     }
 
     /// Whether a check of the class is under way.
@@ -269,7 +321,7 @@ impl Ledger {
         let notes = self.classes.entry(name.clone()).or_default();
         notes.readiness = Readiness::Unchecked;
         notes.doubt = self.doubts;
-        let (account, stored) = (class::account(class), || class::open_breakers(class));
+        let (account, stored) = (self.account(class), || class::open_breakers(class));
         self.breakers.class_changed(&name, account, stored);
     }
 
@@ -306,13 +358,13 @@ mod tests {
         let stamp = ledger.begins_check(&small());
         ledger.doubt(&class());
         assert_eq!(
-            ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)),
+            ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoDriver)),
             Finding::Outdated
         );
         assert_eq!(*ledger.readiness(&small()), Readiness::Unchecked);
         let stamp = ledger.begins_check(&small());
         assert_eq!(
-            ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)),
+            ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoDriver)),
             Finding::News
         );
         assert!(!ledger.is_being_checked(&small()));
@@ -327,14 +379,14 @@ mod tests {
         let after = ledger.begins_check(&small());
         for stamp in [before, after] {
             assert_eq!(
-                ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoProvider)),
+                ledger.judged(&small(), stamp, Readiness::Faulty(Fault::NoDriver)),
                 Finding::Outdated
             );
             assert!(ledger.classes.is_empty());
         }
         ledger.doubt(&class());
         assert_eq!(
-            ledger.judged(&small(), after, Readiness::Faulty(Fault::NoProvider)),
+            ledger.judged(&small(), after, Readiness::Faulty(Fault::NoDriver)),
             Finding::Outdated,
             "another class has the name"
         );

@@ -22,6 +22,7 @@ pub mod preserve;
 pub mod status;
 pub mod steer;
 pub mod step;
+pub mod view;
 pub mod virtual_capacity;
 
 use jiff::{SignedDuration, Timestamp};
@@ -35,6 +36,7 @@ pub use outcome::{Lost, Pacing};
 pub use preserve::Keeping;
 pub use status::StatusChange;
 pub use step::{Plan, Step, Why};
+pub use view::look;
 
 /// Decides what one Machine needs next. Same arguments, same plan.
 pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {

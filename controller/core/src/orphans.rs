@@ -44,6 +44,8 @@ const APART: SignedDuration = SignedDuration::from_mins(2);
 const CAP_PERCENT: usize = 10;
 /// So many VMs without a Machine are nobody's common cause yet.
 const FEW: usize = 2;
+/// Of so many VMs people are told in one look at most, of the others in the next ones: a driver may show others each time.
+const TOLD: usize = 20;
 
 /// All that a look may read.
 pub struct Observed<'a> {
@@ -355,6 +357,9 @@ impl Look<'_> {
     fn tell(&mut self, finding: Finding, vm: &Sighting) {
         let Some(id) = &vm.provider_id else { return };
         if self.seen.noted.told.get(id) != Some(&finding) {
+            if self.plan.steps.len() >= TOLD {
+                return;
+            }
             self.plan.steps.push(Step::Tell(finding, Box::new(vm.clone())));
         }
         self.plan.noted.told.insert(id.clone(), finding);

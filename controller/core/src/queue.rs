@@ -47,11 +47,18 @@ struct Entry {
     /// When the key wants to run, with the order of arrival; absent while it waits for nothing.
     due: Option<(Duration, Urgency, u64)>,
     /// A worker has it.
-    busy: bool,
+    taken: Option<Taken>,
     /// Failures in a row.
     failures: u32,
     /// End of the present back-off.
     held_until: Option<Duration>,
+}
+
+/// When a worker got a key, and how long the key had been due.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    at: Duration,
+    waited: Duration,
 }
 
 /// See the module's text.
@@ -87,7 +94,7 @@ impl<K: Ord + Clone> Queue<K> {
             return;
         }
         let before = entry.due.replace(wanted);
-        if entry.busy {
+        if entry.taken.is_some() {
             return; // scheduled when it is given back
         }
         self.unschedule(&key, before);
@@ -105,15 +112,18 @@ impl<K: Ord + Clone> Queue<K> {
         }
         let (_, _, key) = self.ready.pop_first()?;
         let entry = self.entries.entry(key.clone()).or_default();
-        entry.due = None;
-        entry.busy = true;
+        let due = entry.due.take().map_or(now, |(due, ..)| due);
+        entry.taken = Some(Taken {
+            at: now,
+            waited: now.saturating_sub(due),
+        });
         Some(key)
     }
 
     /// Gives a key back. Returns the uptime until which it is held, if it backs off.
     pub fn give_back(&mut self, key: K, verdict: Verdict, now: Duration) -> Option<Duration> {
         let entry = self.entries.entry(key.clone()).or_default();
-        entry.busy = false;
+        entry.taken = None;
         let meanwhile = entry.due.take();
         let mut wanted = meanwhile;
         let mut held = None;
@@ -162,6 +172,23 @@ impl<K: Ord + Clone> Queue<K> {
         held
     }
 
+    /// Ends the back-off of every key: what made the keys fail is over. The back-off of a key that fails again goes on growing.
+    pub fn end_back_offs(&mut self, now: Duration) {
+        let held = |entry: &Entry| entry.held_until.is_some_and(|until| until > now);
+        let keys: Vec<K> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| held(entry))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.held_until = None;
+            }
+            self.push(key, now, Urgency::Routine);
+        }
+    }
+
     /// The uptime at which [`Self::take`] will have something, if nothing arrives before.
     pub fn next_due(&self) -> Option<Duration> {
         if !self.ready.is_empty() {
@@ -170,9 +197,23 @@ impl<K: Ord + Clone> Queue<K> {
         self.waiting.first().map(|(at, ..)| *at)
     }
 
-    /// How many keys wait for a worker at `now`.
-    pub fn depth(&self, now: Duration) -> usize {
-        self.ready.len() + self.waiting.iter().take_while(|(at, ..)| *at <= now).count()
+    /// The keys that wait for a worker at `now`.
+    pub fn due(&self, now: Duration) -> impl Iterator<Item = &K> {
+        let due = self.waiting.iter().take_while(move |(at, ..)| *at <= now);
+        let ready = self.ready.iter().map(|(.., key)| key);
+        ready.chain(due.map(|(.., key)| key))
+    }
+
+    /// The keys that workers have at `now`, and for how long.
+    pub fn under_way(&self, now: Duration) -> impl Iterator<Item = (&K, Duration)> {
+        let taken = self.entries.iter().filter_map(|(key, entry)| Some((key, entry.taken?)));
+        taken.map(move |(key, taken)| (key, now.saturating_sub(taken.at)))
+    }
+
+    /// How long a key that a worker has was due before.
+    pub fn waited(&self, key: &K) -> Duration {
+        let taken = self.entries.get(key).and_then(|entry| entry.taken);
+        taken.map_or(Duration::ZERO, |taken| taken.waited)
     }
 
     /// How often `key` has failed in a row.
@@ -293,6 +334,38 @@ mod tests {
         queue.take(now);
         queue.give_back("a", Verdict::Done { wake: None }, now);
         assert_eq!(queue.failures(&"a"), 0);
+    }
+
+    #[test]
+    fn the_end_of_an_outage_ends_back_offs_and_the_back_off_of_a_key_that_fails_again_goes_on_growing() {
+        let mut queue = Queue::default();
+        for key in ["a", "b"] {
+            queue.push(key, secs(0), Urgency::Event);
+            queue.take(secs(0));
+        }
+        queue.give_back("a", Verdict::BackOff, secs(0));
+        queue.give_back("b", Verdict::Done { wake: Some(secs(9)) }, secs(0));
+        let soon = Duration::from_millis(10);
+        queue.end_back_offs(soon);
+        assert_eq!(queue.take(soon), Some("a"));
+        assert_eq!(queue.take(soon), None, "a key that waits for its time goes on waiting");
+        let until = queue.give_back("a", Verdict::BackOff, soon);
+        assert_eq!(until, Some(soon + Duration::from_millis(400)));
+    }
+
+    #[test]
+    fn how_long_keys_wait_and_how_long_workers_have_them_is_known() {
+        let mut queue = Queue::default();
+        for (key, at) in [("a", 1), ("b", 2), ("c", 9)] {
+            queue.push(key, secs(at), Urgency::Event);
+        }
+        assert!(queue.due(secs(3)).eq(&["a", "b"]));
+        queue.take(secs(3));
+        assert_eq!(queue.waited(&"a"), secs(2));
+        assert!(queue.due(secs(3)).eq(&["b"]));
+        assert!(queue.under_way(secs(7)).eq([(&"a", secs(4))]));
+        queue.give_back("a", Verdict::Done { wake: None }, secs(7));
+        assert_eq!(queue.under_way(secs(7)).count(), 0);
     }
 
     #[test]

@@ -41,9 +41,10 @@ impl Matcher {
     }
 }
 
-/// The selector as the scale subresource shows it; `None` where it cannot be read.
+/// The selector as the scale subresource shows it; `None` where it cannot be read, and where a status has no room for it: a cut one would
+/// select other objects.
 pub fn text(selector: &LabelSelector) -> Option<String> {
-    Selector::try_from(selector.clone())
-        .ok()
-        .map(|selector| selector.to_string())
+    const LONGEST: usize = 32 * 1024;
+    let text = Selector::try_from(selector.clone()).ok()?.to_string();
+    (text.len() <= LONGEST && !text.chars().any(char::is_control)).then_some(text)
 }

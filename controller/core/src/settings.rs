@@ -53,6 +53,9 @@ pub struct Settings {
     pub annotates_old_nodes: bool,
     /// Node conditions that make a node unhealthy when they are not `False`.
     pub node_conditions: Vec<String>,
+    /// Whether Machines of a deployment are available only after its `minReadySeconds`. The original stores the field and does not look at
+    /// it.
+    pub heeds_min_ready: bool,
 }
 
 impl Default for Settings {
@@ -120,6 +123,7 @@ impl Settings {
             resource_exhausted_retry: Self::RESOURCE_EXHAUSTED_RETRY,
             annotates_old_nodes: true,
             node_conditions: Self::NODE_CONDITIONS.split(',').map(str::to_owned).collect(),
+            heeds_min_ready: true,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the statuses of sets and deployments have in common: how often they are written, and how they are compared.
+//! What statuses have in common: which texts they hold, how often they are written, and how they are compared.
 //!
 //! Decides nothing of what they say.
 
@@ -8,7 +8,27 @@ use crate::api::Time;
 use crate::sight::later;
 
 /// Changes of the counts within this time become one status write.
-pub(crate) const STATUS_PACE: SignedDuration = SignedDuration::from_millis(250);
+pub(crate) const STATUS_PACE: SignedDuration = SignedDuration::from_millis(500);
+
+/// The longest sentence in a status, in bytes. What somebody else's object or a driver tells may be as long as an object.
+pub(crate) const LONGEST_TEXT: usize = 4 * 1024;
+/// The longest word in a status: an id, a reason, the name of a code.
+pub(crate) const LONGEST_WORD: usize = 512;
+
+/// A text as a status holds it, from where it gets into logs, events and tables: without control characters and, if it is too long, without
+/// its middle, because the end of a description may be a mark that is read.
+pub(crate) fn plain(text: &str, longest: usize) -> String {
+    const GAP: &str = " ... ";
+    if text.len() <= longest {
+        return text.replace(char::is_control, " ");
+    }
+    let half = longest.saturating_sub(GAP.len()) / 2;
+    let head = text.get(..text.floor_char_boundary(half)).unwrap_or_default();
+    let tail = text
+        .get(text.ceil_char_boundary(text.len() - half)..)
+        .unwrap_or_default();
+    format!("{head}{GAP}{tail}").replace(char::is_control, " ")
+}
 
 /// The write of a status if its turn has come, else when it will. The last one was `written`.
 pub(crate) fn paced<C>(
@@ -33,4 +53,19 @@ pub(crate) fn stored_time(at: Timestamp) -> Time {
 /// Absent and empty say the same, as Go's writers leave out what is empty.
 pub(crate) fn text_is_same(one: Option<&String>, other: Option<&String>) -> bool {
     one.map_or("", String::as_str) == other.map_or("", String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_loses_its_middle_and_keeps_the_mark_at_its_end() {
+        assert_eq!(plain("as it is", 20), "as it is");
+        assert_eq!(plain("a\u{1b}[31m\r\nb\u{85}", 20), "a [31m  b ");
+        assert_eq!(plain("ä is long. Initiate VM deletion", 21), "ä is lo ... deletion");
+        let cut = plain(&"ä".repeat(1000), 100);
+        assert!(cut.len() <= 100, "{cut}");
+        assert_eq!(plain(&cut, 100), cut, "once is enough");
+    }
 }

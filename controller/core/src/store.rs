@@ -40,6 +40,15 @@ pub trait Stored: Resource {
     fn shorten(&mut self) {
         self.meta_mut().managed_fields = None;
     }
+
+    /// Takes over from the object as it was known before what the API server drops: fields that the cluster's CRD does not know.
+    fn inherit(&mut self, _before: &Self) {}
+
+    /// Whether the object has what the API server dropped of it, where the same version is known without: the answer to a write of ours that
+    /// came after the watch's event.
+    fn completes(&self, _known: &Self) -> bool {
+        false
+    }
 }
 
 /// What a change did to one object. Never empty on both sides.
@@ -62,12 +71,37 @@ impl<K> Touched<K> {
 #[derive(Debug)]
 pub struct Store<K: Stored> {
     objects: BTreeMap<Name, Arc<K>>,
-    /// The objects themselves, since a plan walks over thousands of one owner.
-    indexes: BTreeMap<(K::Index, String), BTreeMap<Name, Arc<K>>>,
+    indexes: BTreeMap<K::Index, BTreeMap<String, Members<K>>>,
     fence: Fence,
     /// What came since the running list began; what is missing at its end is gone.
     listing: Option<Listing>,
     synced: bool,
+}
+
+/// The objects under one text of an index, by name: the objects themselves, since a plan walks over thousands of one owner. A map would
+/// hold each name once more, and most texts stand for one object.
+#[derive(Debug)]
+struct Members<K>(Vec<Arc<K>>);
+
+impl<K: Stored> Members<K> {
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|member| meta::name(member.meta()).cmp(name))
+    }
+
+    fn put(&mut self, object: &Arc<K>) {
+        let place = self.place(meta::name(object.meta()));
+        let known = place.ok().and_then(|place| self.0.get_mut(place));
+        match known {
+            Some(known) => *known = Arc::clone(object),
+            None => self.0.insert(place.unwrap_or_else(|place| place), Arc::clone(object)),
+        }
+    }
+
+    fn remove(&mut self, name: &Name) {
+        if let Ok(known) = self.place(name.as_str()) {
+            self.0.remove(known);
+        }
+    }
 }
 
 /// A list under way.
@@ -115,10 +149,10 @@ impl<K: Stored> Store<K> {
                     listing.listed.insert(object.key());
                     listing.newest = listing.newest.max(object.version());
                 }
-                self.see(shortened(object)).into_iter().collect()
+                self.see(self.kept(object)).into_iter().collect()
             }
             Change::Synced => self.sweep(),
-            Change::Applied(object) => self.see(shortened(object)).into_iter().collect(),
+            Change::Applied(object) => self.see(self.kept(object)).into_iter().collect(),
             Change::Unreadable(name) => {
                 if let Some(listing) = &mut self.listing {
                     listing.listed.insert(name);
@@ -127,16 +161,29 @@ impl<K: Stored> Store<K> {
             }
             Change::Deleted(object) => {
                 let uid = object.uid();
-                self.fence.ended(uid.clone());
+                self.fence.ended(&uid);
                 self.remove(&object.key(), &uid).into_iter().collect()
             }
         }
     }
 
-    /// Takes the object that one of our own writes returned, shortened.
+    /// An object in the form in which it is kept.
+    pub fn kept(&self, mut object: K) -> Arc<K> {
+        object.shorten();
+        if let Some(before) = self
+            .objects
+            .get(&object.key())
+            .filter(|known| known.uid() == object.uid())
+        {
+            object.inherit(before);
+        }
+        Arc::new(object)
+    }
+
+    /// Takes the object that one of our own writes returned, as it is kept.
     pub fn wrote(&mut self, object: Arc<K>) -> Option<Touched<K>> {
         if let Some(version) = object.version() {
-            self.fence.wrote(object.uid(), version);
+            self.fence.wrote(&object.uid(), version);
         }
         // A list that began before this write may not hold the object; that is no sign of its end.
         if let Some(listing) = &mut self.listing {
@@ -147,7 +194,7 @@ impl<K: Stored> Store<K> {
 
     /// Our write ended the object: it had no other finalizer, or was deleted outright.
     pub fn ended(&mut self, name: &Name, uid: &Uid) -> Option<Touched<K>> {
-        self.fence.ended(uid.clone());
+        self.fence.ended(uid);
         self.remove(name, uid)
     }
 
@@ -163,22 +210,22 @@ impl<K: Stored> Store<K> {
 
     /// Objects under `text` in one index, by name.
     pub fn find(&self, index: K::Index, text: &str) -> impl Iterator<Item = &Arc<K>> + use<'_, K> {
-        self.indexes
-            .get(&(index, text.to_owned()))
-            .into_iter()
-            .flat_map(BTreeMap::values)
+        self.members(index, text).into_iter().flat_map(|members| &members.0)
     }
 
     /// Every text in one index.
     pub fn texts(&self, index: K::Index) -> impl Iterator<Item = &str> {
-        let all = self.indexes.range((index, String::new())..);
-        all.take_while(move |((of, _), _)| *of == index)
-            .map(|((_, text), _)| text.as_str())
+        let texts = self.indexes.get(&index).into_iter().flat_map(BTreeMap::keys);
+        texts.map(String::as_str)
     }
 
     /// How many objects stand under `text` in one index.
     pub fn count(&self, index: K::Index, text: &str) -> usize {
-        self.indexes.get(&(index, text.to_owned())).map_or(0, BTreeMap::len)
+        self.members(index, text).map_or(0, |members| members.0.len())
+    }
+
+    fn members(&self, index: K::Index, text: &str) -> Option<&Members<K>> {
+        self.indexes.get(&index)?.get(text)
     }
 
     /// How many objects there are.
@@ -202,15 +249,21 @@ impl<K: Stored> Store<K> {
             return None;
         }
         // Versions are the cluster's, not the object's, so this holds between namesakes as well.
-        if version.is_some() && self.objects.get(&name).and_then(|known| known.version()) >= version {
+        let known = self.objects.get(&name).filter(|_| version.is_some());
+        if let Some(known) = known.filter(|known| known.version() >= version)
+            && !(known.version() == version && new.completes(known))
+        {
             return None;
         }
-        let old = self.unlink(&name);
-        for (index, text) in new.indexed() {
-            let found = self.indexes.entry((index, text)).or_default();
-            found.insert(name.clone(), Arc::clone(&new));
+        let old = self.objects.insert(name.clone(), Arc::clone(&new));
+        let entries = new.indexed();
+        if let Some(old) = &old {
+            self.leave(&name, old.indexed().iter().filter(|entry| !entries.contains(entry)));
         }
-        self.objects.insert(name, Arc::clone(&new));
+        for (index, text) in entries {
+            let texts = self.indexes.entry(index).or_default();
+            texts.entry(text).or_insert_with(|| Members(Vec::new())).put(&new);
+        }
         Some(Touched { old, new: Some(new) })
     }
 
@@ -222,15 +275,26 @@ impl<K: Stored> Store<K> {
 
     fn unlink(&mut self, name: &Name) -> Option<Arc<K>> {
         let old = self.objects.remove(name)?;
-        for entry in old.indexed() {
-            if let Some(found) = self.indexes.get_mut(&entry) {
-                found.remove(name);
-                if found.is_empty() {
-                    self.indexes.remove(&entry);
+        self.leave(name, &old.indexed());
+        Some(old)
+    }
+
+    /// Takes the object of that name out of these places.
+    fn leave<'a>(&mut self, name: &Name, places: impl IntoIterator<Item = &'a (K::Index, String)>)
+    where
+        K::Index: 'a,
+    {
+        for (index, text) in places {
+            let Some(texts) = self.indexes.get_mut(index) else {
+                continue;
+            };
+            if let Some(members) = texts.get_mut(text) {
+                members.remove(name);
+                if members.0.is_empty() {
+                    texts.remove(text);
                 }
             }
         }
-        Some(old)
     }
 
     fn sweep(&mut self) -> Vec<Touched<K>> {
@@ -242,16 +306,11 @@ impl<K: Stored> Store<K> {
         let gone: Vec<Name> = names.filter(|name| !listing.keeps(name)).cloned().collect();
         let gone: Vec<Arc<K>> = gone.iter().filter_map(|name| self.unlink(name)).collect();
         // A write of ours that was answered late would bring it back.
-        gone.iter().for_each(|gone| self.fence.ended(gone.uid()));
-        let alive: BTreeSet<Uid> = self.objects.values().map(|object| object.uid()).collect();
-        self.fence.retain(|uid| alive.contains(uid));
+        gone.iter().for_each(|gone| self.fence.ended(&gone.uid()));
+        let alive: Vec<Uid> = self.objects.values().map(|object| object.uid()).collect();
+        self.fence.retain(&alive);
         gone.into_iter().map(Touched::gone).collect()
     }
-}
-
-fn shortened<K: Stored>(mut object: K) -> Arc<K> {
-    object.shorten();
-    Arc::new(object)
 }
 
 #[cfg(test)]

@@ -76,8 +76,12 @@ pub struct Wake {
     pub delay: Duration,
 }
 
-/// Changes of many children within this time are looked at together: a plan of a set reads all its Machines.
+/// Changes of many children within this time are looked at together: a plan reads all Machines of its group.
 const GATHER: Duration = Duration::from_millis(50);
+/// Longer for each Machine of a large group, so that plans of ten thousand do not take most of a processor; but never longer than a second.
+const GATHER_PER_MACHINE: Duration = Duration::from_micros(40);
+/// See [`GATHER_PER_MACHINE`].
+const GATHER_AT_MOST: Duration = Duration::from_secs(1);
 
 impl Wake {
     /// At once, even out of a back-off.
@@ -90,8 +94,13 @@ impl Wake {
         Self::after(Duration::ZERO, key, Urgency::Event)
     }
 
-    fn gathered(key: Key) -> Self {
-        Self::after(GATHER, key, Urgency::Event)
+    /// After a time in which changes of others among so many Machines come together.
+    fn gathered(key: Key, machines: usize) -> Self {
+        let machines = u32::try_from(machines).unwrap_or(u32::MAX);
+        let delay = GATHER_PER_MACHINE
+            .saturating_mul(machines)
+            .clamp(GATHER, GATHER_AT_MOST);
+        Self::after(delay, key, Urgency::Event)
     }
 
     fn after(delay: Duration, key: Key, urgency: Urgency) -> Self {
@@ -193,7 +202,28 @@ fn owners_of(world: &World, machine: &Machine) -> Vec<Wake> {
     };
     keys.sort();
     keys.dedup();
-    keys.into_iter().map(Wake::gathered).collect()
+    let wakes = keys.into_iter().map(|key| {
+        let machines = machines_of(world, &key);
+        Wake::gathered(key, machines)
+    });
+    wakes.collect()
+}
+
+/// How many Machines a plan of the group reads.
+fn machines_of(world: &World, group: &Key) -> usize {
+    let owned = |set: &MachineSet| {
+        let uid = set.metadata.uid.as_deref();
+        world.machines.count(OwnedBy::Controller, uid.unwrap_or_default())
+    };
+    match group {
+        Key::Deployment(name) => {
+            let deployment = world.deployments.get(name).into_iter();
+            let sets = deployment.flat_map(|deployment| world.sets.children(&deployment.metadata));
+            sets.map(|set| owned(set)).sum()
+        }
+        Key::Set(name) => world.sets.get(name).map_or(0, |set| owned(set)),
+        Key::Machine(_) | Key::Class(_) | Key::Secret(_) | Key::Leftover(_) => 0,
+    }
 }
 
 impl Kind for MachineSet {
@@ -416,8 +446,10 @@ pub fn driver_changed(world: &World, driver: &DriverName) -> Vec<Wake> {
     wakes
 }
 
-/// The classes that a driver serves.
+/// The classes that name a driver, and those that name none: such a class has the only driver there is, so each driver that comes or goes
+/// concerns it.
 pub fn classes_of_driver(world: &World, driver: &DriverName) -> Vec<Name> {
     let classes = world.classes.find(ClassBy::Driver, driver.as_str());
-    classes.map(|class| class.key()).collect()
+    let unnamed = world.classes.find(ClassBy::Driver, "");
+    classes.chain(unnamed).map(|class| class.key()).collect()
 }

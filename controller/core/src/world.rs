@@ -75,9 +75,8 @@ impl World {
     }
 
     /// Takes the object that one of our writes returned, and gives it back as it is kept.
-    pub fn wrote<K: Kind>(&mut self, mut object: K, uptime: Duration) -> Arc<K> {
-        object.shorten();
-        let object = Arc::new(object);
+    pub fn wrote<K: Kind>(&mut self, object: K, uptime: Duration) -> Arc<K> {
+        let object = K::store(self).kept(object);
         let touched = K::store(self).wrote(Arc::clone(&object));
         self.take_in(touched, uptime);
         object
@@ -244,6 +243,15 @@ impl World {
     pub fn wake(&mut self, wakes: impl IntoIterator<Item = Wake>, uptime: Duration) {
         for wake in wakes {
             self.queue.push(wake.key, uptime + wake.delay, wake.urgency);
+        }
+    }
+
+    /// Asks for all classes to be looked at: what the API server refused of their statuses it may take now.
+    pub fn look_at_classes(&mut self, uptime: Duration) {
+        let names: Vec<Name> = self.classes.iter().map(|class| class.key()).collect();
+        for name in names {
+            self.ledger.takes_status(&name);
+            self.wake([Wake::event(Key::Class(name))], uptime);
         }
     }
 

@@ -12,9 +12,13 @@ mod deployments;
 mod dice;
 #[path = "laws/drivers.rs"]
 mod drivers;
+#[path = "laws/fuzz.rs"]
+mod fuzz;
 #[path = "laws/leaving.rs"]
 mod leaving;
 #[path = "laws/machines.rs"]
 mod machines;
+#[path = "laws/pool.rs"]
+mod pool;
 #[path = "laws/sets.rs"]
 mod sets;

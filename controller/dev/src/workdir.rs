@@ -19,7 +19,7 @@ const AGE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct WorkDir {
     dir: TempDir,
-    _mark: File,
+    _mark: Mark,
 }
 
 impl WorkDir {
@@ -59,17 +59,36 @@ fn sweep(parent: &Path) {
 }
 
 fn is_abandoned(dir: &Path) -> bool {
-    File::open(dir.join(MARK)).is_ok_and(|mark| mark.try_lock().is_ok())
+    let Ok(mark) = File::open(dir.join(MARK)) else {
+        return false;
+    };
+    let is_free = mark.try_lock().is_ok();
+    if is_free {
+        drop(Mark(mark));
+    }
+    is_free
 }
 
-/// Marks a directory as in use, for as long as the file lives.
+/// The lock of a directory. Its end unlocks the file and does not only close it: a process that is being started has a copy of each open file
+/// until it executes its program, and would keep the lock for that long.
+#[derive(Debug)]
+pub struct Mark(File);
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // What cannot be unlocked is unlocked by the last one who closes it.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Marks a directory as in use, for as long as the mark lives.
 ///
 /// # Errors
 /// The mark cannot be made or locked.
-pub fn mark(dir: &Path) -> io::Result<File> {
+pub fn mark(dir: &Path) -> io::Result<Mark> {
     let mark = File::create(dir.join(MARK))?;
     mark.lock()?;
-    Ok(mark)
+    Ok(Mark(mark))
 }
 
 /// Whether a directory bears the mark of somebody who lives.
@@ -85,6 +104,17 @@ mod tests {
     fn aged(dir: &Path) {
         let past = std::time::SystemTime::now() - 2 * AGE;
         File::open(dir).unwrap().set_modified(past).unwrap();
+    }
+
+    #[test]
+    fn a_mark_ends_although_a_process_that_begins_has_a_copy_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = mark(dir.path()).unwrap();
+        let copy = mark.0.try_clone().unwrap();
+        assert!(is_in_use(dir.path()));
+        drop(mark);
+        assert!(!is_in_use(dir.path()));
+        drop(copy);
     }
 
     #[test]

@@ -7,10 +7,11 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use millwright_core::api::lenient::{GoDuration, IntOrPercent, Rounding};
 use millwright_core::settings::Settings;
-use millwright_trace::Collector;
 
+use super::compatibility::{Compatibility, OriginalFlags};
 use crate::command::flags::{RolloutFlags, TreeFlags, WhyFlags};
 use crate::driver::Endpoint;
+use crate::telemetry::export::Collector;
 use crate::telemetry::{DEFAULT_FILTER, LogFormat};
 
 /// Machines for Kubernetes: keeps the VMs that MachineDeployments, MachineSets and Machines ask for, through drivers in
@@ -136,13 +137,13 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_MAX_REPLACEMENTS", default_value = "1", value_parser = bound, value_name = "N|PERCENT")]
     pub max_replacements: IntOrPercent,
 
-    /// So many unhealthy Machines of a MachineDeployment have a common cause and are kept: a number, or a percent of those that have joined, of which three are the least
-    #[arg(long, env = "MILLWRIGHT_UNHEALTHY_THRESHOLD", default_value = Settings::UNHEALTHY_THRESHOLD, value_parser = bound, value_name = "N|PERCENT")]
-    pub unhealthy_threshold: IntOrPercent,
+    /// So many unhealthy Machines of a MachineDeployment have a common cause and are kept: a number, or a percent of those that have joined, of which three are the least. 55% unless --compatibility says otherwise
+    #[arg(long, env = "MILLWRIGHT_UNHEALTHY_THRESHOLD", value_parser = bound, value_name = "N|PERCENT")]
+    pub unhealthy_threshold: Option<IntOrPercent>,
 
     /// The same for the Nodes of one zone that are not ready
-    #[arg(long, env = "MILLWRIGHT_UNHEALTHY_ZONE_THRESHOLD", default_value = Settings::UNHEALTHY_THRESHOLD, value_parser = bound, value_name = "N|PERCENT")]
-    pub unhealthy_zone_threshold: IntOrPercent,
+    #[arg(long, env = "MILLWRIGHT_UNHEALTHY_ZONE_THRESHOLD", value_parser = bound, value_name = "N|PERCENT")]
+    pub unhealthy_zone_threshold: Option<IntOrPercent>,
 
     /// Time in which the pods of a deleted Machine's node may go as their budgets allow, else they are deleted. A Machine's drainTimeout wins
     #[arg(long, env = "MILLWRIGHT_MACHINE_DRAIN_TIMEOUT", default_value = "2h", value_parser = duration, value_name = "DURATION")]
@@ -191,14 +192,9 @@ pub struct ManagerFlags {
     )]
     pub leader_elect: bool,
 
-    /// Name of the Lease, in --namespace of the control cluster
-    #[arg(
-        long,
-        env = "MILLWRIGHT_LEADER_ELECT_LEASE_NAME",
-        default_value = "millwright",
-        value_name = "NAME"
-    )]
-    pub leader_elect_lease_name: String,
+    /// Name of the Lease, in --namespace of the control cluster: millwright unless --compatibility says otherwise
+    #[arg(long, env = "MILLWRIGHT_LEADER_ELECT_LEASE_NAME", value_name = "NAME")]
+    pub leader_elect_lease_name: Option<String>,
 
     /// Silence of a leader after which another takes over
     #[arg(long, env = "MILLWRIGHT_LEADER_ELECT_LEASE_DURATION", default_value = "15s", value_parser = duration, value_name = "DURATION")]
@@ -222,17 +218,25 @@ pub struct ManagerFlags {
     pub metrics_addr: SocketAddr,
 
     /// Where traces go: the URL of an OpenTelemetry collector that takes OTLP over gRPC, such as http://localhost:4317; with
-    /// https:// by TLS. Without it there are none
+    /// https:// by TLS. Without it there are none. Needs a manager that was built with the feature otlp
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp_endpoint: Option<Collector>,
 
-    /// How log lines are written to stderr
-    #[arg(long, env = "MILLWRIGHT_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
-    pub log_format: LogFormat,
+    /// How log lines are written to stderr: text unless --compatibility says otherwise
+    #[arg(long, env = "MILLWRIGHT_LOG_FORMAT", value_enum, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
 
     /// What is logged: a level, or directives as of RUST_LOG ("info,millwright=debug")
     #[arg(long, env = "MILLWRIGHT_LOG_LEVEL", default_value = DEFAULT_FILTER, hide_default_value = true, value_name = "FILTER")]
     pub log_level: String,
+
+    /// Behave as another manager does, in the points that deploy/reference.md lists. A flag that only that one has implies it
+    #[arg(long, env = "MILLWRIGHT_COMPATIBILITY", value_enum, value_name = "NAME")]
+    pub compatibility: Option<Compatibility>,
+
+    /// Flags of machine-controller-manager.
+    #[command(flatten)]
+    pub original: OriginalFlags,
 }
 
 /// A number, or a percentage such as 10%.

@@ -91,29 +91,29 @@ impl Line {
         let ahead = queue.waiting.load(Ordering::Acquire);
         let pause = {
             let mut throttle = self.throttle();
-            if ahead == 0 && throttle.take(now).is_ok() {
+            if ahead == 0 && throttle.take(method, now).is_ok() {
                 return Ok(Leave {
                     at: now,
                     is_late: false,
                 });
             }
-            throttle.pause(now)
+            throttle.pause(method, now)
         };
         if pause > patience {
             return Err(no_leave(Some(pause)));
         }
         queue.waiting.fetch_add(1, Ordering::AcqRel);
         let _place = Place(&queue.waiting);
-        let turn = tokio::time::timeout(patience, self.turn(queue)).await;
+        let turn = tokio::time::timeout(patience, self.turn(queue, method)).await;
         turn.map(|at| Leave { at, is_late: true }).map_err(|_| no_leave(None))
     }
 
     /// The call is the first of its line, and the account may be called. What was learned while it waited counts.
-    async fn turn(&self, queue: &Queue) -> Instant {
+    async fn turn(&self, queue: &Queue, method: Method) -> Instant {
         let _head = queue.head.lock().await;
         loop {
             let now = Instant::now();
-            let taken = self.throttle().take(now);
+            let taken = self.throttle().take(method, now);
             match taken {
                 Ok(()) => return now,
                 Err(next) => tokio::time::sleep_until(next).await,
@@ -228,6 +228,20 @@ mod tests {
             .filter(|at| at.as_ref().is_ok_and(|at| *at > deleted))
             .count();
         assert!(later >= 17, "{later} of 20 creations were sent after the deletion");
+    }
+
+    /// Rows: D5.
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_of_a_day_holds_no_deletion() {
+        let line = Accounts::default().line(&DriverName::new("x"), &secret("a"));
+        line.learn(Instant::now(), Some(&throttled(100_000)));
+        let begun = Instant::now();
+        for seconds in [30, 60, 90] {
+            line.admit(Method::DeleteMachine, PATIENCE)
+                .await
+                .expect("it has a share");
+            assert_eq!(begun.elapsed(), Duration::from_secs(seconds));
+        }
     }
 
     #[tokio::test(start_paused = true)]

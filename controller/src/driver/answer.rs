@@ -14,7 +14,9 @@ use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::notice::Notice;
 use millwright_core::orphans::Sighting;
 use millwright_proto::v1;
+use prost::Message as _;
 
+use super::bounded::{Machines, Violations};
 use super::bounds;
 use super::notices::Told;
 use super::secrets::SecretData;
@@ -39,6 +41,10 @@ pub struct Page {
     pub next: Option<String>,
     /// Zones, regions or accounts that could not be asked: no conclusion may be drawn from absence.
     pub unreachable: Vec<String>,
+    /// The first VM on the page that belongs to another cluster, for the log. `vms` has no VM of another cluster.
+    pub stranger: Option<String>,
+    /// The size of the page on the wire, in bytes.
+    pub bytes: usize,
 }
 
 /// A VM of a list, with what its tags say of its owner.
@@ -80,6 +86,30 @@ impl Listed {
     }
 }
 
+/// A VM as people may be told of it. Masked before it is cut: half a secret is one.
+fn masked(secrets: &SecretData, machine: &v1::Machine) -> v1::Machine {
+    let mask = |text: &str| secrets.mask(text);
+    let key = machine.key.as_ref().map(|key| v1::MachineKey {
+        cluster_id: mask(&key.cluster_id),
+        name: mask(&key.name),
+        uid: mask(&key.uid),
+        ..key.clone()
+    });
+    v1::Machine {
+        key,
+        provider_id: mask(&machine.provider_id),
+        node_name: mask(&machine.node_name),
+        ..v1::Machine::default()
+    }
+}
+
+/// What is wrong with an id or a key, if anything is.
+fn fault(secrets: &SecretData, text: &str, read: fn(&str) -> Result<&str, String>) -> Option<String> {
+    read(text).err()?;
+    let told = read(&secrets.mask(text)).err();
+    Some(told.unwrap_or_else(|| "an id that holds a secret".to_owned()))
+}
+
 /// The VM of an answer about `key`'s machine.
 pub(super) fn vm_of(
     key: &MachineKey,
@@ -90,12 +120,14 @@ pub(super) fn vm_of(
     let Some(machine) = machine else {
         return Err(broken_answer("the driver answered OK without a machine"));
     };
+    let told = || masked(secrets, &machine);
+    let told_key = || told().key.unwrap_or_default();
     if let Some(owner) = &machine.key {
         let cluster = &owner.cluster_id;
         if !cluster.is_empty() && *cluster != key.cluster_id {
             return Err(broken_answer(format!(
                 "the driver answered with a VM of another cluster, {}",
-                cut(cluster, 80)
+                cut(&told_key().cluster_id, 80)
             )));
         }
         let is_ours = match owner.uid.as_str() {
@@ -104,7 +136,7 @@ pub(super) fn vm_of(
             uid => uid == key.uid.as_str(),
         };
         if !is_ours {
-            let (name, uid) = (&owner.name, &owner.uid);
+            let v1::MachineKey { name, uid, .. } = told_key();
             return Err(broken_answer(format!(
                 "the driver answered with the VM of another machine, {name} ({uid})"
             )));
@@ -113,24 +145,27 @@ pub(super) fn vm_of(
     // The contract has DELETED only in answers of DeleteMachine: here "not found" would be the word, and would be a
     // statement that the driver stands for. Neither a VM nor its end is concluded from it.
     if machine.state() == v1::machine::State::Deleted {
-        let id = cut(&machine.provider_id, 256);
+        let id = cut(&told().provider_id, 256);
         return Err(broken_answer(format!(
             "the driver answered with a VM in state DELETED ({id}), which only DeleteMachine may: a VM that is gone is MACHINE_NOT_FOUND"
         )));
     }
-    if let Err(why) = node_name(&machine.node_name) {
-        let id = cut(&machine.provider_id, 256);
+    if node_name(&machine.node_name).is_err() {
+        let told = told();
+        let why = node_name(&told.node_name).err();
+        let why = why.unwrap_or_else(|| "a node_name that holds a secret".to_owned());
+        let id = cut(&told.provider_id, 256);
         return Err(broken_answer(format!("the driver answered for VM {id:?} with {why}")));
     }
-    if let Err(why) = bounds::id(&machine.provider_id) {
+    if let Some(why) = fault(secrets, &machine.provider_id, bounds::id) {
         return Err(broken_answer(format!("the driver answered with {why}")));
     }
-    let masked = v1::Machine {
+    let shown = v1::Machine {
         state_reason: secrets.mask(&machine.state_reason),
         state_message: secrets.mask(&machine.state_message),
         ..machine
     };
-    let vm = vm(masked, poll_after.and_then(duration));
+    let vm = vm(shown, poll_after.and_then(duration));
     if vm.provider_id.is_none() && vm.state != VmState::Creating {
         return Err(broken_answer(format!(
             "the driver answered with a VM without provider_id in state {:?}",
@@ -244,15 +279,13 @@ pub(super) fn deletion(response: v1::DeleteMachineResponse) -> Deletion {
 
 /// Answer of ValidateMachineClass. A severity that is not known is taken for the graver one. Of too many violations the first are kept,
 /// and how many more there are.
-pub(super) fn validation(
-    secrets: &SecretData,
-    response: v1::ValidateMachineClassResponse,
-) -> Result<ValidationReport, Failure> {
+pub(super) fn validation(secrets: &SecretData, read: Violations) -> Result<ValidationReport, Failure> {
     let is_fatal = |violation: &v1::Violation| violation.severity() != v1::violation::Severity::Warning;
+    let (left_out, response) = (read.left_out(), read.message);
     let mut all = response.violations;
     // Those that keep machines from being made come first: none of them is cut for a warning.
     all.sort_by_key(|violation| !is_fatal(violation));
-    let more = all.len().saturating_sub(bounds::VIOLATIONS);
+    let more = all.len().saturating_sub(bounds::VIOLATIONS) + left_out;
     let violation = |violation: &v1::Violation| Violation {
         fatal: is_fatal(violation),
         field: bounds::word(&secrets.mask(&violation.field)),
@@ -264,7 +297,10 @@ pub(super) fn validation(
     if let Some(last) = violations.last_mut().filter(|_| more > 0) {
         last.description.push_str(&format!(" (and {more} more)"));
     }
-    let key = bounds::token(response.inventory_key).map_err(|why| broken_answer(format!("inventory_key: {why}")))?;
+    let key = response.inventory_key;
+    if let Some(why) = fault(secrets, &key, bounds::inventory_key) {
+        return Err(broken_answer(format!("the driver answered with {why}")));
+    }
     Ok(ValidationReport {
         violations,
         inventory_key: Some(key).filter(|key| !key.is_empty()),
@@ -273,26 +309,36 @@ pub(super) fn validation(
 
 /// Answer of ListMachines. A VM tagged with another cluster must never be shown; where one is, it is not looked at. A list with an id that
 /// no VM may have is refused as a whole: that VM might be the one whose absence is concluded from the list.
-pub(super) fn page(cluster_id: &str, response: v1::ListMachinesResponse) -> Result<Page, Failure> {
-    let mut vms = Vec::with_capacity(response.machines.len());
+pub(super) fn page(cluster_id: &str, secrets: &SecretData, read: Machines) -> Result<Page, Failure> {
+    if read.left_out() > 0 {
+        let most = bounds::ITEMS;
+        return Err(broken_answer(format!(
+            "the driver listed more than {most} VMs in one page, where the contract has at most 1000"
+        )));
+    }
+    let response = read.message;
+    let bytes = response.encoded_len();
+    let (mut vms, mut stranger) = (Vec::with_capacity(response.machines.len()), None);
     for machine in response.machines {
         let key = machine.key.clone().unwrap_or_default();
         if !key.cluster_id.is_empty() && key.cluster_id != cluster_id {
-            let (id, cluster) = (bounds::word(&machine.provider_id), bounds::word(&key.cluster_id));
-            tracing::warn!(id, cluster, "the driver listed a VM of another cluster: passed over");
+            stranger.get_or_insert_with(|| stranger_of(secrets, &machine, &key));
             continue;
         }
-        bounds::id(&machine.provider_id).map_err(|why| broken_answer(format!("the driver listed a VM with {why}")))?;
+        if let Some(why) = fault(secrets, &machine.provider_id, bounds::id) {
+            return Err(broken_answer(format!("the driver listed a VM with {why}")));
+        }
         vms.push(Listed {
-            name: Name::non_empty(Some(&key.name)),
-            uid: Uid::non_empty(Some(&key.uid)),
+            // No Machine has a name or a uid that is too long, so a cut one names no Machine.
+            name: Name::non_empty(Some(&bounds::word(&key.name))),
+            uid: Uid::non_empty(Some(&bounds::word(&key.uid))),
             namespace: bounds::word(&key.namespace),
             class: Some(bounds::word(&machine.machine_class)).filter(|class| !class.is_empty()),
             spec_digest: Some(bounds::word(&machine.spec_digest)).filter(|digest| !digest.is_empty()),
             created: machine.create_time.and_then(timestamp),
             cluster_id: key.cluster_id,
             zone: bounds::word(&machine.zone),
-            vm: vm(machine, None),
+            vm: shown(machine),
         });
     }
     let token = bounds::token(response.next_page_token);
@@ -301,12 +347,37 @@ pub(super) fn page(cluster_id: &str, response: v1::ListMachinesResponse) -> Resu
     Ok(Page {
         vms,
         next: Some(token).filter(|token| !token.is_empty()),
-        unreachable: unreachable.map(|place| bounds::word(place)).collect(),
+        unreachable: unreachable.map(|place| bounds::word(&secrets.mask(place))).collect(),
+        stranger,
+        bytes,
     })
 }
 
+/// A VM as a list or a stream shows it. Its `last_known_state` is not kept: only answers about one VM give what a later call sends back.
+fn shown(machine: v1::Machine) -> Vm {
+    let last_known_state = String::new();
+    vm(
+        v1::Machine {
+            last_known_state,
+            ..machine
+        },
+        None,
+    )
+}
+
+/// A VM that must never be shown to this cluster, for people.
+fn stranger_of(secrets: &SecretData, machine: &v1::Machine, key: &v1::MachineKey) -> String {
+    let word = |text| bounds::word(&secrets.mask(text));
+    let (id, cluster) = (word(&machine.provider_id), word(&key.cluster_id));
+    format!("VM {id} of cluster {cluster}")
+}
+
 /// A message of WatchMachines. One about a VM of another cluster, and one of a type that this manager does not know, say nothing.
-pub(super) fn told(cluster_id: &str, message: v1::WatchMachinesResponse) -> Result<Told, Failure> {
+pub(super) fn told(
+    cluster_id: &str,
+    secrets: &SecretData,
+    message: v1::WatchMachinesResponse,
+) -> Result<Told, Failure> {
     use v1::watch_machines_response::Type;
     let state = match message.r#type() {
         Type::Synced => return Ok(Told::All),
@@ -319,16 +390,16 @@ pub(super) fn told(cluster_id: &str, message: v1::WatchMachinesResponse) -> Resu
     };
     let key = machine.key.clone().unwrap_or_default();
     if key.cluster_id != cluster_id {
-        let (id, cluster) = (bounds::word(&machine.provider_id), bounds::word(&key.cluster_id));
-        tracing::warn!(id, cluster, "the driver told of a VM of another cluster: passed over");
-        return Ok(Told::Nothing);
+        return Ok(Told::Stranger(stranger_of(secrets, &machine, &key)));
     }
-    bounds::id(&machine.provider_id).map_err(|why| broken_answer(format!("the driver told of a VM with {why}")))?;
-    let vm = vm(machine, None);
+    if let Some(why) = fault(secrets, &machine.provider_id, bounds::id) {
+        return Err(broken_answer(format!("the driver told of a VM with {why}")));
+    }
+    let vm = shown(machine);
     Ok(Told::Of(Notice {
         namespace: bounds::word(&key.namespace),
-        name: Name::non_empty(Some(&key.name)),
-        uid: Uid::non_empty(Some(&key.uid)),
+        name: Name::non_empty(Some(&bounds::word(&key.name))),
+        uid: Uid::non_empty(Some(&bounds::word(&key.uid))),
         provider_id: vm.provider_id,
         state: state.unwrap_or(vm.state),
         disturbance: vm.disturbance,
@@ -433,25 +504,26 @@ mod tests {
             }),
             resume_token: String::new(),
         };
-        let state = |of_type: Type| match told("c", message(of_type.into(), "c")).unwrap() {
+        let state = |of_type: Type| match told("c", &SecretData::default(), message(of_type.into(), "c")).unwrap() {
             Told::Of(notice) => Some(notice.state),
-            Told::All | Told::Nothing => None,
+            Told::All | Told::Stranger(_) | Told::Nothing => None,
         };
+        let told = |message| told("c", &SecretData::default(), message);
         assert_eq!(state(Type::Upsert), Some(VmState::Running));
         assert_eq!(state(Type::Deleted), Some(VmState::Deleted), "whatever state it shows");
-        assert_eq!(told("c", message(Type::Synced.into(), "c")).unwrap(), Told::All);
-        assert_eq!(told("c", message(Type::Heartbeat.into(), "c")).unwrap(), Told::Nothing);
+        assert_eq!(told(message(Type::Synced.into(), "c")).unwrap(), Told::All);
+        assert_eq!(told(message(Type::Heartbeat.into(), "c")).unwrap(), Told::Nothing);
         assert_eq!(
-            told("c", message(Type::Upsert.into(), "d")).unwrap(),
-            Told::Nothing,
+            told(message(Type::Upsert.into(), "d")).unwrap(),
+            Told::Stranger("VM  of cluster d".into()),
             "another cluster's"
         );
-        assert_eq!(told("c", message(99, "c")).unwrap(), Told::Nothing);
+        assert_eq!(told(message(99, "c")).unwrap(), Told::Nothing);
         let bare = v1::WatchMachinesResponse {
             r#type: Type::Upsert.into(),
             ..Default::default()
         };
-        assert_eq!(told("c", bare).unwrap(), Told::Nothing, "no VM in it");
+        assert_eq!(told(bare).unwrap(), Told::Nothing, "no VM in it");
     }
 
     fn machine(name: &str, uid: &str) -> v1::Machine {
@@ -493,6 +565,28 @@ mod tests {
             (Code::Internal, None, Effect::Unknown)
         );
         failure.message
+    }
+
+    /// Rows: O4.
+    #[test]
+    fn what_is_wrong_with_an_answer_is_told_without_what_is_secret() {
+        let secrets: SecretData = [("key".to_owned(), b"hush-hush".to_vec())].into_iter().collect();
+        // A text is cut in the middle of the secret, or holds what is escaped where it is shown.
+        for before in ["No ", "\"No\" ", &"N".repeat(76)] {
+            let text = format!("{before}hush-hush");
+            let named = v1::Machine {
+                node_name: text.clone(),
+                ..machine("m-1", "uid-1")
+            };
+            let identified = v1::Machine {
+                provider_id: format!("{text}\n{}", "x".repeat(600)),
+                ..machine("m-1", "uid-1")
+            };
+            for bad in [named, identified] {
+                let failure = vm_of(&key(), &secrets, Some(bad), None).expect_err("no VM is taken from it");
+                assert!(!failure.message.contains("hu"), "{}", failure.message);
+            }
+        }
     }
 
     #[test]
@@ -558,7 +652,7 @@ mod tests {
             machines: vec![bad, machine("m-2", "uid-2")],
             ..Default::default()
         };
-        let page = page("c", response).unwrap();
+        let page = page("c", &SecretData::default(), response.into()).unwrap();
         assert_eq!(page.vms.len(), 2);
         assert!(page.vms.iter().all(|listed| listed.vm.node_name.is_none()));
     }
@@ -653,7 +747,7 @@ mod tests {
             machines: vec![foreign, machine("m-1", "uid-1")],
             ..Default::default()
         };
-        let page = page("c", response).unwrap();
+        let page = page("c", &SecretData::default(), response.into()).unwrap();
         assert_eq!(
             page.vms.iter().map(|listed| listed.name.clone()).collect::<Vec<_>>(),
             [Some(Name::new("m-1"))]
@@ -690,6 +784,7 @@ mod tests {
         );
     }
 
+    /// Rows: D4.
     #[test]
     fn what_is_too_much_is_cut_and_counted() {
         let one = |severity: v1::violation::Severity| v1::Violation {
@@ -705,7 +800,7 @@ mod tests {
             ..Default::default()
         };
         let secrets: SecretData = [("password".to_owned(), b"hunter22\n".to_vec())].into_iter().collect();
-        let report = validation(&secrets, response).unwrap();
+        let report = validation(&secrets, response.into()).unwrap();
         assert_eq!(report.violations.len(), bounds::VIOLATIONS);
         let first = report.violations.first().unwrap();
         assert!(first.fatal, "what stops machines is not cut for warnings");

@@ -19,18 +19,35 @@ pub(super) const VIOLATIONS: usize = 64;
 pub const UNREACHABLE: usize = 64;
 /// Most VMs of one listing, or of one stream before it has told of all.
 pub const VMS: usize = 100_000;
+/// Most bytes of one listing, or of one stream before it has told of all: about 50,000 VMs as drivers tell of them.
+pub const LISTING: usize = 16 << 20;
+/// Most bytes of an answer about one VM, which the contract's limits keep below a tenth of that.
+pub(super) const ANSWER: usize = 1 << 20;
+/// So far a repeated field is read: each item takes far more memory than the two bytes that one takes on the wire. The contract's pages have
+/// a tenth of that.
+pub(super) const ITEMS: usize = 10_000;
 
 /// The id, if a VM may have it.
 pub(super) fn id(text: &str) -> Result<&str, String> {
-    if text.len() > ID {
+    uncut("a provider_id", text, ID)
+}
+
+/// The key of an inventory, which is stored and compared.
+pub(super) fn inventory_key(text: &str) -> Result<&str, String> {
+    uncut("an inventory_key", text, TOKEN)
+}
+
+/// A text that means something else once it is cut, if it need not be.
+fn uncut<'a>(what: &str, text: &'a str, longest: usize) -> Result<&'a str, String> {
+    if text.len() > longest {
         let len = text.len();
+        let shown = cut(text, 80);
         return Err(format!(
-            "a provider_id of {len} bytes, beginning with {:?}: at most {ID}",
-            cut(text, 80)
+            "{what} of {len} bytes, beginning with {shown:?}: at most {longest}"
         ));
     }
     match text.chars().any(char::is_control) {
-        true => Err(format!("a provider_id with control characters, {:?}", cut(text, 80))),
+        true => Err(format!("{what} with control characters, {:?}", cut(text, 80))),
         false => Ok(text),
     }
 }

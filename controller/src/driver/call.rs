@@ -22,6 +22,8 @@ use tracing::{Instrument as _, Span};
 
 use super::accounts::{Accounts, Leave, Line};
 use super::answer::{self, Page, ValidationReport};
+use super::bounded;
+use super::bounds;
 use super::endpoint::{Endpoint, Wire};
 use super::lanes::{Lane, Lanes, Method};
 use super::lead::Lead;
@@ -57,13 +59,15 @@ pub trait CallObserver: Send + Sync + 'static {
 pub struct Driver {
     pub(super) info: DriverInfo,
     pub(super) endpoint: Endpoint,
-    pub(super) client: DriverServiceClient<Wire>,
+    pub(super) wire: Wire,
     pub(super) lanes: Lanes,
     pub(super) lead: Arc<Lead>,
     pub(super) observer: Arc<dyn CallObserver>,
     pub(super) accounts: Arc<Accounts>,
     /// Wakes the connection's handshake after a failure that the driver did not make.
     pub(super) doubted: Arc<Notify>,
+    /// Which life of its endpoint's process it is, counted by connections that ended.
+    pub(super) life: u64,
     /// What is added to the leader's epoch for this driver, which remembers a higher one than the Lease knows.
     pub(super) epoch_ahead: AtomicU64,
     /// The highest epoch that this driver says it remembers; 0 where it named none.
@@ -153,7 +157,7 @@ impl Driver {
             spec_digest: creation.spec_digest.clone(),
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
         };
-        let send = async |mut client: Client, request| client.create_machine(request).await;
+        let send = async |wire: Wire, request| client(wire).create_machine(request).await;
         let of = Of {
             method: Method::CreateMachine,
             machine: Some(&target.key),
@@ -172,7 +176,7 @@ impl Driver {
             secret_data: target.secrets.to_wire(),
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
         };
-        let send = async |mut client: Client, request| client.initialize_machine(request).await;
+        let send = async |wire: Wire, request| client(wire).initialize_machine(request).await;
         let response = self
             .call(
                 Method::InitializeMachine,
@@ -215,7 +219,7 @@ impl Driver {
             secret_data: target.secrets.to_wire(),
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
         };
-        let send = async |mut client: Client, request| client.delete_machine(request).await;
+        let send = async |wire: Wire, request| client(wire).delete_machine(request).await;
         let of = Of {
             method: Method::DeleteMachine,
             machine: Some(&target.key),
@@ -233,7 +237,7 @@ impl Driver {
             machine_class: target.class.to_wire(),
             secret_data: target.secrets.to_wire(),
         };
-        let send = async |mut client: Client, request| client.get_machine_status(request).await;
+        let send = async |wire: Wire, request| client(wire).get_machine_status(request).await;
         let response = self
             .call(
                 Method::GetMachineStatus,
@@ -255,11 +259,11 @@ impl Driver {
             page_size: 0,
             page_token: page_token.unwrap_or_default().to_owned(),
         };
-        let send = async |mut client: Client, request| client.list_machines(request).await;
+        let send = async |wire: Wire, request| bounded::list_machines(wire, request).await;
         let response = self
             .call(Method::ListMachines, None, &scope.secrets, request, send)
             .await?;
-        answer::page(&scope.cluster_id, response)
+        answer::page(&scope.cluster_id, &scope.secrets, response)
     }
 
     /// Checks a class; with `live` also against the provider.
@@ -269,7 +273,7 @@ impl Driver {
             secret_data: scope.secrets.to_wire(),
             live,
         };
-        let send = async |mut client: Client, request| client.validate_machine_class(request).await;
+        let send = async |wire: Wire, request| bounded::validate_machine_class(wire, request).await;
         let response = self
             .call(Method::ValidateMachineClass, None, &scope.secrets, request, send)
             .await?;
@@ -283,7 +287,7 @@ impl Driver {
         machine: Option<&MachineKey>,
         credentials: &SecretData,
         request: Req,
-        send: impl FnOnce(Client, Request<Req>) -> F,
+        send: impl FnOnce(Wire, Request<Req>) -> F,
     ) -> Result<Resp, Failure>
     where
         F: Future<Output = Result<Response<Resp>, Status>>,
@@ -302,7 +306,7 @@ impl Driver {
         of: Of<'_>,
         request: Req,
         still_wanted: impl Fn() -> W,
-        send: impl FnOnce(Client, Request<Req>) -> F,
+        send: impl FnOnce(Wire, Request<Req>) -> F,
     ) -> Result<Resp, Failure>
     where
         F: Future<Output = Result<Response<Resp>, Status>>,
@@ -337,7 +341,7 @@ impl Driver {
         call: &CallSpan,
         request: Req,
         still_wanted: impl Fn() -> W,
-        send: impl FnOnce(Client, Request<Req>) -> F,
+        send: impl FnOnce(Wire, Request<Req>) -> F,
     ) -> Result<Resp, Failure>
     where
         F: Future<Output = Result<Response<Resp>, Status>>,
@@ -353,7 +357,7 @@ impl Driver {
         let begun = Instant::now();
         let mut request = self.wrap(request, lane.timeout());
         call.send(&mut request);
-        let sent = send(self.client.clone(), request);
+        let sent = send(self.wire.clone(), request);
         let result = match tokio::time::timeout(lane.timeout(), sent).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => {
@@ -460,7 +464,10 @@ impl Driver {
     }
 }
 
-type Client = DriverServiceClient<Wire>;
+/// Calls about one VM, or about the driver itself.
+pub(super) fn client(wire: Wire) -> DriverServiceClient<Wire> {
+    DriverServiceClient::new(wire).max_decoding_message_size(bounds::ANSWER)
+}
 
 /// Answers of an ordinary life that come as errors: that there is no such VM, to who asked whether there is; and that the
 /// work asked for is under way.

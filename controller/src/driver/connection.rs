@@ -2,7 +2,8 @@
 //!
 //! Decides when to ask next: every second while nothing answers, seldom while something else answers, every half minute
 //! while all is well, and at once after a call failed in a way that the driver did not choose. A channel reconnects
-//! by itself and tells nobody: only asking shows that the driver behind it was replaced (`driver-api.md` §9).
+//! by itself and tells nobody: only asking shows that the driver behind it was replaced (`driver-api.md` §9), and is done at once where a
+//! connection ended that had lasted.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -11,17 +12,16 @@ use std::time::Duration;
 use millwright_core::driver::{Code, DriverInfo, Failure};
 use millwright_core::ids::DriverName;
 use millwright_proto::v1;
-use millwright_proto::v1::driver_service_client::DriverServiceClient;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::accounts::Accounts;
 use super::answer;
-use super::call::{CallObserver, Driver};
+use super::call::{self, CallObserver, Driver};
 use super::endpoint::{Connect, Endpoint, Wire};
 use super::lanes::{Deadlines, Lanes};
 use super::lead::Lead;
+use super::lifeline::Lifeline;
 use super::roster::{Health, News, Roster};
 use super::span::CallSpan;
 use super::status;
@@ -50,6 +50,8 @@ pub struct Pauses {
     pub handshake: Duration,
     /// How long the drivers that are there at the start are waited for, so that their order decides about names.
     pub first: Duration,
+    /// So long a connection must have lasted for its end to be a sign that the driver's process ended.
+    pub lasting: Duration,
     /// Between two looks into `--driver-dir`.
     pub scan: Duration,
     /// How long a socket that is gone from `--driver-dir` and never told its driver's name is waited for.
@@ -65,6 +67,7 @@ impl Default for Pauses {
             least: Duration::from_millis(200),
             handshake: Duration::from_secs(5),
             first: Duration::from_secs(1),
+            lasting: Duration::from_secs(10),
             scan: Duration::from_secs(3),
             forget: Duration::from_secs(600),
         }
@@ -110,8 +113,8 @@ pub(super) enum Trouble {
 /// The connection to one endpoint.
 pub(super) struct Connection {
     endpoint: Endpoint,
-    client: DriverServiceClient<Wire>,
-    doubted: Arc<Notify>,
+    wire: Wire,
+    lifeline: Arc<Lifeline>,
     shared: Arc<Shared>,
     /// The last handshake failed in a way that a driver may get over by the next.
     is_on_trial: bool,
@@ -123,11 +126,12 @@ type Answer = Result<v1::GetDriverInfoResponse, Trouble>;
 
 impl Connection {
     pub(super) fn new(endpoint: Endpoint, shared: Arc<Shared>) -> Self {
-        let client = DriverServiceClient::new((shared.connect)(&endpoint));
+        let lifeline = Lifeline::new(shared.pauses.lasting);
+        let wire = (shared.connect)(&endpoint, &lifeline);
         Self {
             endpoint,
-            client,
-            doubted: Arc::default(),
+            wire,
+            lifeline,
             shared,
             is_on_trial: false,
             overstated: None,
@@ -140,7 +144,7 @@ impl Connection {
             let least = self.shared.pauses.least.min(pause);
             tokio::time::sleep(least).await;
             // A doubt that arose in the least pause is kept by the Notify.
-            let _ = tokio::time::timeout(pause.saturating_sub(least), self.doubted.notified()).await;
+            let _ = tokio::time::timeout(pause.saturating_sub(least), self.lifeline.doubted.notified()).await;
             let answer = self.handshake().await;
             pause = self.absorb(answer);
         }
@@ -162,7 +166,7 @@ impl Connection {
         request.set_timeout(bound);
         let call = CallSpan::begin("GetDriverInfo", &self.endpoint, None, None);
         call.send(&mut request);
-        let mut client = self.client.clone();
+        let mut client = call::client(self.wire.clone());
         let asked = client.get_driver_info(request).instrument(call.span().clone());
         let answer = match tokio::time::timeout(bound, asked).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
@@ -206,14 +210,14 @@ impl Connection {
 
     /// The driver has shown itself.
     fn shown(&self, info: DriverInfo, response: &v1::GetDriverInfoResponse) -> Duration {
-        let name = info.name.clone();
-        let mut replaced = None;
+        let (name, version) = (info.name.clone(), info.vendor_version.clone());
+        let (mut replaced, life) = (None, self.lifeline.ends());
         let is_new = self.shared.change(|roster| {
             let before = roster.driver_of(&self.endpoint).cloned();
             let known = before.as_ref().map(|driver| &driver.lanes);
             let lanes = Lanes::new(&response.call_advice, &self.shared.deadlines, known);
             let driver = match before {
-                Some(before) if before.info == info && before.lanes.same_as(&lanes) => before,
+                Some(before) if before.info == info && before.lanes.same_as(&lanes) && before.life == life => before,
                 before => {
                     replaced = before;
                     Arc::new(self.driver(info, lanes))
@@ -222,12 +226,12 @@ impl Connection {
             roster.shown(&self.endpoint, name.clone(), driver, Instant::now())
         });
         if let Some(before) = replaced {
-            let (from, to) = (&before.info.vendor_version, &response.vendor_version);
-            tracing::info!(endpoint = %self.endpoint, driver = %name, from, to, "driver was replaced, its capabilities are read again");
+            let (from, to) = (&before.info.vendor_version, &version);
+            tracing::info!(endpoint = %self.endpoint, driver = %name, from, to, "driver was replaced or begun anew, its capabilities are read again");
         }
         let health = self.health();
         if is_new {
-            self.tell_shown(&name, &health, &response.vendor_version);
+            self.tell_shown(&name, &health, &version);
         }
         if health == Health::Ready {
             self.shared.pauses.ready
@@ -267,12 +271,13 @@ impl Connection {
         Driver {
             info,
             endpoint: self.endpoint.clone(),
-            client: self.client.clone(),
+            wire: self.wire.clone(),
             lanes,
             lead: Arc::clone(&self.shared.lead),
             observer: Arc::clone(&self.shared.observer),
             accounts: Arc::clone(&self.shared.accounts),
-            doubted: Arc::clone(&self.doubted),
+            doubted: Arc::clone(&self.lifeline.doubted),
+            life: self.lifeline.ends(),
             epoch_ahead: AtomicU64::new(0),
             epoch_heard: AtomicU64::new(0),
         }

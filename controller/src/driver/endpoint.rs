@@ -14,11 +14,13 @@ use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 use tonic::Status;
 use tonic::body::Body;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
+
+use super::lifeline::{Lifeline, Watched};
 
 /// Longest path that the kernel takes for a socket (`sun_path` without its final zero).
 const MAX_SOCKET_PATH: usize = 107;
@@ -40,7 +42,7 @@ impl Peers {
 
     /// Connects to endpoints over sockets, where one of these must listen, and over ports.
     pub fn connect(self) -> Connect {
-        Arc::new(move |endpoint| endpoint.wire(self.clone()))
+        Arc::new(move |endpoint, lifeline| endpoint.wire(self.clone(), lifeline))
     }
 
     /// Refuses a connection to anyone else. The kernel tells who listens, whoever owns the file.
@@ -62,8 +64,8 @@ impl Peers {
 /// call over a socket it costs nothing.
 pub type Wire = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Status>;
 
-/// Makes the wire to an endpoint; it connects at its first call and again after every loss.
-pub type Connect = Arc<dyn Fn(&Endpoint) -> Wire + Send + Sync>;
+/// Makes the wire to an endpoint; it connects at its first call and again after every loss, and tells the lifeline of each.
+pub type Connect = Arc<dyn Fn(&Endpoint, &Arc<Lifeline>) -> Wire + Send + Sync>;
 
 /// Address of one driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -183,11 +185,14 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    fn wire(&self, peers: Peers) -> Wire {
-        BoxCloneSyncService::new(self.channel(peers).map_err(|error| Status::from_error(error.into())))
+    fn wire(&self, peers: Peers, lifeline: &Arc<Lifeline>) -> Wire {
+        BoxCloneSyncService::new(
+            self.channel(peers, Arc::clone(lifeline))
+                .map_err(|error| Status::from_error(error.into())),
+        )
     }
 
-    fn channel(&self, peers: Peers) -> tonic::transport::Channel {
+    fn channel(&self, peers: Peers, lifeline: Arc<Lifeline>) -> tonic::transport::Channel {
         let endpoint = match self {
             // Of a socket, the address is only what the driver is told as its own name.
             Self::Unix(_) => tonic::transport::Endpoint::from_shared("http://localhost"),
@@ -205,11 +210,15 @@ impl Endpoint {
             .expect("an address with a port is a valid endpoint")
             .connect_timeout(CONNECT_TIMEOUT);
         match self {
-            Self::Loopback { .. } => endpoint.connect_lazy(),
+            Self::Loopback { ip, port } => {
+                let address = (*ip, *port);
+                endpoint
+                    .connect_with_connector_lazy(tower::service_fn(move |_| port_of(address, Arc::clone(&lifeline))))
+            }
             Self::Unix(path) => {
                 let path: Arc<str> = path.as_str().into();
                 endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
-                    socket_of(Arc::clone(&path), peers.clone())
+                    socket_of(Arc::clone(&path), peers.clone(), Arc::clone(&lifeline))
                 }))
             }
         }
@@ -217,10 +226,17 @@ impl Endpoint {
 }
 
 /// A connection to a socket behind which one of `peers` listens.
-async fn socket_of(path: Arc<str>, peers: Peers) -> io::Result<TokioIo<UnixStream>> {
+async fn socket_of(path: Arc<str>, peers: Peers, lifeline: Arc<Lifeline>) -> io::Result<TokioIo<Watched<UnixStream>>> {
     let stream = UnixStream::connect(&*path).await?;
     peers.admit(&stream)?;
-    Ok(TokioIo::new(stream))
+    Ok(TokioIo::new(Watched::new(stream, lifeline)))
+}
+
+/// A connection to a port of this host.
+async fn port_of(address: (IpAddr, u16), lifeline: Arc<Lifeline>) -> io::Result<TokioIo<Watched<TcpStream>>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(TokioIo::new(Watched::new(stream, lifeline)))
 }
 
 /// The sockets of a directory, in order of their names. A directory that is not there yet has none.
@@ -312,6 +328,8 @@ mod tests {
     }
 
     /// Another user's process cannot be begun by a test that is not root's, so the rule is asked with a manager of another user.
+    ///
+    /// Rows: O6.
     #[tokio::test]
     async fn a_socket_of_a_user_who_may_be_no_driver_is_refused_and_one_of_a_named_user_is_taken() {
         let directory = tempfile::tempdir().expect("a temporary directory");

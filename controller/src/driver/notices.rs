@@ -14,7 +14,7 @@ use tonic::{Request, Streaming};
 
 use super::answer;
 use super::bounds;
-use super::call::Driver;
+use super::call::{self, Driver};
 use super::lanes::Method;
 use super::secrets::SecretData;
 use super::status::broken_answer;
@@ -32,6 +32,8 @@ pub enum Told {
     Of(Notice),
     /// All VMs were told of; from now on changes are.
     All,
+    /// A VM of another cluster, which must never be shown: for people.
+    Stranger(String),
     /// Nothing that matters here.
     Nothing,
 }
@@ -55,7 +57,7 @@ impl Driver {
             resume_token: resume_token.to_owned(),
             heartbeat_interval: prost_types::Duration::try_from(HEARTBEAT).ok(),
         });
-        let (begun, mut client) = (Instant::now(), self.client.clone());
+        let (begun, mut client) = (Instant::now(), call::client(self.wire.clone()));
         // Some servers answer with the first message only.
         let opened = match tokio::time::timeout(SILENT, client.watch_machines(request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
@@ -86,7 +88,7 @@ impl Notices {
             let token = bounds::token(message.resume_token.clone());
             self.resume_token = token.map_err(|why| broken_answer(format!("the driver's watch goes on by {why}")))?;
         }
-        answer::told(&self.cluster_id, message).map(Some)
+        answer::told(&self.cluster_id, &self.secrets, message).map(Some)
     }
 
     /// From where the stream can be resumed. Empty: from the start.

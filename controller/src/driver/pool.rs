@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
+use millwright_core::driver::Drivers;
 use millwright_core::ids::DriverName;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -133,6 +134,11 @@ impl Pool {
     /// Since when the driver of that name answers without interruption. `None`: it does not answer now.
     pub fn ready_since(&self, name: &DriverName) -> Option<Instant> {
         self.roster(|roster| roster.ready_since(name))
+    }
+
+    /// Which drivers there are.
+    pub fn known(&self) -> Drivers {
+        self.roster(Roster::known)
     }
 
     /// Every endpoint and how it stands, for health, readiness and metrics.

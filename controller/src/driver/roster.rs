@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use millwright_core::driver::Drivers;
 use millwright_core::ids::DriverName;
 use tokio::time::Instant;
 
@@ -243,6 +244,14 @@ impl<D: Clone + PartialEq> Roster<D> {
         claims.find_map(|entry| entry.ready_since)
     }
 
+    /// All names that are claimed, also by those that are away.
+    pub(super) fn known(&self) -> Drivers {
+        Drivers {
+            names: self.entries.values().filter_map(|entry| entry.name.clone()).collect(),
+            is_incomplete: self.entries.values().any(|entry| entry.name.is_none()),
+        }
+    }
+
     /// What serves that name.
     pub(super) fn find(&self, name: &DriverName) -> Found<D> {
         let claims = self
@@ -387,6 +396,7 @@ mod tests {
         }
     }
 
+    /// Rows: O6.
     #[test]
     fn of_two_of_one_name_neither_is_used_and_the_one_that_was_keeps_its_claim_while_it_is_away() {
         let mut roster = roster(&["a", "b"]);
@@ -449,6 +459,22 @@ mod tests {
         );
         assert_eq!(roster.find(&x()), Found::Ready(2));
         assert!(!roster.knows(&at("a")), "another has come in its place");
+    }
+
+    /// Whoever may be a second driver is one.
+    #[test]
+    fn the_only_driver_stays_so_while_it_is_away_and_until_another_may_be_there() {
+        let mut roster = roster(&["a"]);
+        assert_eq!(roster.known().only(), None);
+        roster.shown(&at("a"), x(), 1, now());
+        roster.lost(&at("a"), away("killed"));
+        roster.absent(&at("a"), now());
+        assert_eq!(roster.known().only(), Some(&x()));
+        roster.add(at("b"));
+        assert_eq!(roster.known().only(), None, "it has told no name yet");
+        roster.shown(&at("b"), DriverName::new("y"), 2, now());
+        assert_eq!(roster.known().only(), None);
+        assert_eq!(roster.known().names.len(), 2);
     }
 
     #[test]

@@ -376,6 +376,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
+    /// Rows: O4.
     #[test]
     fn values_and_bootstrap_tokens_are_masked_and_words_are_not() {
         let entries = [

@@ -11,8 +11,15 @@ use millwright_proto::{ERROR_DOMAIN, v1};
 use prost::Message;
 use tonic_types::pb;
 
+use super::bounds;
+
 /// Longest sentence of a driver that is kept.
 pub(super) const MAX_MESSAGE: usize = 1024;
+/// In place of a sentence that is not there.
+const NO_WORDS: &str = "the answer says no more";
+/// What the author of a driver has to know of a NOT_FOUND that counts for nothing.
+const UNSIGNED_NOT_FOUND: &str = "NOT_FOUND came without ErrorInfo, so it may be anybody's and proves nothing; a driver that knows no such VM adds \
+    the reason MACHINE_NOT_FOUND";
 /// Longest `last_known_state` that is kept: beyond it the driver breaks the contract, and a cut one would mislead it.
 const MAX_STATE: usize = 4096;
 /// Most VMs that one failure names.
@@ -67,28 +74,55 @@ fn reason_of(name: &str) -> Option<Reason> {
 /// What a status says.
 pub(super) fn failure(status: &tonic::Status) -> Failure {
     let details = Details::read(status.details());
-    let message = cut(status.message(), MAX_MESSAGE);
-    let mut failure = Failure::transport(code(status), message);
+    let message = Some(cut(status.message(), MAX_MESSAGE)).filter(|message| !message.trim().is_empty());
+    let mut failure = Failure::transport(code(status), message.unwrap_or_else(|| NO_WORDS.to_owned()));
     failure.retry_after = details.retry_after;
     let Some(info) = details.info else {
-        match failure.code {
-            // The one code that says by itself that nothing was done: no such call is there.
-            Code::Unimplemented => failure.effect = Effect::None,
-            // tonic's word for a deadline that passed, on either side.
-            Code::Cancelled if failure.message.contains("Timeout expired") => failure.code = Code::DeadlineExceeded,
-            _ => {}
-        }
-        return failure;
+        return unsigned(failure);
     };
     failure.reason = reason_of(&info.reason);
     if let Some(detail) = details.detail {
         failure.effect = effect(detail.outcome());
-        let ids = detail.provider_ids.iter().take(MAX_IDS);
-        failure.provider_ids = ids.filter_map(|id| ProviderId::non_empty(Some(id))).collect();
+        // One that no VM may have names none.
+        let ids = detail.provider_ids.iter().filter(|id| bounds::id(id).is_ok());
+        let ids = ids.filter_map(|id| ProviderId::non_empty(Some(id)));
+        failure.provider_ids = ids.take(MAX_IDS).collect();
         failure.last_known_state = last_known_state(detail.last_known_state);
         failure.message = naming(failure.message, &failure.provider_ids);
     }
+    contradicted(failure)
+}
+
+/// A status of which nobody knows that the driver made it.
+fn unsigned(mut failure: Failure) -> Failure {
+    match failure.code {
+        // The one code that says by itself that nothing was done: no such call is there.
+        Code::Unimplemented => failure.effect = Effect::None,
+        // tonic's word for a deadline that passed, on either side.
+        Code::Cancelled if failure.message.contains("Timeout expired") => failure.code = Code::DeadlineExceeded,
+        Code::NotFound => failure.message = format!("{UNSIGNED_NOT_FOUND}: {}", failure.message),
+        _ => {}
+    }
     failure
+}
+
+/// A reason under a code that does not go with it is a fault of the driver: neither of them is believed, so that nothing is concluded for
+/// other Machines and no VM counts as gone.
+fn contradicted(failure: Failure) -> Failure {
+    let Some(reason) = failure.reason.filter(|reason| !reason.goes_with(failure.code)) else {
+        return failure;
+    };
+    let (name, code) = (reason_name(reason), failure.code.word());
+    let codes: Vec<&str> = reason.codes().iter().map(|code| code.word()).collect();
+    Failure {
+        reason: Some(Reason::DriverFault),
+        message: format!(
+            "the driver is at fault: it sent {name} under {code}, and the contract has it under {}. It said: {}",
+            codes.join(" or "),
+            failure.message
+        ),
+        ..failure
+    }
 }
 
 /// The epoch of leadership that a driver remembers, where it refused a call for a newer one.
@@ -262,9 +296,50 @@ mod tests {
                 .as_str_name()
                 .strip_prefix(REASON_PREFIX)
                 .expect("the prefix is the enum's");
-            let read = failure(&status(tonic::Code::Internal, "m", vec![info(ERROR_DOMAIN, name)])).reason;
-            assert_eq!(read.map(reason_name), Some(name));
+            assert_eq!(reason_of(name).map(reason_name), Some(name));
         }
+    }
+
+    /// Rows: D5.
+    #[test]
+    fn a_reason_under_a_code_that_is_not_its_own_is_the_drivers_fault() {
+        let of = |code, reason| failure(&status(code, "m", vec![info(ERROR_DOMAIN, reason)]));
+        let quota = of(tonic::Code::ResourceExhausted, "QUOTA_EXCEEDED");
+        assert_eq!(
+            (quota.reason, quota.message.as_str()),
+            (Some(Reason::QuotaExceeded), "m")
+        );
+        for (code, reason) in [
+            (tonic::Code::DataLoss, "QUOTA_EXCEEDED"),
+            (tonic::Code::Internal, "MACHINE_NOT_FOUND"),
+            (tonic::Code::NotFound, "CREDENTIALS_REJECTED"),
+        ] {
+            let failure = of(code, reason);
+            assert_eq!(failure.reason, Some(Reason::DriverFault), "{reason}");
+            assert!(
+                failure.message.contains(&format!("{reason} under ")),
+                "{}",
+                failure.message
+            );
+            assert!(!failure.is_not_found());
+        }
+        for code in [tonic::Code::Internal, tonic::Code::Unavailable] {
+            let failure = of(code, "INITIALIZATION_FAILED");
+            assert_eq!(failure.reason, Some(Reason::InitializationFailed));
+        }
+    }
+
+    /// Rows: D9.
+    #[test]
+    fn an_author_learns_what_a_bare_not_found_lacks_and_no_sentence_ends_in_nothing() {
+        let bare = failure(&tonic::Status::not_found("404 page not found"));
+        assert!(bare.message.contains("without ErrorInfo"), "{}", bare.message);
+        assert!(
+            bare.message.contains("MACHINE_NOT_FOUND: 404 page not found"),
+            "{}",
+            bare.message
+        );
+        assert_eq!(failure(&tonic::Status::internal(" \n")).message, NO_WORDS);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::lanes::Method;
+
 /// Calls a second below which no refusal brings a rate: an account that may not be called at all is tried every 5 s.
 const LEAST: f64 = 0.2;
 /// Calls a second beyond which no rate rises.
@@ -25,11 +27,17 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 /// Longest pause that a provider can ask for, that of `RetryInfo` (`driver-api.md` §5).
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
+/// A deletion is sent so long after the last refusal and the last deletion whatever pause was asked for: one that is far too long holds up
+/// no end of a VM that is paid for.
+const RESERVED: Duration = Duration::from_secs(30);
+
 /// What is known of how fast one account may be called.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
     sent: Sent,
     limit: Option<Limit>,
+    /// When a deletion was last sent.
+    deleted_at: Option<Instant>,
 }
 
 /// What a refusal has taught.
@@ -50,20 +58,39 @@ struct Limit {
 
 impl Throttle {
     /// Takes leave to send one call now. The error is when to ask again.
-    pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
+    pub(super) fn take(&mut self, method: Method, now: Instant) -> Result<(), Instant> {
         if self.limit.as_ref().is_some_and(|limit| limit.is_over(now)) {
             self.limit = None;
         }
-        if let Some(limit) = &mut self.limit {
-            if now < limit.next {
-                return Err(limit.next);
-            }
+        let due = self.due(method);
+        if due > Some(now) {
+            return due.map_or(Ok(()), Err);
+        }
+        if method == Method::DeleteMachine {
+            self.deleted_at = Some(now);
+        }
+        if let Some(limit) = self.limit.as_mut().filter(|limit| limit.next <= now) {
             // Who wakes a little late loses nothing by it, and who was idle has saved up no more than one call.
             let interval = limit.interval();
             limit.next = limit.next.max(now.checked_sub(interval).unwrap_or(now)) + interval;
         }
         self.sent.count(now);
         Ok(())
+    }
+
+    /// When a call may be sent. `None`: at once.
+    fn due(&self, method: Method) -> Option<Instant> {
+        let limit = self.limit.as_ref()?;
+        let next = limit.next;
+        match method {
+            Method::DeleteMachine => Some(next.min(self.deleted_at.max(Some(limit.refused_at))? + RESERVED)),
+            Method::CreateMachine
+            | Method::InitializeMachine
+            | Method::GetMachineStatus
+            | Method::ListMachines
+            | Method::WatchMachines
+            | Method::ValidateMachineClass => Some(next),
+        }
     }
 
     /// A call was not refused for its rate.
@@ -110,9 +137,9 @@ impl Throttle {
     }
 
     /// How long no call at all may be sent. How long those wait that have others before them nobody knows: the rate changes.
-    pub(super) fn pause(&self, now: Instant) -> Duration {
-        let next = self.limit.as_ref().map(|limit| limit.next);
-        next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
+    pub(super) fn pause(&self, method: Method, now: Instant) -> Duration {
+        self.due(method)
+            .map_or(Duration::ZERO, |due| due.saturating_duration_since(now))
     }
 }
 
@@ -211,7 +238,7 @@ mod tests {
         let mut throttle = Throttle::default();
         for n in 0..calls {
             throttle
-                .take(now + WINDOW * n / (calls + 1))
+                .take(Method::CreateMachine, now + WINDOW * n / (calls + 1))
                 .expect("nothing is limited");
         }
         assert!(throttle.refused(now, None, now + millis(990)));
@@ -222,10 +249,10 @@ mod tests {
     fn nothing_is_limited_before_the_first_refusal() {
         let (mut throttle, now) = (Throttle::default(), Instant::now());
         for _ in 0..100_000 {
-            throttle.take(now).expect("nothing is limited");
+            throttle.take(Method::CreateMachine, now).expect("nothing is limited");
         }
         assert!(!throttle.is_limited());
-        assert_eq!(throttle.pause(now), Duration::ZERO);
+        assert_eq!(throttle.pause(Method::CreateMachine, now), Duration::ZERO);
     }
 
     /// Rows: pains 106.
@@ -268,11 +295,38 @@ mod tests {
             "leave of the same moment is from before"
         );
         assert!(!throttle.is_refused_since(now + millis(1001)));
-        assert_eq!(throttle.take(now + secs(30)), Err(now + secs(31)));
-        throttle.take(now + secs(31)).expect("the pause is over");
+        assert_eq!(
+            throttle.take(Method::CreateMachine, now + secs(30)),
+            Err(now + secs(31))
+        );
+        throttle
+            .take(Method::CreateMachine, now + secs(31))
+            .expect("the pause is over");
         // A pause without end would stop the account for ever.
         throttle.refused(now, Some(Duration::MAX), now + secs(40));
-        assert_eq!(throttle.take(now + secs(41)), Err(now + secs(640)));
+        assert_eq!(
+            throttle.take(Method::CreateMachine, now + secs(41)),
+            Err(now + secs(640))
+        );
+    }
+
+    /// Rows: D5.
+    #[test]
+    fn a_deletion_is_sent_now_and_then_whatever_pause_the_provider_names() {
+        let now = Instant::now();
+        let mut throttle = refused_at(100, now);
+        throttle.refused(now, Some(secs(100_000)), now + secs(1));
+        let (create, delete) = (Method::CreateMachine, Method::DeleteMachine);
+        assert_eq!(throttle.take(create, now + secs(2)), Err(now + secs(601)));
+        assert_eq!(throttle.take(delete, now + secs(2)), Err(now + secs(31)));
+        throttle.take(delete, now + secs(31)).expect("it has a share");
+        assert_eq!(throttle.take(delete, now + secs(32)), Err(now + secs(61)));
+        throttle.take(delete, now + secs(61)).expect("so has the next");
+        assert_eq!(
+            throttle.take(create, now + secs(62)),
+            Err(now + secs(601)),
+            "others wait on"
+        );
     }
 
     #[test]
@@ -280,7 +334,9 @@ mod tests {
         let now = Instant::now();
         let mut throttle = refused_at(20, now);
         let later = now + secs(60);
-        let sent = (0..50).take_while(|_| throttle.take(later).is_ok()).count();
+        let sent = (0..50)
+            .take_while(|_| throttle.take(Method::CreateMachine, later).is_ok())
+            .count();
         assert_eq!(sent, 2, "one that was saved up and one that is due");
     }
 
@@ -291,19 +347,19 @@ mod tests {
         let mut at = now + secs(1);
         // Calls without pause, none of which is refused: the rate rises, and the limit stays for as long as calls wait for it.
         for _ in 0..1000 {
-            match busy.take(at) {
+            match busy.take(Method::CreateMachine, at) {
                 Ok(()) => busy.succeeded(),
                 Err(next) => at = next,
             }
         }
         assert!(busy.is_limited(), "{busy:?}");
-        busy.take(at + CALM).expect("nobody waits");
+        busy.take(Method::CreateMachine, at + CALM).expect("nobody waits");
         assert!(!busy.is_limited(), "{busy:?}");
 
         let mut idle = refused_at(20, now);
-        let _ = idle.take(now + FORGOTTEN - secs(1));
+        let _ = idle.take(Method::CreateMachine, now + FORGOTTEN - secs(1));
         assert!(idle.is_limited());
-        let _ = idle.take(now + FORGOTTEN + secs(1));
+        let _ = idle.take(Method::CreateMachine, now + FORGOTTEN + secs(1));
         assert!(!idle.is_limited());
     }
 
@@ -339,7 +395,7 @@ mod tests {
             let (mut throttle, mut at, mut done) = (Throttle::default(), begun, 0);
             while done < 500 {
                 // Calls come at 1000 a second at most, as a scale-up sends them.
-                match throttle.take(at) {
+                match throttle.take(Method::CreateMachine, at) {
                     Ok(()) if provider.is_called(at) => {
                         throttle.succeeded();
                         done += 1;

@@ -25,6 +25,7 @@ use crate::kube::budget::Budget;
 use crate::kube::call::Call;
 use crate::kube::credentials::Credentials;
 use crate::kube::leadership::LeadershipReader;
+use crate::kube::outage::{Outage, OutageEnds};
 use crate::kube::retry_after::RetryAfter;
 use crate::telemetry::Metrics;
 
@@ -143,6 +144,8 @@ pub struct Cluster {
     pub metrics: Metrics,
     /// How much is under way to it.
     pub load: Load,
+    /// When it answers again after an outage.
+    pub outages: OutageEnds,
 }
 
 impl Cluster {
@@ -174,10 +177,13 @@ impl Cluster {
         S::Future: Send + 'static,
     {
         let (role, metrics, load) = (policy.role, policy.metrics.clone(), Load::default());
+        let outage = Outage::new();
+        let outages = outage.ends();
         let gate = GateLayer(Arc::new(Rules {
             policy,
             load: load.clone(),
             retry_after: RetryAfter::default(),
+            outage,
         }));
         let client = builder.with_layer(&gate).build();
         let cluster = Self {
@@ -186,6 +192,7 @@ impl Cluster {
             client,
             metrics,
             load,
+            outages,
         };
         (cluster, gate)
     }
@@ -262,6 +269,7 @@ struct Rules {
     policy: Policy,
     load: Load,
     retry_after: RetryAfter,
+    outage: Outage,
 }
 
 impl Rules {
@@ -304,13 +312,21 @@ impl Rules {
             && !call.is_eviction()
         {
             self.retry_after.note(response);
+            self.outage.note(Some(response.status()));
         }
         let code = match answer {
             Ok(response) => response.status().as_u16().to_string(),
             Err(error) => match error.downcast_ref::<NotCarried>() {
+                // Nobody was asked.
                 Some(NotCarried::Fenced) => "fenced".to_owned(),
-                Some(NotCarried::TimedOut) => "timeout".to_owned(),
-                None => "error".to_owned(),
+                Some(NotCarried::TimedOut) => {
+                    self.outage.note(None);
+                    "timeout".to_owned()
+                }
+                None => {
+                    self.outage.note(None);
+                    "error".to_owned()
+                }
             },
         };
         self.policy

@@ -344,7 +344,7 @@ mod tests {
         format!("http://{address}")
     }
 
-    async fn cluster(directory: &Path, server: &str, user: serde_json::Value) -> Cluster {
+    fn kubeconfig(directory: &Path, server: &str, user: serde_json::Value) -> Access {
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "clusters": [{"name": "c", "cluster": {"server": server}}],
@@ -353,13 +353,19 @@ mod tests {
         });
         let kubeconfig = directory.join("config");
         std::fs::write(&kubeconfig, config.to_string()).unwrap();
+        Access::File(kubeconfig)
+    }
+
+    async fn cluster(directory: &Path, server: &str, user: serde_json::Value) -> Cluster {
         let policy = Policy {
             role: Role::Control,
             leadership: None,
             budget: None,
             metrics: Metrics::default(),
         };
-        Cluster::open(&Access::File(kubeconfig), policy).await.unwrap()
+        Cluster::open(&kubeconfig(directory, server, user), policy)
+            .await
+            .unwrap()
     }
 
     async fn is_let_in(cluster: &Cluster) -> bool {
@@ -377,6 +383,7 @@ mod tests {
         false
     }
 
+    /// Rows: O14, O15.
     #[tokio::test]
     async fn a_token_file_may_end_with_a_newline_and_is_read_again_when_its_token_is_refused() {
         let directory = tempfile::tempdir().unwrap();
@@ -417,6 +424,7 @@ mod tests {
         assert!(is_let_in_soon(&cluster).await);
     }
 
+    /// Rows: O14.
     #[tokio::test]
     async fn a_plugin_runs_once_at_the_start_and_again_when_its_token_is_refused_that_told_no_expiry() {
         let directory = tempfile::tempdir().unwrap();
@@ -441,6 +449,8 @@ mod tests {
     }
 
     /// A token that ends a minute from now is renewed at once, which is after the least pause.
+    ///
+    /// Rows: O14.
     #[tokio::test]
     async fn a_plugins_token_is_renewed_before_it_ends() {
         let directory = tempfile::tempdir().unwrap();
@@ -456,6 +466,40 @@ mod tests {
         for _ in 0..80 {
             assert!(is_let_in(&cluster).await, "requests go on meanwhile");
             if std::fs::read_to_string(&runs).unwrap().lines().count() > 1 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("the plugin was not run again");
+    }
+
+    /// Where a plugin gives client certificates, clients are made anew with each new one.
+    ///
+    /// Rows: O14.
+    #[tokio::test]
+    async fn a_plugins_client_certificate_is_renewed_before_it_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let version = "client.authentication.k8s.io/v1";
+        let ends = System.now() + jiff::SignedDuration::from_secs(61);
+        let given = |name: &str| {
+            let rcgen::CertifiedKey { cert, signing_key } =
+                rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+            let status = json!({"clientCertificateData": cert.pem(), "clientKeyData": signing_key.serialize_pem(), "expirationTimestamp": ends});
+            json!({"apiVersion": version, "kind": "ExecCredential", "status": status}).to_string()
+        };
+        let file = directory.path().join("given");
+        std::fs::write(&file, given("one")).unwrap();
+        let plugin =
+            json!({"exec": {"apiVersion": version, "command": "cat", "args": [file], "interactiveMode": "Never"}});
+        let access = kubeconfig(directory.path(), "https://127.0.0.1:1", plugin);
+        let credentials = Credentials::read(&access).await.unwrap();
+        let signs = |config: &Config| config.auth_info.client_certificate_data.clone().expect("a certificate");
+        let first = signs(&credentials.state().read.config);
+        std::fs::write(&file, given("two")).unwrap();
+        for _ in 0..80 {
+            if let Some((_, config)) = credentials.newer(0) {
+                assert_ne!(signs(&config), first);
+                stack(config).expect("a client can be made with it");
                 return;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -111,7 +111,10 @@ impl From<kube::Error> for WriteError {
 impl WriteError {
     fn of_status(status: &Status) -> Self {
         match status.code {
-            404 | 410 => Self::Gone,
+            404 if status.reason == NOT_FOUND => Self::Gone,
+            410 => Self::Gone,
+            // A bare 404 may come from a proxy: it proves nothing of the object.
+            404 => Self::Unreachable { reason: said(status) },
             409 if status.is_already_exists() => Self::AlreadyExists,
             409 if speaks_of_another_uid(&status.message) => Self::Gone,
             409 => Self::Stale,
@@ -129,7 +132,7 @@ impl From<kube::Error> for ReadError {
             kube::Error::Api(status) => match status.code {
                 404 if status.reason == NOT_FOUND => Self::Gone,
                 410 => Self::Gone,
-                // A bare 404 may come from a proxy, or from a server that does not serve the kind: it proves nothing of the object.
+                // The same of a bare 404 as for writes, and of a server that does not serve the kind.
                 404 | 429 | 500..=599 => Self::Unreachable { reason: said(&status) },
                 _ => Self::Refused { reason: said(&status) },
             },

@@ -5,16 +5,18 @@
 //! candidates that see the same Lease one gets 409. A Lease that somebody deletes or empties under its holder is taken
 //! again by that holder under a new epoch; what that means for the work under way is `run.rs`'s.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client};
 use millwright_core::api::keys;
 use millwright_core::lease::{Claim, LeaseMove, LeaseRecord, Sight, Terms, epoch_floor, step};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +26,7 @@ use crate::health::Heartbeat;
 use crate::kube::bare::Bare;
 use crate::kube::error::{ReadError, WriteError};
 use crate::kube::leadership::Leadership;
+use crate::kube::write::bare;
 
 /// A candidate that did not come round for this long hangs: far beyond what its own limits allow.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -249,10 +252,10 @@ impl Candidate {
     /// Writes us in. Our time counts from before the write was sent: others count from when they see it.
     async fn write(&mut self, epoch: u32, is_new: bool) -> Result<(), TurnError> {
         let sent = Instant::now();
-        let spec = self.claim(epoch, is_new);
+        let claimed = self.claimed_as(epoch, is_new);
         let lease = match &self.seen {
-            None => self.create(spec).await,
-            Some((lease, _)) => self.patch(self.metadata(lease), spec).await,
+            None => self.create(claimed).await,
+            Some(_) => self.update(claimed).await,
         };
         let lease = lease.map_err(TurnError::Write)?;
         self.remember(record_of(&lease), sent);
@@ -263,56 +266,33 @@ impl Candidate {
         Ok(())
     }
 
-    async fn create(&self, spec: Value) -> Result<Lease, WriteError> {
-        let annotations = json!({ keys::MANAGER_SETTINGS: self.settings.told });
-        let lease = json!({"metadata": {"name": self.settings.name, "annotations": annotations}, "spec": spec});
-        let lease = serde_json::from_value(lease).map_err(|error| WriteError::Refused {
-            reason: error.to_string(),
-        })?;
-        self.api
-            .create(&PostParams::default(), &lease)
-            .await
-            .map(|Bare(lease)| lease)
-            .map_err(WriteError::of_create)
+    async fn create(&self, lease: Lease) -> Result<Lease, WriteError> {
+        let created = self.api.create(&PostParams::default(), &Bare(lease)).await;
+        created.map(bare).map_err(WriteError::of_create)
     }
 
-    /// The version that a write rests on, and the settings, where the Lease tells others.
-    fn metadata(&self, lease: &Lease) -> Value {
-        let mut metadata = json!({ "resourceVersion": lease.metadata.resource_version });
-        let annotations = lease.metadata.annotations.as_ref();
-        let told = annotations.and_then(|annotations| annotations.get(keys::MANAGER_SETTINGS));
-        if told != Some(&self.settings.told)
-            && let Some(metadata) = metadata.as_object_mut()
-        {
-            metadata.insert(
-                "annotations".to_owned(),
-                json!({ keys::MANAGER_SETTINGS: self.settings.told }),
-            );
-        }
-        metadata
+    async fn update(&self, lease: Lease) -> Result<Lease, WriteError> {
+        let updated = update(&self.api, &self.settings.name, &Bare(lease)).await;
+        updated.map(bare).map_err(WriteError::from)
     }
 
-    async fn patch(&self, metadata: Value, spec: Value) -> Result<Lease, WriteError> {
-        let body = json!({"metadata": metadata, "spec": spec});
-        let patched = self
-            .api
-            .patch(&self.settings.name, &PatchParams::default(), &Patch::Merge(body))
-            .await;
-        patched.map(|Bare(lease)| lease).map_err(WriteError::from)
-    }
-
-    fn claim(&self, epoch: u32, is_new: bool) -> Value {
+    /// The Lease as it was seen, or a new one, with us as its holder. It tells others our settings.
+    fn claimed_as(&self, epoch: u32, is_new: bool) -> Lease {
         let now = MicroTime(self.settings.env.wall());
-        let mut spec = json!({
-            "holderIdentity": self.settings.identity,
-            "leaseDurationSeconds": whole_seconds(self.settings.terms.duration),
-            "leaseTransitions": epoch,
-            "renewTime": now,
-        });
-        if is_new && let Some(spec) = spec.as_object_mut() {
-            spec.insert("acquireTime".to_owned(), json!(now));
+        let mut lease = self.seen.as_ref().map(|(lease, _)| lease.clone()).unwrap_or_default();
+        lease.metadata.name = Some(self.settings.name.clone());
+        let annotations = lease.metadata.annotations.get_or_insert_default();
+        annotations.insert(keys::MANAGER_SETTINGS.to_owned(), self.settings.told.clone());
+        let spec = lease.spec.get_or_insert_default();
+        spec.holder_identity = Some(self.settings.identity.clone());
+        spec.lease_duration_seconds = Some(whole_seconds(self.settings.terms.duration));
+        // `millwright_core::lease` gives no higher epoch than the field can hold.
+        spec.lease_transitions = Some(i32::try_from(epoch).unwrap_or(i32::MAX));
+        if is_new {
+            spec.acquire_time = Some(now.clone());
         }
-        spec
+        spec.renew_time = Some(now);
+        lease
     }
 
     fn lead(&mut self, epoch: u32, valid_until: Instant) {
@@ -399,11 +379,9 @@ impl Candidate {
         let Some((lease, _)) = self.seen.take().filter(|_| is_held) else {
             return;
         };
-        let now = MicroTime(self.settings.env.wall());
-        let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now});
         let limit = self.settings.terms.renew_deadline / 2;
-        let patch = self.patch(self.metadata(&lease), spec);
-        match tokio::time::timeout(limit, patch).await {
+        let update = self.update(given_back(lease, &self.settings.env));
+        match tokio::time::timeout(limit, update).await {
             Ok(Ok(_)) => tracing::info!(lease = self.settings.name, "lease released"),
             Ok(Err(error)) => {
                 tracing::warn!(lease = self.settings.name, %error, "the lease was not released and runs out")
@@ -447,6 +425,29 @@ impl LeaseReader {
     }
 }
 
+/// Writes a whole Lease in the version that was seen: the verb `update`, by which client-go elects too. The original's role gives no `patch`.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "whoever holds a Lease writes all of it, and roles for elections may allow only this verb"
+)]
+pub(super) async fn update<L>(leases: &Api<L>, name: &str, lease: &L) -> kube::Result<L>
+where
+    L: Clone + Serialize + DeserializeOwned + Debug,
+{
+    leases.replace(name, &PostParams::default(), lease).await
+}
+
+/// The Lease without a holder, as client-go releases it.
+pub(super) fn given_back(mut lease: Lease, env: &Env) -> Lease {
+    let now = MicroTime(env.wall());
+    let spec = lease.spec.get_or_insert_default();
+    spec.holder_identity = Some(String::new());
+    spec.lease_duration_seconds = Some(1);
+    spec.acquire_time = Some(now.clone());
+    spec.renew_time = Some(now);
+    lease
+}
+
 pub(super) fn record_of(lease: &Lease) -> LeaseRecord {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec
@@ -473,8 +474,9 @@ fn is_changed(error: &TurnError) -> bool {
 }
 
 /// Rounded up: a Lease that claims less than we take for ourselves would be taken too early.
-fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+fn whole_seconds(duration: Duration) -> i32 {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    i32::try_from(seconds).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

@@ -72,11 +72,14 @@ impl Writer {
         }
     }
 
-    /// The volume that a pod's claim is bound to, if it is bound.
+    /// The volume that a pod's claim is bound to, if it is bound. Listed by its name: the role of the original may list claims, and not get
+    /// one.
     pub async fn volume_of(&self, pod: &PodRef, claim: &str) -> Result<Option<VolumeName>, ReadError> {
         let target = self.target().ok_or(ReadError::Gone)?;
         let api = Api::<Bare<PersistentVolumeClaim>>::namespaced(target, &pod.namespace);
-        let Bare(claim) = api.get(claim).await?;
+        let of_name = ListParams::default().fields(&format!("metadata.name={claim}"));
+        let found = api.list(&of_name).await?.items;
+        let Bare(claim) = found.into_iter().next().ok_or(ReadError::Gone)?;
         let volume = claim.spec.and_then(|spec| spec.volume_name);
         Ok(VolumeName::non_empty(volume.as_deref()))
     }

@@ -3,7 +3,8 @@
 //!
 //! Before a process stands for the lead it waits until the original's Leases are free. While it leads it holds them itself, so that an
 //! original that is started beside it stands by, as it would for a replica of its own. Where another holds one all the same, the process
-//! ends. Without an election nobody looks.
+//! ends. Without an election nobody looks. A Lease of the original's by which the process itself is elected (`--compatibility original`)
+//! is the election's.
 //! Source: `spec/machine.md` §8.2, `spec/machineset.md` §11 (the names of its Leases).
 
 use std::collections::BTreeMap;
@@ -11,17 +12,16 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client};
 use millwright_core::lease::is_led;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::plain;
 use super::leadership::Leadership;
-use super::lease::record_of;
+use super::lease::{given_back, record_of, update};
 use crate::env::Env;
 
 /// The Leases of its two programs.
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Between two renewals: less than the 15 s for which the original bears the silence of a holder.
 const RENEW: Duration = Duration::from_secs(10);
 /// How long a Lease of its own is held without a renewal.
-const HELD_FOR: Duration = Duration::from_secs(30);
+const HELD_FOR_SECONDS: i32 = 30;
 /// What the holder is called where one of us holds its Lease, before the name of the process.
 const OURS: &str = "millwright/";
 
@@ -39,19 +39,22 @@ const OURS: &str = "millwright/";
 #[derive(Debug)]
 pub struct Predecessor {
     leases: Api<Lease>,
+    /// The names of its Leases.
+    names: Vec<&'static str>,
     env: Env,
     /// Each Lease as it was last seen, and since when it is so.
     seen: BTreeMap<&'static str, (LeaseSpec, Instant)>,
-    /// The Leases that this process took or tried to take, each in the version that it wrote last; none while a write is under way, which
-    /// may be cut short.
-    written: BTreeMap<&'static str, Option<String>>,
+    /// The Leases that this process took or tried to take, each as it wrote it last; none while a write is under way, which may be cut
+    /// short.
+    written: BTreeMap<&'static str, Option<Lease>>,
 }
 
 impl Predecessor {
-    /// That of a namespace.
-    pub fn new(client: &Client, namespace: &str, env: &Env) -> Self {
+    /// That of the namespace of a process that is elected by this Lease.
+    pub fn new(client: &Client, namespace: &str, elected_by: Option<&str>, env: &Env) -> Self {
         Self {
             leases: Api::namespaced(client.clone(), namespace),
+            names: LEASES.into_iter().filter(|name| Some(*name) != elected_by).collect(),
             env: env.clone(),
             seen: BTreeMap::new(),
             written: BTreeMap::new(),
@@ -92,7 +95,7 @@ impl Predecessor {
                 // And this process ends with it.
                 return std::future::pending().await;
             }
-            for name in LEASES {
+            for name in self.names.clone() {
                 match self.take(name, holder).await {
                     Ok(None) => complaint = None,
                     Ok(Some(reason)) => return reason,
@@ -116,24 +119,23 @@ impl Predecessor {
 
     /// Takes or renews one. Gives a reason where another has it.
     async fn take(&mut self, name: &'static str, holder: &str) -> Result<Option<String>, kube::Error> {
-        if let Some(version) = self.written.insert(name, None).flatten() {
-            let renewed = self.patch(name, Some(version), self.claim(holder, false)).await;
+        if let Some(lease) = self.written.insert(name, None).flatten() {
+            let renewed = update(&self.leases, name, &self.claimed(lease, holder)).await;
             if !matches!(&renewed, Err(kube::Error::Api(status)) if status.is_conflict()) {
                 return self.remember(name, renewed).map(|()| None);
             }
         }
         let Some(lease) = self.leases.get_opt(name).await? else {
-            let lease = json!({ "metadata": { "name": name }, "spec": self.claim(holder, true) });
-            let lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
+            let mut lease = Lease::default();
+            lease.metadata.name = Some(name.to_owned());
+            let lease = self.claimed(lease, holder);
             let made = self.leases.create(&PostParams::default(), &lease).await;
             return self.remember(name, made).map(|()| None);
         };
         if let Some(reason) = self.held(name, &lease) {
             return Ok(Some(reason));
         }
-        let is_new = record_of(&lease).holder.as_deref() != Some(holder);
-        let claim = self.claim(holder, is_new);
-        let taken = self.patch(name, lease.metadata.resource_version, claim).await;
+        let taken = update(&self.leases, name, &self.claimed(lease, holder)).await;
         self.remember(name, taken).map(|()| None)
     }
 
@@ -143,57 +145,50 @@ impl Predecessor {
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => Ok(()),
             Err(error) => Err(error),
             Ok(lease) => {
-                self.written.insert(name, lease.metadata.resource_version);
+                self.written.insert(name, Some(lease));
                 Ok(())
             }
         }
     }
 
-    async fn patch(&self, name: &str, version: Option<String>, spec: Value) -> Result<Lease, kube::Error> {
-        let body = json!({ "metadata": { "resourceVersion": version }, "spec": spec });
-        self.leases
-            .patch(name, &PatchParams::default(), &Patch::Merge(body))
-            .await
-    }
-
-    fn claim(&self, holder: &str, is_new: bool) -> Value {
+    /// The Lease with this process as its holder.
+    fn claimed(&self, mut lease: Lease, holder: &str) -> Lease {
         let now = MicroTime(self.env.wall());
-        let mut spec = json!({
-            "holderIdentity": holder,
-            "leaseDurationSeconds": HELD_FOR.as_secs(),
-            "renewTime": now,
-        });
-        if is_new && let Some(spec) = spec.as_object_mut() {
-            spec.insert("acquireTime".to_owned(), json!(now));
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() != Some(holder) {
+            spec.holder_identity = Some(holder.to_owned());
+            spec.acquire_time = Some(now.clone());
         }
-        spec
+        spec.lease_duration_seconds = Some(HELD_FOR_SECONDS);
+        spec.renew_time = Some(now);
+        lease
     }
 
-    /// As client-go releases a Lease, so that the original need not wait for its end. What cannot be given back ends by itself.
+    /// So that the original need not wait for their end. What cannot be given back ends by itself.
     async fn give_back(&mut self, holder: &str) {
-        for (name, version) in std::mem::take(&mut self.written) {
-            if let Err(error) = self.release(name, version, holder).await {
+        for (name, written) in std::mem::take(&mut self.written) {
+            if let Err(error) = self.release(name, written, holder).await {
                 tracing::warn!("the Lease {name} could not be given back: {}", plain(&error));
             }
         }
     }
 
-    async fn release(&self, name: &str, version: Option<String>, holder: &str) -> Result<(), kube::Error> {
-        let version = match version {
-            Some(version) => Some(version),
+    async fn release(&self, name: &str, written: Option<Lease>, holder: &str) -> Result<(), kube::Error> {
+        let lease = match written {
+            Some(lease) => lease,
             // The end came in the middle of a write.
             None => match self.leases.get_opt(name).await? {
-                Some(lease) if record_of(&lease).holder.as_deref() == Some(holder) => lease.metadata.resource_version,
+                Some(lease) if record_of(&lease).holder.as_deref() == Some(holder) => lease,
                 Some(_) | None => return Ok(()),
             },
         };
-        let now = MicroTime(self.env.wall());
-        let spec = json!({ "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now });
-        self.patch(name, version, spec).await.map(drop)
+        update(&self.leases, name, &given_back(lease, &self.env))
+            .await
+            .map(drop)
     }
 
     async fn in_the_way(&mut self) -> Option<String> {
-        for name in LEASES {
+        for name in self.names.clone() {
             let lease = match self.leases.get_opt(name).await {
                 Ok(lease) => lease.unwrap_or_default(),
                 Err(error) => return Some(format!("the Lease {name} cannot be read: {}", plain(&error))),
@@ -212,7 +207,7 @@ impl Predecessor {
             return None;
         }
         Some(format!(
-            "{holder} holds the Lease {name}, so machine-controller-manager runs here; scale its deployment to 0"
+            "{holder} holds the Lease {name}, so machine-controller-manager, or a manager in its place, runs here; scale its deployment to 0"
         ))
     }
 
@@ -240,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn a_lease_whose_renewal_was_cut_short_is_given_back_if_it_is_ours() {
         let server = Server::default();
-        let mut original = Predecessor::new(&server.client(), "default", &settings("me", Ticking).env);
+        let mut original = Predecessor::new(&server.client(), "default", None, &settings("me", Ticking).env);
         let holder = format!("{OURS}me");
         for (held_by, left_with) in [(holder.as_str(), ""), ("mcm-0", "mcm-0")] {
             server.write(held_by, 0);

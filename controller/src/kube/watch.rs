@@ -5,7 +5,7 @@
 //!
 //! - A sign of life is a complete list, an object, a bookmark, or the end of a watch in the time that we asked for, nothing else.
 //! - A watch that ends before its time is a failure, and so is one that does not end in its time.
-//! - After a failure there is a pause. Pauses double until a watch has worked for some time.
+//! - After a failure there is a pause. Pauses double until a watch has worked for some time. The end of an outage ends them.
 //! - 410 and 504, wherever they come, and the end of an object that could not be read, lead to a new list, after a pause.
 //!
 //! An object that cannot be read costs only itself. Decides nothing about what a change means.
@@ -25,13 +25,15 @@ use kube::{Api, Resource};
 use millwright_core::change::Change;
 use millwright_core::ids::Name;
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
 use crate::kube::client::Cluster;
 use crate::kube::error::plain;
+use crate::kube::outage::OutageEnds;
 use crate::kube::readable::Readable;
 use crate::telemetry::Metrics;
 
@@ -52,15 +54,18 @@ const BLIND_AFTER: Duration = Duration::from_secs(2 * PERIOD as u64);
 /// by a new list, which is a sign of life at once, where a quiet watch would give one only at the end of its period.
 const FAILING_AFTER: Duration = Duration::from_secs(30);
 
+/// How often a kind is listed that has no place for a watch.
+const LIST_EVERY: Duration = Duration::from_secs(10);
+
 /// Objects a page of a list.
 const PAGE: u32 = 500;
 
 /// The first pause after a failure. An API server that has just been given our CRDs refuses lists of them for a moment.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause between two tries; chance makes it up to twice as long. So a cluster that is back is noticed within that time. After a
-/// watch that has worked for as long as this, pauses begin with the shortest again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause between two tries; chance makes it up to twice as long. After a watch that has worked for as long as this, pauses begin
+/// with the shortest again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A watch of one kind, ready to run.
 pub struct Watch<K> {
@@ -70,6 +75,8 @@ pub struct Watch<K> {
     health: Arc<WatchHealth>,
     metrics: Metrics,
     env: Env,
+    outages: OutageEnds,
+    places: Option<Arc<Semaphore>>,
 }
 
 /// Why a list or a watch ended.
@@ -148,7 +155,15 @@ where
             health: Arc::new(WatchHealth::new(&K::plural(&()))),
             metrics: cluster.metrics.clone(),
             env: env.clone(),
+            outages: cluster.outages.clone(),
+            places: None,
         }
+    }
+
+    /// The same watch, which shares places with others: each open watch holds a connection. Without a place the kind is listed again and again.
+    pub fn within(mut self, places: &Arc<Semaphore>) -> Self {
+        self.places = Some(Arc::clone(places));
+        self
     }
 
     /// The same watch, of objects with these labels only.
@@ -170,11 +185,11 @@ where
     }
 
     /// Follows the kind until `stop`: what happens goes to `sink`.
-    pub async fn run(self, stop: CancellationToken, mut sink: impl FnMut(Change<K>)) {
+    pub async fn run(mut self, stop: CancellationToken, mut sink: impl FnMut(Change<K>)) {
         stop.run_until_cancelled(self.follow(&mut sink)).await;
     }
 
-    async fn follow(&self, sink: &mut impl FnMut(Change<K>)) {
+    async fn follow(&mut self, sink: &mut impl FnMut(Change<K>)) {
         let (mut pauses, mut complaints) = (self.pauses(), Complaints::default());
         // Up to which version all is known. `None`: only a list tells.
         let mut known = None;
@@ -190,7 +205,13 @@ where
                 }
                 went = async {
                     match &mut known {
-                        Some(version) => self.watch(version, sink).await,
+                        Some(version) => match self.place().await {
+                            Ok(_place) => self.watch(version, sink).await,
+                            Err(_) => {
+                                known = None;
+                                Ok(())
+                            }
+                        },
                         None => {
                             known = Some(self.list(doubts, sink).await?);
                             // A reader that wanted only the list has stopped us by now, so no watch is opened for it.
@@ -210,8 +231,23 @@ where
             if trouble.needs_list() || self.health.is_failing() {
                 known = None;
             }
-            tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            // An outage that ended before this failure is none that the pause is for.
+            self.outages.skip_past();
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)) => {}
+                Some(()) = self.outages.next() => {}
+            }
         }
+    }
+
+    /// Waits for a place, but not for ever.
+    async fn place(&self) -> Result<Option<SemaphorePermit<'_>>, Elapsed> {
+        let Some(places) = &self.places else {
+            return Ok(None);
+        };
+        let place = tokio::time::timeout(LIST_EVERY, places.acquire()).await?;
+        Ok(Some(place.expect("nobody closes the semaphore")))
     }
 
     /// Lists all there is, page by page, and gives the version of the list. After a failure the list begins anew with [`Change::Restarted`],

@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ByteString, NamespaceResourceScope};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
+use millwright_core::api::pruned::{self, Pruned};
 use millwright_core::api::{keys, meta};
 use millwright_core::ids::{Name, NodeName, NodeRef, Uid};
 use millwright_core::kinds::SecretMeta;
@@ -21,7 +22,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::bare::Bare;
-use super::error::{ReadError, WriteError};
+use super::error::{ReadError, WriteError, said};
 use crate::crash;
 
 /// Who we are in `managedFields`.
@@ -102,17 +103,46 @@ impl Writer {
     /// Merges `body` into the object that was read.
     pub async fn merge<K: Own>(&self, read: &K, body: Value) -> Result<K, WriteError> {
         let api = self.own::<K>();
-        let (name, body) = (read.meta().name.clone().unwrap_or_default(), guarded(read, body));
-        let sent = async { api.patch(&name, &self.params, &Patch::Merge(body)).await };
-        crash::around("merge", sent).await.map(bare).map_err(WriteError::from)
+        let ((name, uid), patch) = (meta::identity(read.meta()), Patch::Merge(guarded(read, body)));
+        let sent = async { api.patch(name.as_str(), &self.params, &patch).await };
+        match crash::around("merge", sent).await {
+            Ok(Bare(written)) => Ok(written),
+            Err(error) => Err(self.failure::<K>((&name, &uid), error).await),
+        }
     }
 
-    /// Merges `body` into the status of the object that was read.
-    pub async fn merge_status<K: Own>(&self, read: &K, body: Value) -> Result<K, WriteError> {
+    /// Merges `body` into the status of the object that was read. Gives the object as it is meant to be, also where the cluster's CRD does
+    /// not know some of it.
+    pub async fn merge_status<K: Own + Pruned>(&self, read: &K, body: Value) -> Result<K, WriteError> {
+        self.record(read, body).await.map(|(written, _)| written)
+    }
+
+    /// The same, and whether all of it was stored.
+    pub async fn record<K: Own + Pruned>(&self, read: &K, body: Value) -> Result<(K, bool), WriteError> {
         let api = self.own::<K>();
-        let (name, body) = (read.meta().name.clone().unwrap_or_default(), guarded(read, body));
-        let sent = async { api.patch_status(&name, &self.params, &Patch::Merge(body)).await };
-        crash::around("status", sent).await.map(bare).map_err(WriteError::from)
+        let ((name, uid), body) = (meta::identity(read.meta()), guarded(read, body));
+        let patch = Patch::Merge(&body);
+        let sent = async { api.patch_status(name.as_str(), &self.params, &patch).await };
+        match crash::around("status", sent).await {
+            Ok(Bare(written)) if written.lacks(&body) => Ok((pruned::completed(written, &body), false)),
+            Ok(Bare(written)) => Ok((written, true)),
+            Err(error) => Err(self.failure::<K>((&name, &uid), error).await),
+        }
+    }
+
+    /// What an error of a write to the object means. A 404 speaks of the path: that the object is gone only a read says.
+    async fn failure<K: Own>(&self, (name, uid): (&Name, &Uid), error: kube::Error) -> WriteError {
+        let refused = match &error {
+            kube::Error::Api(status) if status.code == 404 => format!("it does not serve that path: {}", said(status)),
+            _ => return WriteError::from(error),
+        };
+        match self.read::<K>(name).await {
+            Ok(there) if meta::identity(there.meta()).1 == *uid => WriteError::Refused { reason: refused },
+            Ok(_) | Err(ReadError::Gone) => WriteError::Gone,
+            Err(unread) => WriteError::Unreachable {
+                reason: unread.to_string(),
+            },
+        }
     }
 
     /// Adds a finalizer to the object that was read.
@@ -161,7 +191,10 @@ impl Writer {
             ..same(uid)
         });
         let sent = async { api.delete(name.as_str(), &params).await };
-        Ok(crash::around("delete", sent).await?.left().map(bare))
+        match crash::around("delete", sent).await {
+            Ok(left) => Ok(left.left().map(bare)),
+            Err(error) => Err(self.failure::<K>((name, uid), error).await),
+        }
     }
 
     /// Puts our finalizer on a Secret of the control namespace. Only metadata travels: nothing here reads its data.

@@ -191,7 +191,7 @@ fn config(is_elected: bool) -> Config {
             identity: "me".to_owned(),
             terms: Terms::default(),
         }),
-        metrics_addr: ([127, 0, 0, 1], 0).into(),
+        metrics_addrs: Vec::new(),
     }
 }
 
@@ -223,7 +223,7 @@ impl Running {
             leadership,
             connect: Peers::new(&[]).connect(),
             metrics: metrics.clone(),
-            port: None,
+            ports: Vec::new(),
             stop: stop.clone(),
         };
         let mut managing = JoinSet::new();
@@ -300,6 +300,7 @@ async fn a_leader_whose_lease_another_took_does_nothing_until_it_leads_again() {
     assert_eq!(running.end().await, End::Asked);
 }
 
+/// Rows: O12.
 #[tokio::test(start_paused = true)]
 async fn writes_that_hang_hold_the_end_up_for_25_seconds_at_most() {
     let mut running = Running::start(true, true);
@@ -394,6 +395,8 @@ async fn a_target_cluster_that_is_away_is_told_and_leaves_the_watches_of_the_con
         "{report}"
     );
     assert_eq!(counted, ["drivers failed: no driver was found"]);
+    let metrics = process.metrics.render().unwrap();
+    assert!(metrics.contains("\nmcm_machine_controller_frozen 1.0\n"), "{metrics}");
     assert!(
         shared
             .target_view

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{Machine, MachineClass, MachineDeployment, MachineSet};
+use millwright_core::change::Change;
 use millwright_core::kinds::SecretMeta;
 use millwright_core::world::Kind;
 use tokio::task::JoinSet;
@@ -115,6 +116,9 @@ where
     tasks.spawn(async move {
         watch
             .run(stop, |change| {
+                if matches!(change, Change::Restarted) {
+                    sink.relisted.notify_one();
+                }
                 sink.change(|world, uptime| world.observe(change, uptime));
             })
             .await;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::OnceLock;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
@@ -32,8 +32,8 @@ impl Collector for Dropped {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let dropped = DROPPED.get().map_or(0, ErrorCounter::dropped_lines);
         let help = "Lines of the log that were dropped because nobody read them";
-        let mut metric = encoder.encode_descriptor("log_lines_dropped", help, None, MetricType::Counter)?;
-        metric.encode_counter::<NoLabelSet, _, u64>(&u64::try_from(dropped).unwrap_or(u64::MAX), None)
+        let mut metric = encoder.encode_descriptor("log_lines_dropped_total", help, None, MetricType::Counter)?;
+        metric.encode_gauge(&u64::try_from(dropped).unwrap_or(u64::MAX))
     }
 }
 
@@ -88,6 +88,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
+    /// Rows: O18.
     #[test]
     fn whatever_somebody_puts_into_a_line_it_stays_one() {
         let forged = "INFO failed: no\r\n2026 WARN all is lost\x1b[2J\tü\n";
@@ -110,6 +111,7 @@ mod tests {
         }
     }
 
+    /// Rows: O13.
     #[test]
     fn a_log_that_nobody_reads_holds_nobody_up_and_counts_what_it_drops() {
         let (mut writer, guard) = writer(Stuck);

@@ -1,18 +1,21 @@
 //! Metrics under the names that dashboards and alerts of the original know, with their labels and values.
 //!
-//! What stands in objects is read from the world at each scrape, so a series ends with its object (W30); what happened is counted when
-//! it does. There are as many series as objects: a few for each Machine, set and deployment. Decides nothing.
-//! Source: `spec/machine.md` §9.1, `spec/machineset.md` §11, `spec/machinedeployment.md` §15. Left out: what the original registers and
-//! never feeds (`mcm_reflector_*`), what only its provider processes measure (`mcm_cloud_api_requests_total` and its like), and its work
-//! queues, for which there are `millwright_queue_depth` and `millwright_reconcile_seconds`.
+//! What stands in objects and queues is read from the world at each scrape, so a series ends with its object (W30); what happened is counted
+//! when it does. There are as many series as objects: a few for each Machine, set and deployment. Decides nothing.
+//! Source: `spec/machine.md` §9.1, `spec/machineset.md` §11, `spec/machinedeployment.md` §15; `tests/original-metrics.txt` has them all. Left
+//! out: what the original registers and never feeds (`mcm_reflector_*`), and its requests to API servers (`rest_client_*`), for which there
+//! is `millwright_api_request_seconds`.
 
 mod deployments;
 mod happened;
 mod machines;
+mod queues;
 mod sets;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use millwright_core::api::{ClassRef, Machine, MachineDeployment, MachineSet, MachineSummary, meta};
@@ -20,9 +23,13 @@ use millwright_core::world::World;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 pub use self::happened::{Happened, Moment};
+pub use self::queues::Queues;
+use super::count::Count;
+use super::process;
 
 /// A label and its value.
 type Label = (&'static str, String);
@@ -125,25 +132,36 @@ pub struct Snapshot {
     machines: Vec<Arc<Machine>>,
     sets: Vec<Arc<MachineSet>>,
     deployments: Vec<Arc<MachineDeployment>>,
+    queues: BTreeMap<&'static str, queues::Load>,
+    is_blind: bool,
 }
 
 impl Snapshot {
-    /// Of the world: it costs a pointer for each object, and what is made of it is made outside of its lock.
-    pub fn of(world: &World) -> Self {
+    /// Of the world: it costs a pointer for each object, and what is made of it is made outside of its lock. Blind: a cluster cannot be seen.
+    pub fn of(world: &World, uptime: Duration, is_blind: bool) -> Self {
         Self {
             machines: world.machines.iter().cloned().collect(),
             sets: world.sets.iter().cloned().collect(),
             deployments: world.deployments.iter().cloned().collect(),
+            queues: queues::loads(&world.queue, uptime),
+            is_blind,
         }
     }
 
     fn tables(&self) -> impl Iterator<Item = Table> {
         let machines = machines::tables(&self.machines);
         let sets = sets::tables(&self.sets);
+        let frozen = Table {
+            name: "machine_controller_frozen",
+            help: "1 while the control or the target cluster cannot be seen, so that timeouts do not run",
+            rows: vec![(Vec::new(), f64::from(u8::from(self.is_blind)))],
+        };
         machines
             .into_iter()
             .chain(sets)
             .chain(deployments::tables(&self.deployments))
+            .chain(queues::tables(&self.queues))
+            .chain([frozen])
     }
 }
 
@@ -156,6 +174,8 @@ pub struct Original {
     look: Arc<Mutex<Option<Look>>>,
     /// What happened.
     pub happened: Happened,
+    /// What went through the queue.
+    pub queues: Queues,
 }
 
 impl fmt::Debug for Original {
@@ -172,11 +192,32 @@ impl Original {
 
     /// What is to be rendered.
     pub fn registry(&self) -> Registry {
-        let mut registry = Registry::with_prefix("mcm");
-        self.happened.register(&mut registry);
-        registry.register_collector(Box::new(self.clone()));
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(process::Files));
+        let ours = registry.sub_registry_with_prefix("mcm");
+        self.happened.register(ours);
+        self.queues.register(ours);
+        ours.register(
+            "misc_scrape_failure_total",
+            "Scrapes that failed: always 0, because all that is shown is in memory",
+            scrape_failures(),
+        );
+        ours.register_collector(Box::new(self.clone()));
         registry
     }
+}
+
+/// The original's two programs count these.
+fn scrape_failures() -> Family<[(&'static str, &'static str); 2], Count> {
+    let failures = Family::default();
+    for (kind, binary) in [
+        ("Machine-count", "machine-controller-manager-provider"),
+        ("Machineset-count", "machine-controller-manager"),
+        ("Machinedeployment-count", "machine-controller-manager"),
+    ] {
+        drop(failures.get_or_create(&[("kind", kind), ("binary", binary)]));
+    }
+    failures
 }
 
 /// A label's value without what no name of Kubernetes has: a field of an object may have a megabyte.

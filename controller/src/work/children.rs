@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use millwright_core::api::meta;
+use millwright_core::api::pruned::Pruned;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::ledger::Refusal;
 use millwright_core::owner;
@@ -40,7 +41,11 @@ pub(super) async fn merge<C: Own + Kind>(shared: &Shared, child: &C, body: Value
 }
 
 /// Merges into one child's status in the version that the plan saw.
-pub(super) async fn merge_status<C: Own + Kind>(shared: &Shared, child: &C, body: Value) -> Result<(), WriteError> {
+pub(super) async fn merge_status<C: Own + Pruned + Kind>(
+    shared: &Shared,
+    child: &C,
+    body: Value,
+) -> Result<(), WriteError> {
     let (name, uid) = meta::identity(child.meta());
     let written = shared.write.merge_status(child, body).await;
     settled::<C, _>(shared, &name, &uid, written.map(|child| drop(shared.wrote(child))))

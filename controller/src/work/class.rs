@@ -25,6 +25,7 @@ use super::shared::Shared;
 use super::step::StepError;
 use super::vm::secrets_of;
 use crate::driver::{ClassSecrets, DriverClass, DriverState, Scope, SecretError};
+use crate::kube::error::WriteError;
 use crate::kube::events::Severity;
 
 /// A fault that may heal without any event of ours is looked at again after this time.
@@ -54,11 +55,13 @@ impl Reconciler for Classes {
                 known => known,
             },
             found: world.ledger.readiness(name),
-            driver_is_here: class
-                .driver()
-                .is_some_and(|driver| matches!(shared.drivers.get(&driver), DriverState::Ready(_))),
+            driver_is_here: world
+                .ledger
+                .driver_of(class)
+                .is_some_and(|driver| shared.is_here(&driver)),
             circuits: world.ledger.breakers.circuits(name),
             is_being_checked: world.ledger.is_being_checked(name),
+            status_refused: world.ledger.status_refused(name),
             reported: world.ledger.reports.get(&meta::identity(&class.metadata).1),
             now,
         };
@@ -84,14 +87,34 @@ impl Reconciler for Classes {
             Step::Check => begin_check(shared, class),
             Step::Record(verdict) => {
                 let patch = verdict.into_patch(class, shared.env.now());
-                // A CRD without the subresource, as the original's, takes no status: the rest of the plan holds all the same.
                 let written = shared.write.merge_status(&**class, patch).await;
-                *class = shared.wrote(written.map_err(StepError::of_another)?);
+                *class = recorded(shared, class, written)?;
             }
             Step::Report(in_use) => tell_deletion_waits(shared, class, in_use),
         }
         Ok(())
     }
+}
+
+/// Takes the answer to a write of a class's status. Where the API server takes none, it is told once, and the class works all the same.
+fn recorded(
+    shared: &Shared,
+    class: &Arc<MachineClass>,
+    written: Result<MachineClass, WriteError>,
+) -> Result<Arc<MachineClass>, StepError> {
+    let (name, now) = (meta::identity(&class.metadata).0, shared.env.now());
+    let reason = match written {
+        Ok(written) => {
+            shared.quietly(|world| world.ledger.takes_status(&name));
+            return Ok(shared.wrote(written));
+        }
+        Err(WriteError::Refused { reason }) => reason,
+        Err(error) => return Err(StepError::of_another(error)),
+    };
+    if shared.quietly(|world| world.ledger.refuses_status(&name, reason.clone(), now)) {
+        tracing::warn!(class = %name, reason, "the status of the class cannot be written: its events and its Machines tell of it instead");
+    }
+    Ok(Arc::clone(class))
 }
 
 /// Tells who keeps an object that somebody deleted, and notes that it was told: the next plan tells only of a change.
@@ -119,12 +142,15 @@ fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
     shared.calls.spawn(async move {
         let known = task.look(|world| world.ledger.reached(&class).cloned());
         let mut heard = Heard {
+            driver: None,
             essentials: known.unwrap_or_else(|| CreationRequest::of(&class, None)),
             is_incomplete: false,
         };
         let checked = AssertUnwindSafe(check(&task, &class, &mut heard)).catch_unwind().await;
         let readiness = match checked {
             Ok(Ok(recipe)) => Readiness::Ready(recipe),
+            // A driver that has not come yet is no fault of the class: its condition says what it waits for.
+            Ok(Err(fault @ Fault::NoDriver)) => Readiness::Faulty(fault),
             Ok(Err(fault)) => {
                 let found = Readiness::Faulty(fault.clone());
                 // A fault that stays is found again and again for as long as it may heal, and is told once.
@@ -146,23 +172,30 @@ fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
         let ask_again = heard
             .is_incomplete
             .then(|| later(task.env.now(), LOOK_AGAIN.try_into().unwrap_or(SignedDuration::MAX)));
-        task.change(|world, uptime| {
+        let driver = heard.driver.clone();
+        let is_another = task.change(|world, uptime| {
             world.ledger.note_reached(&name, heard.essentials, ask_again);
+            let known = world.classes.get(&name);
+            let is_another = known.is_some_and(|class| world.ledger.note_driver(class, heard.driver));
             world.judged(&name, stamp, readiness, uptime);
             if again {
                 world
                     .queue
                     .push(Key::Class(name), uptime + LOOK_AGAIN, Urgency::Routine);
             }
+            is_another
         });
+        if let Some(driver) = driver.filter(|_| is_another) {
+            tell_driver(&task, &class, &driver);
+        }
     });
 }
 
 fn may_heal(fault: &Fault) -> bool {
     match fault {
-        // A Secret of another namespace is not watched.
-        Fault::SecretMissing(_) | Fault::SecretUnreadable(..) | Fault::NoUserData(_) => true,
-        Fault::NoProvider
+        // A Secret of another namespace is not watched, and an endpoint that never told its driver's name is forgotten after a while.
+        Fault::SecretMissing(_) | Fault::SecretUnreadable(..) | Fault::NoUserData(_) | Fault::NoDriver => true,
+        Fault::NoProvider(_)
         | Fault::Spec(_)
         | Fault::NodeTemplate(_)
         | Fault::UserData(_)
@@ -178,16 +211,33 @@ fn report(shared: &Shared, class: &MachineClass, fault: &Fault) {
         .publish(class, Severity::Warning, fault.label(), &fault.to_string());
 }
 
-/// What the driver says of a class beside its faults.
+/// Tells that a class which names no driver has one, unless its condition says so.
+fn tell_driver(shared: &Shared, class: &MachineClass, driver: &DriverName) {
+    if class.driver().is_some() || class::is_found_good(class) {
+        return;
+    }
+    let text = format!("Field provider is empty: the class has the only driver that is connected, {driver}");
+    tracing::info!(class = meta::name(&class.metadata), %driver, "{text}");
+    shared.events.publish(class, Severity::Normal, "OnlyDriver", &text);
+}
+
+/// What is found out about a class beside its faults.
 struct Heard {
+    /// The driver that it names, or the only one there is.
+    driver: Option<DriverName>,
+    /// What reaches its VMs. Where nobody knows its driver, this stays what it was.
     essentials: CreationRequest,
-    /// It was asked, and gave no answer.
+    /// The driver was asked, and gave no answer.
     is_incomplete: bool,
 }
 
 /// Whether machines can be made of the class.
 async fn check(shared: &Shared, class: &MachineClass, heard: &mut Heard) -> Result<Recipe, Fault> {
-    let provider = class.driver().ok_or(Fault::NoProvider)?;
+    let provider = class::driver(class, &shared.drivers.known())?;
+    heard.driver = Some(provider.clone());
+    if heard.essentials.driver().as_ref() != Some(&provider) {
+        heard.essentials = CreationRequest::of(class, None).by(&provider);
+    }
     provider_spec::check(&class.spec.provider_spec).map_err(Fault::Spec)?;
     if let Some(fault) = class::node_template_fault(class) {
         return Err(fault);
@@ -250,7 +300,7 @@ async fn validate(
     };
     match driver.validate_machine_class(&scope, false).await {
         Ok(report) => {
-            heard.essentials = CreationRequest::of(class, report.inventory_key.as_deref());
+            heard.essentials = CreationRequest::of(class, report.inventory_key.as_deref()).by(provider);
             for warning in report.violations.iter().filter(|violation| !violation.fatal) {
                 shared.events.publish(
                     class,
@@ -335,7 +385,6 @@ impl Reconciler for Secrets {
 mod tests {
     use std::time::Duration;
 
-    use http::Method;
     use millwright_core::api::Machine;
     use millwright_core::change::Change;
     use serde_json::json;
@@ -344,19 +393,17 @@ mod tests {
     use crate::work::pass::pass;
     use crate::work::scripted::{Scripted, failure};
 
-    /// The original's CRD of classes has no status subresource: there is no path to write one to.
+    /// The original's CRD of classes has no status subresource: there is no path to write one to, and the answer is the one for an object
+    /// that is gone.
     #[tokio::test]
-    async fn a_class_whose_crd_takes_no_status_is_guarded_all_the_same() {
+    async fn a_class_whose_crd_takes_no_status_is_guarded_all_the_same_and_its_status_is_not_tried_at_every_pass() {
         let class =
             json!({ "metadata": { "name": "small", "namespace": "default", "uid": "c", "resourceVersion": "1" } });
         let stored = class.clone();
-        let scripted =
-            Scripted::new(
-                move |method, path, _| match path.ends_with("/status") || *method != Method::PATCH {
-                    true => failure(404, "NotFound"),
-                    false => (200, stored.clone()),
-                },
-            );
+        let scripted = Scripted::new(move |_, path, _| match path.ends_with("/status") {
+            true => failure(404, "NotFound"),
+            false => (200, stored.clone()),
+        });
         let machine = json!({
             "metadata": { "name": "m-1", "namespace": "default", "uid": "m", "resourceVersion": "1" },
             "spec": { "class": { "kind": "MachineClass", "name": "small" } },
@@ -370,12 +417,14 @@ mod tests {
             world.observe(Change::Applied(class), Duration::ZERO);
             world.observe(Change::Applied(machine), Duration::ZERO);
             let stamp = world.ledger.begins_check(&name);
-            world.judged(&name, stamp, Readiness::Faulty(Fault::NoProvider), Duration::ZERO);
+            world.judged(&name, stamp, Readiness::Faulty(Fault::NoDriver), Duration::ZERO);
         });
         pass::<Classes>(&scripted.shared, &name).await;
         let written = scripted.heard("PATCH");
         assert_eq!(written.len(), 2, "{written:?}");
         assert!(written[0].ends_with("/machineclasses/small/status"), "{written:?}");
         assert!(written[1].ends_with("/machineclasses/small"), "{written:?}");
+        pass::<Classes>(&scripted.shared, &name).await;
+        assert_eq!(scripted.heard("/status").len(), 1);
     }
 }

@@ -24,6 +24,7 @@ use super::orphans;
 use super::pass::{Pass, pass};
 use super::set::Sets;
 use super::shared::Shared;
+use crate::kube::outage::OutageEnds;
 
 /// Works until the process stops. Keys under way are finished first.
 pub async fn run(shared: Arc<Shared>, workers: usize) {
@@ -63,6 +64,13 @@ pub async fn run(shared: Arc<Shared>, workers: usize) {
     while passes.join_next().await.is_some() {}
 }
 
+/// Ends back-offs when an API server is back after an outage.
+pub async fn follow_outages(shared: Arc<Shared>, mut outages: OutageEnds) {
+    while outages.next().await.is_some() {
+        shared.change(|world, uptime| world.queue.end_back_offs(uptime));
+    }
+}
+
 /// How often the dispatcher comes round with nothing to do, and the gauges are set.
 const TICK: Duration = Duration::from_secs(5);
 
@@ -99,7 +107,7 @@ fn measure(shared: &Shared) {
         for machine in world.machines.iter() {
             *phases.entry(machine.phase().as_str().to_owned()).or_default() += 1;
         }
-        (world.queue.depth(now), world.ledger.inventories.totals())
+        (world.queue.due(now).count(), world.ledger.inventories.totals())
     });
     shared.metrics.vms(vms);
     shared.metrics.machines(phases);
@@ -120,7 +128,13 @@ fn start_due(shared: &Arc<Shared>, passes: &mut JoinSet<()>, workers: usize) {
 impl Shared {
     /// Takes a key without ringing: nobody waits for that.
     fn take(&self, now: Duration) -> Option<Key> {
-        self.quietly(|world| world.queue.take(now))
+        let (key, waited) = self.quietly(|world| {
+            let key = world.queue.take(now)?;
+            let waited = world.queue.waited(&key);
+            Some((key, waited))
+        })?;
+        self.metrics.original.queues.taken(&key, waited);
+        Some(key)
     }
 }
 
@@ -135,9 +149,10 @@ async fn work(shared: &Arc<Shared>, key: Key) {
             result: "panic",
         }
     });
-    shared
-        .metrics
-        .reconciled(key.kind(), &pass.why, pass.result, begun.elapsed());
+    let (metrics, took) = (&shared.metrics, begun.elapsed());
+    metrics.reconciled(key.kind(), &pass.why, pass.result, took);
+    let backs_off = pass.verdict == Verdict::BackOff;
+    metrics.original.queues.worked(&key, took, backs_off);
     shared.change(|world, uptime| world.queue.give_back(key, pass.verdict, uptime));
 }
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use millwright_core::api::{Machine, MachineClass, Phase, keys, meta};
-use millwright_core::breaker;
+use millwright_core::api::{Machine, Phase, keys, meta};
 use millwright_core::circuit_breaker::Operation;
 use millwright_core::class::Readiness;
 use millwright_core::driver::{DriverInfo, Reaction};
@@ -14,7 +13,7 @@ use millwright_core::kin;
 use millwright_core::machine::life::{self, EventKind};
 use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::machine::{self, leave, node, preserve};
-use millwright_core::machine::{Call, Calls, ClassView, DriverView, Observed, StatusChange, Step, Why};
+use millwright_core::machine::{Call, Calls, DriverView, Observed, StatusChange, Step, Why};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -22,7 +21,7 @@ use zeroize::Zeroizing;
 use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;
-use super::{children, leftover, pods, token, vm};
+use super::{leftover, pods, token, vm};
 use crate::driver::DriverState;
 use crate::kube::error::{ReadError, WriteError};
 use crate::kube::events::Severity;
@@ -72,11 +71,8 @@ impl Reconciler for Machines {
 /// Shows a Machine with all that is known about it.
 fn look_at<T>(shared: &Shared, world: &World, machine: &Machine, ask: impl FnOnce(&Observed<'_>) -> T) -> T {
     let uid = meta::identity(&machine.metadata).1;
-    let class_name = machine.class_name().map(Name::new);
-    let class = class_name.as_ref().and_then(|class| world.classes.get(class));
-    let driver = driver_of(machine, class.map(AsRef::as_ref));
+    let driver = driver_of(world, machine);
     let state = driver.as_ref().map(|driver| shared.drivers.get(driver));
-    let claim = kin::node_of(world, machine);
     let (info, nothing): (DriverInfo, _);
     let driver_name = driver.as_ref().map_or("", |driver| driver.as_str());
     nothing = Calls::default();
@@ -89,22 +85,14 @@ fn look_at<T>(shared: &Shared, world: &World, machine: &Machine, ask: impl FnOnc
             DriverView::Ready(&info)
         }
     };
-    ask(&Observed {
-        machine,
-        class: ClassView::of(world, class_name.as_ref()),
+    let asked = machine::view::Asked {
+        world,
         driver: driver_view,
-        node: claim.node,
-        rival: claim.rival,
-        losers: breaker::of_losers(world, machine),
-        virtual_capacity: class.and_then(|class| class.virtual_capacity()),
-        standing: kin::standing(world, machine),
-        drain: world.ledger.drains.get(&uid),
-        volumes: &world.volumes,
-        sight: shared.sight(driver.as_ref()),
         calls: world.ledger.calls.get(&uid).unwrap_or(&nothing),
-        circuits: world.circuits_of(machine),
+        sight: shared.sight(driver.as_ref()),
         settings: &shared.settings,
-    })
+    };
+    machine::look(asked, machine, ask)
 }
 
 /// Whether its VM may go although the call had to wait: a Node that joined meanwhile is drained first.
@@ -118,9 +106,12 @@ pub(super) fn is_due_still(shared: &Shared, name: &Name, uid: &Uid) -> bool {
 }
 
 /// The driver of a Machine: the one that was asked for its VM, else the class's.
-fn driver_of(machine: &Machine, class: Option<&MachineClass>) -> Option<DriverName> {
+fn driver_of(world: &World, machine: &Machine) -> Option<DriverName> {
     let asked = machine.creation_request().and_then(|request| request.driver());
-    asked.or_else(|| class?.driver())
+    asked.or_else(|| {
+        let class = world.classes.get(&Name::new(machine.class_name()?))?;
+        world.ledger.driver_of(class)
+    })
 }
 
 async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) -> Result<(), StepError> {
@@ -132,8 +123,17 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
         Step::Confirm => *machine = confirm(shared, machine).await?,
         Step::SeeNode(node) => see_node(shared, machine, &node).await?,
         Step::Record(change) => {
-            let written = shared.write.merge_status(&**machine, change.patch()).await?;
+            let (written, is_whole) = shared.write.record(&**machine, change.patch()).await?;
+            if change.creation_request.is_some() {
+                let now = shared.env.now();
+                shared.quietly(|world| world.recorded_request(machine, now));
+            }
             *machine = shared.wrote(written);
+            if !is_whole && meta::annotation(&machine.metadata, keys::REQUESTS_RECORDED).is_some() {
+                // Nothing on the Machine will say that a VM was asked for.
+                let unrecorded = json!({ "metadata": { "annotations": { keys::REQUESTS_RECORDED: null } } });
+                *machine = shared.wrote(shared.write.merge(&**machine, unrecorded).await?);
+            }
             warn_of_durations(shared, machine, &change);
         }
         Step::EnsureToken => run.carry = Some(token::ensure(shared, machine).await?),
@@ -199,9 +199,8 @@ async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) ->
 /// A driver says that a newer leader has spoken to it about a Machine. If it is wrong, the Machine goes on.
 async fn step_down(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
     let (name, uid) = meta::identity(&machine.metadata);
-    let class = machine.class_name().map(Name::new);
-    let class = class.and_then(|class| shared.look(|world| world.classes.get(&class).cloned()));
-    let driver = match driver_of(machine, class.as_deref()).map(|name| shared.drivers.get(&name)) {
+    let driver = shared.look(|world| driver_of(world, machine));
+    let driver = match driver.map(|name| shared.drivers.get(&name)) {
         Some(DriverState::Ready(driver)) => Some(driver),
         _ => None,
     };
@@ -334,9 +333,21 @@ fn accepted(
 
 async fn delete(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
     let (name, uid) = meta::identity(&machine.metadata);
+    // Its set, which may scale down before the answer comes or without one, is to delete no other one instead.
+    let (now, mut before) = (shared.env.now(), None);
+    shared.quietly(|world| {
+        before = world.ledger.condemned.get(&uid).copied();
+        world.condemn(&name, &uid, now);
+    });
     let deleted = shared.write.delete::<Machine>(&name, &uid, None).await;
-    // Its set, which scales down meanwhile, is to find no other one gone instead.
-    children::note_unanswered(shared, &name, &uid, &deleted);
+    if let Err(error) = &deleted
+        && !matches!(error, WriteError::Unreachable { .. })
+    {
+        shared.quietly(|world| match before {
+            Some(before) => world.condemn(&name, &uid, before),
+            None => drop(world.ledger.condemned.remove(&uid)),
+        });
+    }
     if let Some(left) = deleted? {
         shared.wrote(left);
     }
@@ -390,4 +401,56 @@ fn ended<T>(result: Result<Option<T>, WriteError>) -> Result<Option<T>, WriteErr
 /// What a class is known for, cloned out of the world.
 pub fn readiness(shared: &Shared, class: &Name) -> Readiness {
     shared.look(|world| world.ledger.readiness(class).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use http::Method;
+    use millwright_core::change::Change;
+
+    use super::*;
+    use crate::work::scripted::{Scripted, failure};
+
+    /// Whether the Machine's set counts a deletion under way: while the request travels, and after the answer.
+    async fn counts(code: u16) -> (Vec<bool>, bool) {
+        let machine =
+            json!({ "metadata": { "name": "m", "namespace": "default", "uid": "u", "resourceVersion": "1" } });
+        let known: Arc<OnceLock<Arc<Shared>>> = Arc::default();
+        let seen: Arc<std::sync::Mutex<Vec<bool>>> = Arc::default();
+        let is_counted = |shared: &Shared| shared.look(|world| world.ledger.condemned.contains_key(&Uid::new("u")));
+        let (asked, told) = (Arc::clone(&known), Arc::clone(&seen));
+        let scripted = Scripted::new(move |_, _, _| {
+            told.lock().unwrap().push(is_counted(asked.get().unwrap()));
+            failure(code, "No")
+        });
+        let shared = Arc::clone(known.get_or_init(|| Arc::clone(&scripted.shared)));
+        let machine: Machine = serde_json::from_value(machine).unwrap();
+        shared.change(|world, uptime| world.observe(Change::Applied(machine.clone()), uptime));
+        let deleted = delete(&shared, &machine).await;
+        assert!(deleted.is_err(), "{code}");
+        (std::mem::take(&mut *seen.lock().unwrap()), is_counted(&shared))
+    }
+
+    #[tokio::test]
+    async fn a_deletion_counts_for_the_set_from_before_it_is_sent_and_no_longer_once_it_is_refused() {
+        assert_eq!(counts(403).await, (vec![true], false));
+        assert_eq!(counts(503).await, (vec![true], true), "it may have been carried out");
+    }
+
+    /// Whoever took the 404 of a proxy for the Machine's end would make another one in its place.
+    #[tokio::test]
+    async fn a_machine_that_a_read_still_shows_is_not_gone_though_its_deletion_was_answered_by_404() {
+        let machine =
+            json!({ "metadata": { "name": "m", "namespace": "default", "uid": "u", "resourceVersion": "1" } });
+        let (stored, machine): (_, Machine) = (machine.clone(), serde_json::from_value(machine).unwrap());
+        let scripted = Scripted::new(move |method, _, _| match *method {
+            Method::GET => (200, stored.clone()),
+            _ => failure(404, "NotFound"),
+        });
+        let (name, uid) = meta::identity(&machine.metadata);
+        let deleted = scripted.shared.write.delete::<Machine>(&name, &uid, None).await;
+        assert!(matches!(deleted, Err(WriteError::Refused { .. })), "{deleted:?}");
+    }
 }

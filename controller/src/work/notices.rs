@@ -145,7 +145,8 @@ async fn listen(
         Err(failure) => return Err(course.broken(&failure)),
     };
     tracing::debug!(%inventory, is_anew, "the driver tells of its VMs");
-    let mut shown: Option<BTreeSet<ProviderId>> = is_anew.then(BTreeSet::new);
+    let mut shown: Option<Shown> = is_anew.then(Shown::default);
+    let mut has_stranger = false;
     let begun = Instant::now();
     loop {
         let told = match notices.next().await {
@@ -158,25 +159,48 @@ async fn listen(
             course.failures = 0;
         }
         notices.resume_token().clone_into(&mut course.token);
+        if let Told::Stranger(vm) = &told
+            && !std::mem::replace(&mut has_stranger, true)
+        {
+            tracing::warn!(%inventory, vm, "the driver told of a VM of another cluster, and perhaps of more: they are passed over");
+        }
         hear(shared, inventory, under, told, &mut shown);
-        if shown.as_ref().is_some_and(|shown| shown.len() > bounds::VMS) {
-            return Err(format!(
-                "it told of more than {} VMs and has not told of all",
-                bounds::VMS
-            ));
+        if let Some(why) = shown.as_ref().and_then(Shown::excess) {
+            return Err(why);
         }
     }
 }
 
+/// The VMs that a stream has told of before it has told of all.
+#[derive(Default)]
+struct Shown {
+    ids: BTreeSet<ProviderId>,
+    bytes: usize,
+}
+
+impl Shown {
+    fn add(&mut self, id: ProviderId) {
+        self.bytes += id.as_str().len();
+        self.ids.insert(id);
+    }
+
+    /// Why so many are not kept.
+    fn excess(&self) -> Option<String> {
+        let (vms, bytes) = (bounds::VMS, bounds::LISTING);
+        (self.ids.len() > vms || self.bytes > bytes)
+            .then(|| format!("it told of more than {vms} VMs, or ids of {bytes} bytes, and has not told of all"))
+    }
+}
+
 /// Takes what was told.
-fn hear(shared: &Shared, inventory: &Inventory, under: &Under, told: Told, shown: &mut Option<BTreeSet<ProviderId>>) {
+fn hear(shared: &Shared, inventory: &Inventory, under: &Under, told: Told, shown: &mut Option<Shown>) {
     let now = shared.env.now();
     match told {
         Told::Of(notice) => {
             if let (Some(shown), Some(id)) = (shown.as_mut(), notice.provider_id.clone())
                 && notice.state != VmState::Deleted
             {
-                shown.insert(id);
+                shown.add(id);
             }
             if shared.change(|world, uptime| world.noticed(&notice, (now, uptime))) {
                 shared.metrics.doubted(inventory.driver.as_str(), "told", 1);
@@ -187,12 +211,12 @@ fn hear(shared: &Shared, inventory: &Inventory, under: &Under, told: Told, shown
         Told::All => {
             let Some(shown) = shown.take() else { return };
             let ways: Vec<Way> = under.ways.iter().map(|(way, _)| way.clone()).collect();
-            let missing = shared.change(|world, uptime| world.all_noticed(&ways, &shown, (now, uptime)));
+            let missing = shared.change(|world, uptime| world.all_noticed(&ways, &shown.ids, (now, uptime)));
             if missing > 0 {
                 shared.metrics.doubted(inventory.driver.as_str(), "missing", missing);
                 tracing::info!(%inventory, missing, "VMs of Machines are not among those that the driver told of: it is asked for them");
             }
         }
-        Told::Nothing => {}
+        Told::Stranger(_) | Told::Nothing => {}
     }
 }

@@ -6,6 +6,7 @@
 //! consumed for, and under the lead, as every call that changes something.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{Machine, MachineClass, meta};
 use millwright_core::driver::{Deletion, Failure, Reaction, Reason};
-use millwright_core::ids::{DriverName, Name, Uid};
+use millwright_core::ids::{DriverName, Name, ProviderId, Uid};
 use millwright_core::orphans::{
     self, Evidence, Finding, Gap, Inventories, Inventory, Listing, Observed, Plan, Sighting, Step, Way, nodes,
 };
@@ -48,8 +49,8 @@ pub(super) fn look(shared: &Arc<Shared>) {
         return;
     }
     let (now, lead_since) = (shared.env.now(), shared.sight(None).lead_since);
-    let is_ready = |driver: &DriverName| matches!(shared.drivers.get(driver), DriverState::Ready(_));
-    let due = shared.quietly(|world| Inventories::due(world, lead_since, settings, is_ready, now));
+    let is_here = |driver: &DriverName| shared.is_here(driver);
+    let due = shared.quietly(|world| Inventories::due(world, lead_since, settings, is_here, now));
     for (inventory, ways) in due {
         let task = Arc::clone(shared);
         shared.calls.spawn(async move {
@@ -208,25 +209,32 @@ pub(super) async fn scope(shared: &Shared, way: &Way, driver: &DriverName) -> Re
 async fn pages(driver: &Driver, scope: &Scope) -> Result<(Vec<Sighting>, Vec<String>), String> {
     let (mut vms, mut unreachable, mut token) = (Vec::new(), Vec::new(), None::<String>);
     let (mut starts, mut tokens, mut seen) = (1, BTreeSet::new(), BTreeSet::new());
+    let (mut bytes, mut stranger) = (0, None);
     for _ in 0..MOST_PAGES {
         let page = match driver.list_machines(scope, token.as_deref()).await {
             Ok(page) => page,
             Err(failure) if failure.reason == Some(Reason::PageTokenExpired) && starts < MOST_STARTS => {
                 starts += 1;
-                (vms, unreachable, token) = (Vec::new(), Vec::new(), None);
+                (vms, unreachable, token, bytes) = (Vec::new(), Vec::new(), None, 0);
                 (tokens, seen) = (BTreeSet::new(), BTreeSet::new());
                 continue;
             }
             Err(failure) => return Err(format!("{}: {}", failure.word(), failure.message)),
         };
+        bytes += page.bytes;
+        if let Some(vm) = page.stranger.filter(|_| stranger.is_none()) {
+            tracing::warn!(driver = %driver.info().name, vm, "the driver listed a VM of another cluster, and perhaps more: they are passed over");
+            stranger = Some(vm);
+        }
         let before = seen.len();
-        seen.extend(page.vms.iter().filter_map(|vm| vm.vm.provider_id.clone()));
+        seen.extend(page.vms.iter().filter_map(|vm| vm.vm.provider_id.as_ref()).map(mark));
         vms.extend(page.vms.into_iter().map(|vm| vm.sighting()));
         unreachable.extend(page.unreachable);
         unreachable.truncate(bounds::UNREACHABLE);
         match page.next {
+            _ if vms.len() > bounds::VMS => return Err(format!("it has more than {} VMs", bounds::VMS)),
+            _ if bytes > bounds::LISTING => return Err(format!("it has more than {} bytes", bounds::LISTING)),
             None => return Ok((vms, unreachable)),
-            Some(_) if vms.len() > bounds::VMS => return Err(format!("it has more than {} VMs", bounds::VMS)),
             // A cursor that the provider moves may keep its name.
             Some(next) if !tokens.insert(next.clone()) && seen.len() == before => {
                 return Err("it gave one page token twice and nothing new, so it has no end".to_owned());
@@ -235,6 +243,13 @@ async fn pages(driver: &Driver, scope: &Scope) -> Result<(Vec<Sighting>, Vec<Str
         }
     }
     Err(format!("it did not end within {MOST_PAGES} pages"))
+}
+
+/// A number for an id, which takes less to remember.
+fn mark(id: &ProviderId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Tells what is to be told, and deletes what may be deleted.

@@ -34,12 +34,16 @@ const BEGINNING: Duration = Duration::from_secs(1);
 /// How long a scheduler may bind pods to a Node after that was cordoned, because it decides by its own copy of the Node.
 const SETTLED: Duration = Duration::from_millis(200);
 
+/// How many Nodes are watched at once. Each watch holds a connection, and a process may be allowed 256 open files.
+const WATCHED_AT_ONCE: usize = 100;
+
 /// The watches that run: of pods, by Machine, and the one of attached volumes.
 #[derive(Debug)]
 pub struct PodWatches {
     pods: Mutex<BTreeMap<Uid, CancellationToken>>,
     volumes: Mutex<Option<CancellationToken>>,
     turns: Arc<Semaphore>,
+    places: Arc<Semaphore>,
 }
 
 impl Default for PodWatches {
@@ -48,6 +52,7 @@ impl Default for PodWatches {
             pods: Mutex::default(),
             volumes: Mutex::default(),
             turns: Arc::new(Semaphore::new(BEGIN_AT_ONCE)),
+            places: Arc::new(Semaphore::new(WATCHED_AT_ONCE)),
         }
     }
 }
@@ -111,7 +116,9 @@ pub(super) fn watch(shared: &Arc<Shared>, machine: &Machine, node: &NodeName) {
     }
     let Some(cluster) = shared.target.clone() else { return };
     let stop = shared.pod_watches.begin(&uid, &shared.stop);
-    let watch = Watch::everywhere(&cluster, &shared.env).of_fields(&format!("spec.nodeName={node}"));
+    let watch = Watch::everywhere(&cluster, &shared.env)
+        .of_fields(&format!("spec.nodeName={node}"))
+        .within(&shared.pod_watches.places);
     let task = Arc::clone(shared);
     shared.calls.spawn(async move {
         let turn = async {

@@ -15,10 +15,10 @@ use tower::{BoxError, service_fn};
 
 use super::shared::{Parts, Shared};
 use crate::driver::{
-    CallObserver, CallRecord, Deadlines, Endpoint, Endpoints, Lead, ManagerIdentity, Pauses, Pool, PoolSettings,
-    SecretStore, Wire,
+    CallObserver, CallRecord, Deadlines, Endpoint, Endpoints, Lead, Lifeline, ManagerIdentity, Pauses, Pool,
+    PoolSettings, SecretStore, Wire,
 };
-use crate::env::{Env, Planners, System};
+use crate::env::{Env, Outside, Planners, System};
 use crate::kube::client::{Cluster, Load, Policy, Role};
 use crate::kube::events;
 use crate::kube::write::Writer;
@@ -55,13 +55,22 @@ impl Scripted {
         planners: Planners,
         driver: Option<Wire>,
     ) -> Self {
+        Self::within(answer, planners, driver, Arc::new(System))
+    }
+
+    pub(super) fn within(
+        answer: impl Fn(&Method, &str, &Value) -> Answer + Send + Sync + 'static,
+        planners: Planners,
+        driver: Option<Wire>,
+        outside: Arc<dyn Outside>,
+    ) -> Self {
         let planners = Planners {
             laws: Some(LAWS),
             ..planners
         };
         let heard = Heard::default();
         let client = client(answer, Arc::clone(&heard));
-        let (env, metrics) = (Env::within(Arc::new(System), planners), Metrics::default());
+        let (env, metrics) = (Env::within(outside, planners), Metrics::default());
         let (publisher, _) = events::channel(client.clone(), Load::default(), metrics.clone(), "test", env.clone());
         let lead = Arc::new(Lead::alone());
         let (drivers, upkeep) = pool(driver, &lead);
@@ -131,7 +140,9 @@ fn pool(driver: Option<Wire>, lead: &Arc<Lead>) -> (Pool, impl Future<Output = (
         },
         deadlines: Deadlines::new(),
         pauses: Pauses::default(),
-        connect: Arc::new(move |_: &Endpoint| driver.clone().expect("only a driver that is there is connected to")),
+        connect: Arc::new(move |_: &Endpoint, _: &Arc<Lifeline>| {
+            driver.clone().expect("only a driver that is there is connected to")
+        }),
         lead: Arc::clone(lead),
         observer: Arc::new(Nobody),
         on_change: Arc::new(|_: &DriverName| {}),

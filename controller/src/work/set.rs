@@ -18,7 +18,6 @@ use super::machine::see_node;
 use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;
-use crate::driver::DriverState;
 use crate::kube::error::WriteError;
 use crate::kube::events::Severity;
 use crate::telemetry::original::Moment;
@@ -68,8 +67,8 @@ pub(super) fn asking<T>(shared: &Shared, world: &World, ask: impl FnOnce(&Asked<
 
 /// Whether somebody is there to check a class. Nobody but its driver can; while that is away, Machines are made and say so.
 fn can_check(shared: &Shared, world: &World, class: &Name) -> bool {
-    let driver = world.classes.get(class).and_then(|class| class.driver());
-    driver.is_some_and(|driver| matches!(shared.drivers.get(&driver), DriverState::Ready(_)))
+    let driver = world.classes.get(class).and_then(|class| world.ledger.driver_of(class));
+    driver.is_some_and(|driver| shared.is_here(&driver))
 }
 
 /// Carries out one step for a set, and keeps the set as the write left it.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::pods::PodWatches;
-use crate::driver::{Driver, Lead, Pool, SecretStore};
+use crate::driver::{Driver, DriverState, Lead, Pool, SecretStore};
 use crate::env::Env;
 use crate::health::Heartbeat;
 use crate::kube::client::Cluster;
@@ -36,6 +36,8 @@ pub struct Shared {
     world: Mutex<World>,
     /// Rung when a key may be due sooner than the dispatcher knows.
     pub bell: Notify,
+    /// Rung when objects are listed anew, as where their CRD was replaced.
+    pub relisted: Notify,
     /// Time and chance.
     pub env: Env,
     /// Writes to both clusters.
@@ -142,6 +144,7 @@ impl Shared {
         Arc::new(Self {
             world: Mutex::default(),
             bell: Notify::new(),
+            relisted: Notify::new(),
             env,
             write,
             drivers,
@@ -198,6 +201,11 @@ impl Shared {
         let (name, uid) = meta::identity(left.meta());
         self.change(|world, uptime| world.ended::<K>(&name, &uid, uptime));
         None
+    }
+
+    /// Whether the driver can be called now.
+    pub fn is_here(&self, driver: &DriverName) -> bool {
+        matches!(self.drivers.get(driver), DriverState::Ready(_))
     }
 
     /// Since when this process sees what timeouts rest on, for an object of that driver.

@@ -163,14 +163,17 @@ async fn ask(
 /// the class since. Where the class still says the same, its providerSpec is sent, because the record may hold only a part of it. If the
 /// class was changed between the record and a CreateMachine, nobody is asked: the VM would be made in another place than the record says.
 fn request(shared: &Shared, machine: &Machine, call: Call) -> Result<Request, NoRequest> {
-    let class = machine
-        .class_name()
-        .and_then(|class| shared.look(|world| world.classes.get(&Name::new(class)).cloned()));
+    let class = machine.class_name().and_then(|class| {
+        shared.look(|world| {
+            let class = world.classes.get(&Name::new(class))?;
+            Some((Arc::clone(class), world.ledger.driver_of(class)))
+        })
+    });
     let asked = machine.creation_request();
     let is_as_asked = |class: &MachineClass| asked.is_none_or(|asked| asked.is_same(&CreationRequest::of(class, None)));
-    let (driver, spec, secrets) = match (class.filter(|class| is_as_asked(class)), asked) {
-        (Some(class), _) => (
-            class.driver(),
+    let (driver, spec, secrets) = match (class.filter(|(class, _)| is_as_asked(class)), asked) {
+        (Some((class, driver)), _) => (
+            asked.map_or(driver, CreationRequest::driver),
             class.spec.provider_spec.clone(),
             class::secret_keys(&class),
         ),

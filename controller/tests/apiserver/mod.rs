@@ -201,7 +201,7 @@ impl Stored {
             None => (
                 text(&event["metadata"]["name"]),
                 text(&event["reason"]),
-                text(&event["note"]),
+                text(&event["message"]),
             ),
         };
         self.events.push(heard);

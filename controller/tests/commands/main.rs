@@ -11,6 +11,7 @@ mod bad_input;
 mod cluster;
 mod history;
 mod orders;
+mod proxies;
 mod relay;
 mod status;
 mod tree;

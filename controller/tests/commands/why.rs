@@ -50,6 +50,7 @@ async fn a_rollout_is_explained_by_its_plan_and_what_it_waits_for() {
     assert!(!out.contains("workers-2:"), "only its own part is told:\n{out}");
 }
 
+/// Rows: R14.
 #[tokio::test]
 async fn a_rollout_that_can_do_nothing_says_what_holds_it_up() {
     let cluster = with_two_revisions().await;
@@ -120,6 +121,8 @@ async fn a_machine_that_waits_with_its_class_says_so_and_is_not_said_to_be_asked
 }
 
 /// A machine that is Unknown since an hour, of a manager that tells its settings in its Lease.
+///
+/// Rows: L15.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the command itself reads the clock")]
 async fn an_unhealthy_machine_is_explained_by_the_settings_of_the_manager_that_runs() {

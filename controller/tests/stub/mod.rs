@@ -69,6 +69,24 @@ pub struct Heard {
     pub deletes: Vec<v1::DeleteMachineRequest>,
     pub infos: Vec<v1::GetDriverInfoRequest>,
     pub watches: Vec<(Instant, v1::WatchMachinesRequest)>,
+    /// Of the machines that VMs were asked for, in this order.
+    uids: Vec<String>,
+}
+
+/// The id of the first machine's VM.
+const FIRST_ID: &str = "stub:///1";
+
+impl Heard {
+    /// Keeps a request for a VM, and gives the number of the machine.
+    fn creates(&mut self, request: Request<v1::CreateMachineRequest>) -> usize {
+        let uid = request.get_ref().key.clone().unwrap_or_default().uid;
+        self.creates.push(request);
+        let known = self.uids.iter().position(|known| *known == uid);
+        known.unwrap_or_else(|| {
+            self.uids.push(uid);
+            self.uids.len() - 1
+        }) + 1
+    }
 }
 
 /// A driver that does what its script says.
@@ -87,7 +105,7 @@ impl Stub {
             ..Default::default()
         };
         let machine = v1::Machine {
-            provider_id: "stub:///1".into(),
+            provider_id: FIRST_ID.into(),
             node_name: "node-1".into(),
             state: v1::machine::State::Running.into(),
             ..Default::default()
@@ -217,8 +235,16 @@ impl DriverService for Stub {
         request: Request<v1::CreateMachineRequest>,
     ) -> Result<Response<v1::CreateMachineResponse>, Status> {
         let epoch = epoch(&request);
-        self.heard.lock().unwrap().creates.push(request);
-        let script = self.script();
+        let number = self.heard.lock().unwrap().creates(request);
+        let mut script = self.script();
+        // An id names one VM.
+        if let Some(machine) = script
+            .machine
+            .as_mut()
+            .filter(|machine| machine.provider_id == FIRST_ID)
+        {
+            machine.provider_id = format!("stub:///{number}");
+        }
         if epoch.is_some_and(|epoch| epoch < script.remembers) {
             return Err(stale_leader(script.names_epoch.then_some(script.remembers)));
         }
@@ -351,6 +377,7 @@ pub fn pauses() -> Pauses {
         least: Duration::from_millis(5),
         handshake: Duration::from_secs(4),
         first: Duration::from_secs(1),
+        lasting: Duration::from_millis(20),
         scan: Duration::from_millis(50),
         forget: Duration::from_secs(60),
     }

@@ -1797,6 +1797,21 @@ fn s13_while_an_account_pauses_no_call_for_any_machine_leaves() {
         (&[throttled.clone(), creation(20, "n")], &world),
         (&[throttled.clone(), creation(31, "n")], &world),
     );
+    let long = heard(1, "m", Outcome::Throttled(SignedDuration::from_mins(5)));
+    let deletion = |at| {
+        let call = Call {
+            by: MANAGER,
+            method: Method::DeleteMachine,
+            uid: "n".to_owned(),
+            epoch: None,
+        };
+        event(at, Act::Call(call))
+    };
+    tells_apart(
+        "S13",
+        (&[long.clone(), deletion(20)], &world),
+        (&[long, deletion(31)], &world),
+    );
     let other = event(
         20,
         Act::Call(Call {

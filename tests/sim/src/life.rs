@@ -297,7 +297,7 @@ impl Lives {
                 identity: format!("manager-{incarnation}"),
                 terms: self.world.hooks.terms,
             }),
-            metrics_addr: ([127, 0, 0, 1], 0).into(),
+            metrics_addrs: Vec::new(),
         }
     }
 
@@ -331,7 +331,7 @@ impl Lives {
             leadership,
             connect: self.port.connect(process),
             metrics,
-            port: None,
+            ports: Vec::new(),
             stop,
         };
         let beside = async {

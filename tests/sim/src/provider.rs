@@ -92,7 +92,7 @@ impl Port {
     /// How a manager behind this process reaches the port.
     pub fn connect(self: &Arc<Self>, process: &Arc<Process>) -> Connect {
         let (port, process) = (Arc::clone(self), Arc::clone(process));
-        Arc::new(move |_| {
+        Arc::new(move |_, _| {
             let (port, process) = (Arc::clone(&port), Arc::clone(&process));
             let way = match port.transport {
                 Transport::InProcess => Way::InProcess,

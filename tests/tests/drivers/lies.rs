@@ -173,18 +173,21 @@ async fn an_answer_of_five_mib_is_told_with_its_size() {
     told_of_creation("lie-big", lie, &["too large", "524"]).await;
 }
 
+/// Rows: O21, D8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_id_of_a_hundred_kilobytes_is_told_by_its_size() {
     let lie = |key| with_id(key, &"x".repeat(100_000));
     told_of_creation("lie-long", lie, &["a provider_id of 100000 bytes"]).await;
 }
 
+/// Rows: D8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_id_of_two_lines_is_told() {
     let lie = |key| with_id(key, "liar:///a\nb");
     told_of_creation("lie-line", lie, &["control characters"]).await;
 }
 
+/// Rows: O4, O18.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_in_an_error_reaches_no_status_no_event_and_no_log_and_no_line_is_forged() {
     let Some((mut scene, liar)) = scene("a driver that quotes its credentials", "lie-tell").await else {
@@ -211,6 +214,7 @@ async fn a_secret_in_an_error_reaches_no_status_no_event_and_no_log_and_no_line_
     assert!(!log.lines().any(|line| line.starts_with("2026 ERROR forged")), "{log}");
 }
 
+/// Rows: D4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_twelve_hundred_violations_the_class_tells_the_first_and_how_many_more() {
     let Some((mut scene, liar)) = scene("a driver with many violations", "lie-many").await else {
@@ -392,6 +396,7 @@ async fn a_list_that_cannot_be_read_is_told_by_the_class() {
     nothing_goes(&scene, &liar, &names).await;
 }
 
+/// Rows: D1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_without_an_end_is_told_by_the_class() {
     let Some((mut scene, liar)) = scene("a list without an end", "list-end").await else {

@@ -2,6 +2,8 @@
 
 mod driver_grpcurl;
 mod driver_python;
+mod floods;
+mod hostile;
 mod liar;
 mod lies;
 mod own_driver;

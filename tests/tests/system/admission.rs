@@ -210,6 +210,7 @@ async fn correct(scene: &mut Scene, cases: &[Case], replicas: usize) {
         .await;
 }
 
+/// Rows: K1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_never_work_is_refused_or_told_and_makes_no_machine() {
     let what = "what can never work is refused or told";
@@ -274,11 +275,7 @@ async fn what_the_original_serves_is_admitted_as_it_is() {
 /// Our definitions as the original's are: without rules, without bounds of replicas and selectors, without a required template and
 /// what is known of its labels.
 fn without_rules(dir: &Path) -> PathBuf {
-    let lenient = dir.join("without-rules");
-    std::fs::create_dir_all(&lenient).unwrap();
-    for entry in std::fs::read_dir(apiserver::crds()).unwrap() {
-        let file = entry.unwrap().path();
-        let mut crd: Value = serde_saphyr::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    apiserver::changed_crds(dir, "without-rules", |crd| {
         let version = &mut crd["spec"]["versions"][0];
         version["subresources"].as_object_mut().unwrap().remove("scale");
         if let Some(spec) = version.pointer_mut("/schema/openAPIV3Schema/properties/spec") {
@@ -287,10 +284,8 @@ fn without_rules(dir: &Path) -> PathBuf {
                 metadata.as_object_mut().unwrap().remove("properties");
             }
         }
-        forget_rules(&mut crd);
-        std::fs::write(lenient.join(file.file_name().unwrap()), crd.to_string()).unwrap();
-    }
-    lenient
+        forget_rules(crd);
+    })
 }
 
 fn forget_rules(value: &mut Value) {

@@ -23,7 +23,7 @@ use millwright_tests::fleet::Manager;
 use millwright_tests::laws::{self, Wish};
 use millwright_tests::proxy::{Passage, Proxy};
 use millwright_tests::sampling::Draw;
-use millwright_tests::scene::{Kind, Scene, left_over};
+use millwright_tests::scene::{Kind, Scene};
 use millwright_tests::script::Script;
 use millwright_tests::service::Service;
 use millwright_tests::timetable::{Absence, Act, Extent, Timetable, Victim};
@@ -141,7 +141,7 @@ async fn whatever_dies_or_is_away_there_is_what_was_asked_for_and_nothing_health
     chaos.come_to_rest(measure.limit).await;
     let rest = over.elapsed();
     let journal = chaos.judge().await;
-    chaos.remove_all(measure.limit).await;
+    chaos.scene.remove_all(measure.limit).await;
 
     let gone = chaos.scene.journal().await.unwrap();
     println!(
@@ -299,22 +299,6 @@ impl Chaos {
             (laws::name(set).to_owned(), note.unwrap_or_default().to_owned())
         };
         sets.iter().map(noted).collect()
-    }
-
-    /// The user takes everything away, and nothing stays.
-    async fn remove_all(&mut self, limit: Duration) {
-        let deployment = self.scene.namespace.clone();
-        self.scene.delete(Kind::Deployment, &deployment).await;
-        self.scene.delete(Kind::Class, manifests::CLASS).await;
-        self.scene
-            .until("nothing is left", limit, async |scene: &Scene| {
-                laws::nothing_left(&scene.look().await?)?;
-                match left_over(scene).await?.as_slice() {
-                    [] => Ok(()),
-                    left => Err(format!("{left:?}")),
-                }
-            })
-            .await;
     }
 
     fn must(&self, judged: Result<(), String>) {

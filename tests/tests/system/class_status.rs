@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits until the class says so, of its present generation; gives the condition.
-async fn says(scene: &mut Scene, status: &str, reason: &str, text: &str) -> Value {
+pub(crate) async fn says(scene: &mut Scene, status: &str, reason: &str, text: &str) -> Value {
     let what = format!("the class says Ready={status} {reason}");
     scene
         .until(&what, LIMIT, async |scene: &Scene| {
@@ -84,7 +84,7 @@ async fn a_class_says_in_its_columns_whether_machines_can_be_made_of_it() {
     scene
         .patch(Kind::Class, manifests::CLASS, json!({ "provider": "" }))
         .await;
-    says(&mut scene, "False", "NoProvider", "set it to a driver's name").await;
+    says(&mut scene, "True", "Valid", "by the driver virtual").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use millwright_dev::apiserver::ControlPlane;
-use millwright_tests::scene::{Kind, Scene, left_over, shared_plane};
+use millwright_tests::scene::{Kind, Scene, shared_plane};
 use millwright_tests::script::Script;
-use millwright_tests::{laws, manifests, sampling};
+use millwright_tests::{laws, sampling};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -80,7 +80,7 @@ async fn life(plane: &Arc<ControlPlane>, course: Course, lag: &str, point: Optio
     scene.revives = true;
     scene.deploy(0).await;
     run(&mut scene, course).await;
-    remove_all(&mut scene).await;
+    scene.remove_all(LIMIT).await;
     let journal = scene.journal().await.expect("the cloud's journal");
     laws::one_vm_a_machine(&journal).unwrap_or_else(|why| panic!("{prefix}: {why}"));
     let vms = laws::vms_made(&journal);
@@ -142,22 +142,6 @@ async fn rolled(scene: &mut Scene) {
             match sight.machines.iter().all(is_new) {
                 true => Ok(()),
                 false => Err("there are old machines".to_owned()),
-            }
-        })
-        .await;
-}
-
-/// The user takes everything away, and nothing stays.
-async fn remove_all(scene: &mut Scene) {
-    let deployment = scene.namespace.clone();
-    scene.delete(Kind::Deployment, &deployment).await;
-    scene.delete(Kind::Class, manifests::CLASS).await;
-    scene
-        .until("nothing is left", LIMIT, async |scene: &Scene| {
-            laws::nothing_left(&scene.look().await?)?;
-            match left_over(scene).await?.as_slice() {
-                [] => Ok(()),
-                left => Err(format!("{left:?}")),
             }
         })
         .await;

@@ -10,6 +10,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -28,13 +29,13 @@ use crate::rollout_commands::millwright;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Ends pods of a namespace that were asked to end, as the kubelet of each does, and notes who was evicted.
-struct Kubelet {
+pub(crate) struct Kubelet {
     evicted: Arc<Mutex<Vec<String>>>,
     task: AbortHandle,
 }
 
 impl Kubelet {
-    fn start(scene: &Scene) -> Self {
+    pub(crate) fn start(scene: &Scene) -> Self {
         let pods: Api<Pod> = Api::namespaced(scene.client.clone(), &scene.namespace);
         let evicted = Arc::<Mutex<Vec<String>>>::default();
         let noted = Arc::clone(&evicted);
@@ -63,7 +64,7 @@ impl Kubelet {
         }
     }
 
-    fn evicted(&self) -> Vec<String> {
+    pub(crate) fn evicted(&self) -> Vec<String> {
         let mut evicted = self.evicted.lock().unwrap().clone();
         evicted.sort();
         evicted
@@ -92,7 +93,7 @@ where
 }
 
 /// A pod that runs on a node.
-async fn runs(scene: &Scene, name: &str, node: &str, more: Value) {
+pub(crate) async fn runs(scene: &Scene, name: &str, node: &str, more: Value) {
     let mut body = json!({
         "metadata": {"name": name, "labels": {"app": name}},
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}], "tolerations": [{"operator": "Exists"}]},
@@ -107,14 +108,14 @@ async fn runs(scene: &Scene, name: &str, node: &str, more: Value) {
 }
 
 /// The budget of a pod, as its controller counts it.
-async fn guards(scene: &Scene, name: &str) {
+pub(crate) async fn guards(scene: &Scene, name: &str) {
     let body =
         json!({"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}}});
     put(of::<PodDisruptionBudget>(scene), body).await;
     allows(scene, name, 0).await;
 }
 
-async fn allows(scene: &Scene, name: &str, disruptions: i32) {
+pub(crate) async fn allows(scene: &Scene, name: &str, disruptions: i32) {
     let status = json!({"status": {"observedGeneration": 1, "expectedPods": 1, "currentHealthy": 1, "desiredHealthy": 1,
         "disruptionsAllowed": disruptions}});
     let budgets = of::<PodDisruptionBudget>(scene);
@@ -123,6 +124,34 @@ async fn allows(scene: &Scene, name: &str, disruptions: i32) {
         .patch_status(name, &params, &Patch::Merge(status))
         .await
         .unwrap();
+}
+
+/// A volume that is attached to a node, and what the spec of a pod says that uses it. A scene has one.
+pub(crate) async fn attached(scene: &Scene, on: &str) -> (String, Value) {
+    let (volume, client) = (format!("pv-{}", scene.namespace), scene.client.clone());
+    let source = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "csi.example.org", "volumeHandle": "disk-1"}});
+    let volumes = Api::<PersistentVolume>::all(client.clone());
+    put(volumes, json!({"metadata": {"name": volume}, "spec": source})).await;
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "volumeName": volume, "storageClassName": "",
+        "resources": {"requests": {"storage": "1Gi"}}});
+    put(
+        of::<PersistentVolumeClaim>(scene),
+        json!({"metadata": {"name": "data"}, "spec": claim}),
+    )
+    .await;
+    let attachments = Api::<VolumeAttachment>::all(client);
+    let attachment = json!({"metadata": {"name": format!("csi-{volume}")},
+        "spec": {"attacher": "csi.example.org", "nodeName": on, "source": {"persistentVolumeName": volume}}});
+    put(attachments, attachment).await;
+    let uses = json!({"spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}});
+    (volume, uses)
+}
+
+pub(crate) async fn detach(scene: &Scene, volume: &str) {
+    let attachments = Api::<VolumeAttachment>::all(scene.client.clone());
+    let attachment = format!("csi-{volume}");
+    attachments.delete(&attachment, &DeleteParams::default()).await.unwrap();
 }
 
 /// One machine, and the name of its node.
@@ -135,7 +164,7 @@ async fn one_machine(scene: &mut Scene) -> (String, String) {
 }
 
 /// What the machine says of itself, once it says this.
-async fn says(scene: &mut Scene, machine: &str, words: &str) -> String {
+pub(crate) async fn says(scene: &mut Scene, machine: &str, words: &str) -> String {
     let what = format!("machine {machine} says {words:?}");
     scene
         .until(&what, LIMIT, async |scene: &Scene| {
@@ -238,6 +267,43 @@ async fn the_label_force_deletion_ends_a_drain_that_waits() {
     scene.settled_at(0, LIMIT).await;
 }
 
+/// Each drain watches the pods of its Node.
+/// Rows: O10.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_hundred_drains_at_once_go_through_where_the_manager_may_open_256_files() {
+    const DRAINS: u32 = 300;
+    let Some(plane) = shared_plane("drains with few files").await else {
+        return;
+    };
+    let mut scene = Script::new("files").manager_opens_at_most(256).begin(&plane).await;
+    scene.deploy(DRAINS).await;
+    let nodes = scene.settled_at(DRAINS as usize, 2 * LIMIT).await.nodes;
+    let nodes: Vec<&str> = nodes.iter().map(laws::name).collect();
+    let started = nodes.iter().map(|node| runs(&scene, node, node, json!({})));
+    futures::stream::iter(started).buffer_unordered(8).collect::<()>().await;
+
+    scene.scale(0).await;
+    scene
+        .until("all pods are evicted", 2 * LIMIT, async |scene: &Scene| {
+            let pods = of::<Pod>(scene).list(&ListParams::default()).await;
+            let pods = pods.map_err(|error| error.to_string())?.items;
+            match pods
+                .iter()
+                .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+                .count()
+            {
+                0 => Ok(()),
+                left => Err(format!("{left} are not")),
+            }
+        })
+        .await;
+    let _kubelet = Kubelet::start(&scene);
+    scene.settled_at(0, 2 * LIMIT).await;
+    assert!(scene.manager.service.is_running());
+    let log = scene.manager.service.log();
+    assert!(!log.contains("open files"), "{}", scene.manager.service.log_tail());
+}
+
 /// Rows: pains 55, 65.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_vm_stays_until_the_volumes_of_its_pods_are_detached() {
@@ -247,23 +313,7 @@ async fn the_vm_stays_until_the_volumes_of_its_pods_are_detached() {
     let mut scene = Script::new("drain-volume").begin(&plane).await;
     let (machine, on) = one_machine(&mut scene).await;
     let kubelet = Kubelet::start(&scene);
-    let (volume, client) = (format!("pv-{}", scene.namespace), scene.client.clone());
-    let source = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
-        "csi": {"driver": "csi.example.org", "volumeHandle": "disk-1"}});
-    let volumes = Api::<PersistentVolume>::all(client.clone());
-    put(volumes.clone(), json!({"metadata": {"name": volume}, "spec": source})).await;
-    let claim = json!({"accessModes": ["ReadWriteOnce"], "volumeName": volume, "storageClassName": "",
-        "resources": {"requests": {"storage": "1Gi"}}});
-    put(
-        of::<PersistentVolumeClaim>(&scene),
-        json!({"metadata": {"name": "data"}, "spec": claim}),
-    )
-    .await;
-    let attachments = Api::<VolumeAttachment>::all(client);
-    let attachment = json!({"metadata": {"name": format!("csi-{volume}")},
-        "spec": {"attacher": "csi.example.org", "nodeName": on, "source": {"persistentVolumeName": volume}}});
-    put(attachments.clone(), attachment).await;
-    let uses = json!({"spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}});
+    let (volume, uses) = attached(&scene, &on).await;
     runs(&scene, "db", &on, uses).await;
 
     scene.scale(0).await;
@@ -272,15 +322,15 @@ async fn the_vm_stays_until_the_volumes_of_its_pods_are_detached() {
     assert_eq!(kubelet.evicted(), ["db"]);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(scene.vms().await.unwrap().len(), 1, "the volume is attached still");
-    attachments
-        .delete(&format!("csi-{volume}"), &DeleteParams::default())
-        .await
-        .unwrap();
+    detach(&scene, &volume).await;
     scene.settled_at(0, LIMIT).await;
+    let volumes = Api::<PersistentVolume>::all(scene.client.clone());
     volumes.delete(&volume, &DeleteParams::default()).await.unwrap();
 }
 
 /// A night without a manager, and a scale-down in it.
+///
+/// Rows: L4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_budget_holds_when_the_manager_comes_back_after_more_than_the_drain_timeout() {
     let Some(plane) = shared_plane("a manager that is away").await else {

@@ -18,6 +18,7 @@ async fn names(scene: &Scene) -> BTreeSet<String> {
     vms.into_iter().map(|vm| vm.provider_id).collect()
 }
 
+/// Rows: L1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn editing_the_region_of_a_class_ends_no_running_vm_and_leaks_none() {
     let what = "a class whose region is edited";

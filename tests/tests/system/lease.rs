@@ -55,7 +55,7 @@ async fn leader(what: &str) -> Option<Scene> {
 }
 
 /// The Leases of the original, and who holds them.
-async fn holders(scene: &Scene) -> Result<Vec<String>, String> {
+pub(crate) async fn holders(scene: &Scene) -> Result<Vec<String>, String> {
     let mut holders = Vec::new();
     for name in ["machine-controller", "machine-controller-manager"] {
         let lease = leases(scene).get_opt(name).await.map_err(|error| error.to_string())?;

@@ -84,6 +84,8 @@ async fn a_vm_that_is_stopped_or_taken_away_is_replaced_in_seconds_while_its_nod
 }
 
 /// Many that fall ill at once are held; of those that are gone there is nothing to hold.
+///
+/// Rows: L2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_three_machines_whose_vms_are_all_taken_away_each_is_replaced() {
     let what = "all VMs gone";
@@ -108,6 +110,8 @@ async fn of_three_machines_whose_vms_are_all_taken_away_each_is_replaced() {
 }
 
 /// A VM that is resized, or that somebody stops and starts: its Node is Ready all the time, and its disk is worth keeping.
+///
+/// Rows: L3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vm_that_is_powered_off_for_four_seconds_is_not_replaced() {
     let what = "a VM that is off for 4 s";

@@ -53,6 +53,8 @@ fn lenient_crds(plane: &ControlPlane) -> PathBuf {
 }
 
 /// A selector with a key that the manager writes on each Machine: refused, and harmless where it was stored before.
+///
+/// Rows: K1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_selector_with_the_key_node_makes_no_machine_too_many_where_it_is_stored_and_is_refused_where_it_is_new() {
     let Some(plane) = apiserver::start("a selector with a key of ours").await else {
@@ -114,6 +116,8 @@ async fn relabel(scene: &mut Scene) {
 }
 
 /// As labelling operators do, and policies of a company.
+///
+/// Rows: K1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_policy_that_rewrites_a_label_of_each_new_machine_makes_no_machines_without_end() {
     let Some(plane) = shared_plane("a policy that relabels machines").await else {
@@ -150,6 +154,8 @@ async fn orphan(scene: &mut Scene, kind: Kind, name: &str) {
 }
 
 /// The way in which people make an owner anew without a loss.
+///
+/// Rows: R1, K7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_whose_owners_were_deleted_with_cascade_orphan_stay_and_are_adopted_by_the_same_manifest() {
     let Some(cluster) = Cluster::start("owners deleted with cascade=orphan").await else {

@@ -326,12 +326,23 @@ async fn no_pod_that_is_placed_while_its_machine_goes_dies_without_an_eviction()
     let watch = BudgetWatch::begin(&scene);
     // Fewer pods than nodes: most nodes are empty when their machines begin to go.
     let late = ["scale", "deployment", "late", "--replicas=30"];
-    // The scheduler needs a moment for the first pods.
-    let scaled = async {
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        scene.scale(0).await
-    };
-    tokio::join!(scene.kubectl(&late, ""), scaled);
+    scene.kubectl(&late, "").await;
+    // The others are placed while the machines go.
+    let pods: Api<Pod> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    cluster
+        .eventually("a placed pod", LIMIT, async || {
+            let all = pods
+                .list(&ListParams::default())
+                .await
+                .map_err(|error| error.to_string())?;
+            let is_placed = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+            match all.iter().any(is_placed) {
+                true => Ok(()),
+                false => Err(format!("none of {}", all.items.len())),
+            }
+        })
+        .await;
+    scene.scale(0).await;
     scene
         .until("no machine is left", LONG, async |scene: &Scene| {
             match scene.list(Kind::Machine).await?.len() {

@@ -8,12 +8,12 @@
 use std::time::Duration;
 
 use millwright_tests::accounts::may;
-use millwright_tests::scene::{Kind, Scene, left_over, shared_plane};
+use millwright_tests::scene::shared_plane;
 use millwright_tests::script::Script;
-use millwright_tests::{laws, manifests};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Rows: R3, O3, O20.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deployments_life_needs_nothing_that_the_shipped_roles_do_not_give() {
     let Some(plane) = shared_plane("the shipped roles").await else {
@@ -22,26 +22,23 @@ async fn a_deployments_life_needs_nothing_that_the_shipped_roles_do_not_give() {
     let script = Script::new("roles").env("MILLWRIGHT_LEADER_ELECT", "true");
     let mut scene = script.begin(&plane).await;
     let manager = scene.accounts.manager.clone();
-    for (resource, verb) in [("pods", "create"), ("configmaps", "get"), ("secrets", "delete")] {
-        let granted = may(&manager, Some(&scene.namespace), "", resource, verb).await.unwrap();
+    for (group, resource, verb) in [
+        ("", "pods", "create"),
+        ("", "configmaps", "get"),
+        ("", "secrets", "delete"),
+        ("machine.sapcloud.io", "machinedeployments", "create"),
+        ("machine.sapcloud.io", "machineclasses", "delete"),
+    ] {
+        let granted = may(&manager, Some(&scene.namespace), group, resource, verb)
+            .await
+            .unwrap();
         assert!(!granted, "the manager may {verb} {resource}: it is not under its role");
     }
     scene.deploy(3).await;
     scene.settled_at(3, LIMIT).await;
     scene.scale(1).await;
     scene.settled_at(1, LIMIT).await;
-    let deployment = scene.namespace.clone();
-    scene.delete(Kind::Deployment, &deployment).await;
-    scene.delete(Kind::Class, manifests::CLASS).await;
-    scene
-        .until("nothing is left", LIMIT, async |scene: &Scene| {
-            laws::nothing_left(&scene.look().await?)?;
-            match left_over(scene).await?.as_slice() {
-                [] => Ok(()),
-                left => Err(format!("{left:?}")),
-            }
-        })
-        .await;
+    scene.remove_all(LIMIT).await;
     for log in [scene.manager.service.log(), scene.provider.service.log()] {
         let refused: Vec<&str> = log.lines().filter(|line| is_refusal(line)).collect();
         assert!(refused.is_empty(), "{refused:#?}");

@@ -6,6 +6,13 @@
 //! nevertheless is judged by [`validity`](super::validity), which knows all that can be wrong. (Replicas below 0 or beyond 32 bits
 //! are refused by the API server itself wherever there is a scale subresource.)
 //!
+//! Texts of a spec that name something have a `maxLength`, because whatever stands there gets into events, logs and the labels of metrics.
+//! Of the original's objects this refuses those that name a driver, a Secret, a class or a VM, or give Machines a label, by what is too long
+//! to be one (no VM was ever made for such an object), and those whose `apiGroup`, which nobody reads, is longer than any. Stored ones
+//! stay writable: since Kubernetes 1.30 an API server lets be what an update does not touch, `maxLength` included ("Validation
+//! ratcheting" in Kubernetes' page about CustomResourceDefinitions). Statuses have no bounds here, because a controller whose status is
+//! refused is stuck, and that controller may be the original again: what this program writes, it bounds itself (`crate::status`).
+//!
 //! As YAML a definition is `serde_saphyr::to_string` of the typed value with that crate's default options: so it is in `deploy/crds/`
 //! (kept by `tests/crds.rs`) and so the command `millwright crds` prints it. The writer is not called from here, as this crate writes no YAML.
 
@@ -19,9 +26,33 @@ use super::{Machine, MachineClass, MachineDeployment, MachineSet, keys};
 
 /// All four, in the order in which they are installed.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    let machine = plain(Machine::crd(), "MachineList", &MACHINE_COLUMNS);
+    let mut machine = plain(Machine::crd(), "MachineList", &MACHINE_COLUMNS);
+    limit(property(root(&mut machine), "spec"), &NAMES_IN_MACHINES);
     vec![machine_class(), machine, machine_set(), machine_deployment()]
 }
+
+/// The longest name of an object and of an API group: a DNS name.
+const LONGEST_NAME: i64 = 253;
+/// The longest DNS label, as the names of namespaces and kinds are, and the longest value of a label.
+const LONGEST_LABEL: i64 = 63;
+/// The longest id of a VM (`driver.proto`, "Sizes").
+const LONGEST_ID: i64 = 512;
+
+/// Texts in a class that name something, and how long they may be.
+const NAMES_IN_CLASSES: [(&[&str], i64); 5] = [
+    (&["provider"], LONGEST_NAME),
+    (&["secretRef", "name"], LONGEST_NAME),
+    (&["secretRef", "namespace"], LONGEST_LABEL),
+    (&["credentialsSecretRef", "name"], LONGEST_NAME),
+    (&["credentialsSecretRef", "namespace"], LONGEST_LABEL),
+];
+/// The same in the spec of a Machine, and of a template of Machines.
+const NAMES_IN_MACHINES: [(&[&str], i64); 4] = [
+    (&["class", "apiGroup"], LONGEST_NAME),
+    (&["class", "kind"], LONGEST_LABEL),
+    (&["class", "name"], LONGEST_NAME),
+    (&["providerID"], LONGEST_ID),
+];
 
 /// A column of `kubectl get`: title, type, path, whether only `-o wide` shows it, and what it says.
 type Column = (&'static str, &'static str, &'static str, bool, &'static str);
@@ -80,6 +111,7 @@ fn machine_class() -> CustomResourceDefinition {
     let root = root(&mut crd);
     root.x_kubernetes_preserve_unknown_fields = Some(true);
     require(root, &["providerSpec"]);
+    limit(root, &NAMES_IN_CLASSES);
     let node_template = property(root, "nodeTemplate");
     node_template.x_kubernetes_preserve_unknown_fields = Some(true);
     require(node_template, &["capacity", "instanceType", "region", "zone"]);
@@ -199,6 +231,9 @@ fn admit(schema: &mut JSONSchemaProps) {
 /// selector may change.
 fn scalable(crd: &mut CustomResourceDefinition, written: &[&str], changes: &str) {
     let spec = property(root(crd), "spec");
+    let template = property(spec, "template");
+    limit(property(template, "spec"), &NAMES_IN_MACHINES);
+    values(property(property(template, "metadata"), "labels")).max_length = Some(LONGEST_LABEL);
     // Without the field `/scale` answers 500, and Go writers drop a 0 (`spec/api.md` §7).
     property(spec, "replicas").default = Some(JSON(0.into()));
     refuse(
@@ -269,9 +304,22 @@ fn selecting_for_good(spec: &mut JSONSchemaProps, written: &[&str], changes: &st
 /// there is no room for more labels in both selector and template.
 fn bounded(labels: &mut JSONSchemaProps) {
     labels.max_properties = Some(200_000);
+    values(labels).max_length = Some(LONGEST_LABEL);
+}
+
+fn values(labels: &mut JSONSchemaProps) -> &mut JSONSchemaProps {
     match &mut labels.additional_properties {
-        Some(JSONSchemaPropsOrBool::Schema(value)) => value.max_length = Some(63),
+        Some(JSONSchemaPropsOrBool::Schema(value)) => value,
         Some(JSONSchemaPropsOrBool::Bool(_)) | None => unreachable!("labels are texts, kept by the golden files"),
+    }
+}
+
+/// Refuses longer texts in these fields.
+fn limit(schema: &mut JSONSchemaProps, fields: &[(&[&str], i64)]) {
+    for (path, longest) in fields {
+        path.iter()
+            .fold(&mut *schema, |schema, field| property(schema, field))
+            .max_length = Some(*longest);
     }
 }
 

@@ -56,6 +56,14 @@ impl CreationRequest {
         }
     }
 
+    /// The same, asked of that driver: a class may name none.
+    pub fn by(self, driver: &DriverName) -> Self {
+        Self {
+            provider: driver.to_string(),
+            ..self
+        }
+    }
+
     /// The driver.
     pub fn driver(&self) -> Option<DriverName> {
         DriverName::non_empty(Some(&self.provider))
@@ -66,12 +74,14 @@ impl CreationRequest {
         self.secret_refs.iter().filter_map(SecretRef::key).collect()
     }
 
-    /// Whether both ask for the same. The inventory key is not compared, because one of them may lack it.
+    /// Whether both ask for the same. The inventory key is not compared, because one of them may lack it. A class that names no driver says
+    /// nothing against the one that was asked.
     pub fn is_same(&self, other: &Self) -> bool {
         let is_near = |one: &Self, other: &Self| {
             one.provider_spec == other.provider_spec || previous::is_request_for(one, &other.provider_spec)
         };
-        self.provider == other.provider && self.secret_refs == other.secret_refs && is_near(self, other)
+        let is_of_driver = other.provider.is_empty() || self.provider == other.provider;
+        is_of_driver && self.secret_refs == other.secret_refs && is_near(self, other)
     }
 
     /// Names all VMs that are reached with this: the driver's own name for them, or, where it has none, what is sent to reach them.
@@ -99,6 +109,7 @@ mod tests {
         serde_json::from_value(class).expect("it is a class")
     }
 
+    /// Rows: D2.
     #[test]
     fn what_is_kept_of_a_class_holds_its_nested_fields_and_comes_back_from_the_api_server() {
         let spec = json!({"spec": {"region": "b", "networks": [{"id": "n"}]}, "unset": null});
@@ -124,6 +135,19 @@ mod tests {
         );
         assert_eq!(of("a", None), of("a", None));
         assert_ne!(of("a", None), of("b", None), "no inventory key says that both are one");
+    }
+
+    #[test]
+    fn what_was_asked_of_a_driver_is_what_a_class_without_one_says() {
+        let mut class = class(&json!({"region": "a"}), "cred");
+        let named = CreationRequest::of(&class, None);
+        class.spec.provider = None;
+        let unnamed = CreationRequest::of(&class, None);
+        assert!(named.is_same(&unnamed));
+        assert!(!unnamed.is_same(&named), "nothing was asked of that driver");
+        assert_eq!(unnamed.by(&DriverName::new("virtual")), named);
+        class.spec.provider = Some("other".to_owned());
+        assert!(!named.is_same(&CreationRequest::of(&class, None)));
     }
 
     /// The version before kept the plain texts at the top.

@@ -37,7 +37,7 @@ pub struct MachineClassSpec {
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub credentials_secret_ref: Option<SecretRef>,
-    /// Name of the driver that makes the VMs.
+    /// Name of the driver that makes the VMs. Without it, the only driver that is connected.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// The VM's description in the driver's own terms. The controller never reads it.
@@ -113,7 +113,7 @@ pub(super) fn free_form(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl MachineClass {
-    /// The driver that makes this class's VMs.
+    /// The driver that the class names.
     pub fn driver(&self) -> Option<DriverName> {
         DriverName::non_empty(self.spec.provider.as_deref())
     }

@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 use super::{Fault, Readiness, Recipe};
 use crate::api::{CreationRequest, MachineClass, meta};
 use crate::circuit_breaker::{Cause, CircuitBreaker, Circuits, Operation};
+use crate::status::plain;
 
 /// Whether machines can be made of the class.
 const READY: &str = "Ready";
 /// The reason of `Ready` where machines can be made of the class.
 const VALID: &str = "Valid";
 /// The reason of `Ready` where its driver has not been there to check it.
-const DRIVER_NOT_CONNECTED: &str = "DriverNotConnected";
+pub(super) const DRIVER_NOT_CONNECTED: &str = "DriverNotConnected";
 /// False: the provider refused the credentials of the class.
 const CREDENTIALS_ACCEPTED: &str = "CredentialsAccepted";
 /// False: the provider has no capacity or quota left for VMs of the class.
@@ -27,6 +28,9 @@ const CREATION_PERMITTED: &str = "CreationPermitted";
 const DELETION_PERMITTED: &str = "DeletionPermitted";
 /// The reason where nothing is suspended any more.
 const RECOVERED: &str = "Recovered";
+
+/// The longest message: what Kubernetes lets a condition hold.
+const LONGEST_MESSAGE: usize = 32 * 1024;
 
 /// Conditions as they should be; their times are worked out against the stored ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,12 +85,14 @@ impl Told {
     fn ready(class: &MachineClass, found: &Readiness, driver_is_here: bool) -> Option<Self> {
         let (status, reason, message) = match found {
             Readiness::Unchecked => return None,
-            Readiness::Faulty(fault) => ("False", fault.label(), fault.to_string()),
-            Readiness::Ready(_) if driver_is_here => ("True", VALID, "Machines can be made of the class.".to_owned()),
             // What the driver has found good is good while it is away: its restarts are no news about the class.
+            Readiness::Faulty(Fault::NoDriver) if is_found_good(class) => return None,
+            Readiness::Faulty(fault @ Fault::NoDriver) => ("Unknown", fault.label(), fault.to_string()),
+            Readiness::Faulty(fault) => ("False", fault.label(), fault.to_string()),
+            Readiness::Ready(recipe) if driver_is_here => ("True", VALID, good(class, &recipe.essentials.provider)),
             Readiness::Ready(_) if is_found_good(class) => return None,
-            Readiness::Ready(_) => {
-                let provider = class.spec.provider.as_deref().unwrap_or_default();
+            Readiness::Ready(recipe) => {
+                let provider = &recipe.essentials.provider;
                 let message = format!(
                     "No driver named {provider:?} is connected, so it has not checked the class: start the provider, or correct the \
                      field provider"
@@ -98,7 +104,7 @@ impl Told {
             type_: READY,
             status,
             reason,
-            message,
+            message: plain(&message, LONGEST_MESSAGE),
         })
     }
 
@@ -111,7 +117,7 @@ impl Told {
                     type_,
                     status: "False",
                     reason: breaker.cause.label(),
-                    message: breaker.message.clone(),
+                    message: plain(&breaker.message, LONGEST_MESSAGE),
                 };
                 let is_told = stored.is_some_and(|stored| stored.status == told.status && stored.reason == told.reason);
                 (!is_told).then_some(told)
@@ -191,7 +197,18 @@ pub fn told_readiness(class: &MachineClass) -> Readiness {
     }
 }
 
-fn is_found_good(class: &MachineClass) -> bool {
+/// That machines can be made of the class, and by whom if it does not say so itself.
+fn good(class: &MachineClass, driver: &str) -> String {
+    match class.driver() {
+        Some(_) => "Machines can be made of the class.".to_owned(),
+        None => format!(
+            "Machines can be made of the class by the driver {driver}: field provider is empty, and there is no other driver."
+        ),
+    }
+}
+
+/// Whether its condition says that machines can be made of the class as it is now.
+pub fn is_found_good(class: &MachineClass) -> bool {
     condition(class, READY).is_some_and(|told| {
         told.status == "True" && told.observed_generation == Some(meta::generation(&class.metadata))
     })
@@ -200,6 +217,7 @@ fn is_found_good(class: &MachineClass) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::DriverName;
 
     fn now() -> Timestamp {
         "2026-01-01T00:00:00Z".parse().expect("it is a time")
@@ -209,7 +227,7 @@ mod tests {
         Readiness::Ready(Recipe {
             digest: String::new(),
             needs_token: false,
-            essentials: CreationRequest::default(),
+            essentials: CreationRequest::of(&class(1, &json!([])), None),
         })
     }
 
@@ -241,11 +259,11 @@ mod tests {
         assert_eq!(verdict.text(), "Ready=True Valid: Machines can be made of the class.");
         let told = written(&new, verdict);
         assert_eq!(news(&told, &good(), true), None);
-        let fault = Readiness::Faulty(Fault::NoProvider);
+        let fault = Readiness::Faulty(Fault::NoProvider(["a", "b"].map(DriverName::new).into()));
         let verdict = news(&told, &fault, true).expect("there is news");
         assert_eq!(
             verdict.text(),
-            "Ready=False NoProvider: field provider is empty: set it to a driver's name"
+            "Ready=False NoProvider: field provider is empty, and there are several drivers: set it to one of a, b"
         );
         let edited = class(2, &json!(told.status.expect("it was written").conditions));
         assert!(news(&edited, &good(), true).is_some());
@@ -267,6 +285,28 @@ mod tests {
     }
 
     #[test]
+    fn a_class_without_a_driver_says_which_one_it_has_and_stays_good_while_nobody_knows() {
+        let mut new = class(1, &json!([]));
+        new.spec.provider = None;
+        let unknown = Readiness::Faulty(Fault::NoDriver);
+        let verdict = news(&new, &unknown, false).expect("there is news");
+        assert!(
+            verdict.text().starts_with("Ready=Unknown DriverNotConnected: "),
+            "{verdict:?}"
+        );
+        let verdict = news(&new, &good(), true).expect("there is news");
+        assert_eq!(
+            verdict.text(),
+            "Ready=True Valid: Machines can be made of the class by the driver virtual: field provider is empty, and there is no \
+             other driver."
+        );
+        new = written(&new, verdict);
+        new.spec.provider = None;
+        assert_eq!(news(&new, &unknown, false), None, "a manager that starts is no news");
+        assert_eq!(news(&new, &good(), false), None);
+    }
+
+    #[test]
     fn the_conditions_of_others_stay_and_the_time_is_that_of_the_last_change() {
         let early = "2020-01-01T00:00:00Z";
         let stored = json!([
@@ -274,7 +314,7 @@ mod tests {
             {"type": "Audited", "status": "True", "reason": "Y", "message": "", "lastTransitionTime": early},
         ]);
         let class = class(1, &stored);
-        let fault = Readiness::Faulty(Fault::NoProvider);
+        let fault = Readiness::Faulty(Fault::NoUserData(Vec::new()));
         let verdict = news(&class, &fault, true).expect("there is news");
         let patch = verdict.into_patch(&class, now());
         let conditions = &patch["status"]["conditions"];

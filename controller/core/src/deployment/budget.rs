@@ -100,8 +100,10 @@ pub fn numbers(mode: Mode, group: &Group) -> Vec<i64> {
             lower_old(&mut group);
         }
         Mode::Recreating => {
+            // By the numbers that are stored: an old set whose Machines have moved has one until it is written.
+            let has_old = group.has_old();
             follow_moved(&mut group);
-            recreate(&mut group);
+            recreate(&mut group, has_old);
         }
         Mode::InPlace { is_paused } => in_place(&mut group, is_paused),
         Mode::Holding => {
@@ -243,8 +245,7 @@ fn lower_old(group: &mut Group) {
 }
 
 /// All old Machines go; the new set gets its number when they are gone.
-fn recreate(group: &mut Group) {
-    let has_old = group.has_old();
+fn recreate(group: &mut Group, has_old: bool) {
     let wanted = group.wanted;
     let count = group.old().len();
     for row in group.rows.iter_mut().take(count) {

@@ -17,7 +17,7 @@ use crate::ids::Name;
 use crate::selector;
 use crate::set;
 use crate::set::status::{bounded, failed_machines, is_preserved, length};
-use crate::status::{stored_time, text_is_same};
+use crate::status::{LONGEST_TEXT, LONGEST_WORD, plain, stored_time, text_is_same};
 
 /// A condition as it should be; its times are worked out against the stored one.
 pub(super) struct Wanted {
@@ -34,8 +34,8 @@ impl Wanted {
         Self {
             type_,
             status,
-            reason: reason.to_owned(),
-            message,
+            reason: plain(reason, LONGEST_WORD),
+            message: plain(&message, LONGEST_TEXT),
             is_renewed: false,
         }
     }
@@ -101,7 +101,7 @@ impl Counts {
             let count = |test: &dyn Fn(&Machine) -> bool| length(member.owned().filter(|view| test(view)).count());
             counts.replicas += count(&|_| true);
             counts.ready += count(&|machine| *machine.phase() == Phase::Running);
-            counts.available += count(&|machine| set::status::is_available(member.set, machine, now));
+            counts.available += count(&|machine| set::status::is_available(member, machine, now));
             counts.preserved += count(&is_preserved);
             counts.numbers = counts.numbers.saturating_add(member.set.spec.replicas);
         }

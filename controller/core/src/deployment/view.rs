@@ -13,7 +13,6 @@ use crate::kinds::OwnedBy;
 use crate::machine::in_place::marks::{Marks, Update};
 use crate::machine::node;
 use crate::set::{self, Asked, MachineView};
-use crate::world::World;
 
 /// Makes a plan of a deployment, or whatever looks at the same. `set_exists`: whether any set bears a name.
 pub fn look<T>(
@@ -27,7 +26,7 @@ pub fn look<T>(
     let uid = meta::identity(&deployment.metadata).1;
     let owned = world.sets.children(&deployment.metadata);
     let orphans = world.sets.find(OwnedBy::Controller, "");
-    let owned = owned.map(|set| (set, machines(world, deployment, set)));
+    let owned = owned.map(|set| (set, machines(asked, deployment, set)));
     // Of a set that nobody controls nothing but itself is asked.
     let sets: Vec<(&Arc<MachineSet>, Vec<MachineView<'_>>)> =
         owned.chain(orphans.map(|set| (set, Vec::new()))).collect();
@@ -51,8 +50,9 @@ pub fn look<T>(
 }
 
 /// The Machines of a set, with what the deployment knows of them.
-fn machines<'a>(world: &'a World, deployment: &MachineDeployment, set: &Arc<MachineSet>) -> Vec<MachineView<'a>> {
-    let mut machines = set::view::machines(world, set);
+fn machines<'a>(asked: &Asked<'a>, deployment: &MachineDeployment, set: &Arc<MachineSet>) -> Vec<MachineView<'a>> {
+    let world = asked.world;
+    let mut machines = set::view::machines(asked, set);
     named::tell(deployment, &mut machines);
     if deployment.strategy() == Some(StrategyType::InPlaceUpdate) {
         for view in &mut machines {

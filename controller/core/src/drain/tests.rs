@@ -72,6 +72,7 @@ fn a_pod_that_stops_is_there_until_its_object_is_gone_whatever_its_phase() {
     assert_eq!(drain.emptied(), Some(now()));
 }
 
+/// Rows: K3.
 #[test]
 fn a_pod_that_never_ends_holds_a_place_no_longer_than_a_detachment_may_take() {
     let stuck = (0..VOLUMES_AT_ONCE).map(|number| leaving(&format!("stuck-{number}"), 600, 600, claim()));
@@ -92,6 +93,7 @@ fn a_pod_that_never_ends_holds_a_place_no_longer_than_a_detachment_may_take() {
     assert_eq!(due(&drain, later(now(), settings.detach_timeout)), 1, "we asked them");
 }
 
+/// Rows: K8.
 #[test]
 fn a_pod_is_in_the_way_once_its_grace_is_over() {
     let held = json!({"metadata": {"finalizers": ["example.com/hold"]}});
@@ -107,6 +109,7 @@ fn a_pod_is_in_the_way_once_its_grace_is_over() {
     assert_eq!(overdue.finalizers, ["example.com/hold"]);
 }
 
+/// Rows: L6.
 #[test]
 fn before_an_announced_end_each_pod_has_its_grace() {
     let slow = json!({"spec": {"terminationGracePeriodSeconds": 100}});

@@ -274,12 +274,27 @@ fn failed(change: StatusChange, why: Why) -> Plan {
 /// The driver has described a VM: write down what identifies it, then wait for its node.
 fn made(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> Plan {
     if vm.state == VmState::Failed {
-        let text = format!("{PROVIDER_SAYS}the VM will not run: {}", vm.state_message);
+        let said = Some(vm.state_message.as_str()).filter(|said| !said.trim().is_empty());
+        let said = said.unwrap_or("the driver does not say why");
+        let text = format!("{PROVIDER_SAYS}the VM will not run: {said}");
         let told = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now);
         return failed(told, Why::VmFailed);
     }
+    if let Some(rival) = seen.rival.filter(|_| !seen.settings.has_target) {
+        let why = Why::VmContested(rival.to_owned());
+        let change = waiting(seen, &why, now);
+        let plan = match change.is_told(seen.machine) {
+            true => unfinished(seen, Vec::new(), now),
+            false => change.act(why.clone()),
+        };
+        return Plan { why, ..plan };
+    }
     let mut steps = Vec::new();
     if let Some(identify) = identify(seen, vm) {
+        // Whether another Machine was given the same id shows only once both ids are stored.
+        if !seen.settings.has_target {
+            return Plan::act(vec![identify], Why::VmMade);
+        }
         steps.push(identify);
     }
     let is_whole = match seen.settings.has_target {

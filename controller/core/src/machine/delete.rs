@@ -7,6 +7,7 @@
 //! | a call is under way | Calling | its answer is waited for |
 //! | no driver was ever asked for a VM, by this manager or the original | Unmade | the finalizer goes |
 //! | no driver was ever asked, and the one to ask is away | Unaskable | it is waited for |
+//! | the provider accepted the credentials of no creation | LockedOut | the token, the finalizer |
 //! | pods may be on the Node, and their cluster is out of sight | Await | it is waited for, with an end only where no Node was ever seen |
 //! | the Node is not drained, and the driver was not asked to remove the VM | Drain | cordon, list, evict, detach (`machine::leave`) |
 //! | the driver did not say that nothing is left | Vm | the Node's name is learned; then DeleteMachine, until it says so |
@@ -26,7 +27,8 @@ use super::node;
 use super::observed::{Call, DriverView, Observed, Trouble};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
-use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
+use crate::api::lenient::GoDuration;
+use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::circuit_breaker::{Admission, Cause, Operation};
 use crate::drain::Drain;
 use crate::driver::Reaction;
@@ -35,6 +37,11 @@ use crate::sight::later;
 
 /// After how many failed look-ups of the node's name the VM is removed although that name is not known.
 const LOOKUPS: u32 = 3;
+
+/// How long the answer to a CreateMachine may take until a deletion that waits for the answer says so.
+const LONG_CREATION: SignedDuration = SignedDuration::from_secs(10);
+/// How long the removal of a VM may take until the status and an event say so.
+const LONG_REMOVAL: SignedDuration = SignedDuration::from_mins(15);
 
 /// How long the return of the target cluster is waited for before a Machine that never joined ends without it: longer than a watch
 /// takes to list again, shorter than the minute within which such a Machine is to end.
@@ -48,6 +55,7 @@ enum Stage<'a> {
     Calling(Call),
     Unmade,
     Unaskable(Why),
+    LockedOut(Timestamp),
     Await(Timestamp),
     Drain(&'a Node),
     Vm,
@@ -69,6 +77,9 @@ fn stage<'a>(seen: &Observed<'a>, now: Timestamp) -> Stage<'a> {
     if let Some(why) = unaskable(seen).filter(|_| is_untouched(seen)) {
         return Stage::Unaskable(why);
     }
+    if let Some(since) = locked_out_since(seen) {
+        return Stage::LockedOut(since);
+    }
     match (leave::due(seen, now), seen.calls.gone_since) {
         (Some(Due::Await(until)), _) => Stage::Await(until),
         (Some(Due::Drain(found)), _) => Stage::Drain(found),
@@ -86,9 +97,18 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let is_told = *seen.machine.phase() == Phase::Terminating;
     match stage(seen, now) {
         Stage::Released => Plan::rest(Why::Released),
+        Stage::Calling(Call::Create) => behind_creation(seen, now),
         Stage::Calling(call) => Plan::rest(Why::CallRunning(call)),
-        Stage::Unmade => Plan::act(vec![Step::RemoveFinalizer], Why::NeverAsked),
+        Stage::Unmade => Plan::act(vec![Step::RemoveFinalizer], Why::NeverMade),
         Stage::Unaskable(why) => blocked(seen, why, now),
+        Stage::LockedOut(since) if super::is_blind(seen) && may_have_token(seen) => blind(seen, since, now),
+        Stage::LockedOut(_) => {
+            let token = may_have_token(seen).then_some(Step::DropToken);
+            Plan::act(
+                token.into_iter().chain([Step::RemoveFinalizer]).collect(),
+                Why::NeverMade,
+            )
+        }
         Stage::Await(until) => leave::wait(seen, until, now),
         Stage::Drain(found) => leave::drain(seen, found, now),
         Stage::Vm | Stage::Proof(_) | Stage::Away(_) | Stage::Rest(_) if !is_told => begin(seen, now),
@@ -99,6 +119,18 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Stage::Away(gone_since) => blind(seen, gone_since, now),
         Stage::Rest(gone_since) => rest(seen, gone_since, now),
     }
+}
+
+/// A VM can be removed only after the answer to its CreateMachine. Most answers come soon: the status says nothing of those.
+fn behind_creation(seen: &Observed<'_>, now: Timestamp) -> Plan {
+    let why = Why::CallRunning(Call::Create);
+    let since = meta::deleting_since(&seen.machine.metadata).unwrap_or(now);
+    let told_at = later(since, LONG_CREATION);
+    if now < told_at {
+        return Plan::wait(told_at, why);
+    }
+    let text = format!("Waiting to remove the VM: {why}. {}", mark(seen));
+    told(seen, OperationState::Processing, text, now).plan(seen.machine, why)
 }
 
 /// The first status of a deletion without a drain.
@@ -176,19 +208,36 @@ pub(super) fn told(seen: &Observed<'_>, state: OperationState, text: String, now
 /// that no other controller acted on it before. One that an older controller left may have a VM, whatever has become of its class and its
 /// driver since.
 pub fn never_had_vm(seen: &Observed<'_>) -> bool {
-    is_unrecorded(seen) && meta::annotation(&seen.machine.metadata, keys::REQUESTS_RECORDED) == Some(keys::PRESENT)
+    !was_requested(seen.machine) && seen.calls.vm.is_none()
+}
+
+/// Whether a driver may have been asked for the VM. See [`never_had_vm`].
+pub(crate) fn was_requested(machine: &Machine) -> bool {
+    let is_recorded = meta::annotation(&machine.metadata, keys::REQUESTS_RECORDED) == Some(keys::PRESENT);
+    !is_recorded || !is_unrecorded(machine)
 }
 
 /// Nothing on the Machine says that a VM was asked for or seen.
-fn is_unrecorded(seen: &Observed<'_>) -> bool {
-    let machine = seen.machine;
-    let is_unnamed = machine.provider_id().is_none() && machine.node_label().is_none();
-    is_unnamed && machine.creation_request().is_none() && seen.calls.vm.is_none()
+fn is_unrecorded(machine: &Machine) -> bool {
+    is_unnamed(machine) && machine.creation_request().is_none()
+}
+
+fn is_unnamed(machine: &Machine) -> bool {
+    machine.provider_id().is_none() && machine.node_label().is_none()
+}
+
+/// Since when it is certain that no VM was ever made, although creations were sent: the provider accepted the credentials of none. It would
+/// not accept those of a deletion either.
+fn locked_out_since(seen: &Observed<'_>) -> Option<Timestamp> {
+    let calls = seen.calls;
+    let may_be = is_unnamed(seen.machine) && calls.vm.is_none() && calls.doubt.is_none();
+    calls.locked_out_since.filter(|_| may_be)
 }
 
 /// Nothing was done for the Machine yet.
 fn is_untouched(seen: &Observed<'_>) -> bool {
-    matches!(seen.machine.phase(), Phase::New | Phase::Pending) && is_unrecorded(seen)
+    let is_early = matches!(seen.machine.phase(), Phase::New | Phase::Pending);
+    is_early && is_unrecorded(seen.machine) && seen.calls.vm.is_none()
 }
 
 /// Whether a VM may be there of which nobody knows what its node is called, because the answer to its creation was lost: its driver is
@@ -230,9 +279,22 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
         return plan;
     }
     match seen.calls.delete_at {
-        Some(at) if now < at => Plan::wait(at, Why::VmGoing),
+        Some(at) if now < at => removal_takes_long(seen, now).unwrap_or_else(|| Plan::wait(at, Why::VmGoing)),
         Some(_) | None => ask(seen, Call::Delete, Why::VmGoing, now),
     }
+}
+
+/// The driver has said for long that the VM is being removed. The status says so once: only the provider shows what holds the VM.
+fn removal_takes_long(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let said = seen.machine.last_operation()?.last_update_time.as_ref()?;
+    let lasts = GoDuration::from(LONG_REMOVAL);
+    let text = format!(
+        "The driver has been removing the VM for more than {lasts}, and the VM is not gone: the provider may show what holds it. {}",
+        mark(seen)
+    );
+    let change = told(seen, OperationState::Failed, text, now).with_crumb(seen.calls.crumb.as_ref());
+    let is_due = later(said.0, LONG_REMOVAL) <= now && !change.is_told(seen.machine);
+    is_due.then(|| change.act(Why::VmStays))
 }
 
 /// A call; where others wait for the same, as the probe for all.

@@ -235,7 +235,7 @@ fn runs_again(seen: &Observed<'_>, now: Timestamp) -> Plan {
 /// T7a: the Node was there once and is not any more.
 fn missing(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let machine = seen.machine;
-    if let Some(rival) = seen.rival {
+    if let Some(rival) = seen.rival.filter(|_| seen.settings.has_target) {
         return Plan::rest(Why::NodeContested(rival.to_owned()));
     }
     if *machine.phase() == Phase::Unknown {

@@ -71,7 +71,11 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
 /// Why no Node counts as the Machine's own yet. `None`: none has come.
 fn obstacle(seen: &Observed<'_>) -> Option<Why> {
     if let Some(rival) = seen.rival {
-        return Some(Why::NodeContested(rival.to_owned()));
+        let rival = rival.to_owned();
+        return Some(match seen.settings.has_target {
+            true => Why::NodeContested(rival),
+            false => Why::VmContested(rival),
+        });
     }
     let found = seen.node?;
     let bad = node::unhealthy_conditions(found, &super::node_conditions(seen)).join(", ");

@@ -108,7 +108,7 @@ impl Witnesses<'_> {
         let is_judged = machine.spec.disable_health_timeout != Some(true);
         match fault {
             _ if !is_judged => Judgement::Ill { fault, until: None },
-            Fault::Vm(lost) if ends(lost, self.node) => Judgement::Ended(lost),
+            Fault::Vm(lost) if ends(lost, self.node, self.settings) => Judgement::Ended(lost),
             Fault::Vm(_) => Judgement::Ill {
                 fault,
                 until: Some(since),
@@ -215,19 +215,20 @@ impl Fault {
 }
 
 /// Whether the Machine's VM is proven gone, or is announced to go.
-pub fn is_ended(machine: &Machine, node: Option<&Node>, calls: Option<&Calls>) -> bool {
+pub fn is_ended(machine: &Machine, node: Option<&Node>, calls: Option<&Calls>, settings: &Settings) -> bool {
     // One that has failed did so on what was said before.
     let since = machine.phase_since().filter(|_| *machine.phase() == Phase::Unknown);
     let lost = calls.and_then(|calls| calls.lost(since.unwrap_or(Timestamp::MIN), node));
     let may_be = matches!(machine.phase(), Phase::Unknown | Phase::Failed);
-    may_be && lost.is_some_and(|lost| ends(lost, node))
+    may_be && lost.is_some_and(|lost| ends(lost, node, settings))
 }
 
-/// Whether a VM that is lost cannot come back. While the kubelet says that it is ready, a driver alone does not prove that a VM is gone.
-fn ends(lost: Lost, node: Option<&Node>) -> bool {
+/// Whether a VM that is lost cannot come back. A driver alone does not prove that a VM is gone while the VM's Node is ready. Without a target
+/// cluster no Node can confirm what the driver says: a driver with the credentials of another account finds none of the VMs.
+fn ends(lost: Lost, node: Option<&Node>, settings: &Settings) -> bool {
     match lost {
         Lost::Ending => true,
-        Lost::Gone => !node.is_some_and(node::is_ready),
+        Lost::Gone => settings.has_target && !node.is_some_and(node::is_ready),
         Lost::Stopped | Lost::Failed => false,
     }
 }

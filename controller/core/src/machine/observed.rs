@@ -34,7 +34,7 @@ pub struct Observed<'a> {
     /// Its Node: the one that bears its providerID, or the name that its VM registers with. None where another Machine has the
     /// better claim to it.
     pub node: Option<&'a Node>,
-    /// The Machine that has the better claim to the Node that this one names.
+    /// The Machine that has the better claim to the Node that this one names; without a target cluster, to its VM.
     pub rival: Option<&'a str>,
     /// How many Machines of its deployment are unhealthy, where somebody has deleted its Node; else none.
     pub losers: Tally,
@@ -113,7 +113,7 @@ pub enum ClassView<'a> {
 
 impl<'a> ClassView<'a> {
     /// The class that a Machine names, as it is known now.
-    pub fn of(world: &'a World, name: Option<&'a Name>) -> Self {
+    pub(super) fn of(world: &'a World, name: Option<&'a Name>) -> Self {
         let Some(name) = name else { return Self::Unnamed };
         match world.classes.get(name) {
             None => Self::Missing(name.as_str()),
@@ -228,6 +228,9 @@ pub struct Calls {
     /// The essentials of the Machine's class, noted when a listing or a watch through that class has shown the VM. For Machines whose own
     /// record is missing or names no inventory.
     pub reached: Option<Arc<CreationRequest>>,
+    /// This process sent all creations of the VM that were ever sent, and the provider accepted the credentials of none, so that nothing was
+    /// done: since the last of these answers, or since the request was recorded. `None`: something may have been made.
+    pub locked_out_since: Option<Timestamp>,
     /// When a creation of the VM was last answered that it is made.
     pub made_at: Option<Timestamp>,
     /// The VM as last described.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::node;
 use super::observed::{Answer, Call, Calls, Doubt, Trouble};
-use crate::driver::{Disturbance, Failure, Initialization, Vm, VmState};
+use crate::driver::{Disturbance, Effect, Failure, Initialization, Reason, Vm, VmState};
 use crate::sight::later;
 
 /// Pause before a VM that is still changing is asked for again, where the driver advises none (driver.proto).
@@ -68,6 +68,19 @@ fn poll(advised: Option<SignedDuration>) -> SignedDuration {
     advised.map_or(POLL, |advised| advised.clamp(least, most))
 }
 
+/// Since when a Machine's creations were all refused for their credentials, after another answer. Of no other reason it is certain that
+/// nothing was done: a driver may have made a disk before it met a quota.
+fn still_locked_out(answer: &Answer, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    match answer {
+        Answer::NotAsked(_) | Answer::Vm(Call::Status, Err(_)) => Some(since),
+        Answer::Vm(Call::Create, Err(failure)) => {
+            let is_refused = failure.reason == Some(Reason::CredentialsRejected) && failure.effect == Effect::None;
+            is_refused.then_some(now)
+        }
+        Answer::Vm(_, _) | Answer::Deletion(_) => None,
+    }
+}
+
 impl Calls {
     /// Notes that a call has begun.
     pub fn begin(&mut self, call: Call) {
@@ -88,6 +101,9 @@ impl Calls {
             self.asked_at = Some(now).filter(|_| !is_outdated);
             self.question_ended = Some(now);
         }
+        self.locked_out_since = self
+            .locked_out_since
+            .and_then(|since| still_locked_out(&answer, since, now));
         match answer {
             Answer::Vm(call, Ok(vm)) => {
                 self.made_at = self.made_at.max((call == Call::Create).then_some(now));
@@ -292,7 +308,7 @@ impl Lost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::{Code, Reason};
+    use crate::driver::Code;
 
     const PACING: Pacing = Pacing {
         resource_exhausted: SignedDuration::from_mins(1),
@@ -323,6 +339,59 @@ mod tests {
             let mut calls = Calls::default();
             calls.absorb(Answer::Deletion(Err(failure)), None, PACING, now);
             assert_eq!(calls.gone_since.is_some(), proves);
+        }
+    }
+
+    /// The Machine may end without a DeleteMachine then.
+    ///
+    /// Rows: D5.
+    #[test]
+    fn only_creations_of_which_none_had_its_credentials_accepted_leave_nothing_for_certain() {
+        let (began, now): (Timestamp, Timestamp) = (
+            "2026-01-01T00:00:00Z".parse().unwrap(),
+            "2026-01-01T00:01:00Z".parse().unwrap(),
+        );
+        let failure = |reason: Option<Reason>, effect: Effect| Failure {
+            reason,
+            effect,
+            ..Failure::transport(Code::Unauthenticated, "no")
+        };
+        let create = |reason, effect| Answer::Vm(Call::Create, Err(failure(reason, effect)));
+        let refused = || create(Some(Reason::CredentialsRejected), Effect::None);
+        let cases: [(Answer, Option<Timestamp>); 12] = [
+            (refused(), Some(now)),
+            (Answer::NotAsked(Call::Create), Some(began)),
+            (
+                Answer::Vm(
+                    Call::Status,
+                    Err(failure(Some(Reason::CredentialsRejected), Effect::None)),
+                ),
+                Some(began),
+            ),
+            (create(Some(Reason::CredentialsRejected), Effect::Unknown), None),
+            (create(Some(Reason::CredentialsRejected), Effect::Partial), None),
+            (create(Some(Reason::StaleLeader), Effect::None), None),
+            (create(Some(Reason::QuotaExceeded), Effect::None), None),
+            (create(None, Effect::None), None),
+            (create(None, Effect::Unknown), None),
+            (Answer::Vm(Call::Create, Ok(running())), None),
+            (Answer::Vm(Call::Status, Ok(running())), None),
+            (Answer::Deletion(Err(failure(None, Effect::Unknown))), None),
+        ];
+        for (answer, wanted) in cases {
+            let told = format!("{answer:?}");
+            let mut calls = Calls {
+                locked_out_since: Some(began),
+                ..Calls::default()
+            };
+            calls.absorb(answer, None, PACING, now);
+            assert_eq!(calls.locked_out_since, wanted, "{told}");
+            calls.absorb(refused(), None, PACING, now);
+            assert_eq!(
+                calls.locked_out_since.is_some(),
+                wanted.is_some(),
+                "for good after {told}"
+            );
         }
     }
 
@@ -357,6 +426,7 @@ mod tests {
         assert_eq!(calls.doubt, None);
     }
 
+    /// Rows: D6.
     #[test]
     fn a_driver_that_tells_the_same_without_end_is_not_asked_without_end() {
         let mut calls = Calls::default();
@@ -394,6 +464,7 @@ mod tests {
         }
     }
 
+    /// Rows: L3.
     #[test]
     fn a_vm_that_is_stopped_is_lost_once_that_lasts_and_later_while_its_node_is_ready() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -419,6 +490,7 @@ mod tests {
         }
     }
 
+    /// Rows: L3.
     #[test]
     fn an_answer_from_before_a_vm_was_doubted_is_not_the_first_of_two() {
         let at = |seconds| later(Timestamp::UNIX_EPOCH, SignedDuration::from_secs(seconds));

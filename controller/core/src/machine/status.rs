@@ -12,6 +12,7 @@ use crate::api::lenient::Word;
 use crate::api::{CreationRequest, Machine, OperationReason, OperationState, OperationType, Phase};
 use crate::driver::Vm;
 use crate::merge::{given, replacing};
+use crate::status::{LONGEST_TEXT, LONGEST_WORD, plain};
 
 /// The whole of what one status write says. What it does not name stays as it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +59,7 @@ impl StatusChange {
             since: machine.phase_since().unwrap_or(now),
             operation,
             state,
-            description: text,
+            description: plain(&text, LONGEST_TEXT),
             reason: None,
             error_code: None,
             at: now,
@@ -85,7 +86,7 @@ impl StatusChange {
         let mut change = Self::told(machine, operation, state, text, now);
         change.since = now;
         change.reason = machine.operation_reason();
-        change.error_code.clone_from(&said.error_code);
+        change.error_code = said.error_code.as_deref().map(|code| plain(code, LONGEST_WORD));
         Some(change)
     }
 
@@ -135,7 +136,7 @@ impl StatusChange {
             && machine.operation_reason() == self.reason
             && said.error_code == self.error_code;
         let words = said.description.filter(|words| is_same && words.ends_with(mark));
-        self.description = words.unwrap_or(self.description);
+        self.description = words.map_or(self.description, |words| plain(&words, LONGEST_TEXT));
         self
     }
 

@@ -417,7 +417,7 @@ fn judge(world: &mut World, class: &str, key: Option<&str>) {
     world.ledger.judged(
         &name,
         stamp,
-        crate::class::Readiness::Faulty(crate::class::Fault::NoProvider),
+        crate::class::Readiness::Faulty(crate::class::Fault::NoDriver),
     );
 }
 
@@ -466,7 +466,7 @@ fn node(name: &str, ready: &str, id: &str) -> k8s_openapi::api::core::v1::Node {
     serde_json::from_value(body).expect("a Node")
 }
 
-/// Rows: pains 22.
+/// Rows: K6, pains 22.
 #[test]
 fn a_node_without_machine_and_vm_goes_after_two_looks() {
     let mut story = Story::new();

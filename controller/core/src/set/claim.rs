@@ -70,8 +70,8 @@ pub fn released<'a>(seen: &Observed<'a>) -> impl Iterator<Item = &'a MachineView
     let set = seen.set;
     seen.machines.iter().filter(move |machine| {
         let metadata = &machine.metadata;
-        let is_ours = meta::annotation(metadata, keys::RELEASED_BY) == Some(meta::name(&set.metadata));
-        is_ours && meta::controller_of(metadata).is_none() && !meta::is_deleting(metadata)
+        let is_free = meta::controller_of(metadata).is_none() && !meta::is_deleting(metadata);
+        is_free && meta::annotation(metadata, keys::RELEASED_BY) == Some(meta::name(&set.metadata))
     })
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::observed::{Observed, Step};
 use crate::api::machine_set::MachineSetCondition;
 use crate::api::{MachineSet, keys, meta};
+use crate::status::{LONGEST_TEXT, LONGEST_WORD, plain};
 
 /// Takes off the label, if a controller put it there or somebody asks for it.
 pub fn thaw(seen: &Observed<'_>) -> Option<Step> {
@@ -30,7 +31,12 @@ pub fn turn_by_thaw(set: &MachineSet) -> Option<(&'static str, String)> {
 
 /// The condition `Frozen`, while the label is there that a controller put beside it: without it, the label would pass for a person's.
 pub(super) fn condition(set: &MachineSet) -> Option<MachineSetCondition> {
-    told(set).filter(|_| is_labelled(set)).cloned()
+    let told = told(set).filter(|_| is_labelled(set))?;
+    Some(MachineSetCondition {
+        reason: told.reason.as_deref().map(|word| plain(word, LONGEST_WORD)),
+        message: told.message.as_deref().map(|text| plain(text, LONGEST_TEXT)),
+        ..told.clone()
+    })
 }
 
 /// The condition by which a controller says that it froze the set.

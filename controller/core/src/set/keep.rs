@@ -90,9 +90,9 @@ pub fn choose<'a>(sets: impl Iterator<Item = &'a Observed<'a>>, terms: Terms<'_>
 /// The step that annotates a set's Machines as chosen.
 pub(super) fn marks(machines: &[&MachineView<'_>], choice: &Choice) -> Option<super::Step> {
     let mark = |view: &&MachineView<'_>| {
-        let uid = view.uid()?;
-        let is_kept = choice.take.contains(&uid);
-        let is_chosen = (is_kept || choice.release.contains(&uid)) && view.refusal.is_none();
+        let uid = view.metadata.uid.as_deref()?;
+        let is_kept = choice.take.contains(uid);
+        let is_chosen = (is_kept || choice.release.contains(uid)) && view.refusal.is_none();
         is_chosen.then(|| Mark {
             machine: Arc::clone(view.machine),
             is_kept,
@@ -109,7 +109,10 @@ pub fn is_auto(machine: &Machine) -> bool {
 
 /// Whether it failed and nobody has said anything about it.
 fn is_free(machine: &MachineView<'_>) -> bool {
+    if *machine.phase() != Phase::Failed {
+        return false;
+    }
     let is_told = machine.request.is_some() || machine.preserved_until().is_some();
     let goes = is_exempt(machine) || machine.is_named || machine.is_triggered_for_deletion();
-    *machine.phase() == Phase::Failed && !is_told && machine.refusal.is_none() && !goes
+    !is_told && machine.refusal.is_none() && !goes
 }

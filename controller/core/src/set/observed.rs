@@ -94,7 +94,7 @@ impl<'a> MachineView<'a> {
     pub fn new(machine: &'a Arc<Machine>) -> Self {
         Self {
             machine,
-            is_own: meta::controller_uid(&machine.metadata).is_some(),
+            is_own: meta::controller_of(&machine.metadata).is_some(),
             refusal: None,
             deletion_sent: None,
             is_named: false,

@@ -18,7 +18,7 @@ use super::growth::{grow, may_still_arrive, settles_at};
 use super::observed::{MachineView, Observed, Plan, Step, Victim, Why};
 use super::{keep, rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
-use crate::ids::{Name, Uid};
+use crate::ids::Name;
 use crate::ledger::{LINGERS, OwnerNotes, Refusal};
 use crate::machine::preserve::request;
 use crate::owner;
@@ -157,7 +157,7 @@ fn serve(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .chain(keep::marks(&machines, &choice))
         .chain(given_up);
     place(&mut plan.steps, report, moves.into_iter().chain(tended), is_told_first);
-    plan.or_at(status::next_available(set, &machines, now), now)
+    plan.or_at(status::next_available(seen, &machines, now), now)
         .or_at(settles_at(seen), now)
 }
 
@@ -219,8 +219,11 @@ fn without<'a>(
     machines: impl Iterator<Item = &'a MachineView<'a>>,
     going: &[&MachineView<'_>],
 ) -> Vec<&'a MachineView<'a>> {
-    let going: BTreeSet<Uid> = going.iter().filter_map(|machine| machine.uid()).collect();
-    let goes = |machine: &MachineView<'_>| machine.uid().is_some_and(|uid| going.contains(&uid));
+    let going: BTreeSet<&str> = going
+        .iter()
+        .filter_map(|machine| machine.metadata.uid.as_deref())
+        .collect();
+    let goes = |machine: &MachineView<'_>| machine.metadata.uid.as_deref().is_some_and(|uid| going.contains(uid));
     machines.filter(|machine| !goes(machine)).collect()
 }
 
@@ -280,7 +283,7 @@ pub fn counts_as_available(seen: &Observed<'_>, machine: &MachineView<'_>, now: 
 
 /// The same, whether or not a deletion of it was sent.
 fn may_be_available(seen: &Observed<'_>, machine: &MachineView<'_>, now: Timestamp) -> bool {
-    !is_leaving(machine) && !is_being_updated(machine) && status::is_available(seen.set, machine, now)
+    !is_leaving(machine) && !is_being_updated(machine) && status::is_available(seen, machine, now)
 }
 
 /// Whether the Machine is updated in place, so that it does not serve.
@@ -309,16 +312,18 @@ fn replaceable<'a>(
     let pause = replacement_pause(seen, present);
     let mut victims: Vec<&MachineView<'_>> = Vec::new();
     for machine in present.iter().copied() {
-        let marked = machine
-            .marked_for_deletion()
-            .zip(change)
-            .is_some_and(|(marked, change)| marked <= change);
-        let is_marked = (machine.is_triggered_for_deletion() && marked) || machine.is_named;
+        let is_marked = machine.is_named
+            || change.is_some_and(|change| {
+                let is_before = |marked: Timestamp| marked <= change;
+                machine.is_triggered_for_deletion() && machine.marked_for_deletion().is_some_and(is_before)
+            });
         let has_failed = *machine.phase() == Phase::Failed;
+        if !is_marked && !has_failed {
+            continue;
+        }
         let due = repair::replaced_at(seen, machine, pause, now).filter(|due| *due > now);
         let is_chosen = machine.uid().is_some_and(|uid| choice.take.contains(&uid));
         let why = match due {
-            _ if !is_marked && !has_failed => continue,
             _ if is_exempt(machine) => Why::Spared,
             _ if has_failed && !is_marked && (is_chosen || is_kept(machine, now)) => {
                 let until = machine.preserved_until();

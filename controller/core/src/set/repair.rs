@@ -95,7 +95,11 @@ pub fn give_up<'a>(
         plan.withheld.push((Name::new(meta::name(&machine.metadata)), why));
     }
     over.sort_by_cached_key(|(machine, _)| (machine.phase_since(), meta::name(&machine.metadata).to_owned()));
-    let free = seen.allowance.replace.saturating_sub(under_way(seen, present, now));
+    // Nearly always there are none, and who is under way is asked of every Machine.
+    let free = match over.is_empty() {
+        true => 0,
+        false => seen.allowance.replace.saturating_sub(under_way(seen, present, now)),
+    };
     let waiting = over.split_off(free.min(over.len()));
     plan.withheld.extend(waiting.iter().map(|(machine, fault)| {
         let name = Name::new(meta::name(&machine.metadata));

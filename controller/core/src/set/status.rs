@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use super::names::Names;
 use super::observed::{MachineView, Observed};
 use super::{claim, freeze, growth, keep, repair};
+use crate::api::lenient::{Lenient, Word};
 use crate::api::machine_set::{MachineSetCondition, MachineSetStatus};
-use crate::api::operation::MachineSummary;
+use crate::api::operation::{LastOperation, MachineSummary};
 use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
 use crate::selector;
 use crate::sight::later;
-use crate::status::{stored_time, text_is_same};
+use crate::status::{LONGEST_TEXT, LONGEST_WORD, plain, stored_time, text_is_same};
 
 /// Something that keeps the set from what it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,10 @@ pub fn compute(
             .iter()
             .all(|(key, value)| meta::label(&machine.metadata, key) == Some(value.as_str()))
     };
+    let problem = problem.map(|problem| Problem {
+        message: plain(&problem.message, LONGEST_TEXT),
+        ..problem
+    });
     let conditions = conditions(seen, machines, problem.as_ref(), now);
     let (error_reason, error_message) = problem
         .filter(|problem| problem.terminal)
@@ -70,7 +75,7 @@ pub fn compute(
         replicas: length(machines.len()),
         fully_labeled_replicas: count(&labelled),
         ready_replicas: count(&|machine| *machine.phase() == Phase::Running),
-        available_replicas: count(&|machine| is_available(set, machine, now)),
+        available_replicas: count(&|machine| is_available(seen, machine, now)),
         preserved_failed_replicas: count(&is_preserved),
         auto_preserve_failed_machine_count: count(&keep::is_auto),
         observed_generation: meta::generation(&set.metadata),
@@ -138,12 +143,21 @@ pub(crate) fn is_preserved(machine: &Machine) -> bool {
 }
 
 /// Running for `minReadySeconds`, or made where no node is expected.
-pub fn is_available(set: &MachineSet, machine: &Machine, now: Timestamp) -> bool {
-    available_at(set, machine).is_some_and(|at| at <= now)
+pub fn is_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
+    available_at(seen, machine).is_some_and(|at| at <= now)
 }
 
-fn available_at(set: &MachineSet, machine: &Machine) -> Option<Timestamp> {
-    let wait = SignedDuration::from_secs(i64::from(set.spec.min_ready_seconds.max(0)));
+/// How long a Machine of the set must have been running to be available.
+fn min_ready(seen: &Observed<'_>) -> SignedDuration {
+    let owner = || meta::controller_of(&seen.set.metadata);
+    if !seen.settings.heeds_min_ready && owner().is_some_and(|owner| owner.kind == "MachineDeployment") {
+        return SignedDuration::ZERO;
+    }
+    SignedDuration::from_secs(i64::from(seen.set.spec.min_ready_seconds.max(0)))
+}
+
+fn available_at(seen: &Observed<'_>, machine: &Machine) -> Option<Timestamp> {
+    let wait = min_ready(seen);
     match machine.phase() {
         Phase::Available => Some(Timestamp::MIN),
         Phase::Running if wait.is_zero() => Some(Timestamp::MIN),
@@ -162,10 +176,10 @@ fn available_at(set: &MachineSet, machine: &Machine) -> Option<Timestamp> {
 }
 
 /// When the next running Machine becomes available.
-pub fn next_available(set: &MachineSet, machines: &[&MachineView<'_>], now: Timestamp) -> Option<Timestamp> {
+pub fn next_available(seen: &Observed<'_>, machines: &[&MachineView<'_>], now: Timestamp) -> Option<Timestamp> {
     machines
         .iter()
-        .filter_map(|machine| available_at(set, machine))
+        .filter_map(|machine| available_at(seen, machine))
         .filter(|at| *at > now)
         .min()
 }
@@ -192,10 +206,29 @@ pub(crate) fn failed_machines<'a>(
     let failed = failed.filter(|machine| machine.operation_state() == Some(OperationState::Failed));
     bounded(failed.map(|machine| MachineSummary {
         name: machine.metadata.name.clone(),
-        provider_id: Some(machine.spec.provider_id.clone().unwrap_or_default()),
-        last_operation: machine.last_operation().cloned(),
+        provider_id: Some(plain(
+            machine.spec.provider_id.as_deref().unwrap_or_default(),
+            LONGEST_WORD,
+        )),
+        last_operation: machine.last_operation().map(told),
         owner_ref: set.metadata.name.clone(),
     }))
+}
+
+/// An operation as a summary tells it, whoever wrote the Machine's status.
+fn told(operation: &LastOperation) -> LastOperation {
+    fn word<T: Word>(word: &Lenient<T>) -> Lenient<T> {
+        Lenient::from_text(&plain(word.as_str(), LONGEST_WORD))
+    }
+    LastOperation {
+        description: operation.description.as_deref().map(|text| plain(text, LONGEST_TEXT)),
+        error_code: operation.error_code.as_deref().map(|code| plain(code, LONGEST_WORD)),
+        // Not the original's: where its CRD drops the field, a summary that has it would never be the stored one.
+        reason: None,
+        last_update_time: operation.last_update_time.clone(),
+        state: operation.state.as_ref().map(word),
+        type_: operation.type_.as_ref().map(word),
+    }
 }
 
 /// The first summaries that have room in a status: what an API server stores of one object has an end, and a status beyond that would
@@ -283,7 +316,7 @@ fn condition(
         status: keys::STATUS_TRUE.to_owned(),
         last_transition_time: Some(since.unwrap_or_else(|| stored_time(now))),
         reason: Some(reason.to_owned()),
-        message: Some(message),
+        message: Some(plain(&message, LONGEST_TEXT)),
     }
 }
 
@@ -291,6 +324,7 @@ fn condition(
 mod tests {
     use super::*;
 
+    /// Rows: R16.
     #[test]
     fn a_status_has_room_for_some_of_a_thousand_long_failures_and_for_all_of_a_few() {
         let failed = |number: usize| MachineSummary {

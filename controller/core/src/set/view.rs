@@ -2,11 +2,11 @@
 //!
 //! One place for the shell, which plans, and for everybody who explains a plan. Decides nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::observed::{Allowance, MachineView, Observed};
-use crate::api::{MachineSet, Phase, meta};
+use crate::api::{Machine, MachineSet, Phase, keys, meta};
 use crate::breaker::{self, Tally};
 use crate::class::Readiness;
 use crate::ids::Name;
@@ -34,11 +34,12 @@ pub struct Asked<'a> {
 
 /// Makes a plan of a set, or whatever looks at the same.
 pub fn look<T>(asked: &Asked<'_>, set: &Arc<MachineSet>, look: impl FnOnce(&Observed<'_>) -> T) -> T {
-    look(&Observed::of(asked, set, &machines(asked.world, set)))
+    look(&Observed::of(asked, set, &machines(asked, set)))
 }
 
 /// The Machines that a set controls, and those that nobody controls.
-pub(crate) fn machines<'a>(world: &'a World, set: &Arc<MachineSet>) -> Vec<MachineView<'a>> {
+pub(crate) fn machines<'a>(asked: &Asked<'a>, set: &Arc<MachineSet>) -> Vec<MachineView<'a>> {
+    let world = asked.world;
     let owned = world.machines.children(&set.metadata);
     let orphans = world.machines.find(OwnedBy::Controller, "");
     let ledger = &world.ledger;
@@ -58,7 +59,7 @@ pub(crate) fn machines<'a>(world: &'a World, set: &Arc<MachineSet>) -> Vec<Machi
         }
     });
     let mut machines: Vec<MachineView<'a>> = known.collect();
-    look_around(world, set, &mut machines);
+    look_around(asked, set, &mut machines);
     machines
 }
 
@@ -66,13 +67,38 @@ fn is_ill(phase: &Phase) -> bool {
     matches!(phase, Phase::Unknown | Phase::InPlaceUpdateFailed)
 }
 
+/// Nodes that somebody has deleted, by the names under which their Machines know them. Mostly they are few, and looking for the Node of
+/// each Machine would cost most of a plan.
+struct DeletedNodes<'a> {
+    ids: BTreeSet<&'a str>,
+    names: BTreeSet<&'a str>,
+}
+
+impl<'a> DeletedNodes<'a> {
+    fn of(world: &'a World) -> Self {
+        let nodes = || world.nodes.find(NodeBy::Leaving, "");
+        Self {
+            ids: nodes().filter_map(|node| node::provider_id(node)).collect(),
+            names: nodes().map(|node| meta::name(&node.metadata)).collect(),
+        }
+    }
+
+    /// Whether one of them may be the Machine's.
+    fn may_include_that_of(&self, machine: &Machine) -> bool {
+        let has = |known: &BTreeSet<&str>, name: Option<&str>| name.is_some_and(|name| known.contains(name));
+        has(&self.ids, machine.spec.provider_id.as_deref())
+            || has(&self.names, meta::label(&machine.metadata, keys::NODE))
+    }
+}
+
 /// What the world says of those that are unhealthy, and of those whose Node somebody has deleted.
-fn look_around<'a>(world: &'a World, set: &Arc<MachineSet>, machines: &mut [MachineView<'a>]) {
-    let some_nodes_go = world.nodes.count(NodeBy::Leaving, "") > 0;
+fn look_around<'a>(asked: &Asked<'a>, set: &Arc<MachineSet>, machines: &mut [MachineView<'a>]) {
+    let world = asked.world;
+    let deleted = DeletedNodes::of(world);
     let (mut group, mut zones) = (None, BTreeMap::<&str, Tally>::new());
     for view in machines {
         let is_ill = is_ill(view.phase());
-        let may_lose_its_node = some_nodes_go && !meta::is_deleting(&view.metadata);
+        let may_lose_its_node = !meta::is_deleting(&view.metadata) && deleted.may_include_that_of(view);
         if !view.is_own || !(is_ill || may_lose_its_node) {
             continue;
         }
@@ -80,7 +106,7 @@ fn look_around<'a>(world: &'a World, set: &Arc<MachineSet>, machines: &mut [Mach
         if !is_ill && !node.is_some_and(|node| meta::is_deleting(&node.metadata)) {
             continue;
         }
-        view.group = *group.get_or_insert_with(|| breaker::of_group(world, set));
+        view.group = *group.get_or_insert_with(|| breaker::of_group(world, set, asked.settings));
         view.node = node.filter(|node| node::belongs(node, view));
         let zone = view.node.and_then(kinds::zone);
         view.zone = zone.map_or_else(Tally::default, |zone| {

@@ -12,8 +12,8 @@ use crate::circuit_breaker::{Cause, Circuits, Operation, Outcome};
 use crate::class;
 use crate::ids::Name;
 use crate::kinds::OwnedBy;
-use crate::machine::Call;
 use crate::machine::{Answer, Pacing};
+use crate::machine::{Call, Calls, delete};
 use crate::queue::Urgency;
 use crate::sight::later;
 use crate::wake::{Key, Wake};
@@ -31,7 +31,7 @@ impl World {
         let name = machine.class_name().map(Name::new)?;
         let class = self.classes.get(&name)?;
         let is_same = |asked: &CreationRequest| {
-            asked.driver() == class.driver() && asked.secret_keys() == class::secret_keys(class)
+            asked.driver() == self.ledger.driver_of(class) && asked.secret_keys() == class::secret_keys(class)
         };
         machine.creation_request().is_none_or(is_same).then_some(name)
     }
@@ -44,6 +44,21 @@ impl World {
             self.wake([Wake::event(Key::of(machine))], uptime);
         }
         may_call
+    }
+
+    /// This process recorded the request for a VM on the Machine, which was as in `before`. Where that was the first request, no creation
+    /// was ever sent.
+    pub fn recorded_request(&mut self, before: &Machine, now: Timestamp) {
+        if delete::was_requested(before) {
+            return;
+        }
+        let (name, uid) = meta::identity(&before.metadata);
+        self.note_calls(&name, &uid, |calls| {
+            // Somebody may have removed the record of an earlier one.
+            if *calls == Calls::default() {
+                calls.locked_out_since = Some(now);
+            }
+        });
     }
 
     /// A call about a Machine begins. Which call failed how is known only to this process; a Machine of another uid starts afresh. Gives

@@ -243,6 +243,7 @@ mod tests {
         }
     }
 
+    /// Rows: L1.
     #[test]
     fn a_vm_is_missing_only_among_those_that_it_was_made_with() {
         let (none, at) = (BTreeSet::new(), (now(), Duration::ZERO));

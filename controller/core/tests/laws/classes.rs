@@ -48,7 +48,11 @@ fn readiness(dice: &mut Dice) -> Readiness {
         needs_token: false,
         essentials: CreationRequest::default(),
     };
-    let faults = [Fault::NoProvider, Fault::NoUserData(Vec::new())];
+    let faults = [
+        Fault::NoProvider([].into()),
+        Fault::NoDriver,
+        Fault::NoUserData(Vec::new()),
+    ];
     match dice.number(3) {
         0 => Readiness::Unchecked,
         1 => Readiness::Ready(recipe),
@@ -81,6 +85,7 @@ proptest! {
             driver_is_here: dice.flag(),
             circuits: millwright_core::circuit_breaker::Circuits::default(),
             is_being_checked: dice.flag(),
+            status_refused: None,
             reported: reported.as_ref(),
             now: now(),
         };

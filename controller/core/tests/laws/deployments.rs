@@ -541,6 +541,7 @@ proptest! {
         prop_assert!(false, "it writes and writes:\n{}\n{scene:#?}", told.join("\n"));
     }
 
+    /// Rows: R6.
     #[test]
     fn a_rollout_without_an_obstacle_completes(
         tape in tapes(),
@@ -565,4 +566,20 @@ proptest! {
         }
         prop_assert!(scene.is_complete(), "it does not complete:\n{}\n{begun}\n{scene:#?}", told.join("\n"));
     }
+}
+
+/// Rows: R11.
+#[test]
+fn a_deployment_ends_only_when_no_set_of_it_can_arrive() {
+    let mut scene = Scene::throw(&mut Dice::new(Vec::new()));
+    let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:00:00Z", "finalizers": [keys::FINALIZER]}});
+    scene.deployment = merged(&scene.deployment, &leaving);
+    (scene.sets, scene.machines) = Default::default();
+    scene.notes.unanswered_sets = BTreeMap::from([(Name::new("workers-9"), (2, now()))]);
+    let ends_after = |minutes| {
+        let (plan, _) = scene.plan(now() + SignedDuration::from_mins(minutes));
+        plan.steps.contains(&Step::RemoveFinalizer)
+    };
+    assert!(!ends_after(0) && !ends_after(4), "the set would make VMs for nobody");
+    assert!(ends_after(6));
 }

@@ -79,6 +79,8 @@ fn every_key_of_the_table_decides_before_those_below_it() {
 }
 
 /// Seed 002: annotated and unhealthy Machines first, then the policy.
+///
+/// Rows: R10.
 #[test]
 fn unhealthy_machines_leave_before_the_policy_decides_and_marked_ones_before_them() {
     let noon = "2026-01-01T10:30:00Z";

@@ -64,7 +64,7 @@ impl Scene {
                 essentials: CreationRequest::default(),
             }),
             4 => Readiness::Unchecked,
-            _ => Readiness::Faulty(Fault::NoProvider),
+            _ => Readiness::Faulty(Fault::NoProvider([].into())),
         };
         let capabilities: BTreeSet<Capability> = dice.maybe(|_| Capability::InitializeMachine).into_iter().collect();
         Self {
@@ -516,6 +516,7 @@ fn calls(dice: &mut Dice) -> Calls {
         reached: dice.maybe(|dice| Arc::new(request(dice))),
         asked_at: dice.maybe(|_| now()),
         question_ended: dice.maybe(Dice::time),
+        locked_out_since: dice.maybe(Dice::time),
         made_at: dice.maybe(Dice::time),
         running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
         vm: dice.maybe(Dice::vm),

@@ -467,6 +467,8 @@ proptest! {
     }
 
     /// An admission policy, or an operator, that relabels each Machine when it is made or when it is in service.
+    ///
+    /// Rows: K1.
     #[test]
     fn whoever_rewrites_the_labels_of_all_machines_costs_at_most_as_many_again(wanted in 0i32..6, when in any::<Vec<bool>>()) {
         let mut scene = Scene::plain(wanted);
@@ -513,6 +515,8 @@ proptest! {
 }
 
 /// What a plan costs must follow from what it does: a plan is made under the lock that all others wait for.
+///
+/// Rows: R2.
 #[test]
 fn a_set_that_lacks_a_hundred_thousand_machines_names_only_the_next_ones() {
     let mut scene = Scene::plain(100_000);

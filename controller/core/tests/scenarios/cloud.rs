@@ -23,18 +23,26 @@ pub struct CloudVm {
     pub ends_at: Option<Timestamp>,
 }
 
+fn id_of(uid: &Uid) -> ProviderId {
+    ProviderId::new(format!("virtual:///{uid}"))
+}
+
 /// What a story wants the driver to say next.
 #[derive(Clone, Debug)]
 pub enum Dictated {
     Fails(Failure),
     /// A VM that has no ids yet.
     Unnamed,
+    /// A VM with the id of another.
+    Twinned,
     /// A VM that is not powered on yet.
     Creating,
     /// A VM that will never run.
     Broken,
     /// The deletion goes on.
     Going,
+    /// It goes on, and the next question is to come in ten minutes.
+    Lingering,
     /// What it would say anyway, with a breadcrumb.
     Crumbed,
     /// The VM is not found, although it is there.
@@ -160,9 +168,9 @@ impl Cloud {
         match (dictated, call) {
             (Dictated::Fails(failure), Call::Delete) => Answer::Deletion(Err(failure)),
             (Dictated::Fails(failure), _) => Answer::Vm(call, Err(failure)),
-            (Dictated::Going, _) => Answer::Deletion(Ok(Deletion {
+            (how @ (Dictated::Going | Dictated::Lingering), _) => Answer::Deletion(Ok(Deletion {
                 gone: false,
-                poll_after: None,
+                poll_after: matches!(how, Dictated::Lingering).then_some(SignedDuration::from_mins(10)),
                 last_known_state: Some("deleting disk 2 of 3".to_owned()),
             })),
             (Dictated::Crumbed, _) => match self.obey(machine, uid, call, known, now) {
@@ -190,6 +198,12 @@ impl Cloud {
                         ..vm
                     }),
                 )
+            }
+            (Dictated::Twinned, _) => {
+                let vm = self.create(machine, uid, now);
+                let other = self.vms.keys().find(|other| *other != uid);
+                let provider_id = other.map(id_of);
+                Answer::Vm(call, vm.map(|vm| Vm { provider_id, ..vm }))
             }
             (Dictated::Creating, _) => {
                 let vm = self.create(machine, uid, now);
@@ -260,7 +274,7 @@ impl Cloud {
     fn describe(&self, uid: &Uid) -> Vm {
         let vm = &self.vms[uid];
         Vm {
-            provider_id: Some(ProviderId::new(format!("virtual:///{uid}"))),
+            provider_id: Some(id_of(uid)),
             node_name: Some(NodeName::new(format!("node-of-{}", vm.machine))),
             state: vm.state,
             state_message: String::new(),

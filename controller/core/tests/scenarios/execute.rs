@@ -62,6 +62,9 @@ impl Stage {
             }
             Step::Record(change) => {
                 let written = self.etcd.merge_status::<Machine>(&name, Some(&uid), &change.patch());
+                if change.creation_request.is_some() && written.is_ok() {
+                    self.world.recorded_request(seen, now);
+                }
                 self.took(written)
             }
             Step::SeeNode(node) => {
@@ -575,11 +578,16 @@ impl Stage {
                     needs_token: false,
                     essentials: CreationRequest::default(),
                 });
-                let mut found = self.checks.get(&name).cloned().unwrap_or(good);
-                if let Readiness::Ready(recipe) = &mut found {
+                let driver = class::driver(seen, &self.drivers());
+                let mut found = match &driver {
+                    Ok(_) => self.checks.get(&name).cloned().unwrap_or(good),
+                    Err(fault) => Readiness::Faulty(fault.clone()),
+                };
+                if let (Readiness::Ready(recipe), Ok(driver)) = (&mut found, &driver) {
                     recipe.digest = seen.spec.provider_spec.to_string();
-                    recipe.essentials = CreationRequest::of(seen, None);
+                    recipe.essentials = CreationRequest::of(seen, None).by(driver);
                 }
+                self.world.ledger.note_driver(seen, driver.ok());
                 self.world.judged(&name, stamp, found, self.uptime);
             }
             class::Step::Record(verdict) => {

@@ -4,8 +4,8 @@
 //! ```text
 //! create KIND NAME [of CLASS | of COUNT] [JSON]     edit|status KIND NAME JSON     delete KIND NAME [orphaning]
 //! check CLASS ready | token | faulty TEXT           driver ready | away TEXT | missing | silent | speaks
-//! driver can initialise | makes ports                             driver shows VMs after SECONDS
-//! driver fails CALL with REASON                     driver answers CALL unnamed | creating | broken | going | crumbed | unseen | half-done
+//! driver can initialise | makes ports | is joined by NAME | is alone driver shows VMs after SECONDS
+//! driver fails CALL with REASON                     driver answers CALL unnamed | twinned | creating | broken | going | lingering | crumbed | unseen | half-done
 //! node of MACHINE joins [unready] [gated] [as ID]   vm of MACHINE vanishes
 //! vm of MACHINE is running | stopped | reclaimed | doubtful    provider tells of MACHINE    provider shows | lists all of CLASS
 //! pod NAME runs on MACHINE [with volume] [of daemon]   pod NAME is held | misheld | throttled | free | stuck | failed | gone
@@ -15,8 +15,8 @@
 //! cordons are refused | allowed                      vm of MACHINE ends in SECONDS
 //! class NAME is removed by force                     all nodes join (but those of Machines annotated version=broken)
 //! machine|set NAME cannot be written | can be written  target is away | back              lease is lost
-//! after SECONDS        restart        no manager for SECONDS        no target cluster        show        show conditions        show preserved
-//! show states
+//! after SECONDS        restart        no manager for SECONDS        no target cluster        original ways
+//! show        show conditions        show preserved        show states
 //! ```
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{CreationRequest, Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::driver::Capability;
-use millwright_core::ids::Name;
+use millwright_core::ids::{DriverName, Name};
 use millwright_core::machine::{Call, node, preserve};
 use millwright_core::merge;
 use serde_json::{Value, json};
@@ -176,6 +176,7 @@ impl Stage {
                 self.restart();
             }
             ["no", "target", "cluster"] => self.settings.has_target = false,
+            ["original", "ways"] => self.settings.heeds_min_ready = false,
             ["show"] => return Some(self.show()),
             ["show", "preserved"] => return Some(self.show_preserved()),
             ["show", "states"] => return Some(self.show_states()),
@@ -313,6 +314,8 @@ impl Stage {
             ["ready"] => self.driver = DriverNow::Ready,
             ["missing"] => self.driver = DriverNow::Missing,
             ["away", ..] => self.driver = DriverNow::Away(line.split_once("away ")?.1.to_owned()),
+            ["is", "joined", "by", other] => drop(self.others.insert(DriverName::new(*other))),
+            ["is", "alone"] => self.others.clear(),
             ["silent"] => self.silent = true,
             ["speaks"] => self.silent = false,
             ["can", "initialise"] => {
@@ -332,9 +335,11 @@ impl Stage {
             ["answers", call, how] => {
                 let how = match *how {
                     "unnamed" => Dictated::Unnamed,
+                    "twinned" => Dictated::Twinned,
                     "creating" => Dictated::Creating,
                     "broken" => Dictated::Broken,
                     "going" => Dictated::Going,
+                    "lingering" => Dictated::Lingering,
                     "crumbed" => Dictated::Crumbed,
                     "unseen" => Dictated::Unseen,
                     "half-done" => Dictated::HalfDone,
@@ -346,6 +351,8 @@ impl Stage {
         }
         if matches!(words, ["ready" | "missing" | "away", ..]) {
             self.sight.driver_since = (self.driver == DriverNow::Ready).then(|| self.now());
+        }
+        if matches!(words, ["ready" | "missing" | "away" | "is", ..]) {
             let driver = self.cloud.info.name.clone();
             self.world.driver_changed(&driver, self.uptime);
         }

@@ -9,11 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness};
-use millwright_core::ids::{Name, NodeName, Uid};
-use millwright_core::kin;
+use millwright_core::driver::Drivers;
+use millwright_core::ids::{DriverName, Name, NodeName, Uid};
 use millwright_core::kinds::OwnedBy;
 use millwright_core::machine::outcome::Pacing;
-use millwright_core::machine::{self, Call, Calls, ClassView, DriverView};
+use millwright_core::machine::{self, Call, Calls, DriverView};
 use millwright_core::plan::{self, Bearing, Stopped};
 use millwright_core::queue::Verdict;
 use millwright_core::set::Asked;
@@ -83,6 +83,8 @@ pub struct Stage {
     pub world: World,
     pub settings: Settings,
     pub driver: DriverNow,
+    /// Drivers beside it.
+    pub others: BTreeSet<DriverName>,
     /// What a check of a class finds.
     pub checks: BTreeMap<Name, Readiness>,
     /// Bootstrap tokens in the target cluster, by Machine, and until when each lets a VM join.
@@ -128,6 +130,7 @@ impl Default for Stage {
             holds_lease: true,
             sight: Sight::CLEAR,
             driver: DriverNow::Ready,
+            others: BTreeSet::new(),
             checks: BTreeMap::new(),
             tokens: BTreeMap::new(),
             uptime: Duration::ZERO,
@@ -243,18 +246,9 @@ impl Stage {
     /// Gathers what a Machine's plan may read, as the shell does.
     pub fn see_machine<T>(&self, machine: &Machine, look: impl FnOnce(&machine::Observed<'_>) -> T) -> T {
         let class_name = machine.class_name().map(Name::new);
-        let class = class_name.as_ref().and_then(|name| self.world.classes.get(name));
-        let class_view = match (&class_name, class) {
-            (None, _) => ClassView::Unnamed,
-            (Some(name), None) => ClassView::Missing(name.as_str()),
-            (Some(name), Some(class)) => ClassView::Present {
-                name: name.as_str(),
-                guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
-                readiness: self.world.ledger.readiness(name),
-            },
-        };
+        let class = class_name.and_then(|name| self.world.classes.get(&name));
         let was_asked = machine.creation_request().is_some();
-        let known = class.is_some() || was_asked;
+        let known = was_asked || class.is_some_and(|class| self.world.ledger.driver_of(class).is_some());
         let driver = match (known, &self.driver) {
             (false, _) => DriverView::Unnamed,
             (true, DriverNow::Ready) => DriverView::Ready(&self.cloud.info),
@@ -263,24 +257,23 @@ impl Stage {
         };
         let nothing = Calls::default();
         let uid = meta::identity(&machine.metadata).1;
-        let claim = kin::node_of(&self.world, machine);
-
-        look(&machine::Observed {
-            machine,
-            class: class_view,
+        let asked = machine::view::Asked {
+            world: &self.world,
             driver,
-            node: claim.node,
-            rival: claim.rival,
-            losers: millwright_core::breaker::of_losers(&self.world, machine),
-            virtual_capacity: class.and_then(|class| class.virtual_capacity()),
-            standing: kin::standing(&self.world, machine),
-            drain: self.world.ledger.drains.get(&uid),
-            volumes: &self.world.volumes,
-            sight: self.sight,
             calls: self.world.ledger.calls.get(&uid).unwrap_or(&nothing),
-            circuits: self.world.circuits_of(machine),
+            sight: self.sight,
             settings: &self.settings,
-        })
+        };
+        machine::look(asked, machine, look)
+    }
+
+    /// Which drivers there are.
+    pub fn drivers(&self) -> Drivers {
+        let own = (self.driver != DriverNow::Missing).then(|| self.cloud.info.name.clone());
+        Drivers {
+            is_incomplete: own.is_none(),
+            names: self.others.iter().cloned().chain(own).collect(),
+        }
     }
 
     /// Whether a class can be checked, as the shell asks it of a driver.
@@ -383,6 +376,7 @@ impl Stage {
             driver_is_here: self.driver == DriverNow::Ready,
             circuits: self.world.ledger.breakers.circuits(name),
             is_being_checked: self.world.ledger.is_being_checked(name),
+            status_refused: None,
             reported: self.world.ledger.reports.get(&meta::identity(&found.metadata).1),
             now: self.now(),
         });

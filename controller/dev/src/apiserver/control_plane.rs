@@ -28,12 +28,16 @@ pub struct Settings {
     /// The bearer token of the one user, who may do everything. A random one by default, because loopback is shared by
     /// all users of the machine; `bench/measure.py` expects `admintoken`.
     pub admin_token: String,
+    /// Flags of kube-apiserver beside those that all have.
+    pub flags: Vec<String>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             admin_token: uuid::Uuid::new_v4().simple().to_string(),
+            // On in OpenShift: asks for more rights of whoever makes a child that holds up the deletion of its owner.
+            flags: vec!["--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned()],
         }
     }
 }
@@ -66,6 +70,7 @@ pub struct ControlPlane {
     etcd: Process,
     binaries: Binaries,
     address: SocketAddr,
+    flags: Vec<String>,
     /// Bound, never listening: keeps the port ours.
     _port: TcpSocket,
     dir: WorkDir,
@@ -107,15 +112,17 @@ impl ControlPlane {
             doing: "start etcd",
             error,
         })?;
-        let apiserver = start_apiserver(&binaries, dir.path(), address).map_err(|error| StartError::Io {
-            doing: "start kube-apiserver",
-            error,
-        })?;
+        let apiserver =
+            start_apiserver(&binaries, dir.path(), address, &settings.flags).map_err(|error| StartError::Io {
+                doing: "start kube-apiserver",
+                error,
+            })?;
         let mut plane = Self {
             apiserver,
             etcd,
             binaries,
             address,
+            flags: settings.flags,
             _port: port,
             dir,
         };
@@ -165,9 +172,11 @@ impl ControlPlane {
     pub async fn restart_apiserver(&mut self) -> Result<(), StartError> {
         self.apiserver.kill();
         self.apiserver =
-            start_apiserver(&self.binaries, self.dir.path(), self.address).map_err(|error| StartError::Io {
-                doing: "start kube-apiserver",
-                error,
+            start_apiserver(&self.binaries, self.dir.path(), self.address, &self.flags).map_err(|error| {
+                StartError::Io {
+                    doing: "start kube-apiserver",
+                    error,
+                }
             })?;
         self.ready().await
     }
@@ -255,7 +264,7 @@ fn start_etcd(binaries: &Binaries, dir: &Path) -> io::Result<Process> {
     Process::start("etcd", command, &dir.join("etcd.log"))
 }
 
-fn start_apiserver(binaries: &Binaries, dir: &Path, address: SocketAddr) -> io::Result<Process> {
+fn start_apiserver(binaries: &Binaries, dir: &Path, address: SocketAddr, flags: &[String]) -> io::Result<Process> {
     let mut command = Command::new(&binaries.kube_apiserver);
     command
         .current_dir(dir)
@@ -280,9 +289,8 @@ fn start_apiserver(binaries: &Binaries, dir: &Path, address: SocketAddr) -> io::
         .args([
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
-            // On in OpenShift: asks for more rights of whoever makes a child that holds up the deletion of its owner.
-            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         ])
+        .args(flags)
         // The settings under which the figures of architecture.md §4 were measured.
         .args(["--enable-priority-and-fairness=false", "--max-requests-inflight=4000"])
         .arg("--max-mutating-requests-inflight=2000");

@@ -3,7 +3,7 @@
 //! Logs outlive the processes: they lie below Cargo's target directory, one directory a run, the oldest swept that have ended. All
 //! other files lie in the API server's directory and go with it, but for state that is to stay.
 
-use std::fs::{DirEntry, File};
+use std::fs::DirEntry;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -270,7 +270,7 @@ fn keep(log: &Path, link: &Path) -> io::Result<()> {
 /// A directory of logs, which is ours for as long as this lives.
 struct LogDir {
     path: PathBuf,
-    _mark: File,
+    _mark: workdir::Mark,
 }
 
 impl LogDir {

@@ -187,6 +187,7 @@ fn judge(case: &Case, known: &Known, mut new: Value, old: Option<Value>, mut war
     }
 }
 
+/// Rows: R4, K7.
 #[test]
 fn schemas_do_what_the_real_server_did() {
     let known = known();

@@ -122,6 +122,8 @@ async fn a_follower_reads_and_fights_for_the_lease() {
 }
 
 /// Of hundreds of requests only those that were under way are refused, and the rest come when they may.
+///
+/// Rows: O16.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_asks_to_be_left_alone_is_asked_no_more_than_once_a_place_until_then() {
     let (began, seen) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
@@ -153,6 +155,8 @@ async fn a_server_that_asks_to_be_left_alone_is_asked_no_more_than_once_a_place_
 }
 
 /// Each connection answers once and is dead from then on, as behind a load balancer that forgot it.
+///
+/// Rows: O17.
 #[tokio::test]
 async fn the_lease_is_read_over_new_connections_where_those_that_were_used_are_dead() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -359,7 +363,39 @@ async fn a_kubeconfig_that_is_none_is_named_with_the_reason_and_without_its_word
     }
 }
 
+/// Rows: O9.
+#[tokio::test]
+async fn the_way_to_the_server_leads_through_the_proxy_that_the_kubeconfig_names() {
+    use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "https://server.example:6443", "proxy-url": url}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+    });
+    std::fs::write(file.path(), config.to_string()).unwrap();
+    let cluster = Cluster::open(&Access::File(file.path().into()), policy(None))
+        .await
+        .unwrap();
+    let heard = async {
+        let (stream, _) = proxy.accept().await.unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).await.unwrap();
+        line
+    };
+    tokio::select! {
+        line = heard => assert_eq!(line, "CONNECT server.example:6443 HTTP/1.1\r\n"),
+        answer = create(&cluster) => panic!("the proxy was not asked: {answer:?}"),
+    }
+}
+
 /// What a plugin prints before it fails may be half a token.
+///
+/// Rows: O5.
 #[tokio::test]
 async fn a_credential_plugin_that_fails_is_named_without_what_it_printed() {
     for end in ["exit 3", "exit 0"] {

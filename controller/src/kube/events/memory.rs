@@ -15,6 +15,8 @@ use super::{Lane, Severity};
 
 /// The same words after this time without them are a new event.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(300);
+/// The life of a machine tells each of its words once, and machines come and go by the thousand.
+pub(super) const LIFE_REMEMBERED: Duration = Duration::from_secs(30);
 /// How often what is older is forgotten.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// One event is patched at most this often, however often its words are repeated.
@@ -147,6 +149,15 @@ struct Told {
     is_behind: bool,
 }
 
+impl Told {
+    fn is_remembered(&self, now: Instant) -> bool {
+        match self.lane {
+            Lane::Prompt => is_fresh(self.heard, now),
+            Lane::Life => now.saturating_duration_since(self.heard) < LIFE_REMEMBERED,
+        }
+    }
+}
+
 /// What was said about one object.
 #[derive(Debug)]
 struct Said {
@@ -156,7 +167,7 @@ struct Said {
     /// By their numbers: the newest is the last.
     told: Vec<Told>,
     /// The newest words, where the bucket had no token for them, with how often they were said.
-    held: Option<(Message, i32)>,
+    held: Option<Box<(Message, i32)>>,
     left_out: u32,
     heard: Instant,
 }
@@ -251,7 +262,7 @@ impl Memory {
             .entry(uid.clone())
             .or_insert_with(|| Said::begin(&message, now));
         said.heard = now;
-        if let Some((held, count)) = &mut said.held
+        if let Some((held, count)) = said.held.as_deref_mut()
             && held.words() == words
         {
             (held.at, *count) = (message.at, count.saturating_add(1));
@@ -275,7 +286,7 @@ impl Memory {
             return Vec::new();
         };
         let mut outcomes = Vec::new();
-        if let Some((old, count)) = said.held.take() {
+        if let Some((old, count)) = said.held.take().map(|held| *held) {
             said.left_out += u32::try_from(count).unwrap_or(0);
             outcomes.push((old.lane, "throttled"));
         }
@@ -284,7 +295,7 @@ impl Memory {
             return outcomes;
         }
         let (lane, at) = (message.lane, said.bucket.next(now));
-        said.held = Some((message, 1));
+        said.held = Some(Box::new((message, 1)));
         self.waiting(lane).later.insert((at, Later::Held(uid)));
         outcomes
     }
@@ -377,7 +388,7 @@ impl Memory {
         let Some(said) = self.objects.get_mut(&uid) else {
             return;
         };
-        let Some((message, count)) = said.held.take() else {
+        let Some((message, count)) = said.held.take().map(|held| *held) else {
             return;
         };
         if all || said.bucket.take_if_any(now) {
@@ -385,7 +396,7 @@ impl Memory {
             return;
         }
         let (lane, at) = (message.lane, said.bucket.next(now));
-        said.held = Some((message, count));
+        said.held = Some(Box::new((message, count)));
         self.waiting(lane).later.insert((at, Later::Held(uid)));
     }
 
@@ -448,8 +459,9 @@ impl Memory {
         self.swept = Some(now);
         self.objects.retain(|_, said| {
             said.told
-                .retain(|told| told.is_behind || told.sent.is_none() || is_fresh(told.heard, now));
-            let is_calm = said.bucket.has_beyond(BURST / 2, now) && !is_fresh(said.heard, now);
+                .retain(|told| told.is_behind || told.sent.is_none() || told.is_remembered(now));
+            let owes_nothing = said.left_out == 0 || !is_fresh(said.heard, now);
+            let is_calm = said.bucket.has_beyond(BURST / 2, now) && owes_nothing;
             !said.told.is_empty() || said.held.is_some() || !is_calm
         });
     }

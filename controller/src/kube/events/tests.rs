@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, service_fn};
 
-use super::memory::{BURST, COUNT_EVERY, KEPT_FOR_NEW_WORDS, REFILL, REMEMBERED};
+use super::memory::{BURST, COUNT_EVERY, KEPT_FOR_NEW_WORDS, LIFE_REMEMBERED, REFILL, REMEMBERED};
 use super::*;
 use crate::kube::client::{Cluster, Policy, Role};
 
@@ -101,7 +101,7 @@ impl Office {
         let seen = self.seen();
         let created = seen.iter().filter(|seen| !seen.is_patch);
         created
-            .map(|seen| seen.body["note"].as_str().unwrap().to_owned())
+            .map(|seen| seen.body["message"].as_str().unwrap().to_owned())
             .collect()
     }
 
@@ -151,10 +151,10 @@ async fn an_event_reaches_the_server_with_what_it_is_about() {
     let events = delivered(postman, &kept).await;
     assert_eq!(events.len(), 1);
     let event = &events[0];
-    assert_eq!(event["regarding"]["uid"], "u1");
+    assert_eq!(event["involvedObject"]["uid"], "u1");
     assert_eq!(event["metadata"]["namespace"], "shop");
     assert_eq!(
-        (&event["type"], &event["reason"], &event["note"]),
+        (&event["type"], &event["reason"], &event["message"]),
         (&json!("Warning"), &json!("CreationFailed"), &json!("no capacity"))
     );
     assert_eq!(event["reportingInstance"], "host_1");
@@ -181,10 +181,7 @@ async fn words_that_are_repeated_are_counted_on_the_event_that_was_written_and_n
     );
     let name = seen[0].body["metadata"]["name"].as_str().unwrap();
     let last = patches.last().unwrap();
-    assert_eq!(
-        last.path,
-        format!("/apis/events.k8s.io/v1/namespaces/shop/events/{name}")
-    );
+    assert_eq!(last.path, format!("/api/v1/namespaces/shop/events/{name}"));
     assert_eq!(last.body["series"]["count"], 100);
     assert!(last.body["series"]["lastObservedTime"].is_string());
     office.counted("prompt", "repeated", 99);
@@ -288,7 +285,7 @@ async fn what_waits_at_the_end_is_written_counts_and_held_words_too() {
 
     let last: Vec<&Value> = seen.iter().rev().take(2).map(|seen| &seen.body).collect();
     assert_eq!(last[0]["series"]["count"], 2);
-    assert_eq!(last[1]["note"], format!("try {BURST}"));
+    assert_eq!(last[1]["message"], format!("try {BURST}"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,9 +308,9 @@ async fn publishing_never_waits_and_the_oldest_that_finds_no_place_is_counted() 
     assert!(text.contains(&full("prompt", 3)), "{text}");
     let events = delivered(postman, &kept).await;
     assert_eq!(events.len(), Lane::Life.places() + Lane::Prompt.places());
-    assert_eq!(events[0]["regarding"]["uid"], "p3");
+    assert_eq!(events[0]["involvedObject"]["uid"], "p3");
     assert_eq!(
-        events.last().unwrap()["note"],
+        events.last().unwrap()["message"],
         "as node a (1 earlier event about this object was left out)"
     );
 }
@@ -378,7 +375,7 @@ async fn the_life_of_machines_costs_at_most_fifty_requests_a_second_and_waits_fo
         .map(|seen| seen.at)
         .collect();
     assert_eq!(life.len(), 2000);
-    assert!(seen[..100].iter().all(|seen| seen.body["note"] == "at once"));
+    assert!(seen[..100].iter().all(|seen| seen.body["message"] == "at once"));
     let warned = seen.iter().position(|seen| seen.body["reason"] == "Unknown").unwrap();
     assert!(warned < 103, "a warning waits for no life: {warned}");
     let most = (0..life.len())
@@ -413,7 +410,7 @@ async fn a_note_beyond_the_limit_is_cut_between_letters() {
     publisher.publish(&object("u1"), Severity::Normal, "Long", &"ü".repeat(1000));
 
     let events = delivered(postman, &kept).await;
-    assert_eq!(events[0]["note"].as_str().map(str::len), Some(LONGEST_NOTE));
+    assert_eq!(events[0]["message"].as_str().map(str::len), Some(LONGEST_NOTE));
 }
 
 #[tokio::test(start_paused = true)]
@@ -442,5 +439,23 @@ async fn what_is_forgotten_does_not_stay_in_memory() {
         .publisher
         .publish(&object("u2"), Severity::Normal, "Created", "here I am");
 
+    assert_eq!(office.publisher.memory.lock().unwrap().objects(), 1);
+}
+
+/// Machines come and go by the thousand, and each tells its life once.
+#[tokio::test(start_paused = true)]
+async fn what_machines_told_of_their_lives_is_forgotten_within_a_minute() {
+    let office = Office::open(200);
+    for number in 0..100 {
+        let machine = object(&format!("u{number}"));
+        office.publisher.life(&machine, Severity::Normal, "VMCreated", "made");
+        office
+            .publisher
+            .life(&machine, Severity::Normal, "MachineDeleted", "gone");
+    }
+    pass(LIFE_REMEMBERED * 2).await;
+    office
+        .publisher
+        .publish(&object("another"), Severity::Normal, "Created", "here I am");
     assert_eq!(office.publisher.memory.lock().unwrap().objects(), 1);
 }

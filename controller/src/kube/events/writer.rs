@@ -1,11 +1,12 @@
 //! Writes what waits, one request at a time: what is prompt first, the life of machines behind it, each at its own rate.
 //!
-//! Decides nothing about words.
+//! Decides nothing about words. Events are written in the core group, as client-go's recorders do: roles that were made for other
+//! controllers allow no other.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::api::core::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -185,10 +186,10 @@ impl EventWriter {
             },
             action: Some("Reconcile".to_owned()),
             event_time: Some(MicroTime(message.at)),
-            note: Some(note_of(&message.note, left_out)),
+            involved_object: about,
+            message: Some(note_of(&message.note, left_out)),
             reason: Some(message.reason.clone()),
-            regarding: Some(about),
-            reporting_controller: Some("machine.sapcloud.io/millwright".to_owned()),
+            reporting_component: Some("machine.sapcloud.io/millwright".to_owned()),
             reporting_instance: Some(self.instance.clone()),
             // A series begins with the second time.
             series: (series.count > 1).then(|| series_of(series)),
@@ -203,8 +204,8 @@ impl EventWriter {
 
 fn series_of(series: Series) -> EventSeries {
     EventSeries {
-        count: series.count,
-        last_observed_time: MicroTime(series.last),
+        count: Some(series.count),
+        last_observed_time: Some(MicroTime(series.last)),
     }
 }
 

@@ -6,6 +6,7 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use jiff::Timestamp;
 use kube::client::{Body, ClientBuilder, DynBody};
+use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
 use super::*;
@@ -62,19 +63,12 @@ impl Server {
         match *method {
             Method::GET => (200, lease),
             Method::POST => failure(409, "AlreadyExists"),
+            // Roles for leader election allow no patch.
+            _ if *method != Method::PUT => failure(403, "Forbidden"),
             _ if body["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"] => {
                 failure(409, "Conflict")
             }
-            _ => {
-                let mut merged = lease;
-                for (field, value) in body["spec"].as_object().unwrap() {
-                    merged["spec"][field] = value.clone();
-                }
-                for (key, value) in body["metadata"]["annotations"].as_object().into_iter().flatten() {
-                    merged["metadata"]["annotations"][key] = value.clone();
-                }
-                stored.store(merged)
-            }
+            _ => stored.store(body),
         }
     }
 

@@ -10,11 +10,13 @@ use jiff::{SignedDuration, Timestamp};
 use millwright_core::api::{Machine, meta};
 use millwright_core::machine::step::{Step, Why};
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use crate::telemetry::Buckets;
+use crate::telemetry::count::Count;
 
 /// Label of Machines: the deployment.
 const DEPLOYMENT: &str = "name";
@@ -80,6 +82,12 @@ struct Operation {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Service {
+    provider: String,
+    service: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FailedOperation {
     provider: String,
     operation: &'static str,
@@ -87,15 +95,6 @@ struct FailedOperation {
 }
 
 type Last = Gauge<f64, AtomicU64>;
-
-#[derive(Clone)]
-struct Seconds;
-
-impl MetricConstructor<Histogram> for Seconds {
-    fn new_metric(&self) -> Histogram {
-        Histogram::new(BUCKETS)
-    }
-}
 
 /// The numbers. Clones share them.
 #[derive(Clone)]
@@ -105,10 +104,13 @@ pub struct Happened {
     join: Family<Pool, Last>,
     delete: Family<Pool, Last>,
     drain: Family<Deployment, Last>,
-    failed_join: Family<Pool, Gauge>,
-    stale: Counter,
-    calls: Family<Operation, Histogram, Seconds>,
-    failed_calls: Family<FailedOperation, Counter>,
+    failed_join: Family<Pool, Count>,
+    stale: Count,
+    calls: Family<Operation, Histogram, Buckets>,
+    failed_calls: Family<FailedOperation, Count>,
+    requests: Family<Service, Count>,
+    failed_requests: Family<Service, Count>,
+    request_seconds: Family<Service, Histogram, Buckets>,
 }
 
 impl Default for Happened {
@@ -120,9 +122,12 @@ impl Default for Happened {
             delete: Family::default(),
             drain: Family::default(),
             failed_join: Family::default(),
-            stale: Counter::default(),
-            calls: Family::new_with_constructor(Seconds),
+            stale: Count::default(),
+            calls: Family::new_with_constructor(Buckets(&BUCKETS)),
             failed_calls: Family::default(),
+            requests: Family::default(),
+            failed_requests: Family::default(),
+            request_seconds: Family::new_with_constructor(Buckets(&BUCKETS)),
         }
     }
 }
@@ -155,26 +160,44 @@ impl Happened {
             "Seconds from the last deletion to the end of its drain",
             self.drain.clone(),
         );
-        // No counter by type, because OpenMetrics would add `_total` to the name.
         to.register(
             "machine_num_failed_join",
             "Machines whose node did not join in time",
             self.failed_join.clone(),
         );
         to.register(
-            "machine_stale_machines",
+            "machine_stale_machines_total",
             "Machines that were given up because their node was unhealthy",
             self.stale.clone(),
         );
+        self.register_calls(to);
+    }
+
+    fn register_calls(&self, to: &mut Registry) {
         to.register(
             "cloud_api_driver_request_duration_seconds",
-            "Calls to a driver",
+            "Calls to a driver that succeeded",
             self.calls.clone(),
         );
         to.register(
-            "cloud_api_driver_requests_failed",
+            "cloud_api_driver_requests_failed_total",
             "Calls to a driver that failed, by gRPC's code",
             self.failed_calls.clone(),
+        );
+        to.register(
+            "cloud_api_requests_total",
+            "Calls to a driver, each as one request, because what it asks of its provider is not seen here; service is the operation",
+            self.requests.clone(),
+        );
+        to.register(
+            "cloud_api_requests_failed_total",
+            "Those of cloud_api_requests_total that failed",
+            self.failed_requests.clone(),
+        );
+        to.register(
+            "cloud_api_api_request_duration_seconds",
+            "Those of cloud_api_requests_total that succeeded",
+            self.request_seconds.clone(),
         );
     }
 
@@ -199,24 +222,33 @@ impl Happened {
                 };
                 self.drain.get_or_create(&of).set(took.as_secs_f64().round());
             }
-            Moment::NotJoined => drop(self.failed_join.get_or_create(&pool).inc()),
+            Moment::NotJoined => self.failed_join.get_or_create(&pool).inc(),
             Moment::Stale => {}
         }
     }
 
-    /// A call to a driver ended.
+    /// A call to a driver ended. What failed has no duration, as in the original.
     pub fn driver_call(&self, provider: &str, method: &'static str, code: &str, took: Duration) {
-        let (provider, is_ok, operation) = (provider.to_owned(), code == "OK", operation(method));
-        if !is_ok {
-            let failed = FailedOperation {
-                provider: provider.clone(),
-                operation,
-                error_code: code.to_owned(),
-            };
-            self.failed_calls.get_or_create(&failed).inc();
+        let (provider, operation) = (provider.to_owned(), operation(method));
+        let request = Service {
+            provider: provider.clone(),
+            service: operation,
+        };
+        self.requests.get_or_create(&request).inc();
+        if code == "OK" {
+            self.request_seconds.get_or_create(&request).observe(took.as_secs_f64());
+            let call = Operation { provider, operation };
+            self.calls.get_or_create(&call).observe(took.as_secs_f64());
+            return;
         }
-        let of = Operation { provider, operation };
-        self.calls.get_or_create(&of).observe(took.as_secs_f64());
+        self.failed_requests.get_or_create(&request).inc();
+        let error_code = code.to_owned();
+        let call = FailedOperation {
+            provider,
+            operation,
+            error_code,
+        };
+        self.failed_calls.get_or_create(&call).inc();
     }
 }
 

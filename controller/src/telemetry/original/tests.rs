@@ -1,4 +1,7 @@
 use jiff::SignedDuration;
+use millwright_core::ids::Name;
+use millwright_core::queue::{Queue, Urgency};
+use millwright_core::wake::Key;
 use serde_json::json;
 
 use super::*;
@@ -25,6 +28,7 @@ fn objects() -> Snapshot {
         machines: vec![Arc::new(serde_json::from_value(machine).unwrap())],
         sets: vec![Arc::new(serde_json::from_value(set).unwrap())],
         deployments: vec![Arc::new(serde_json::from_value(deployment).unwrap())],
+        ..Snapshot::default()
     }
 }
 
@@ -47,12 +51,13 @@ fn what_dashboards_of_the_original_ask_for_is_there_under_its_name() {
         r#"mcm_machine_deployment_info_spec_rolling_update_max_surge{name="d",namespace="default"} 2.0"#,
         r#"mcm_machine_deployment_info_spec_rolling_update_max_unavailable{name="d",namespace="default"} 0.0"#,
         r#"mcm_machine_deployment_status_condition{name="d",namespace="default",condition="Available"} 0.0"#,
+        r#"mcm_machine_controller_frozen 0.0"#,
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
-    assert_eq!(text.matches("# EOF").count(), 1);
 }
 
+/// Rows: O19.
 #[test]
 fn a_field_of_an_object_that_is_longer_than_any_name_is_cut() {
     let machine = json!({
@@ -97,13 +102,8 @@ fn what_happened_to_machines_is_told_of_their_pool() {
     happened.note(&machine, Moment::Joined(SignedDuration::from_millis(61_400)));
     happened.note(&machine, Moment::NotJoined);
     happened.note(&machine, Moment::Stale);
-    metrics.driver_call(
-        "virtual",
-        "CreateMachine",
-        "Unavailable",
-        "",
-        std::time::Duration::from_secs(1),
-    );
+    metrics.driver_call("virtual", "CreateMachine", "Unavailable", "", Duration::from_secs(1));
+    metrics.driver_call("virtual", "CreateMachine", "OK", "", Duration::from_secs(1));
     let text = metrics.render().unwrap();
     let pool = r#"{namespace="default",machine_deployment="workers",instance_type="",zone="a"}"#;
     for line in [
@@ -111,7 +111,43 @@ fn what_happened_to_machines_is_told_of_their_pool() {
         format!("mcm_machine_num_failed_join{pool} 1"),
         "mcm_machine_stale_machines_total 1".to_owned(),
         r#"mcm_cloud_api_driver_requests_failed_total{provider="virtual",operation="create_machine",error_code="Unavailable"} 1"#.to_owned(),
+        r#"mcm_cloud_api_driver_request_duration_seconds_count{provider="virtual",operation="create_machine"} 1"#.to_owned(),
+        r#"mcm_cloud_api_requests_total{provider="virtual",service="create_machine"} 2"#.to_owned(),
+        r#"mcm_cloud_api_requests_failed_total{provider="virtual",service="create_machine"} 1"#.to_owned(),
     ] {
         assert!(text.contains(&line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn the_queue_is_told_as_the_originals_queues_by_kind_of_key() {
+    let metrics = Metrics::default();
+    let (second, queues) = (Duration::from_secs(1), &metrics.original.queues);
+    let mut queue = Queue::default();
+    for name in ["m-1", "m-2", "m-3"] {
+        queue.push(Key::Machine(Name::new(name)), second, Urgency::Event);
+    }
+    for _ in 0..2 {
+        let key = queue.take(3 * second).unwrap();
+        queues.taken(&key, queue.waited(&key));
+        queues.worked(&key, second, true);
+    }
+    let look = move || Snapshot {
+        queues: queues::loads(&queue, 5 * second),
+        ..Snapshot::default()
+    };
+    metrics.original.look_at(Box::new(move || Some(look())));
+    let text = metrics.render().unwrap();
+    for line in [
+        r#"depth{name="machine"} 1.0"#,
+        r#"depth{name="machineset"} 0.0"#,
+        r#"unfinished_work_seconds{name="machine"} 4.0"#,
+        r#"longest_running_processor_seconds{name="machine"} 2.0"#,
+        r#"adds_total{name="machine"} 2"#,
+        r#"retries_total{name="machine"} 2"#,
+        r#"queue_duration_seconds_sum{name="machine"} 4.0"#,
+        r#"work_duration_seconds_sum{name="machine"} 2.0"#,
+    ] {
+        assert!(text.contains(&format!("mcm_workqueue_{line}\n")), "{line}\n{text}");
     }
 }

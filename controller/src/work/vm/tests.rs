@@ -1,6 +1,7 @@
 //! What is exported of a call, and what the driver is told of it.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -26,7 +27,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
 use crate::driver::Wire;
-use crate::env::Planners;
+use crate::env::{Outside, Planners, System};
 use crate::work::machine::Machines;
 use crate::work::pass::pass;
 use crate::work::scripted::{Answer, Scripted, failure as refusal};
@@ -142,8 +143,8 @@ async fn one_call() -> Listener {
     asked(class("listens"), machines.into(), answer).await.0
 }
 
-fn wire(listener: Listener) -> Wire {
-    let server = DriverServiceServer::new(listener);
+fn wire(driver: impl DriverService) -> Wire {
+    let server = DriverServiceServer::new(driver);
     BoxCloneSyncService::new(ServiceExt::<http::Request<Body>>::map_err(
         server,
         |never| match never {},
@@ -193,6 +194,7 @@ fn asked_for(driver: &str) -> Machine {
     machine
 }
 
+/// Rows: L1.
 #[tokio::test(start_paused = true)]
 async fn a_vm_is_asked_for_by_what_it_was_made_of_whatever_its_class_says_now() {
     for class_now in [class("listens"), class("another")] {
@@ -216,6 +218,7 @@ async fn a_vm_is_asked_for_by_what_it_was_made_of_whatever_its_class_says_now() 
     }
 }
 
+/// Rows: L1.
 #[tokio::test(start_paused = true)]
 async fn no_vm_is_asked_for_by_a_class_that_was_changed_since_the_request_was_recorded() {
     let scripted = Scripted::with(answer, Planners::default(), Some(wire(Listener::default())));
@@ -237,6 +240,7 @@ async fn no_vm_is_asked_for_by_a_class_that_was_changed_since_the_request_was_re
     }
 }
 
+/// Rows: L18, D2.
 #[tokio::test(start_paused = true)]
 async fn without_its_credentials_no_driver_is_asked_for_a_vm() {
     let gone = |_: &http::Method, _: &str, _: &Value| refusal(404, "NotFound");
@@ -314,4 +318,75 @@ async fn without_a_collector_a_call_is_told_nothing() {
     let heard = one_call().await.0.lock().unwrap().clone();
     assert!(!heard.is_empty());
     assert!(heard.iter().all(|told| !told.contains_key(TRACEPARENT)), "{heard:?}");
+}
+
+/// A clock that breaks when it is looked at for the n-th time; 0: it does not.
+#[derive(Clone, Default)]
+struct BreakingClock(Arc<AtomicU32>);
+
+impl Outside for BreakingClock {
+    fn now(&self) -> Timestamp {
+        let looks = self.0.load(Ordering::SeqCst);
+        self.0.store(looks.saturating_sub(1), Ordering::SeqCst);
+        assert!(looks != 1, "the clock breaks");
+        System.now()
+    }
+
+    fn chance(&self) -> u64 {
+        System.chance()
+    }
+}
+
+/// A driver whose answer is followed by so many looks at the clock until that breaks.
+struct Breaker(BreakingClock, u32);
+
+#[tonic::async_trait]
+impl DriverService for Breaker {
+    async fn get_driver_info(
+        &self,
+        request: tonic::Request<v1::GetDriverInfoRequest>,
+    ) -> Result<Response<v1::GetDriverInfoResponse>, Status> {
+        Listener::default().get_driver_info(request).await
+    }
+
+    async fn get_machine_status(
+        &self,
+        _: tonic::Request<v1::GetMachineStatusRequest>,
+    ) -> Result<Response<v1::GetMachineStatusResponse>, Status> {
+        self.0.0.store(self.1, Ordering::SeqCst);
+        Err(Status::unavailable("the driver's own words"))
+    }
+}
+
+/// The call would be under way for the life of the process, and its Machine would wait for it.
+///
+/// Rows: O22.
+#[tokio::test(start_paused = true)]
+async fn a_panic_at_a_drivers_answer_ends_the_call_as_one_that_failed() {
+    let mut panicked = 0;
+    for looks in 0..4 {
+        let clock = BreakingClock::default();
+        let planners = Planners {
+            machine: asks_first,
+            ..Planners::default()
+        };
+        let driver = wire(Breaker(clock.clone(), looks));
+        let scripted = Scripted::within(answer, planners, Some(driver), Arc::new(clock));
+        let shared = &scripted.shared;
+        // The handshake.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        shared.change(|world, uptime| world.observe(Change::Applied(class("listens")), uptime));
+        shared.change(|world, uptime| world.observe(Change::Applied(machine("m-1", 1)), uptime));
+        pass::<Machines>(shared, &Name::new("m-1")).await;
+        shared.calls.close();
+        shared.calls.wait().await;
+        let (running, said) = shared.look(|world| {
+            let calls = world.ledger.calls.values().next().expect("it was called");
+            let said = calls.trouble.as_ref().map(|trouble| trouble.failure.message.clone());
+            (calls.running, said.expect("it failed"))
+        });
+        assert_eq!(running, None, "after {looks} looks: {said}");
+        panicked += usize::from(said.contains("panicked"));
+    }
+    assert!(panicked > 0, "no look at the clock was in the way of the answer");
 }

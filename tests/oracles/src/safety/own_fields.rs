@@ -123,7 +123,7 @@ const OWN: &[(&str, &str, &[&str])] = &[
     (
         "events",
         "",
-        &["metadata", "series", "count", "note", "lastTimestamp", "eventTime"],
+        &["metadata", "series", "count", "message", "lastTimestamp", "eventTime"],
     ),
 ];
 

@@ -1,7 +1,7 @@
 //! S13: who was told to wait waits. After a driver call about a Machine has failed, the same call is not sent again before its backoff is
 //! over: 5 s, doubled with each failure in a row up to 10 min, or what the driver asked for; a fifth earlier at most, for the jitter
 //! that keeps what failed together from coming back together. And while a provider asks an account to pause, no other call of
-//! that account leaves, whichever Machine it is about.
+//! that account leaves, whichever Machine it is about; a deletion waits for half a minute of it.
 //!
 //! Judged for each process and each of its terms as leader, since backoff is nobody's but its own, and for creations and deletions. A user
 //! who changes the Machine, its class or a Secret meanwhile ends the wait. Runs in which a clock was set are not judged: backoff counts by
@@ -20,6 +20,8 @@ use crate::truth::{Truth, by_uid};
 const FIRST: SignedDuration = SignedDuration::from_secs(5);
 const LEAST: SignedDuration = SignedDuration::from_secs(1);
 const MOST: SignedDuration = SignedDuration::from_mins(10);
+/// So long a deletion waits for a pause that was asked for on another call: one that is far too long holds up no end of a VM.
+const FOR_DELETION: SignedDuration = SignedDuration::from_secs(30);
 /// A driver's clock and a manager's share no instant.
 const SLACK: SignedDuration = SignedDuration::from_millis(50);
 
@@ -87,7 +89,11 @@ impl Polite {
         let paused = account.and_then(|account| self.paused.get(&(call.by, account)));
         if let Some((since, until)) = paused {
             self.hits += 1;
-            if at > *since && at + SLACK < *until {
+            let until = match call.method {
+                Method::DeleteMachine => (*until).min(*since + FOR_DELETION),
+                Method::CreateMachine | Method::Other => *until,
+            };
+            if at > *since && at + SLACK < until {
                 return Err(format!(
                     "{:?} was sent for {} while the provider's pause lasts until {until}",
                     call.method, call.uid

@@ -65,7 +65,7 @@ fn of_file(root: &Path, path: &Path) -> Vec<Mark> {
     named.into_iter().map(mark).collect()
 }
 
-/// The rows of a list such as `W13, pains 49, 57.`
+/// The rows of a list such as `W13, L4, pains 49, 57.`
 fn list(text: &str) -> impl Iterator<Item = String> {
     let items = text.trim_end_matches('.').split(", ").filter(|item| *item != "-");
     items.map(|item| {
@@ -73,7 +73,7 @@ fn list(text: &str) -> impl Iterator<Item = String> {
             .strip_prefix("pains ")
             .or_else(|| item.strip_prefix("pain "))
             .unwrap_or(item);
-        if number.starts_with('W') {
+        if number.starts_with(|first: char| first.is_ascii_uppercase()) {
             number.to_owned()
         } else {
             format!("pain {number}")

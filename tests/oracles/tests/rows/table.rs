@@ -10,7 +10,7 @@ use crate::scan::{Kind, Mark};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// `W13`, or `pain 49`.
+    /// `W13`, `pain 49` or `L4`.
     pub row: String,
     /// In at most 12 words.
     pub short: String,
@@ -50,8 +50,10 @@ pub fn page(rows: &[Row], marks: &[Mark]) -> String {
     let mut page = "\
         <!-- Made from rows.yaml and the tests by `UPDATE_EXPECT=1 cargo test -p millwright-oracles --test rows`. -->\n\n\
         Weaknesses that machine controllers have had, and the tests that fail if one of them comes back. W: found in the sources of\n\
-        the original; pain: complaints in public threads. A test is a function, a story (.txt) or a bug of the\n\
-        [zoo](sim/zoo.md), which is put back and must be caught.\n\n\
+        the original; pain: complaints in public threads. The others were found in reviews of this product: R in sets, deployments\n\
+        and rollouts, L in the life of a machine, K by trying what people complain of, O around the manager (API server, network,\n\
+        credentials, end), D at the drivers. A test is a function, a story (.txt) or a bug of the [zoo](sim/zoo.md), which is put\n\
+        back and must be caught.\n\n\
         | row | in short | shown by | what is not shown |\n|---|---|---|---|\n"
         .to_owned();
     for row in rows {

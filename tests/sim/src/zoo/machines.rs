@@ -272,7 +272,7 @@ fn unbegun_is_unmade(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let is_unasked = is_early && seen.machine.creation_request().is_none();
     let is_missing = matches!(seen.driver, DriverView::Missing { .. });
     if is_deleting(seen.machine) && is_held(seen.machine) && is_unasked && is_missing {
-        return Plan::act(vec![Step::RemoveFinalizer], Why::NeverAsked);
+        return Plan::act(vec![Step::RemoveFinalizer], Why::NeverMade);
     }
     machine::plan(seen, now)
 }

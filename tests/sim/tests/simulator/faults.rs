@@ -88,7 +88,7 @@ fn a_leader_that_stood_still_is_deposed_and_what_it_had_sent_arrives_in_the_time
     let is_late = |outcome: &Outcome, of: &str, next: &str| {
         let wrote = line(outcome, 0, &[&format!("{of}: Patch machine")])?;
         let still = line(outcome, wrote, &[&format!("{of} stands still")])?;
-        let led = line(outcome, still, &[&format!("{next}: Patch leases")])?;
+        let led = line(outcome, still, &[&format!("{next}: Update leases")])?;
         let worked = line(outcome, led, &[&format!("{next}: Patch machine")])?;
         line(outcome, worked, &[&format!("{of}: Patch machine")])
     };
@@ -106,7 +106,7 @@ fn a_leader_that_is_cut_off_stops_and_the_other_leads() {
     let takes_over = |outcome: &Outcome, of: &str, next: &str| {
         let led = line(outcome, 0, &[&format!("{of}: Patch machine")])?;
         let cut = line(outcome, led, &[&format!("{of} is cut off")])?;
-        let took = line(outcome, cut, &[&format!("{next}: Patch leases"), "→ 200"])?;
+        let took = line(outcome, cut, &[&format!("{next}: Update leases"), "→ 200"])?;
         line(outcome, took, &[&format!("{next}: Patch machine")])
     };
     shown(&plan, |outcome| {
@@ -126,7 +126,7 @@ fn who_takes_the_lead_over_lists_all_machines_before_it_writes_any() {
     // The second of two took the lease when the first had died, and wrote.
     let takes_over = |outcome: &Outcome, of: &str, next: &str| {
         let dies = line(outcome, 0, &[&format!("{of} ends: crash")])?;
-        let took = line(outcome, 0, &[&format!("{next}: Patch leases"), "→ 200"])?;
+        let took = line(outcome, 0, &[&format!("{next}: Update leases"), "→ 200"])?;
         let made = line(outcome, 0, &[&format!("{next}: Create leases"), "→ 201"]);
         let wrote = line(outcome, took, &[&format!("{next}: Patch machine")])?;
         (dies < took && made.is_none()).then_some((took, wrote))

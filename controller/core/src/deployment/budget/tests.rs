@@ -121,6 +121,10 @@ fn old_machines_go_before_new_ones_come_where_the_strategy_says_so() {
     let mut leaving = group(vec![row(false, 0, 0), row(true, 0, 0)], 3, 0, 0);
     leaving.rows[0].leaving = 1;
     assert_eq!(numbers(Mode::Recreating, &leaving), [0, 0]);
+    // The old set's only machine has moved to the new one, and neither number says so yet.
+    let mut moved = group(vec![row(false, 1, 0), row(true, 0, 1)], 5, 0, 0);
+    (moved.rows[0].present, moved.rows[1].present) = (0, 1);
+    assert_eq!(numbers(Mode::Recreating, &moved), [0, 1]);
 }
 
 #[test]
@@ -176,6 +180,8 @@ fn a_deletion_that_was_not_answered_is_sent_again_only_while_enough_are_availabl
 }
 
 /// One beyond the new set's number is not available and cannot be deleted: it takes part of the surge, and the rest is used.
+///
+/// Rows: R20.
 #[test]
 fn a_machine_too_many_in_the_new_set_does_not_stop_its_growth() {
     let mut group = group(vec![row(false, 2, 2), row(true, 1, 1)], 3, 2, 0);
@@ -183,6 +189,7 @@ fn a_machine_too_many_in_the_new_set_does_not_stop_its_growth() {
     assert_eq!(numbers(Mode::Rolling, &group), [2, 3]);
 }
 
+/// Rows: R12.
 #[test]
 fn once_a_rollout_has_timed_out_the_set_that_works_grows_within_the_same_bounds() {
     let mut group = group(vec![row(false, 1, 0), row(false, 3, 3), row(true, 4, 0)], 6, 2, 0);
@@ -199,6 +206,7 @@ fn once_a_rollout_has_timed_out_the_set_that_works_grows_within_the_same_bounds(
     assert_eq!(numbers(Mode::Rolling, &group), [1, 3, 4], "nothing works");
 }
 
+/// Rows: R17.
 #[test]
 fn an_old_set_falls_with_the_machines_that_the_autoscaler_names_only_where_d_fell() {
     let mut group = group(vec![row(false, 8, 7), row(true, 3, 0)], 9, 3, 0);
