@@ -120,7 +120,11 @@ const OTHERS: &[(&str, &str, &str)] = &[
         "Machine, MachineClass",
         "a driver speaks of a newer leader that there is not",
     ),
-    ("InvalidDuration", "Machine", "a duration in its spec cannot be read"),
+    (
+        "InvalidDuration",
+        "Machine",
+        "a duration in its spec cannot be read or is negative",
+    ),
     (
         "NodeWriteRefused",
         "Machine",

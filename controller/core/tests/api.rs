@@ -213,6 +213,19 @@ fn capacity_written_as_numbers_decodes() {
 }
 
 #[test]
+fn a_negative_duration_does_not_count_and_is_named() {
+    let machine: Machine = read(json!({
+        "metadata": {"name": "m"},
+        "spec": {"healthTimeout": "-1s", "drainTimeout": "2h", "creationTimeout": "-0s"},
+    }));
+    assert_eq!(machine.health_timeout(), None);
+    assert_eq!(machine.drain_timeout().map(|span| span.as_secs()), Some(7200));
+    assert_eq!(machine.creation_timeout().map(|span| span.as_secs()), Some(0));
+    let wanted = "spec.healthTimeout: \"-1s\" is negative: it must be a duration such as \"90s\", or \"0\" for at once";
+    assert_eq!(machine.malformed_durations(), [wanted]);
+}
+
+#[test]
 fn a_priority_that_is_no_number_counts_as_the_default() {
     for (text, wanted) in [("", 3), ("soon", 3), ("7", 7), ("-1", -1)] {
         let metadata = ObjectMeta {

@@ -230,6 +230,7 @@ async fn malformed_durations_are_told_and_hold_nobody_up() {
     let mut bad = machine_of(&scene);
     bad["spec"]["creationTimeout"] = json!("ten parsecs");
     bad["spec"]["drainTimeout"] = json!("soon");
+    bad["spec"]["healthTimeout"] = json!("-1m");
     let name = laws::name(&bad).to_owned();
     match scene.try_create(Kind::Machine, &bad).await {
         // The schema may say it at the door, as it names the field.
@@ -244,12 +245,37 @@ async fn malformed_durations_are_told_and_hold_nobody_up() {
                         let both = |line: &str| line.contains(field) && line.contains(text);
                         events.iter().any(|(_, message)| both(message)) || log.lines().any(both)
                     };
-                    let all = told("creationTimeout", "ten parsecs") && told("drainTimeout", "soon");
+                    let all = told("creationTimeout", "ten parsecs")
+                        && told("drainTimeout", "soon")
+                        && told("healthTimeout", "is negative");
                     if all { Ok(()) } else { Err(format!("{events:?}")) }
                 })
                 .await;
             deletion_ends(&mut scene, &name).await;
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn negative_durations_of_a_template_are_refused_at_the_door() {
+    let Some(scene) = scene("in-negative").await else {
+        return;
+    };
+    let deployment = manifests::deployment(&format!("{}-pool", scene.namespace), 0);
+    for field in [
+        "creationTimeout",
+        "drainTimeout",
+        "healthTimeout",
+        "inPlaceUpdateTimeout",
+        "machinePreserveTimeout",
+    ] {
+        let mut bad = deployment.clone();
+        bad["spec"]["template"]["spec"][field] = json!("-1m");
+        let refused = scene.try_create(Kind::Deployment, &bad).await.unwrap_err().to_string();
+        assert!(
+            refused.contains(field) && refused.contains("must not be negative"),
+            "{refused}"
+        );
     }
 }
 

@@ -54,6 +54,15 @@ const NAMES_IN_MACHINES: [(&[&str], i64); 4] = [
     (&["providerID"], LONGEST_ID),
 ];
 
+/// Spans of time in a template of Machines. A Machine itself is not judged by rules: it tells of a negative one in an event.
+const DURATIONS_IN_TEMPLATES: [&str; 5] = [
+    "creationTimeout",
+    "drainTimeout",
+    "healthTimeout",
+    "inPlaceUpdateTimeout",
+    "machinePreserveTimeout",
+];
+
 /// A column of `kubectl get`: title, type, path, whether only `-o wide` shows it, and what it says.
 type Column = (&'static str, &'static str, &'static str, bool, &'static str);
 
@@ -233,6 +242,10 @@ fn scalable(crd: &mut CustomResourceDefinition, written: &[&str], changes: &str)
     let spec = property(root(crd), "spec");
     let template = property(spec, "template");
     limit(property(template, "spec"), &NAMES_IN_MACHINES);
+    for field in DURATIONS_IN_TEMPLATES {
+        let duration = property(property(template, "spec"), field);
+        refuse(duration, "!self.startsWith('-')", "must not be negative");
+    }
     values(property(property(template, "metadata"), "labels")).max_length = Some(LONGEST_LABEL);
     // Without the field `/scale` answers 500, and Go writers drop a 0 (`spec/api.md` §7).
     property(spec, "replicas").default = Some(JSON(0.into()));

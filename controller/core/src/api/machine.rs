@@ -448,7 +448,7 @@ impl Machine {
         asked.is_some_and(|asked| matches!(asked, "1" | "t" | "T" | "TRUE" | "true" | "True"))
     }
 
-    /// Durations that nobody can read, each with its field. Where one stands, the next more general value holds.
+    /// Durations that nobody can read or that are negative, each with its field. Where one stands, the next more general value holds.
     pub fn malformed_durations(&self) -> Vec<String> {
         let spec = &self.spec;
         let annotated = meta::annotation(&self.metadata, keys::EFFECTIVE_CREATION_TIMEOUT).map(GoDuration::from_text);

@@ -22,10 +22,17 @@ pub fn template_hash(template: &Template, collisions: i32) -> u32 {
     bytes.iter().take(4).fold(0u32, |sum, byte| sum << 8 | u32::from(*byte))
 }
 
-/// The name of the set with that hash.
+/// The name of the set with that hash. A deployment's name that leaves no room for the hash is cut: a set of the same name that
+/// another deployment has made is met as any other name that is taken.
 pub fn set_name(deployment: &str, hash: u32) -> String {
-    format!("{deployment}-{}", suffix(u64::from(hash)))
+    let suffix = suffix(u64::from(hash));
+    let room = LONGEST_NAME - "-".len() - suffix.len();
+    let base: String = deployment.chars().take(room).collect();
+    format!("{}-{suffix}", base.trim_end_matches(['-', '.']))
 }
+
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
 
 /// How many names are tried for a set, where others' sets bear the first ones.
 const NAMES: i32 = 32;
@@ -105,6 +112,14 @@ mod tests {
     }
     const GOLDEN: u32 = 1_302_153_869;
     const GOLDEN_LETTERS: &str = "dlkj2";
+
+    #[test]
+    fn every_name_that_a_deployment_can_have_leaves_room_for_its_sets_hash() {
+        assert_eq!(set_name(&"a".repeat(247), 7).len(), LONGEST_NAME);
+        assert_eq!(set_name(&"a".repeat(253), 7), set_name(&"a".repeat(247), 7));
+        let dotted = set_name(&format!("{}.{}", "a".repeat(246), "b".repeat(6)), 7);
+        assert!(!dotted.contains(".-"), "{dotted}");
+    }
 
     #[test]
     fn what_go_adds_to_a_template_does_not_change_its_hash() {

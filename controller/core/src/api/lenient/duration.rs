@@ -11,12 +11,15 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct GoDuration(String);
 
-/// A text that is not a Go duration.
+/// A text that is no span of time. Each carries the text as it stands in the object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a duration such as \"90s\", \"10m\" or \"1h30m\"")]
-pub struct BadDuration {
-    /// The text as it stands in the object.
-    pub text: String,
+pub enum BadDuration {
+    /// Not a Go duration.
+    #[error("{0:?} is not a duration such as \"90s\", \"10m\" or \"1h30m\"")]
+    Unread(String),
+    /// A Go duration below zero: what takes less than no time cannot be waited for.
+    #[error("{0:?} is negative: it must be a duration such as \"90s\", or \"0\" for at once")]
+    Negative(String),
 }
 
 impl GoDuration {
@@ -25,9 +28,13 @@ impl GoDuration {
         Self(text.into())
     }
 
-    /// What the text means.
+    /// What the text means. Never negative.
     pub fn get(&self) -> Result<SignedDuration, BadDuration> {
-        parse(&self.0).ok_or_else(|| BadDuration { text: self.0.clone() })
+        let span = parse(&self.0).ok_or_else(|| BadDuration::Unread(self.0.clone()))?;
+        if span.is_negative() {
+            return Err(BadDuration::Negative(self.0.clone()));
+        }
+        Ok(span)
     }
 
     /// The text as stored.
