@@ -49,6 +49,8 @@ pub enum Broken {
     CreateUnguarded,
     #[error("it calls CreateMachine before the intent is stored and the Machine is read live")]
     CreateWithoutIntent,
+    #[error("it calls CreateMachine for a changed class, although a VM may be there by what was asked for before")]
+    CreateElsewhere,
     #[error("it calls DeleteMachine for a Machine that nobody deletes")]
     DeleteOfWanted,
     #[error("it cordons the node, or removes pods, of a Machine that nobody deletes")]

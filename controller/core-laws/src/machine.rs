@@ -96,6 +96,7 @@ fn machine_step(
     let guarded = meta::has_finalizer(&machine.metadata, keys::FINALIZER);
     match step {
         Step::Call(Call::Create) if deleting || !guarded => Some(Broken::CreateUnguarded),
+        Step::Call(Call::Create) if is_elsewhere(seen) => Some(Broken::CreateElsewhere),
         Step::Call(Call::Create) => (phase.is_new() || !may_create).then_some(Broken::CreateWithoutIntent),
         Step::Call(Call::Delete) if !deleting => Some(Broken::DeleteOfWanted),
         Step::Call(Call::Delete) => has_pods(seen).then_some(Broken::VmBeforePods),
@@ -164,6 +165,16 @@ fn machine_step(
             (!deleting && !is_emptied(seen, now)).then_some(Broken::DrainOfWanted)
         }
     }
+}
+
+/// S1. The class asks for something else than was asked for before, and of that one a VM may be there: not all creations were answered that
+/// nothing was done, and the driver's last word is not that there is none.
+fn is_elsewhere(seen: &machine::Observed<'_>) -> bool {
+    let (asked, recipe) = (seen.machine.creation_request(), seen.class.recipe());
+    let is_changed = asked
+        .zip(recipe)
+        .is_some_and(|(asked, recipe)| !asked.is_same(&recipe.essentials));
+    is_changed && seen.calls.unmade.is_none() && seen.calls.not_found_at.is_none()
 }
 
 /// New pods may come to the Node, so that a list of its pods says nothing, and those that are evicted may come back.
@@ -273,7 +284,8 @@ fn has_pods(seen: &machine::Observed<'_>) -> bool {
 /// have asked.
 fn is_proven(seen: &machine::Observed<'_>) -> bool {
     let is_unnamed = seen.machine.provider_id().is_none() && seen.machine.node_label().is_none();
-    let was_locked_out = seen.calls.locked_out_since.is_some() && seen.calls.vm.is_none() && is_unnamed;
+    let is_locked_out = seen.calls.unmade.is_some_and(|unmade| unmade.is_locked_out);
+    let was_locked_out = is_locked_out && seen.calls.vm.is_none() && is_unnamed;
     if machine::delete::never_had_vm(seen) || was_locked_out {
         return true;
     }

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
 use crate::settings::Settings;
 use crate::sight::later;
-pub use observed::{Answer, Call, Calls, ClassView, Doubt, DriverView, Observed, Trouble};
+pub use observed::{Answer, Call, Calls, ClassView, Doubt, DriverView, Observed, Trouble, Unmade};
 pub use outcome::{Lost, Pacing};
 pub use preserve::Keeping;
 pub use status::StatusChange;
@@ -182,14 +182,15 @@ pub fn watched_conditions(machine: &Machine, settings: &Settings) -> Vec<String>
 }
 
 /// The merge patch that puts our finalizer on a Machine. No controller acts on one that has neither finalizer nor status, so all requests
-/// for its VM will be recorded.
+/// for its VM will be recorded. Of one that was begun, whose finalizer somebody has taken, its annotation says whether they are.
 pub fn guarded(machine: &Machine) -> Value {
     let mut held = machine.metadata.finalizers.clone().unwrap_or_default();
     held.push(keys::FINALIZER.to_owned());
     let is_begun = machine.last_operation().is_some() || !machine.phase().is_new();
-    // In a merge patch null takes away what is there: somebody else's word for a Machine that was begun.
-    let recorded = (!is_begun).then_some(keys::PRESENT);
-    json!({ "metadata": { "finalizers": held, "annotations": { keys::REQUESTS_RECORDED: recorded } } })
+    if is_begun {
+        return json!({ "metadata": { "finalizers": held } });
+    }
+    json!({ "metadata": { "finalizers": held, "annotations": { keys::REQUESTS_RECORDED: keys::PRESENT } } })
 }
 
 /// There is a target cluster, and its Nodes are out of sight.

@@ -16,7 +16,7 @@ use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, meta, validity};
 use crate::circuit_breaker::{Admission, Cause, CircuitBreaker, Operation, is_suspended};
 use crate::class::{Readiness, Recipe};
-use crate::driver::{Code, Effect, Initialization, Reaction, Reason, Vm, VmState};
+use crate::driver::{Code, Initialization, Reaction, Reason, Vm, VmState};
 use crate::sight::{Judging, later};
 
 /// How often a VM is looked for that may have been made before its class was changed.
@@ -65,19 +65,14 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(steps, Why::NoVm)
 }
 
-/// The class was changed since a VM was asked for, and what came of that is not known: before another one is asked for, somewhere else
-/// perhaps, the driver says twice that there is none by what was asked for.
+/// The class was changed since a VM was asked for, and one of the creations may have made it: before another one is asked for, somewhere
+/// else perhaps, the driver says twice that there is none by what was asked for.
 fn asked_for_otherwise(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Option<Plan> {
     let asked = seen.machine.creation_request()?;
-    let last = seen.calls.failed(Call::Create);
-    let came_to_nothing = last.is_some_and(|trouble| trouble.failure.effect == Effect::None);
-    if came_to_nothing || asked.is_same(&recipe.essentials) {
+    if asked.is_same(&recipe.essentials) || has_none(seen, now) {
         return None;
     }
     let since = seen.machine.phase_since().unwrap_or(now);
-    if seen.calls.lost(since, None) == Some(Lost::Gone) {
-        return None;
-    }
     let again = seen.calls.doubt_again(since, None, LOOK_AGAIN, now);
     if again <= now {
         return Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingVm));
@@ -87,6 +82,12 @@ fn asked_for_otherwise(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> 
         None => Plan::rest(Why::FindingVm),
     };
     Some(plan.or_at(Some(again), now))
+}
+
+/// Whether it is certain that no VM was made by what was asked for.
+pub fn has_none(seen: &Observed<'_>, now: Timestamp) -> bool {
+    let since = seen.machine.phase_since().unwrap_or(now);
+    seen.calls.unmade.is_some() || seen.calls.lost(since, None) == Some(Lost::Gone)
 }
 
 /// The write that says that a VM is asked for, and with what. The write also serves as the live read of the Machine; where the status says

@@ -231,7 +231,8 @@ fn is_unnamed(machine: &Machine) -> bool {
 fn locked_out_since(seen: &Observed<'_>) -> Option<Timestamp> {
     let calls = seen.calls;
     let may_be = is_unnamed(seen.machine) && calls.vm.is_none() && calls.doubt.is_none();
-    calls.locked_out_since.filter(|_| may_be)
+    let unmade = calls.unmade.filter(|unmade| unmade.is_locked_out && may_be)?;
+    Some(unmade.since)
 }
 
 /// Nothing was done for the Machine yet.

@@ -218,6 +218,16 @@ pub struct Doubt {
     pub during_call: bool,
 }
 
+/// That no VM was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmade {
+    /// When the last creation was answered, or, before the first answer, when the request was recorded.
+    pub since: Timestamp,
+    /// The provider accepted the credentials of none. Only then it is certain that nothing else was made either: a driver may have made a
+    /// disk before it met a quota.
+    pub is_locked_out: bool,
+}
+
 /// What this process knows of a Machine's VM. It dies with the process, and all of it can be asked again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
@@ -228,9 +238,9 @@ pub struct Calls {
     /// The essentials of the Machine's class, noted when a listing or a watch through that class has shown the VM. For Machines whose own
     /// record is missing or names no inventory.
     pub reached: Option<Arc<CreationRequest>>,
-    /// This process sent all creations of the VM that were ever sent, and the provider accepted the credentials of none, so that nothing was
-    /// done: since the last of these answers, or since the request was recorded. `None`: something may have been made.
-    pub locked_out_since: Option<Timestamp>,
+    /// This process sent all creations of the VM that were ever sent, and each was answered that nothing was done. `None`: something may have
+    /// been made.
+    pub unmade: Option<Unmade>,
     /// When a creation of the VM was last answered that it is made.
     pub made_at: Option<Timestamp>,
     /// The VM as last described.

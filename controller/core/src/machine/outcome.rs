@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
 use super::node;
-use super::observed::{Answer, Call, Calls, Doubt, Trouble};
+use super::observed::{Answer, Call, Calls, Doubt, Trouble, Unmade};
 use crate::driver::{Disturbance, Effect, Failure, Initialization, Reason, Vm, VmState};
 use crate::sight::later;
 
@@ -68,15 +68,14 @@ fn poll(advised: Option<SignedDuration>) -> SignedDuration {
     advised.map_or(POLL, |advised| advised.clamp(least, most))
 }
 
-/// Since when a Machine's creations were all refused for their credentials, after another answer. Of no other reason it is certain that
-/// nothing was done: a driver may have made a disk before it met a quota.
-fn still_locked_out(answer: &Answer, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+/// Whether still no VM was made for a Machine, after another answer.
+fn still_unmade(answer: &Answer, before: Unmade, now: Timestamp) -> Option<Unmade> {
     match answer {
-        Answer::NotAsked(_) | Answer::Vm(Call::Status, Err(_)) => Some(since),
-        Answer::Vm(Call::Create, Err(failure)) => {
-            let is_refused = failure.reason == Some(Reason::CredentialsRejected) && failure.effect == Effect::None;
-            is_refused.then_some(now)
-        }
+        Answer::NotAsked(_) | Answer::Vm(Call::Status, Err(_)) => Some(before),
+        Answer::Vm(Call::Create, Err(failure)) if failure.effect == Effect::None => Some(Unmade {
+            since: now,
+            is_locked_out: before.is_locked_out && failure.reason == Some(Reason::CredentialsRejected),
+        }),
         Answer::Vm(_, _) | Answer::Deletion(_) => None,
     }
 }
@@ -101,9 +100,7 @@ impl Calls {
             self.asked_at = Some(now).filter(|_| !is_outdated);
             self.question_ended = Some(now);
         }
-        self.locked_out_since = self
-            .locked_out_since
-            .and_then(|since| still_locked_out(&answer, since, now));
+        self.unmade = self.unmade.and_then(|before| still_unmade(&answer, before, now));
         match answer {
             Answer::Vm(call, Ok(vm)) => {
                 self.made_at = self.made_at.max((call == Call::Create).then_some(now));
@@ -342,11 +339,12 @@ mod tests {
         }
     }
 
-    /// The Machine may end without a DeleteMachine then.
+    /// Where nothing was made, a changed class is asked at once; where credentials were never accepted, the Machine may end without a
+    /// DeleteMachine.
     ///
     /// Rows: D5.
     #[test]
-    fn only_creations_of_which_none_had_its_credentials_accepted_leave_nothing_for_certain() {
+    fn one_creation_that_may_have_done_something_is_not_forgotten() {
         let (began, now): (Timestamp, Timestamp) = (
             "2026-01-01T00:00:00Z".parse().unwrap(),
             "2026-01-01T00:01:00Z".parse().unwrap(),
@@ -358,21 +356,22 @@ mod tests {
         };
         let create = |reason, effect| Answer::Vm(Call::Create, Err(failure(reason, effect)));
         let refused = || create(Some(Reason::CredentialsRejected), Effect::None);
-        let cases: [(Answer, Option<Timestamp>); 12] = [
-            (refused(), Some(now)),
-            (Answer::NotAsked(Call::Create), Some(began)),
+        let unmade = |since, is_locked_out| Some(Unmade { since, is_locked_out });
+        let cases: [(Answer, Option<Unmade>); 12] = [
+            (refused(), unmade(now, true)),
+            (Answer::NotAsked(Call::Create), unmade(began, true)),
             (
                 Answer::Vm(
                     Call::Status,
                     Err(failure(Some(Reason::CredentialsRejected), Effect::None)),
                 ),
-                Some(began),
+                unmade(began, true),
             ),
             (create(Some(Reason::CredentialsRejected), Effect::Unknown), None),
             (create(Some(Reason::CredentialsRejected), Effect::Partial), None),
-            (create(Some(Reason::StaleLeader), Effect::None), None),
-            (create(Some(Reason::QuotaExceeded), Effect::None), None),
-            (create(None, Effect::None), None),
+            (create(Some(Reason::StaleLeader), Effect::None), unmade(now, false)),
+            (create(Some(Reason::QuotaExceeded), Effect::None), unmade(now, false)),
+            (create(None, Effect::None), unmade(now, false)),
             (create(None, Effect::Unknown), None),
             (Answer::Vm(Call::Create, Ok(running())), None),
             (Answer::Vm(Call::Status, Ok(running())), None),
@@ -381,15 +380,16 @@ mod tests {
         for (answer, wanted) in cases {
             let told = format!("{answer:?}");
             let mut calls = Calls {
-                locked_out_since: Some(began),
+                unmade: unmade(began, true),
                 ..Calls::default()
             };
             calls.absorb(answer, None, PACING, now);
-            assert_eq!(calls.locked_out_since, wanted, "{told}");
+            assert_eq!(calls.unmade, wanted, "{told}");
             calls.absorb(refused(), None, PACING, now);
+            let is_locked_out = |unmade: Unmade| unmade.is_locked_out;
             assert_eq!(
-                calls.locked_out_since.is_some(),
-                wanted.is_some(),
+                calls.unmade.map(is_locked_out),
+                wanted.map(is_locked_out),
                 "for good after {told}"
             );
         }

@@ -13,7 +13,7 @@ use crate::class;
 use crate::ids::Name;
 use crate::kinds::OwnedBy;
 use crate::machine::{Answer, Pacing};
-use crate::machine::{Call, Calls, delete};
+use crate::machine::{Call, Calls, Unmade, delete};
 use crate::queue::Urgency;
 use crate::sight::later;
 use crate::wake::{Key, Wake};
@@ -56,7 +56,10 @@ impl World {
         self.note_calls(&name, &uid, |calls| {
             // Somebody may have removed the record of an earlier one.
             if *calls == Calls::default() {
-                calls.locked_out_since = Some(now);
+                calls.unmade = Some(Unmade {
+                    since: now,
+                    is_locked_out: true,
+                });
             }
         });
     }

@@ -17,7 +17,9 @@ use millwright_core::driver::{Capability, DriverInfo};
 use millwright_core::ids::{DriverName, Name, NodeName, Uid};
 use millwright_core::ledger::Refusal;
 use millwright_core::machine::steer::Standing;
-use millwright_core::machine::{self, Call, Calls, ClassView, Doubt, DriverView, Observed, Plan, Step, Trouble};
+use millwright_core::machine::{
+    self, Call, Calls, ClassView, Doubt, DriverView, Observed, Plan, Step, Trouble, Unmade,
+};
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::{merge, narrate};
@@ -497,6 +499,7 @@ fn sight(dice: &mut Dice) -> Sight {
 fn request(dice: &mut Dice) -> CreationRequest {
     CreationRequest {
         provider: "virtual".to_owned(),
+        provider_spec: dice.pick(&[Value::Null, json!({"region": "b"})]),
         inventory_key: dice.maybe(|dice| dice.pick(&["a", "b"]).to_owned()),
         ..CreationRequest::default()
     }
@@ -516,7 +519,10 @@ fn calls(dice: &mut Dice) -> Calls {
         reached: dice.maybe(|dice| Arc::new(request(dice))),
         asked_at: dice.maybe(|_| now()),
         question_ended: dice.maybe(Dice::time),
-        locked_out_since: dice.maybe(Dice::time),
+        unmade: dice.maybe(|dice| Unmade {
+            since: dice.time(),
+            is_locked_out: dice.flag(),
+        }),
         made_at: dice.maybe(Dice::time),
         running: if dice.rarely() { Some(dice.pick(&CALLS)) } else { None },
         vm: dice.maybe(Dice::vm),
