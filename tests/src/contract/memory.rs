@@ -97,8 +97,11 @@ impl Memory {
                 .map_or(NO_UID, |(uid, _)| uid),
             "rv" => last.map_or("1", |(_, version)| version),
             "oldrv" => first.map_or("1", |(_, version)| version),
-            // For reads: there is no time before the sequence.
-            "since" => first.map_or(&self.start, |(_, version)| version),
+            // For reads: there is no time before the sequence, whatever version a caller gave to an object that was never stored.
+            "since" => first
+                .map(|(_, version)| version.as_str())
+                .filter(|version| !is_before(version, &self.start))
+                .unwrap_or(&self.start),
             _ => "",
         }
     }
@@ -159,4 +162,10 @@ impl Memory {
             known.push((uid.to_owned(), version.to_owned()));
         }
     }
+}
+
+/// Whether one version is older than another, as far as both are numbers.
+fn is_before(one: &str, other: &str) -> bool {
+    let number = |version: &str| version.parse::<u64>().ok();
+    number(one).zip(number(other)).is_some_and(|(one, other)| one < other)
 }
