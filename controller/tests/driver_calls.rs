@@ -53,7 +53,6 @@ async fn line(script: impl FnOnce(&mut Script)) -> Line {
 fn creation() -> Creation {
     Creation {
         user_data: Zeroizing::new(b"#cloud-config".to_vec()),
-        tags: BTreeMap::from([("millwright/uid".to_owned(), "u".to_owned())]),
         spec_digest: "d".into(),
     }
 }
@@ -156,7 +155,22 @@ async fn a_create_request_carries_all_that_the_contract_asks_for() {
         (request.user_data.as_slice(), request.spec_digest.as_str()),
         (&b"#cloud-config"[..], "d")
     );
-    assert_eq!(request.tags.len(), 1);
+    let tags: Vec<(&str, &str)> = request
+        .tags
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    assert_eq!(
+        tags,
+        [
+            ("millwright/cluster", "c"),
+            ("millwright/machine-class", "small"),
+            ("millwright/name", "m-1"),
+            ("millwright/namespace", "default"),
+            ("millwright/spec-digest", "d"),
+            ("millwright/uid", "0e7b5bd0-6f2c-4f0e-9a55-3f0b8f1f2d11"),
+        ]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -284,7 +298,7 @@ fn driver_status(code: tonic::Code, reason: &str, detail: &v1::ErrorDetail) -> S
 
 /// The code that goes with each reason, as `driver.proto` says.
 #[rustfmt::skip]
-const REASONS: [(tonic::Code, &str, Reason); 23] = [
+const REASONS: [(tonic::Code, &str, Reason); 24] = [
     (tonic::Code::InvalidArgument, "INVALID_FIELD", Reason::InvalidField),
     (tonic::Code::Unauthenticated, "CREDENTIALS_REJECTED", Reason::CredentialsRejected),
     (tonic::Code::PermissionDenied, "ACCESS_DENIED", Reason::AccessDenied),
@@ -308,6 +322,7 @@ const REASONS: [(tonic::Code, &str, Reason); 23] = [
     (tonic::Code::Aborted, "PAGE_TOKEN_EXPIRED", Reason::PageTokenExpired),
     (tonic::Code::Aborted, "RESUME_TOKEN_EXPIRED", Reason::ResumeTokenExpired),
     (tonic::Code::Internal, "DRIVER_FAULT", Reason::DriverFault),
+    (tonic::Code::FailedPrecondition, "CREDENTIALS_MISSING", Reason::CredentialsMissing),
 ];
 
 /// Rows: W46, pains 165, 167.

@@ -126,7 +126,6 @@ async fn shelf() -> (Desk, Arc<Driver>, stub::Running, tempfile::TempDir) {
 fn creation() -> Creation {
     Creation {
         user_data: Zeroizing::new(Vec::new()),
-        tags: BTreeMap::from([("millwright/uid".to_owned(), "u".to_owned())]),
         spec_digest: "0".repeat(64),
     }
 }

@@ -1,9 +1,12 @@
 //! The wire contract between the Millwright manager and a provider's driver.
 //!
-//! `machine/driver/v1/driver.proto` is the contract; this crate only compiles it. Holds no logic: what a driver must
-//! do is said in the comments of the `.proto`, what the manager does is in `millwright-core`.
+//! `machine/driver/v1/driver.proto` is the contract and `SPEC.md` beside it its clauses; this crate only compiles it, and makes the tags
+//! that both ends must spell alike. What the manager decides is in `millwright-core`.
 
+mod identity;
 mod redact;
+
+pub use identity::identity_tags;
 
 /// Generated from `machine/driver/v1/driver.proto`.
 #[allow(

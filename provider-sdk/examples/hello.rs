@@ -45,10 +45,16 @@ impl Driver for Hello {
     async fn create_machine(&self, request: CreateMachine, _: Context) -> Result<MachineStatus, DriverError> {
         let spec: Spec = request.machine_class.spec()?;
         let mut vms = self.vms();
+        if let Some(other) = vms.values().find(|vm| vm.key.is_namesake(&request.key)) {
+            return Err(
+                DriverError::new(Reason::NameConflict, "another machine's VM has the name")
+                    .provider_ids([other.provider_id.clone()]),
+            );
+        }
         let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| Machine {
             node_name: request.key.name.clone(),
             state_message: format!("hello, {}", spec.greeting),
-            machine_class: request.machine_class.name,
+            machine_class: request.machine_class.name.clone(),
             spec_digest: request.spec_digest.clone(),
             create_time: Some(jiff::Timestamp::now()),
             ..Machine::new(
@@ -57,7 +63,7 @@ impl Driver for Hello {
                 MachineState::Running,
             )
         });
-        if vm.spec_digest != request.spec_digest {
+        if !request.is_made_of(&vm.spec_digest) {
             return Err(
                 DriverError::new(Reason::SpecConflict, "the VM was made of another spec")
                     .provider_ids([vm.provider_id.clone()]),

@@ -65,6 +65,13 @@ impl DriverError {
         Self::new(Reason::InvalidField { violations }, faults.join("; "))
     }
 
+    /// The request lacks a key of the Secret or a field of the spec, without which the driver does not know where to look.
+    pub fn credentials_missing(missing: impl Into<String>) -> Self {
+        let missing = missing.into();
+        let message = format!("the request lacks {missing}, so the driver does not know where to look");
+        Self::new(Reason::CredentialsMissing { missing }, message)
+    }
+
     /// The VM does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(Reason::MachineNotFound, message)
@@ -185,6 +192,9 @@ impl DriverError {
             Reason::CapacityUnavailable { zone, instance_type } => {
                 metadata.insert("zone".to_owned(), zone.clone());
                 metadata.insert("instanceType".to_owned(), instance_type.clone());
+            }
+            Reason::CredentialsMissing { missing } => {
+                metadata.insert("missing".to_owned(), missing.clone());
             }
             _ => {}
         }

@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 
 use crate::error::DriverError;
 use crate::reason::Reason;
-use crate::types::MachineKey;
+use crate::types::{MachineKey, is_same_spec};
 
 /// How long a deleted uid is remembered: far longer than any cache of a manager is stale.
 const TOMBSTONE_LIFE: Duration = Duration::from_secs(3600);
@@ -48,7 +48,7 @@ impl FlightKey {
     }
 }
 
-/// Which operation. Equal ones join.
+/// Which operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Create { spec_digest: String },
@@ -57,6 +57,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The same operation: creations with the same spec, or of which one does not know its spec, join.
+    fn is_joined_by(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Create { spec_digest: one }, Self::Create { spec_digest: other }) => is_same_spec(one, other),
+            (Self::Initialize, Self::Initialize) | (Self::Delete, Self::Delete) => true,
+            (Self::Create { .. } | Self::Initialize | Self::Delete, _) => false,
+        }
+    }
+
     fn name(&self) -> &'static str {
         match self {
             Self::Create { .. } => "CreateMachine",
@@ -125,7 +134,7 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
             Kind::Create { .. } | Kind::Initialize => {}
         }
         if let Some(running) = state.running.get(&key) {
-            return if running.kind == kind {
+            return if running.kind.is_joined_by(&kind) {
                 Ok(running.answer.clone())
             } else {
                 Err(busy(&running.kind, &kind))
@@ -265,6 +274,11 @@ mod tests {
         let flights = Flights::new(TaskTracker::new());
         let mut running = Box::pin(flights.run(key("u"), create("d"), std::future::pending::<Answer<()>>()));
         assert!(futures::poll!(&mut running).is_pending());
+        let mut joined = Box::pin(flights.run(key("u"), create(""), async { panic!("a second work") }));
+        assert!(
+            futures::poll!(&mut joined).is_pending(),
+            "who does not know the spec joins"
+        );
         for kind in [create("other"), Kind::Initialize, Kind::Delete] {
             let error = flights.run(key("u"), kind, async { Ok(()) }).await.unwrap_err();
             assert_eq!(error.reason(), &Reason::OperationInProgress);

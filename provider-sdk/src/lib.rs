@@ -18,12 +18,17 @@
 //!
 //!     async fn create_machine(&self, request: CreateMachine, _: Context) -> Result<MachineStatus, DriverError> {
 //!         let mut vms = self.0.lock().expect("no holder of this lock panics");
+//!         if vms.values().any(|vm| vm.key.is_namesake(&request.key)) {
+//!             return Err(DriverError::new(Reason::NameConflict, "another machine's VM has the name"));
+//!         }
 //!         let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| Machine {
 //!             node_name: request.key.name.clone(),
+//!             machine_class: request.machine_class.name.clone(),
 //!             spec_digest: request.spec_digest.clone(),
+//!             create_time: Some(Timestamp::now()),
 //!             ..Machine::new(request.key.clone(), format!("shelf:///{}", request.key.uid), MachineState::Running)
 //!         });
-//!         if vm.spec_digest != request.spec_digest {
+//!         if !request.is_made_of(&vm.spec_digest) {
 //!             return Err(DriverError::new(Reason::SpecConflict, "the VM was made of another spec"));
 //!         }
 //!         Ok(vm.clone().into())
@@ -92,6 +97,9 @@ mod translate;
 mod types;
 mod validate;
 mod watch;
+
+/// What times in requests and answers are.
+pub use jiff::Timestamp;
 
 pub use self::args::{ServeArgs, parse_duration};
 pub use self::driver::Driver;

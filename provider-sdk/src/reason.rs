@@ -76,6 +76,11 @@ pub enum Reason {
     ResumeTokenExpired,
     /// A fault of the driver.
     DriverFault,
+    /// The request lacks what says where to look, so that the driver looked nowhere. Stops no other machine.
+    CredentialsMissing {
+        /// What is lacking: a key of the Secret, or a field of the spec such as `/region`.
+        missing: String,
+    },
     /// The driver has no such call. Has no `ErrorReason`: the code says it all.
     Unimplemented,
 }
@@ -137,6 +142,7 @@ impl Reason {
             Self::PageTokenExpired => "PAGE_TOKEN_EXPIRED",
             Self::ResumeTokenExpired => "RESUME_TOKEN_EXPIRED",
             Self::DriverFault => "DRIVER_FAULT",
+            Self::CredentialsMissing { .. } => "CREDENTIALS_MISSING",
             Self::Unimplemented => return None,
         })
     }
@@ -173,6 +179,7 @@ impl Reason {
             Self::PageTokenExpired,
             Self::ResumeTokenExpired,
             Self::DriverFault,
+            Self::CredentialsMissing { missing: String::new() },
         ]
     }
 
@@ -196,6 +203,7 @@ impl Reason {
             Self::CapacityUnavailable { .. } | Self::QuotaExceeded { .. } => Code::ResourceExhausted,
             Self::StaleLeader
             | Self::DependencyMissing { .. }
+            | Self::CredentialsMissing { .. }
             | Self::MachineDeleted
             | Self::VmInconsistent
             | Self::NotOwned
@@ -211,6 +219,7 @@ impl Reason {
         match self {
             Self::InvalidField { .. }
             | Self::CredentialsRejected
+            | Self::CredentialsMissing { .. }
             | Self::AccessDenied { .. }
             | Self::RateLimited
             | Self::StaleLeader
@@ -248,7 +257,7 @@ mod tests {
             );
             assert_eq!(Reason::from_name(name), Some(reason));
         }
-        assert_eq!(Reason::all().len(), 23);
+        assert_eq!(Reason::all().len(), 24);
         assert_eq!(Reason::Unimplemented.name(), None);
     }
 

@@ -18,6 +18,7 @@ pub use self::machine::{
     AddressType, CapacityType, Initialization, Interruption, InterruptionKind, Machine, MachineKey, MachineState,
     NodeAddress,
 };
+pub(crate) use self::request::is_same_spec;
 pub use self::request::{
     Context, CreateMachine, DeleteMachine, GetMachineStatus, GetNodeTemplate, GetVolumeIds, InitializeMachine,
     ListMachines, ValidateMachineClass, VolumeSource, VolumeSpec, WatchMachines,

@@ -26,7 +26,7 @@ pub(crate) const LAST_KNOWN_STATE_MAX: usize = 4 * 1024;
 pub(crate) const TOKEN_MAX: usize = 4 * 1024;
 const TAGS_MAX: usize = 16;
 const TAG_KEY_MAX: usize = 63;
-const TAG_VALUE_MAX: usize = 128;
+const TAG_VALUE_MAX: usize = 63;
 const VOLUMES_MAX: usize = 1000;
 
 /// Checks requests for a driver of this name.
@@ -47,10 +47,15 @@ impl<'a> Validator<'a> {
     pub(crate) fn create_machine(mut self, request: &v1::CreateMachineRequest) -> Result<(), DriverError> {
         self.key(request.key.as_ref(), true);
         self.class(request.machine_class.as_ref());
+        // Only what is made is made of a class; elsewhere its name says nothing.
+        if let Some(class) = &request.machine_class {
+            self.required("machine_class.name", &class.name, STRING_MAX);
+            self.required("machine_class.namespace", &class.namespace, STRING_MAX);
+        }
         self.secrets(&request.secret_data);
         self.size("user_data", request.user_data.len(), USER_DATA_MAX);
         self.tags(&request.tags);
-        self.required("spec_digest", &request.spec_digest, STRING_MAX);
+        self.size("spec_digest", request.spec_digest.len(), STRING_MAX);
         self.size("last_known_state", request.last_known_state.len(), LAST_KNOWN_STATE_MAX);
         self.verdict()
     }
@@ -164,8 +169,8 @@ impl<'a> Validator<'a> {
         let Some(class) = class else {
             return self.fault("machine_class", "is required");
         };
-        self.required("machine_class.name", &class.name, STRING_MAX);
-        self.required("machine_class.namespace", &class.namespace, STRING_MAX);
+        self.size("machine_class.name", class.name.len(), STRING_MAX);
+        self.size("machine_class.namespace", class.namespace.len(), STRING_MAX);
         self.required("machine_class.provider", &class.provider, STRING_MAX);
         if !class.provider.is_empty() && class.provider != self.driver {
             self.fault(
@@ -196,9 +201,6 @@ impl<'a> Validator<'a> {
     }
 
     fn tags(&mut self, tags: &BTreeMap<String, String>) {
-        if tags.is_empty() {
-            return self.fault("tags", "is required");
-        }
         self.entries("tags", tags.len(), TAGS_MAX);
         for (key, value) in tags.iter().take(TAGS_MAX) {
             let field = format!("tags.{key}");

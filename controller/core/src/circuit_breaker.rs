@@ -140,7 +140,8 @@ impl Meaning {
             | Reason::SpecOutOfRange
             | Reason::PageTokenExpired
             | Reason::ResumeTokenExpired
-            | Reason::DriverFault => Self::Unknown,
+            | Reason::DriverFault
+            | Reason::CredentialsMissing => Self::Unknown,
         }
     }
 }

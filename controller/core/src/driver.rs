@@ -70,6 +70,7 @@ pub enum Reason {
     PageTokenExpired,
     ResumeTokenExpired,
     DriverFault,
+    CredentialsMissing,
 }
 
 impl Reason {
@@ -89,7 +90,7 @@ impl Reason {
             Self::CapacityUnavailable | Self::QuotaExceeded | Self::NotOwned | Self::DeleteBlocked => {
                 (Reaction::Repeat, Pace::Long)
             }
-            Self::DependencyMissing => (Reaction::AwaitClass, Pace::Medium),
+            Self::DependencyMissing | Self::CredentialsMissing => (Reaction::AwaitClass, Pace::Medium),
             Self::InvalidField | Self::SpecOutOfRange | Self::CredentialsRejected | Self::AccessDenied => {
                 (Reaction::AwaitClass, Pace::Long)
             }
@@ -114,6 +115,7 @@ impl Reason {
             Self::CapacityUnavailable | Self::QuotaExceeded => &[Code::ResourceExhausted],
             Self::StaleLeader
             | Self::DependencyMissing
+            | Self::CredentialsMissing
             | Self::MachineDeleted
             | Self::VmInconsistent
             | Self::NotOwned

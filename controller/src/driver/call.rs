@@ -13,7 +13,7 @@ use millwright_core::driver::{Code, Deletion, DriverInfo, Failure, Reason, Vm};
 use millwright_core::ids::DriverName;
 use millwright_core::permit::DeletePermit;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
-use millwright_proto::{LEADER_EPOCH_KEY, v1};
+use millwright_proto::{LEADER_EPOCH_KEY, identity_tags, v1};
 use tokio::sync::{Notify, SemaphorePermit};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -148,12 +148,18 @@ impl Driver {
     where
         W: Future<Output = Result<(), Failure>>,
     {
+        let (key, machine_class) = (target.key.to_wire(), target.class.to_wire());
+        let class = machine_class.as_ref().map_or("", |class| class.name.as_str());
+        let tags = key
+            .as_ref()
+            .map(|key| identity_tags(key, class, &creation.spec_digest))
+            .unwrap_or_default();
         let request = v1::CreateMachineRequest {
-            key: target.key.to_wire(),
-            machine_class: target.class.to_wire(),
+            key,
+            machine_class,
             secret_data: target.secrets.to_wire(),
             user_data: creation.user_data.to_vec(),
-            tags: creation.tags.clone(),
+            tags,
             spec_digest: creation.spec_digest.clone(),
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
         };

@@ -26,7 +26,7 @@ const MAX_STATE: usize = 4096;
 const MAX_IDS: usize = 8;
 
 /// Every reason with its name on the wire. A test holds it complete.
-const REASONS: [(Reason, v1::ErrorReason); 23] = [
+const REASONS: [(Reason, v1::ErrorReason); 24] = [
     (Reason::InvalidField, v1::ErrorReason::InvalidField),
     (Reason::CredentialsRejected, v1::ErrorReason::CredentialsRejected),
     (Reason::AccessDenied, v1::ErrorReason::AccessDenied),
@@ -50,6 +50,7 @@ const REASONS: [(Reason, v1::ErrorReason); 23] = [
     (Reason::PageTokenExpired, v1::ErrorReason::PageTokenExpired),
     (Reason::ResumeTokenExpired, v1::ErrorReason::ResumeTokenExpired),
     (Reason::DriverFault, v1::ErrorReason::DriverFault),
+    (Reason::CredentialsMissing, v1::ErrorReason::CredentialsMissing),
 ];
 const REASON_PREFIX: &str = "ERROR_REASON_";
 

@@ -2,7 +2,6 @@
 //!
 //! Decides nothing but whether a class can travel at all.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millwright_core::ids::{DriverName, Name, ProviderId, Uid};
@@ -81,8 +80,6 @@ pub struct Scope {
 pub struct Creation {
     /// User data with its placeholders filled in: the same bytes while an earlier outcome is unknown.
     pub user_data: Zeroizing<Vec<u8>>,
-    /// Tags that the VM carries from its first moment.
-    pub tags: BTreeMap<String, String>,
     /// `provider_spec::digest` of the request.
     pub spec_digest: String,
 }

@@ -3,7 +3,6 @@
 //! Chooses nothing: which call, and whether, is the plan's. A worker never waits for a driver, so a thousand machines
 //! can be in creation while workers stay free (`architecture.md` §2.2).
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -259,16 +258,11 @@ async fn create(
     };
     let token = token.as_ref().map(|token| token.as_str());
     let filled = user_data::fill(template, token, target.key.name.as_str()).map_err(|error| unusable(&error))?;
-    let mut tags = BTreeMap::from([("millwright/cluster".to_owned(), target.key.cluster_id.clone())]);
-    // Tags are for people and bills; a class name that is too long for one is in the driver's own tags anyway.
-    let class = machine.class_name().filter(|class| class.len() <= 128);
-    tags.extend(class.map(|class| ("millwright/machine-class".to_owned(), class.to_owned())));
     driver
         .create_machine_if(
             target,
             &Creation {
                 user_data: Zeroizing::new(filled),
-                tags,
                 spec_digest,
             },
             || still_wanted(shared, machine),

@@ -46,12 +46,18 @@ fn secrets(data: BTreeMap<String, Vec<u8>>) -> Secrets {
 }
 
 pub(crate) fn create_machine(request: v1::CreateMachineRequest) -> CreateMachine {
+    let mut tags = request.tags;
+    if tags.is_empty() {
+        let (key, class) = (request.key.clone().unwrap_or_default(), request.machine_class.as_ref());
+        let class = class.map_or("", |class| class.name.as_str());
+        tags = millwright_proto::identity_tags(&key, class, &request.spec_digest);
+    }
     CreateMachine {
         key: machine_key(request.key),
         machine_class: class(request.machine_class),
         secrets: secrets(request.secret_data),
         user_data: UserData::from(request.user_data),
-        tags: request.tags,
+        tags,
         spec_digest: request.spec_digest,
         last_known_state: request.last_known_state,
     }

@@ -18,6 +18,17 @@ pub struct MachineKey {
     pub uid: String,
 }
 
+impl MachineKey {
+    /// Whether that is another Machine of the same name, in the same namespace and cluster: its VM keeps this one from being made
+    /// (`NAME_CONFLICT`). A VM without a uid was made by an older controller and is no namesake but the Machine's own.
+    pub fn is_namesake(&self, other: &Self) -> bool {
+        let is_same_name =
+            self.cluster_id == other.cluster_id && self.namespace == other.namespace && self.name == other.name;
+        let has_uids = !self.uid.is_empty() && !other.uid.is_empty();
+        is_same_name && has_uids && self.uid != other.uid
+    }
+}
+
 /// Where a VM is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MachineState {

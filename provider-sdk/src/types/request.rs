@@ -44,12 +44,27 @@ pub struct CreateMachine {
     pub secrets: Secrets,
     /// Boot configuration, byte for byte the same while an earlier outcome is unknown.
     pub user_data: UserData,
-    /// Tags that the VM must carry from its first moment.
+    /// Tags that the VM must carry from its first moment, never empty. A driver that stores all of them finds the VM again by
+    /// `millwright/cluster` and `millwright/uid`.
     pub tags: BTreeMap<String, String>,
-    /// Digest of what the manager made the request of. Store it as a tag and compare it as text.
+    /// Digest of what the manager made the request of. Store it as a tag, and compare it by [`is_made_of`](Self::is_made_of). Empty: the
+    /// caller does not know it.
     pub spec_digest: String,
     /// What an earlier answer said to remember.
     pub last_known_state: String,
+}
+
+impl CreateMachine {
+    /// Whether a VM with that digest is the one that is asked for: the digests are equal, or one of them is not known. If not, the call
+    /// fails with `SPEC_CONFLICT`.
+    pub fn is_made_of(&self, spec_digest: &str) -> bool {
+        is_same_spec(&self.spec_digest, spec_digest)
+    }
+}
+
+/// Whether two digests are equal, or one of them is not known.
+pub(crate) fn is_same_spec(one: &str, other: &str) -> bool {
+    one == other || one.is_empty() || other.is_empty()
 }
 
 /// Request of `initialize_machine`.

@@ -120,7 +120,7 @@ impl VirtualDriver {
         Err(DriverError::new(Reason::NotOwned, text).provider_ids([provider_id]))
     }
 
-    /// Refuses to make a second VM of one name in a cluster and region.
+    /// Refuses to make a second VM of one name in a cluster, namespace and region.
     fn refuse_name_conflict(&self, region: &str, key: &MachineKey) -> Result<(), DriverError> {
         let mut others = self.cloud.find_by_name(region, &key.cluster_id, &key.name);
         others.extend(
@@ -129,6 +129,7 @@ impl VirtualDriver {
         );
         let Some(other) = others
             .into_iter()
+            .filter(|vm| vm.owner.namespace == key.namespace)
             .find(|vm| vm.owner.uid != key.uid && !vm.owner.uid.is_empty())
         else {
             return Ok(());

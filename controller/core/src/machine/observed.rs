@@ -223,7 +223,7 @@ pub struct Doubt {
 pub struct Unmade {
     /// When the last creation was answered, or, before the first answer, when the request was recorded.
     pub since: Timestamp,
-    /// The provider accepted the credentials of none. Only then it is certain that nothing else was made either: a driver may have made a
+    /// The provider accepted the credentials of none, or the driver got none. Only then it is certain that nothing else was made either: a driver may have made a
     /// disk before it met a quota.
     pub is_locked_out: bool,
 }

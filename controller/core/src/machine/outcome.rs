@@ -74,7 +74,11 @@ fn still_unmade(answer: &Answer, before: Unmade, now: Timestamp) -> Option<Unmad
         Answer::NotAsked(_) | Answer::Vm(Call::Status, Err(_)) => Some(before),
         Answer::Vm(Call::Create, Err(failure)) if failure.effect == Effect::None => Some(Unmade {
             since: now,
-            is_locked_out: before.is_locked_out && failure.reason == Some(Reason::CredentialsRejected),
+            is_locked_out: before.is_locked_out
+                && matches!(
+                    failure.reason,
+                    Some(Reason::CredentialsRejected | Reason::CredentialsMissing)
+                ),
         }),
         Answer::Vm(_, _) | Answer::Deletion(_) => None,
     }
@@ -357,7 +361,7 @@ mod tests {
         let create = |reason, effect| Answer::Vm(Call::Create, Err(failure(reason, effect)));
         let refused = || create(Some(Reason::CredentialsRejected), Effect::None);
         let unmade = |since, is_locked_out| Some(Unmade { since, is_locked_out });
-        let cases: [(Answer, Option<Unmade>); 12] = [
+        let cases: [(Answer, Option<Unmade>); 13] = [
             (refused(), unmade(now, true)),
             (Answer::NotAsked(Call::Create), unmade(began, true)),
             (
@@ -366,6 +370,10 @@ mod tests {
                     Err(failure(Some(Reason::CredentialsRejected), Effect::None)),
                 ),
                 unmade(began, true),
+            ),
+            (
+                create(Some(Reason::CredentialsMissing), Effect::None),
+                unmade(now, true),
             ),
             (create(Some(Reason::CredentialsRejected), Effect::Unknown), None),
             (create(Some(Reason::CredentialsRejected), Effect::Partial), None),

@@ -139,7 +139,7 @@ pub const CODES: [Code; 16] = [
     Code::Unauthenticated,
 ];
 
-pub const REASONS: [Reason; 23] = [
+pub const REASONS: [Reason; 24] = [
     Reason::ProviderUnavailable,
     Reason::InvalidField,
     Reason::CredentialsRejected,
@@ -163,4 +163,5 @@ pub const REASONS: [Reason; 23] = [
     Reason::PageTokenExpired,
     Reason::ResumeTokenExpired,
     Reason::DriverFault,
+    Reason::CredentialsMissing,
 ];

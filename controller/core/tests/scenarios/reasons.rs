@@ -13,7 +13,7 @@ use crate::script;
 use crate::stage::Stage;
 
 /// Each reason with the code that it travels with.
-const REASONS: [(Code, Reason); 23] = [
+const REASONS: [(Code, Reason); 24] = [
     (Code::InvalidArgument, Reason::InvalidField),
     (Code::Unauthenticated, Reason::CredentialsRejected),
     (Code::PermissionDenied, Reason::AccessDenied),
@@ -37,6 +37,7 @@ const REASONS: [(Code, Reason); 23] = [
     (Code::Aborted, Reason::PageTokenExpired),
     (Code::Aborted, Reason::ResumeTokenExpired),
     (Code::Internal, Reason::DriverFault),
+    (Code::FailedPrecondition, Reason::CredentialsMissing),
 ];
 
 /// Codes that come without a reason: from the transport, a proxy or a crash.

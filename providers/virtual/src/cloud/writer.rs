@@ -257,7 +257,8 @@ impl Writer {
             if vm.deletion.is_some() || fleet.is_closing(&vm.id) {
                 return Err(CloudError::TokenSpent);
             }
-            if vm.spec_digest != launch.spec_digest {
+            let is_known = !vm.spec_digest.is_empty() && !launch.spec_digest.is_empty();
+            if is_known && vm.spec_digest != launch.spec_digest {
                 return Err(CloudError::ParameterMismatch {
                     provider_id: vm.provider_id(),
                 });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millwright_provider_sdk::{DriverError, FieldViolation, Outcome, Reason, Secrets, Severity, Violation};
+use millwright_provider_sdk::{DriverError, Outcome, Reason, Secrets, Severity, Violation};
 
 use super::answer;
 use crate::{cloud::CloudError, spec::Spec};
@@ -32,10 +32,9 @@ pub(super) fn readable(provider_spec: &serde_json::Value) -> Result<Spec, Driver
 /// The region whose VMs a call is about. Of a class that has become invalid since no more than this is needed.
 pub(super) fn region_of(provider_spec: &serde_json::Value) -> Result<&str, DriverError> {
     let region = provider_spec.get("region").and_then(serde_json::Value::as_str);
-    region.filter(|region| !region.is_empty()).ok_or_else(|| {
-        let field = "machine_class.provider_spec.region";
-        DriverError::invalid_fields(vec![FieldViolation::new(field, "names the region to look in")])
-    })
+    region
+        .filter(|region| !region.is_empty())
+        .ok_or_else(|| DriverError::credentials_missing("machine_class.provider_spec.region"))
 }
 
 pub(super) fn warning_of_faults(spec: &Spec) -> Option<Violation> {

@@ -144,7 +144,7 @@ async fn a_region_knows_nothing_of_another_and_without_one_nothing_is_absent() {
         driver.delete_machine(removal).await.expect_err("nobody knows where"),
         driver.list_machines(page).await.expect_err("nobody knows where"),
     ] {
-        assert_eq!(reason(&refused), "INVALID_FIELD");
+        assert_eq!(reason(&refused), "CREDENTIALS_MISSING");
     }
     let (_, removal, _) = elsewhere(&mars);
     let nothing = driver
