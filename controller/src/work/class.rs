@@ -137,8 +137,13 @@ where
 /// Starts a check; its outcome wakes whoever waits for the class. What it finds out holds for what was there when it began.
 fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
     let name = meta::identity(&class.metadata).0;
-    let stamp = shared.quietly(|world| world.ledger.begins_check(&name));
-    let (task, class) = (Arc::clone(shared), Arc::clone(class));
+    // As it is known by now: the class of the pass may be older than what the stamp stands for, and its recipe would be believed.
+    let begun = shared.quietly(|world| {
+        let class = Arc::clone(world.classes.get(&name)?);
+        Some((class, world.ledger.begins_check(&name)))
+    });
+    let Some((class, stamp)) = begun else { return };
+    let task = Arc::clone(shared);
     shared.calls.spawn(async move {
         let known = task.look(|world| world.ledger.reached(&class).cloned());
         let mut heard = Heard {

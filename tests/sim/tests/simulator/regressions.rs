@@ -111,3 +111,15 @@ fn an_orphan_goes_although_its_driver_speaks_of_a_leader_that_there_is_not() {
     }
     panic!("of a hundred runs an orphan was refused in {refused}");
 }
+
+/// A check that had begun with a class from before its edit was believed of the edited one: its recipe made a Machine ask for a VM that
+/// nobody would make, again and again without a pause.
+#[test]
+fn a_check_of_a_class_from_before_its_edit_is_not_believed() {
+    comes_right(&[Regression {
+        workload: "edit-class",
+        seed: 1,
+        strike: strike("F16p", CallFault::Cut, 15),
+        words: "F16p",
+    }]);
+}
