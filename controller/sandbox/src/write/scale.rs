@@ -10,14 +10,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api, Moment};
-use crate::failure::{Cause, Failure};
+use crate::failure::Failure;
 use crate::json;
 use crate::kinds::{Kind, Scale};
 use crate::list::Shape;
 use crate::object;
 use crate::request::{Request, Verb};
 use crate::write::update::{self, Part};
-use crate::write::{Options, at_path, invalid, key_of, patch};
+use crate::write::{Options, at_path, key_of, patch};
 
 /// Answers every verb of a scale.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
@@ -60,14 +60,6 @@ pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Momen
     let version = object::text(&said, "/metadata/resourceVersion");
     if !version.is_empty() && version != object::version(&old).to_string() {
         return Err(update::stale(kind, &key.name));
-    }
-    if replicas < 0 {
-        let cause = Cause::invalid(
-            &format!(".{}", scale.spec_replicas.join(".")),
-            replicas,
-            "should be a non-negative integer",
-        );
-        return Err(invalid(kind, &old, vec![cause]));
     }
     let mut new = Value::clone(&old);
     write(&mut new, &scale.spec_replicas, replicas);
