@@ -52,6 +52,7 @@ async fn line(script: impl FnOnce(&mut Script)) -> Line {
 
 fn creation() -> Creation {
     Creation {
+        token: None,
         user_data: Zeroizing::new(b"#cloud-config".to_vec()),
         spec_digest: "d".into(),
     }

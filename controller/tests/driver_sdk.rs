@@ -125,6 +125,7 @@ async fn shelf() -> (Desk, Arc<Driver>, stub::Running, tempfile::TempDir) {
 
 fn creation() -> Creation {
     Creation {
+        token: None,
         user_data: Zeroizing::new(Vec::new()),
         spec_digest: "0".repeat(64),
     }

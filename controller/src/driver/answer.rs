@@ -165,7 +165,8 @@ pub(super) fn vm_of(
         state_message: secrets.mask(&machine.state_message),
         ..machine
     };
-    let vm = vm(shown, poll_after.and_then(duration));
+    let mut vm = vm(shown, poll_after.and_then(duration));
+    vm.last_known_state = secrets.state(vm.last_known_state);
     if vm.provider_id.is_none() && vm.state != VmState::Creating {
         return Err(broken_answer(format!(
             "the driver answered with a VM without provider_id in state {:?}",
@@ -269,11 +270,11 @@ fn address(address: &v1::NodeAddress) -> Option<Address> {
 }
 
 /// Answer of DeleteMachine. Only DELETED is gone; a state that is not known means "ask again".
-pub(super) fn deletion(response: v1::DeleteMachineResponse) -> Deletion {
+pub(super) fn deletion(secrets: &SecretData, response: v1::DeleteMachineResponse) -> Deletion {
     Deletion {
         gone: response.state() == v1::machine::State::Deleted,
         poll_after: response.poll_after.and_then(duration),
-        last_known_state: last_known_state(response.last_known_state),
+        last_known_state: secrets.state(last_known_state(response.last_known_state)),
     }
 }
 

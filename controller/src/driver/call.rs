@@ -164,13 +164,15 @@ impl Driver {
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
         };
         let send = async |wire: Wire, request| client(wire).create_machine(request).await;
+        let token = creation.token.as_ref().map(|token| token.as_str());
+        let secrets = target.secrets.sending(&creation.user_data, token);
         let of = Of {
             method: Method::CreateMachine,
             machine: Some(&target.key),
-            credentials: &target.secrets,
+            credentials: &secrets,
         };
         let response = self.call_if(of, request, still_wanted, send).await?;
-        answer::vm_of(&target.key, &target.secrets, response.machine, response.poll_after)
+        answer::vm_of(&target.key, &secrets, response.machine, response.poll_after)
     }
 
     /// Steps that can only follow the creation.
@@ -232,7 +234,7 @@ impl Driver {
             credentials: &target.secrets,
         };
         let response = self.call_if(of, request, still_wanted, send).await?;
-        Ok(answer::deletion(response))
+        Ok(answer::deletion(&target.secrets, response))
     }
 
     /// The VM of a machine.

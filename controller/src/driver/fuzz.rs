@@ -217,7 +217,7 @@ fn read(bytes: &[u8]) -> Kept {
             gone: _,
             poll_after: _,
             last_known_state,
-        } = answer::deletion(answer);
+        } = answer::deletion(&secrets, answer);
         kept.opaque.extend(last_known_state);
     }
     if let Ok(answer) = v1::GetDriverInfoResponse::decode(bytes) {

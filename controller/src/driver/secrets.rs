@@ -34,6 +34,8 @@ const FAILED: Duration = Duration::from_secs(2);
 
 /// Shorter values are words that any text may hold.
 const LEAST_MASKED: usize = 6;
+/// Shorter words of a value may stand in any text; a key or a password of a program is longer.
+const LEAST_WORD: usize = 12;
 /// What stands in place of a secret.
 const MASK: &str = "***";
 /// Lengths of the two parts of a bootstrap token, `abcdef.0123456789abcdef`.
@@ -74,6 +76,8 @@ pub struct SecretData {
     data: BTreeMap<String, Vec<u8>>,
     /// The Secrets that hold more than user data: whose account it is.
     account: Vec<SecretKey>,
+    /// What one call sends beside the data, which is as secret.
+    sent: Vec<Zeroizing<String>>,
 }
 
 impl SecretData {
@@ -93,6 +97,17 @@ impl SecretData {
         &self.account
     }
 
+    /// The same for one call, which sends this user data, with this token in it.
+    pub(super) fn sending(&self, user_data: &[u8], token: Option<&str>) -> Self {
+        let user_data = std::str::from_utf8(user_data).unwrap_or_default();
+        let sent = user_data.lines().chain(token);
+        Self {
+            data: self.data.clone(),
+            account: self.account.clone(),
+            sent: sent.map(|line| Zeroizing::new(line.trim().to_owned())).collect(),
+        }
+    }
+
     /// Whether it holds more than user data.
     fn has_credentials(&self) -> bool {
         self.data.keys().any(|name| name != USER_DATA)
@@ -103,12 +118,18 @@ impl SecretData {
         self.data.clone()
     }
 
-    /// The text without what is secret: values of these Secrets, line by line, and bootstrap tokens. Whatever a driver says goes into logs,
-    /// events and statuses, and drivers quote what they were given.
+    /// The text without what is secret: values of these Secrets and what else the call sends, line by line, long words of the values, which
+    /// stay as they are however a text quotes them, and bootstrap tokens. Whatever a driver says goes into logs, events and statuses, and
+    /// drivers quote what they were given.
     pub(super) fn mask(&self, text: &str) -> String {
         let values = self.data.values().filter_map(|value| std::str::from_utf8(value).ok());
-        let lines = values.flat_map(str::lines).map(str::trim);
-        let mut lines: Vec<&str> = lines.filter(|line| line.len() >= LEAST_MASKED).collect();
+        let values: Vec<&str> = values.collect();
+        let is_inner = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+        let words = values.iter().flat_map(|value| value.split(|letter| !is_inner(letter)));
+        let words = words.filter(|word| word.len() >= LEAST_WORD);
+        let lines = values.iter().flat_map(|value| value.lines()).map(str::trim);
+        let lines = lines.chain(self.sent.iter().map(|line| line.as_str()));
+        let mut lines: Vec<&str> = lines.filter(|line| line.len() >= LEAST_MASKED).chain(words).collect();
         // A longer one may hold a shorter one, of which the rest would stay.
         lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
         let mut text = text.to_owned();
@@ -127,7 +148,19 @@ impl SecretData {
         let masked = tonic::Status::with_details_and_metadata(code, message, details, metadata);
         let mut failure = status::failure(&masked);
         failure.message = self.mask(&failure.message);
+        failure.last_known_state = self.state(failure.last_known_state);
         failure
+    }
+
+    /// A driver's breadcrumb, which is stored where many may read it. One that holds what is secret is not kept: masked it would mislead
+    /// the driver.
+    pub(super) fn state(&self, state: Option<String>) -> Option<String> {
+        let state = state?;
+        if self.mask(&state) != state {
+            tracing::warn!("last_known_state dropped: it holds what the driver was sent in confidence");
+            return None;
+        }
+        Some(state)
     }
 
     fn bytes(&self) -> usize {
@@ -146,6 +179,7 @@ impl FromIterator<(String, Vec<u8>)> for SecretData {
         Self {
             data: entries.into_iter().collect(),
             account: Vec::new(),
+            sent: Vec::new(),
         }
     }
 }
@@ -399,5 +433,30 @@ mod tests {
         ] {
             assert_eq!(secrets.mask(text), masked);
         }
+    }
+
+    /// A driver prints what it was given with its language's quotes, or puts it into an address.
+    #[test]
+    fn what_is_quoted_in_another_form_is_masked_and_a_breadcrumb_with_it_is_not_kept() {
+        let key = r#"{"private_key":"-----BEGIN\nPRIVATELINE-AAAA\n"}"#;
+        let entries = [("json", key), ("accessKey", "AKIASECRETKEY12345")];
+        let secrets: SecretData = entries
+            .map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()))
+            .into_iter()
+            .collect();
+        let token = "abcdef.0123456789abcdef";
+        let sending = secrets.sending(b"boot abcdef.0123456789abcdef word\nshort", Some(token));
+        for (text, hidden) in [
+            (format!("{key:?}"), "PRIVATELINE-AAAA"),
+            ("boot abcdef.0123456789abcdef word".to_owned(), "word"),
+            ("boot%20abcdef.0123456789abcdef%20".to_owned(), "0123456789"),
+            ("?key=AKIASECRETKEY12345".to_owned(), "AKIASECRET"),
+        ] {
+            let masked = sending.mask(&text);
+            assert!(!masked.contains(hidden), "{masked}");
+            assert_eq!(sending.state(Some(text)), None);
+        }
+        let crumb = Some("step=2 disk-0123".to_owned());
+        assert_eq!(sending.state(crumb.clone()), crumb);
     }
 }

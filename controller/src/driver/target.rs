@@ -78,6 +78,8 @@ pub struct Scope {
 
 /// What only CreateMachine carries.
 pub struct Creation {
+    /// The bootstrap token that stands in the user data.
+    pub token: Option<Zeroizing<String>>,
     /// User data with its placeholders filled in: the same bytes while an earlier outcome is unknown.
     pub user_data: Zeroizing<Vec<u8>>,
     /// `provider_spec::digest` of the request.

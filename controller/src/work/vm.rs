@@ -256,12 +256,13 @@ async fn create(
         let text = "the user data went while the call was made";
         return Err(Failure::not_sent(Code::Unavailable, text));
     };
-    let token = token.as_ref().map(|token| token.as_str());
-    let filled = user_data::fill(template, token, target.key.name.as_str()).map_err(|error| unusable(&error))?;
+    let text = token.as_ref().map(|token| token.as_str());
+    let filled = user_data::fill(template, text, target.key.name.as_str()).map_err(|error| unusable(&error))?;
     driver
         .create_machine_if(
             target,
             &Creation {
+                token,
                 user_data: Zeroizing::new(filled),
                 spec_digest,
             },

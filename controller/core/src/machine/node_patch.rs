@@ -17,6 +17,9 @@ use crate::api::{keys, meta};
 use crate::ids::{Name, NodeName, NodeRef};
 use crate::merge::{filled, given};
 
+/// The longest value of a label.
+const LONGEST_LABEL: usize = 63;
+
 /// Keys and what they become; `None`: they go.
 pub type Changes = BTreeMap<String, Option<String>>;
 
@@ -299,11 +302,14 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// Puts our label and finalizer on.
+    /// Puts our finalizer on, and our label where the Machine's name can be the value of one: else the API server would refuse all that
+    /// is written with it.
     pub fn guard(&mut self, machine: &Name) {
         self.is_guarded = true;
-        self.labels
-            .insert(keys::MACHINE_NAME.to_owned(), machine.as_str().to_owned());
+        if machine.as_str().len() <= LONGEST_LABEL {
+            self.labels
+                .insert(keys::MACHINE_NAME.to_owned(), machine.as_str().to_owned());
+        }
     }
 
     /// Tells the autoscaler to leave the Node alone, and that it is we who do so; not where a user has told it already.
