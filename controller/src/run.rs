@@ -233,7 +233,7 @@ struct Ends {
 
 /// Stands for the lead when the original does not lead, and keeps it out from then on.
 async fn stand(
-    candidate: Candidate,
+    mut candidate: Candidate,
     predecessor: Option<Predecessor>,
     leadership: watch::Receiver<Leadership>,
     ends: Ends,
@@ -241,7 +241,8 @@ async fn stand(
     let Some(mut predecessor) = predecessor else {
         return candidate.run(ends.held).await;
     };
-    predecessor.ended(&ends.held).await;
+    // A pod that were not ready meanwhile would hold up the very rollout that ends the original's.
+    predecessor.ended(&ends.held, || candidate.stands_by()).await;
     let process = candidate.identity().to_owned();
     let guard = async {
         if let Some(reason) = predecessor.kept_out(&process, leadership, &ends.held).await {

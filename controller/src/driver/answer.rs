@@ -712,25 +712,34 @@ mod tests {
             v1::machine::State::Running,
         ] {
             assert!(
-                !deletion(v1::DeleteMachineResponse {
-                    state: state.into(),
-                    ..Default::default()
-                })
+                !deletion(
+                    &SecretData::default(),
+                    v1::DeleteMachineResponse {
+                        state: state.into(),
+                        ..Default::default()
+                    }
+                )
                 .gone
             );
         }
         assert!(
-            !deletion(v1::DeleteMachineResponse {
-                state: 99,
-                ..Default::default()
-            })
+            !deletion(
+                &SecretData::default(),
+                v1::DeleteMachineResponse {
+                    state: 99,
+                    ..Default::default()
+                }
+            )
             .gone
         );
         assert!(
-            deletion(v1::DeleteMachineResponse {
-                state: v1::machine::State::Deleted.into(),
-                ..Default::default()
-            })
+            deletion(
+                &SecretData::default(),
+                v1::DeleteMachineResponse {
+                    state: v1::machine::State::Deleted.into(),
+                    ..Default::default()
+                }
+            )
             .gone
         );
     }

@@ -114,6 +114,12 @@ impl Candidate {
         self.heartbeat.clone()
     }
 
+    /// Another program leads, and this process waits for its end before it stands: it is alive, and ready to take over.
+    pub fn stands_by(&mut self) {
+        self.heartbeat.beat();
+        self.step_down("another program leads");
+    }
+
     /// Stands for election until `stop`, then gives the Lease back. Cancel `stop` only when all work has ended: from
     /// then on another may lead.
     pub async fn run(mut self, stop: CancellationToken) {

@@ -61,10 +61,12 @@ impl Predecessor {
         }
     }
 
-    /// Waits until it leads no more. Who cannot read its Leases could not lead either, so errors are waited for too.
-    pub async fn ended(&mut self, stop: &CancellationToken) {
+    /// Waits until it leads no more, and calls `stands_by` at each look until then. Who cannot read its Leases could not lead either, so
+    /// errors are waited for too.
+    pub async fn ended(&mut self, stop: &CancellationToken, mut stands_by: impl FnMut()) {
         let ended = async {
             while let Some(reason) = self.in_the_way().await {
+                stands_by();
                 tracing::warn!("standing by: {reason}");
                 tokio::time::sleep(LOOK).await;
             }

@@ -120,6 +120,9 @@ async fn nothing_is_done_while_the_original_leads_and_all_once_it_has_gone() {
     scene.deploy(1).await;
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert!(scene.vms().await.unwrap().is_empty());
+    // A rollout of the Deployment waits for the new pod before it ends the old one, which is the original.
+    let (code, checks) = scene.manager.get("/readyz").await.unwrap();
+    assert_eq!(code, 200, "{checks}");
     let log = scene.manager.service.log_tail();
     assert!(
         log.contains("mcm-0 holds the Lease machine-controller-manager"),
