@@ -1,7 +1,7 @@
 //! The limit of replacements: where many machines are unhealthy at once, the cause is not theirs, and replacing them mends nothing.
 //!
 //! Counts; `set::repair` decides about single Machines. A Machine whose VM is proven gone, or announced to go, is not counted: nothing
-//! that is kept would recover. Source: `user-pains.md` 35–37, 41; S6 of `reliability.md`. The default is that of the node lifecycle
+//! that is kept would recover. One whose driver has said that its VM does not run is counted before that is believed. Source: `user-pains.md` 35–37, 41; S6 of `reliability.md`. The default is that of the node lifecycle
 //! controller of Kubernetes; Cluster API calls such a limit `maxUnhealthy`.
 
 use std::fmt;
@@ -12,6 +12,7 @@ use crate::api::{Machine, MachineSet, meta};
 use crate::kin;
 use crate::kinds::{Health, NodeBy, OwnedBy, in_zone};
 use crate::machine::judgement::is_ended;
+use crate::machine::observed::Calls;
 use crate::settings::Settings;
 use crate::world::World;
 
@@ -119,8 +120,12 @@ fn health(world: &World, machine: &Machine, settings: &Settings) -> Option<Healt
         return Some(Health::Ill);
     }
     let calls = machine.uid().and_then(|uid| world.ledger.calls.get(&uid));
-    let counts = !meta::is_deleting(&machine.metadata) && !is_ended(machine, node, calls, settings);
-    Health::of(machine).filter(|_| counts)
+    if meta::is_deleting(&machine.metadata) || is_ended(machine, node, calls, settings) {
+        return None;
+    }
+    // Verdicts ripen one by one: each of many would be the only unhealthy one when its time has come.
+    let is_doubted = calls.is_some_and(Calls::is_doubted);
+    Health::of(machine).map(|health| if is_doubted { Health::Ill } else { health })
 }
 
 /// How many Nodes of a zone are not ready.

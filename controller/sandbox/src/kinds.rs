@@ -8,14 +8,14 @@
 )]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Subject};
 use crate::request::Target;
 use crate::schema::Schema;
-use crate::store::Place;
+use crate::store::{Place, Tree};
 use crate::topology::Topology;
 
 /// Which changes count in `metadata.generation`.
@@ -189,7 +189,11 @@ const BUILT_IN: [Row; 19] = {
 
 /// All kinds by group, version and plural.
 #[derive(Debug, Clone)]
-pub struct Kinds(BTreeMap<(String, String, String), Arc<Kind>>);
+pub struct Kinds {
+    all: BTreeMap<(String, String, String), Arc<Kind>>,
+    /// The OpenAPI documents of these kinds by group and version, each made when somebody asks for it. Copies share them.
+    documents: Arc<Mutex<BTreeMap<(String, String), Tree>>>,
+}
 
 impl Default for Kinds {
     fn default() -> Self {
@@ -201,7 +205,10 @@ impl Default for Kinds {
                 Arc::new(kind),
             )
         });
-        Self(built_in.collect())
+        Self {
+            all: built_in.collect(),
+            documents: Arc::default(),
+        }
     }
 }
 
@@ -209,7 +216,7 @@ impl Kinds {
     /// The kind that a request is about. An unknown group has no path at all; an unknown plural of a known one is a resource not found.
     pub fn of(&self, target: &Target) -> Result<Arc<Kind>, Failure> {
         let key = (target.group.clone(), target.version.clone(), target.resource.clone());
-        if let Some(kind) = self.0.get(&key) {
+        if let Some(kind) = self.all.get(&key) {
             return if kind.namespaced || target.namespace.is_empty() {
                 Ok(kind.clone())
             } else {
@@ -218,7 +225,7 @@ impl Kinds {
         }
         // Of a group of definitions, the server knows no paths but theirs.
         let served = self
-            .0
+            .all
             .values()
             .any(|kind| !kind.custom && kind.group == target.group && kind.version == target.version);
         Err(if served || target.group.is_empty() {
@@ -230,26 +237,33 @@ impl Kinds {
 
     /// All kinds, in order of group, version and plural.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Kind>> {
-        self.0.values()
+        self.all.values()
     }
 
     /// The kind that an owner reference or a manifest names.
     pub fn named(&self, api_version: &str, kind: &str) -> Option<&Arc<Kind>> {
-        self.0
+        self.all
             .values()
             .find(|known| known.kind == kind && known.api_version() == api_version)
     }
 
     /// Any served version of what lies at a place.
     pub fn at(&self, place: &Place) -> Option<&Arc<Kind>> {
-        self.0.values().find(|kind| kind.place() == *place)
+        self.all.values().find(|kind| kind.place() == *place)
+    }
+
+    /// The document of a group and version: what `make` made of these kinds the first time.
+    pub fn document(&self, group: &str, version: &str, make: impl FnOnce() -> Value) -> Tree {
+        let mut documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (group.to_owned(), version.to_owned());
+        documents.entry(place).or_insert_with(|| make().into()).clone()
     }
 
     /// Takes up what a definition says now, in place of what it said before.
     pub fn define(&mut self, definition: &Value) {
         self.forget(definition);
         for kind in custom(definition) {
-            self.0.insert(
+            self.all.insert(
                 (kind.group.clone(), kind.version.clone(), kind.plural.clone()),
                 Arc::new(kind),
             );
@@ -259,7 +273,8 @@ impl Kinds {
     /// Forgets the kinds of a definition.
     pub fn forget(&mut self, definition: &Value) {
         let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
-        self.0
+        self.documents = Arc::default();
+        self.all
             .retain(|(known, _, resource), kind| !kind.custom || *known != group || *resource != plural);
     }
 }

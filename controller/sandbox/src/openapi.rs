@@ -122,6 +122,10 @@ fn document(kinds: &Kinds, group: &str, version: &str) -> Answer {
     let Some(first) = all.first() else {
         return nothing();
     };
+    Answer::ok(kinds.document(group, version, || made(first, &all)))
+}
+
+fn made(first: &Kind, all: &[&Kind]) -> Value {
     let info = if first.custom {
         json!({ "title": "Kubernetes CRD Swagger", "version": "v0.1.0" })
     } else {
@@ -139,7 +143,7 @@ fn document(kinds: &Kinds, group: &str, version: &str) -> Answer {
         let bearer = json!({ "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header" });
         fields.insert("securitySchemes".to_owned(), json!({ "BearerToken": bearer }));
     }
-    Answer::ok(json!({ "openapi": "3.0.0", "info": info, "paths": paths, "components": components }))
+    json!({ "openapi": "3.0.0", "info": info, "paths": paths, "components": components })
 }
 
 /// The schemas that something mentions, and those that these mention.

@@ -177,7 +177,8 @@ impl ManagerFlags {
         told
     }
 
-    /// Whether the original's way holds.
+    /// Whether the original's way holds. The argument names the row of the documented table, so that no switch is without one; all of
+    /// them are switched together.
     fn differs(&self, _: Difference) -> bool {
         self.compatibility == Some(Compatibility::Original)
     }

@@ -36,6 +36,8 @@ const FAILED: Duration = Duration::from_secs(2);
 const LEAST_MASKED: usize = 6;
 /// Shorter words of a value may stand in any text; a key or a password of a program is longer.
 const LEAST_WORD: usize = 12;
+/// Values from this length on keep a `last_known_state` that holds them from being stored.
+const LEAST_DROPPED: usize = 16;
 /// What stands in place of a secret.
 const MASK: &str = "***";
 /// Lengths of the two parts of a bootstrap token, `abcdef.0123456789abcdef`.
@@ -122,14 +124,11 @@ impl SecretData {
     /// stay as they are however a text quotes them, and bootstrap tokens. Whatever a driver says goes into logs, events and statuses, and
     /// drivers quote what they were given.
     pub(super) fn mask(&self, text: &str) -> String {
-        let values = self.data.values().filter_map(|value| std::str::from_utf8(value).ok());
-        let values: Vec<&str> = values.collect();
         let is_inner = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
-        let words = values.iter().flat_map(|value| value.split(|letter| !is_inner(letter)));
+        let words = self.values().flat_map(|value| value.split(|letter| !is_inner(letter)));
         let words = words.filter(|word| word.len() >= LEAST_WORD);
-        let lines = values.iter().flat_map(|value| value.lines()).map(str::trim);
-        let lines = lines.chain(self.sent.iter().map(|line| line.as_str()));
-        let mut lines: Vec<&str> = lines.filter(|line| line.len() >= LEAST_MASKED).chain(words).collect();
+        let lines = self.lines().filter(|line| line.len() >= LEAST_MASKED);
+        let mut lines: Vec<&str> = lines.chain(words).collect();
         // A longer one may hold a shorter one, of which the rest would stay.
         lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
         let mut text = text.to_owned();
@@ -139,6 +138,16 @@ impl SecretData {
             }
         }
         without_tokens(&text)
+    }
+
+    fn values(&self) -> impl Iterator<Item = &str> {
+        self.data.values().filter_map(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The lines of all that is secret.
+    fn lines(&self) -> impl Iterator<Item = &str> {
+        let lines = self.values().flat_map(str::lines).map(str::trim);
+        lines.chain(self.sent.iter().map(|line| line.as_str()))
     }
 
     /// What a status says, masked before it is cut: half a secret is one.
@@ -152,12 +161,13 @@ impl SecretData {
         failure
     }
 
-    /// A driver's breadcrumb, which is stored where many may read it. One that holds what is secret is not kept: masked it would mislead
-    /// the driver.
+    /// A driver's `last_known_state`, which is stored where many may read it. One that holds a whole line of what is secret, or a bootstrap
+    /// token, is not kept: masked it would mislead the driver. Short values, such as a region, may stand in it.
     pub(super) fn state(&self, state: Option<String>) -> Option<String> {
         let state = state?;
-        if self.mask(&state) != state {
-            tracing::warn!("last_known_state dropped: it holds what the driver was sent in confidence");
+        let holds = |line: &str| line.len() >= LEAST_DROPPED && state.contains(line);
+        if self.lines().any(holds) || without_tokens(&state) != state {
+            tracing::warn!("last_known_state dropped: it holds a secret that the driver was sent");
             return None;
         }
         Some(state)
@@ -437,9 +447,13 @@ mod tests {
 
     /// A driver prints what it was given with its language's quotes, or puts it into an address.
     #[test]
-    fn what_is_quoted_in_another_form_is_masked_and_a_breadcrumb_with_it_is_not_kept() {
+    fn what_is_quoted_in_another_form_is_masked_and_a_last_known_state_with_a_secret_is_not_kept() {
         let key = r#"{"private_key":"-----BEGIN\nPRIVATELINE-AAAA\n"}"#;
-        let entries = [("json", key), ("accessKey", "AKIASECRETKEY12345")];
+        let entries = [
+            ("json", key),
+            ("accessKey", "AKIASECRETKEY12345"),
+            ("region", "eu-central-1"),
+        ];
         let secrets: SecretData = entries
             .map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()))
             .into_iter()
@@ -454,9 +468,15 @@ mod tests {
         ] {
             let masked = sending.mask(&text);
             assert!(!masked.contains(hidden), "{masked}");
-            assert_eq!(sending.state(Some(text)), None);
         }
-        let crumb = Some("step=2 disk-0123".to_owned());
-        assert_eq!(sending.state(crumb.clone()), crumb);
+        for secret in [
+            "?key=AKIASECRETKEY12345",
+            "(abcdef.0123456789abcdef)",
+            "u=boot abcdef.0123456789abcdef word",
+        ] {
+            assert_eq!(sending.state(Some(secret.to_owned())), None);
+        }
+        let harmless = Some("step=2 disk-0123 eu-central-1".to_owned());
+        assert_eq!(sending.state(harmless.clone()), harmless);
     }
 }

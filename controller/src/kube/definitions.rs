@@ -3,13 +3,17 @@
 //!
 //! Reads what every account may read: the discovery of the group, and its OpenAPI document. Decides nothing about objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use http::Request;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::Client;
 use millwright_core::api::crds;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -85,60 +89,97 @@ fn tell(lacks: &[Lack], is_first: bool) {
     }
 }
 
+/// A schema, as far as fields are concerned. Descriptions are most of a document, and nobody here reads them.
+#[derive(Deserialize)]
+struct Schema {
+    #[serde(default)]
+    properties: BTreeMap<String, Schema>,
+    items: Option<Box<Schema>>,
+    #[serde(rename = "x-kubernetes-preserve-unknown-fields", default)]
+    keeps_all: bool,
+    #[serde(rename = "x-kubernetes-group-version-kind", default)]
+    stands_for: Vec<StandsFor>,
+}
+
+#[derive(Deserialize)]
+struct StandsFor {
+    kind: String,
+}
+
+/// The OpenAPI document of a group.
+#[derive(Deserialize)]
+struct Document {
+    components: Components,
+}
+
+#[derive(Deserialize)]
+struct Components {
+    #[serde(default)]
+    schemas: BTreeMap<String, Schema>,
+}
+
+/// One of our CRDs.
+struct Ours {
+    definition: String,
+    plural: String,
+    kind: String,
+    subresources: Vec<String>,
+    schema: Schema,
+}
+
+/// Generated from the types.
+static OURS: LazyLock<Vec<Ours>> = LazyLock::new(|| crds::all().into_iter().map(ours).collect());
+
+fn ours(crd: CustomResourceDefinition) -> Ours {
+    let version = json!(crd.spec.versions.first());
+    let names = version.get("subresources").and_then(Value::as_object);
+    let schema = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_default();
+    Ours {
+        definition: crd.metadata.name.unwrap_or_default(),
+        plural: crd.spec.names.plural,
+        kind: crd.spec.names.kind,
+        subresources: names.into_iter().flat_map(|names| names.keys().cloned()).collect(),
+        schema: serde_json::from_value(schema).expect("our CRDs have schemas; a unit test reads them"),
+    }
+}
+
 async fn look(client: &Client) -> Result<Vec<Lack>, kube::Error> {
     let get = |path: &str| Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError);
-    let served: Value = client.request(get(DISCOVERY)?).await?;
-    let schemas: Value = client.request(get(SCHEMAS)?).await?;
+    let served: APIResourceList = client.request(get(DISCOVERY)?).await?;
+    let schemas: Document = client.request(get(SCHEMAS)?).await?;
     Ok(lacks(&served, &schemas))
 }
 
 /// What the cluster lacks of our CRDs. A CRD that is not there at all is left to the watch of its objects.
-fn lacks(served: &Value, schemas: &Value) -> Vec<Lack> {
-    let served: Vec<&str> = each(served.get("resources"))
-        .filter_map(|resource| resource.get("name")?.as_str())
+fn lacks(served: &APIResourceList, document: &Document) -> Vec<Lack> {
+    let served: BTreeSet<&str> = served.resources.iter().map(|resource| resource.name.as_str()).collect();
+    let theirs: BTreeMap<&str, &Schema> = document
+        .components
+        .schemas
+        .values()
+        .filter_map(|schema| Some((schema.stands_for.first()?.kind.as_str(), schema)))
         .collect();
-    let schemas: BTreeMap<&str, &Value> = schemas
-        .pointer("/components/schemas")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .filter_map(|(_, schema)| Some((kind_of(schema)?, schema)))
-        .collect();
-    let one = |definition: Value| {
-        let plural = definition.pointer("/spec/names/plural")?.as_str()?;
-        let kind = definition.pointer("/spec/names/kind")?.as_str()?;
-        let version = definition.pointer("/spec/versions/0")?;
-        let names = version.get("subresources").and_then(Value::as_object);
-        let missing = names.into_iter().flat_map(|names| names.keys());
-        let missing = missing.filter(|name| !served.contains(&format!("{plural}/{name}").as_str()));
+    let one = |ours: &Ours| {
+        let is_missing = |name: &&String| !served.contains(format!("{}/{name}", ours.plural).as_str());
+        let subresources: Vec<String> = ours.subresources.iter().filter(is_missing).cloned().collect();
         let mut fields = Vec::new();
-        if let Some(theirs) = schemas.get(kind) {
-            missing_fields(version.pointer("/schema/openAPIV3Schema")?, theirs, "", &mut fields);
+        if let Some(theirs) = theirs.get(ours.kind.as_str()) {
+            missing_fields(&ours.schema, theirs, "", &mut fields);
         }
+        let is_there = served.contains(ours.plural.as_str());
         let lack = Lack {
-            definition: definition.pointer("/metadata/name")?.as_str()?.to_owned(),
-            subresources: missing.cloned().collect(),
+            definition: ours.definition.clone(),
+            subresources,
             fields,
         };
-        let is_there = served.contains(&plural);
         (is_there && !(lack.subresources.is_empty() && lack.fields.is_empty())).then_some(lack)
     };
-    crds::all().into_iter().filter_map(|ours| one(json!(ours))).collect()
-}
-
-fn each(list: Option<&Value>) -> impl Iterator<Item = &Value> {
-    list.and_then(Value::as_array).into_iter().flatten()
-}
-
-fn kind_of(schema: &Value) -> Option<&str> {
-    let of = each(schema.get("x-kubernetes-group-version-kind")).next()?;
-    of.get("kind")?.as_str()
+    OURS.iter().filter_map(one).collect()
 }
 
 /// The fields of our schema that theirs would drop, the outermost only.
-fn missing_fields(ours: &Value, theirs: &Value, path: &str, missing: &mut Vec<String>) {
-    let keeps_all = theirs.get("x-kubernetes-preserve-unknown-fields") == Some(&json!(true));
-    for (name, schema) in ours.get("properties").and_then(Value::as_object).into_iter().flatten() {
+fn missing_fields(ours: &Schema, theirs: &Schema, path: &str, missing: &mut Vec<String>) {
+    for (name, schema) in &ours.properties {
         let is_every_objects = path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind" | "metadata");
         if is_every_objects {
             continue;
@@ -148,13 +189,13 @@ fn missing_fields(ours: &Value, theirs: &Value, path: &str, missing: &mut Vec<St
         } else {
             format!("{path}.{name}")
         };
-        match theirs.pointer(&format!("/properties/{name}")) {
+        match theirs.properties.get(name) {
             Some(known) => missing_fields(schema, known, &path, missing),
-            None if keeps_all => {}
+            None if theirs.keeps_all => {}
             None => missing.push(path),
         }
     }
-    if let (Some(ours), Some(theirs)) = (ours.get("items"), theirs.get("items")) {
+    if let (Some(ours), Some(theirs)) = (&ours.items, &theirs.items) {
         missing_fields(ours, theirs, path, missing);
     }
 }
@@ -163,17 +204,20 @@ fn missing_fields(ours: &Value, theirs: &Value, path: &str, missing: &mut Vec<St
 mod tests {
     use super::*;
 
+    fn resource(name: &str) -> Value {
+        json!({ "name": name, "singularName": "", "namespaced": true, "kind": "", "verbs": [] })
+    }
+
     /// The cluster with our own CRDs, as it tells of them.
     fn cluster() -> (Value, Value) {
-        let ours: Vec<Value> = crds::all().into_iter().map(|ours| json!(ours)).collect();
         let mut names: Vec<Value> = Vec::new();
         let mut schemas = json!({});
-        for definition in &ours {
+        for definition in crds::all().into_iter().map(|crd| json!(crd)) {
             let plural = definition["spec"]["names"]["plural"].as_str().unwrap();
-            names.push(json!({ "name": plural }));
+            names.push(resource(plural));
             let version = &definition["spec"]["versions"][0];
             for name in version["subresources"].as_object().unwrap().keys() {
-                names.push(json!({ "name": format!("{plural}/{name}") }));
+                names.push(resource(&format!("{plural}/{name}")));
             }
             let kind = definition["spec"]["names"]["kind"].as_str().unwrap();
             let mut schema = version["schema"]["openAPIV3Schema"].clone();
@@ -181,9 +225,14 @@ mod tests {
             schemas[kind] = schema;
         }
         (
-            json!({ "resources": names }),
+            json!({ "groupVersion": "machine.sapcloud.io/v1alpha1", "resources": names }),
             json!({ "components": { "schemas": schemas } }),
         )
+    }
+
+    fn lacking(served: &Value, schemas: &Value) -> Vec<Lack> {
+        let served = APIResourceList::deserialize(served).unwrap();
+        lacks(&served, &Document::deserialize(schemas).unwrap())
     }
 
     fn remove(schemas: &mut Value, kind: &str, within: &str, field: &str) {
@@ -197,7 +246,7 @@ mod tests {
     #[test]
     fn our_own_crds_lack_nothing_and_those_of_the_original_are_told_by_what_they_lack() {
         let (mut served, mut schemas) = cluster();
-        assert_eq!(lacks(&served, &schemas), []);
+        assert_eq!(lacking(&served, &schemas), []);
 
         let names = served["resources"].as_array_mut().unwrap();
         names.retain(|resource| resource["name"] != "machineclasses/status");
@@ -209,7 +258,7 @@ mod tests {
             "/properties/status/properties/lastOperation",
             "reason",
         );
-        let told: Vec<(String, String)> = lacks(&served, &schemas)
+        let told: Vec<(String, String)> = lacking(&served, &schemas)
             .iter()
             .map(|lack| (lack.definition.clone(), lack.to_string()))
             .collect();

@@ -84,7 +84,7 @@ impl Reconciler for Classes {
                     *class = left;
                 }
             }
-            Step::Check => begin_check(shared, class),
+            Step::Check => begin_check(shared, meta::identity(&class.metadata).0),
             Step::Record(verdict) => {
                 let patch = verdict.into_patch(class, shared.env.now());
                 let written = shared.write.merge_status(&**class, patch).await;
@@ -135,9 +135,8 @@ where
 }
 
 /// Starts a check; its outcome wakes whoever waits for the class. What it finds out holds for what was there when it began.
-fn begin_check(shared: &Arc<Shared>, class: &Arc<MachineClass>) {
-    let name = meta::identity(&class.metadata).0;
-    // As it is known by now: the class of the pass may be older than what the stamp stands for, and its recipe would be believed.
+fn begin_check(shared: &Arc<Shared>, name: Name) {
+    // The class of the pass may be older than what the stamp stands for, and its recipe would be believed.
     let begun = shared.quietly(|world| {
         let class = Arc::clone(world.classes.get(&name)?);
         Some((class, world.ledger.begins_check(&name)))

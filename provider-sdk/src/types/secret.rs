@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use crate::error::DriverError;
-
 /// The data of the class's Secrets, merged, without user data. Cloning shares, it does not copy.
 ///
 /// ```compile_fail
@@ -27,14 +25,6 @@ impl Secrets {
     /// As [`get`](Self::get), for values that are text. `None` also if the value is not UTF-8.
     pub fn get_str(&self, key: &str) -> Option<&str> {
         self.get(key).and_then(|value| std::str::from_utf8(value).ok())
-    }
-
-    /// As [`get_str`](Self::get_str), for a value without which nobody can say which account is meant: where it is missing or empty the
-    /// call fails with `CREDENTIALS_MISSING`, instead of looking into another account.
-    pub fn required(&self, key: &str) -> Result<&str, DriverError> {
-        self.get_str(key)
-            .filter(|value| !value.is_empty())
-            .ok_or_else(|| DriverError::credentials_missing(format!("the Secret's key {key}")))
     }
 
     /// The names of the keys, which are no secret.

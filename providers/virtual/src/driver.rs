@@ -129,8 +129,7 @@ impl VirtualDriver {
         );
         let Some(other) = others
             .into_iter()
-            .filter(|vm| vm.owner.namespace == key.namespace)
-            .find(|vm| vm.owner.uid != key.uid && !vm.owner.uid.is_empty())
+            .find(|vm| vm.owner.namespace == key.namespace && vm.owner.uid != key.uid && !vm.owner.uid.is_empty())
         else {
             return Ok(());
         };

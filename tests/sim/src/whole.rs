@@ -33,11 +33,11 @@ const WHOLE: Size = Size {
 };
 
 const SAMPLE: Size = Size {
-    seeds: 2000,
-    any: 400,
+    seeds: 1200,
+    any: 300,
     grpc: 60,
     twice: 40,
-    one_in: 8,
+    one_in: 64,
     least: 10,
 };
 

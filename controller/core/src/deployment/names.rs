@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::api::template::is_zero;
 use crate::api::{MachineDeployment, MachineSet, Template, keys, meta};
-use crate::set::names::suffix;
+use crate::set::names::{cut, suffix};
 
 /// The hash of a template after `collisions` names that were taken, as the label shows it: a decimal u32.
 pub fn template_hash(template: &Template, collisions: i32) -> u32 {
@@ -27,8 +27,7 @@ pub fn template_hash(template: &Template, collisions: i32) -> u32 {
 pub fn set_name(deployment: &str, hash: u32) -> String {
     let suffix = suffix(u64::from(hash));
     let room = LONGEST_NAME - "-".len() - suffix.len();
-    let base: String = deployment.chars().take(room).collect();
-    format!("{}-{suffix}", base.trim_end_matches(['-', '.']))
+    format!("{}-{suffix}", cut(deployment, room))
 }
 
 /// The longest name of an object.

@@ -85,7 +85,7 @@ fn asked_for_otherwise(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> 
 }
 
 /// Whether it is certain that no VM was made by what was asked for.
-pub fn has_none(seen: &Observed<'_>, now: Timestamp) -> bool {
+fn has_none(seen: &Observed<'_>, now: Timestamp) -> bool {
     let since = seen.machine.phase_since().unwrap_or(now);
     seen.calls.unmade.is_some() || seen.calls.lost(since, None) == Some(Lost::Gone)
 }

@@ -13,12 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::node;
+use crate::api::qualified::value_fault;
 use crate::api::{keys, meta};
 use crate::ids::{Name, NodeName, NodeRef};
 use crate::merge::{filled, given};
-
-/// The longest value of a label.
-const LONGEST_LABEL: usize = 63;
 
 /// Keys and what they become; `None`: they go.
 pub type Changes = BTreeMap<String, Option<String>>;
@@ -306,7 +304,7 @@ impl<'a> Sketch<'a> {
     /// is written with it.
     pub fn guard(&mut self, machine: &Name) {
         self.is_guarded = true;
-        if machine.as_str().len() <= LONGEST_LABEL {
+        if value_fault(machine.as_str()).is_none() {
             self.labels
                 .insert(keys::MACHINE_NAME.to_owned(), machine.as_str().to_owned());
         }

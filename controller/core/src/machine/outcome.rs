@@ -84,7 +84,21 @@ fn still_unmade(answer: &Answer, before: Unmade, now: Timestamp) -> Option<Unmad
     }
 }
 
+/// Whether an answer says that the VM does not run, or not for long.
+fn speaks_against(answer: &Answer) -> bool {
+    match answer {
+        Answer::Vm(_, Ok(vm)) => Lost::of(vm.state, vm.disturbance).is_some(),
+        Answer::Vm(_, Err(failure)) => failure.is_not_found() && failure.reason.is_some(),
+        Answer::Deletion(_) | Answer::NotAsked(_) => false,
+    }
+}
+
 impl Calls {
+    /// Whether the driver's news or answers speak against the VM, believed or not.
+    pub fn is_doubted(&self) -> bool {
+        self.doubt.is_some() || self.last_word().is_some()
+    }
+
     /// Notes that a call has begun.
     pub fn begin(&mut self, call: Call) {
         self.running = Some(call);
@@ -101,7 +115,8 @@ impl Calls {
             .as_mut()
             .is_some_and(|doubt| std::mem::take(&mut doubt.during_call));
         if let Answer::Vm(Call::Status, _) | Answer::NotAsked(Call::Status) = &answer {
-            self.asked_at = Some(now).filter(|_| !is_outdated);
+            // An answer that agrees with the news is as good as one that came after them.
+            self.asked_at = Some(now).filter(|_| !is_outdated || speaks_against(&answer));
             self.question_ended = Some(now);
         }
         self.unmade = self.unmade.and_then(|before| still_unmade(&answer, before, now));
@@ -450,6 +465,28 @@ mod tests {
             }
         }
         assert!((5..=7).contains(&asked), "{asked} questions in 30 s");
+    }
+
+    #[test]
+    fn news_without_end_do_not_put_off_the_verdict_that_answers_agree_with() {
+        let mut calls = Calls::default();
+        let (mut believed, mut asked) = (None, 0);
+        for second in 0..30 {
+            let now = later(Timestamp::UNIX_EPOCH, SignedDuration::from_secs(second));
+            calls.doubt(now);
+            if calls.doubt_again(now, None, SignedDuration::from_mins(1), now) <= now {
+                calls.begin(Call::Status);
+                calls.doubt(now);
+                let gone = Failure {
+                    reason: Some(Reason::MachineNotFound),
+                    ..Failure::transport(Code::NotFound, "no such VM")
+                };
+                calls.absorb(Answer::Vm(Call::Status, Err(gone)), None, PACING, now);
+                asked += 1;
+            }
+            believed = believed.or(calls.lost(Timestamp::UNIX_EPOCH, None).map(|_| second));
+        }
+        assert_eq!((believed, asked), (Some(10), 2));
     }
 
     #[test]

@@ -41,9 +41,8 @@ impl Names {
         };
         // An affine map over the suffixes: a bijection, because the factor shares no divisor (3) with their number.
         let drawn = word(0) % SPACE;
-        let base: String = set.chars().take(LONGEST_BASE).collect();
         Self {
-            base: base.trim_end_matches(['-', '.']).to_owned(),
+            base: cut(set, LONGEST_BASE),
             factor: if drawn.is_multiple_of(3) { drawn + 1 } else { drawn },
             offset: word(8) % SPACE,
         }
@@ -54,6 +53,12 @@ impl Names {
         let place = (u64::try_from(number).unwrap_or(0) % SPACE * self.factor + self.offset) % SPACE;
         format!("{}-{}", self.base, suffix(place))
     }
+}
+
+/// The start of a name before a suffix, of so many bytes at most.
+pub(crate) fn cut(name: &str, longest: usize) -> String {
+    let base: String = name.chars().take(longest).collect();
+    base.trim_end_matches(['-', '.']).to_owned()
 }
 
 /// The last letters of a number, as Kubernetes writes random suffixes.

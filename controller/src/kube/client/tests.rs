@@ -154,6 +154,20 @@ async fn a_server_that_asks_to_be_left_alone_is_asked_no_more_than_once_a_place_
     assert!(took < Duration::from_secs(12), "{took:?}");
 }
 
+/// The cluster of a kubeconfig with this entry and a user without credentials.
+async fn opened(cluster: &serde_json::Value) -> Cluster {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+    });
+    std::fs::write(file.path(), config.to_string()).unwrap();
+    let access = Access::File(file.path().into());
+    Cluster::open(&access, policy(None)).await.unwrap()
+}
+
 /// Each connection answers once and is dead from then on, as behind a load balancer that forgot it.
 ///
 /// Rows: O17.
@@ -178,17 +192,7 @@ async fn the_lease_is_read_over_new_connections_where_those_that_were_used_are_d
             kept.push(stream);
         }
     });
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": {}}],
-    });
-    std::fs::write(file.path(), config.to_string()).unwrap();
-    let cluster = Cluster::open(&Access::File(file.path().into()), policy(None))
-        .await
-        .unwrap();
+    let cluster = opened(&json!({ "server": server })).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client.clone());
     maps.get("a").await.unwrap();
     let leases: Api<Lease> = Api::default_namespaced(cluster.lease.clone());
@@ -370,17 +374,7 @@ async fn the_way_to_the_server_leads_through_the_proxy_that_the_kubeconfig_names
 
     let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", proxy.local_addr().unwrap());
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": "https://server.example:6443", "proxy-url": url}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": {}}],
-    });
-    std::fs::write(file.path(), config.to_string()).unwrap();
-    let cluster = Cluster::open(&Access::File(file.path().into()), policy(None))
-        .await
-        .unwrap();
+    let cluster = opened(&json!({ "server": "https://server.example:6443", "proxy-url": url })).await;
     let heard = async {
         let (stream, _) = proxy.accept().await.unwrap();
         let mut line = String::new();
