@@ -31,6 +31,7 @@ pub fn main() -> ExitCode {
         Command::Rollout(flags) => command::rollout(flags, program),
         Command::Tree(flags) => command::tree(flags),
         Command::Why(flags) => command::why(flags),
+        Command::Driver(flags) => command::driver(flags),
     }
 }
 

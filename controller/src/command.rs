@@ -1,13 +1,15 @@
 //! What people ask of a cluster with this binary: how a rollout stands, what it should do, the machines as a tree, and why an object
-//! is as it is.
+//! is as it is; and of a driver what one call says.
 //!
 //! Each command reads, lets core or a function without side effects decide and draw, and prints. Nothing here runs beside a manager or
 //! needs one: it is for the user's computer, with the user's kubeconfig, also as a plugin of kubectl.
 
 pub mod age;
+pub mod driver;
 pub mod failure;
 pub mod flags;
 pub mod history;
+pub mod leader;
 pub mod order;
 pub mod output;
 pub mod session;
@@ -20,7 +22,7 @@ pub mod why;
 use std::process::ExitCode;
 
 use failure::Failure;
-use flags::{DryRun, Order, Reach, RolloutCommand, RolloutFlags, Target, TreeFlags, WhyFlags};
+use flags::{DriverFlags, DryRun, Order, Reach, RolloutCommand, RolloutFlags, Target, TreeFlags, WhyFlags};
 
 /// Runs `rollout`.
 pub fn rollout(flags: RolloutFlags, program: &str) -> ExitCode {
@@ -47,6 +49,11 @@ async fn given(order: Order, target: &Target, reach: &Reach, program: &str) -> R
 /// Runs `tree`.
 pub fn tree(flags: TreeFlags) -> ExitCode {
     finish(async { tree::run(&flags).await })
+}
+
+/// Runs `driver`.
+pub fn driver(flags: DriverFlags) -> ExitCode {
+    finish(async { driver::run(&flags).await })
 }
 
 /// Runs `why`.

@@ -100,7 +100,11 @@ pub fn init(format: LogFormat, filter: &str, collector: Option<&Collector>) -> R
             .with_ansi(false)
             .with_writer(move || lines::OneLine::new(writer.clone(), false))
             .boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).with_writer(writer).boxed(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_writer(move || lines::OneLine::new(writer.clone(), false))
+            .boxed(),
     };
     let subscriber = tracing_subscriber::registry()
         .with(lines.with_filter(filter))

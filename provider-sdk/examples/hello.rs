@@ -74,13 +74,25 @@ impl Driver for Hello {
 
     /// Gone is success, whether or not it was ever there.
     async fn delete_machine(&self, request: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
-        self.vms().remove(&request.key.uid);
+        let mut vms = self.vms();
+        let is_foreign = |vm: &Machine| vm.provider_id == request.provider_id && vm.key.uid != request.key.uid;
+        if vms.values().any(is_foreign) {
+            return Err(DriverError::new(
+                Reason::NotOwned,
+                "the VM of this id is another machine's",
+            ));
+        }
+        vms.remove(&request.key.uid);
         Ok(Deletion::Deleted)
     }
 
     async fn get_machine_status(&self, request: GetMachineStatus, _: Context) -> Result<MachineStatus, DriverError> {
-        let vm = self.vms().get(&request.key.uid).cloned();
-        vm.map(Into::into)
+        let vms = self.vms();
+        // A machine that was restored from a backup names its VM by the id; the VM bears the uid of before.
+        let is_restored = |vm: &&Machine| vm.provider_id == request.provider_id && request.key.is_namesake(&vm.key);
+        let vm = vms.get(&request.key.uid).or_else(|| vms.values().find(is_restored));
+        vm.cloned()
+            .map(Into::into)
             .ok_or_else(|| DriverError::not_found("no VM bears this uid"))
     }
 

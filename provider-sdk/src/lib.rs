@@ -35,13 +35,20 @@
 //!     }
 //!
 //!     async fn delete_machine(&self, request: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
-//!         self.0.lock().expect("no holder of this lock panics").remove(&request.key.uid);
+//!         let mut vms = self.0.lock().expect("no holder of this lock panics");
+//!         if vms.values().any(|vm| vm.provider_id == request.provider_id && vm.key.uid != request.key.uid) {
+//!             return Err(DriverError::new(Reason::NotOwned, "the id names another machine's VM"));
+//!         }
+//!         vms.remove(&request.key.uid);
 //!         Ok(Deletion::Deleted) // also if it was not there: deletion is a state to reach, not an act
 //!     }
 //!
 //!     async fn get_machine_status(&self, request: GetMachineStatus, _: Context) -> Result<MachineStatus, DriverError> {
 //!         let vms = self.0.lock().expect("no holder of this lock panics");
-//!         vms.get(&request.key.uid).cloned().map(Into::into).ok_or_else(|| DriverError::not_found("no such VM"))
+//!         // A machine that was restored from a backup names its VM by the id; the VM bears the uid of before.
+//!         let is_restored = |vm: &&Machine| vm.provider_id == request.provider_id && vm.key.is_namesake(&request.key);
+//!         let vm = vms.get(&request.key.uid).or_else(|| vms.values().find(is_restored));
+//!         vm.cloned().map(Into::into).ok_or_else(|| DriverError::not_found("no such VM"))
 //!     }
 //!
 //!     async fn list_machines(&self, request: ListMachines, _: Context) -> Result<MachinePage, DriverError> {

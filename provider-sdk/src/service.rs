@@ -205,8 +205,9 @@ impl<D: Driver> Service<D> {
         self.validator().get_machine_status(request.get_ref())?;
         let request = translate::get_machine_status(request.into_inner());
         self.fence(&head, &request.key.cluster_id)?;
-        let key = request.key.clone();
-        translate::status(self.driver.get_machine_status(request, head.context).await?, &key)
+        let (key, provider_id) = (request.key.clone(), request.provider_id.clone());
+        let answer = self.driver.get_machine_status(request, head.context).await?;
+        translate::status(answer, &key, &provider_id)
     }
 
     async fn list(&self, request: Request<v1::ListMachinesRequest>) -> Result<v1::ListMachinesResponse, DriverError> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::lenient::{Word as _, words};
-use crate::ids::{DriverName, NodeName, ProviderId};
+use crate::ids::{DriverName, NodeName, ProviderId, Uid};
 
 words!(
     /// A gRPC status code.
@@ -365,6 +365,9 @@ pub struct Vm {
     pub disturbance: Option<Disturbance>,
     /// When it ends for that, where the provider has said so.
     pub ends_at: Option<Timestamp>,
+    /// The uid that the VM bears, where it is not the Machine's own: the Machine had it before it was restored from a backup. Calls about the
+    /// VM name it by this uid (`SPEC.md`, MAN-53).
+    pub bears: Option<Uid>,
 }
 
 /// Answer of DeleteMachine.

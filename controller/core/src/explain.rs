@@ -25,7 +25,7 @@ use crate::narrate::{Narrate, relative};
 use crate::plan::Plan;
 use crate::set::{self, Asked};
 use crate::settings::Settings;
-use crate::sight::Sight;
+use crate::sight::{Sight, later};
 use crate::wake::{Key, group_of};
 use crate::world::{Kind, World};
 
@@ -86,10 +86,22 @@ impl Explanation {
                 .iter()
                 .map(|(name, why)| format!("{name}: {why}"))
                 .collect(),
-            again: plan.wake.map(|at| relative(at, now)),
+            again: plan.wake.map(|at| relative(coarse(at, now), now)),
             part_of: None,
             waits_for: None,
         }
+    }
+}
+
+/// The time, in whole seconds from now where it is far off: nobody waits for a fraction of one.
+fn coarse(at: Timestamp, now: Timestamp) -> Timestamp {
+    let left = at.duration_since(now);
+    match left < SignedDuration::from_secs(10) {
+        true => at,
+        false => later(
+            now,
+            SignedDuration::from_secs(left.as_secs() + i64::from(left.subsec_nanos() > 0)),
+        ),
     }
 }
 
@@ -282,5 +294,17 @@ fn of_class(world: &World, name: &Name, now: Timestamp) -> Option<Explanation> {
         reported: None,
         now,
     });
-    Some(Explanation::of(&plan, now))
+    let explanation = Explanation::of(&plan, now);
+    // The object may be as it should be, and useless all the same.
+    Some(match (plan.why, readiness) {
+        (class::Why::Settled, class::Readiness::Faulty(fault)) => Explanation {
+            why: format!("no machine can be made of it: {fault}"),
+            ..explanation
+        },
+        (class::Why::Settled, class::Readiness::Unchecked) => Explanation {
+            why: "no manager has looked at it yet".to_owned(),
+            ..explanation
+        },
+        _ => explanation,
+    })
 }

@@ -33,7 +33,7 @@ pub mod selector;
 pub mod set;
 pub mod settings;
 pub mod sight;
-mod status;
+pub mod status;
 pub mod store;
 pub mod user_data;
 pub mod wake;

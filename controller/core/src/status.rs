@@ -15,19 +15,29 @@ pub(crate) const LONGEST_TEXT: usize = 4 * 1024;
 /// The longest word in a status: an id, a reason, the name of a code.
 pub(crate) const LONGEST_WORD: usize = 512;
 
-/// A text as a status holds it, from where it gets into logs, events and tables: without control characters and, if it is too long, without
+/// Whether a letter is one that nobody sees, but that changes how the rest of a line is shown: a control character, a separator of lines
+/// or paragraphs, a mark without width, or one that turns the direction of writing.
+pub fn is_unseen(letter: char) -> bool {
+    let is_format = matches!(
+        letter,
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+    );
+    letter.is_control() || is_format
+}
+
+/// A text as a status holds it, from where it gets into logs, events and tables: without letters that nobody sees and, if it is too long, without
 /// its middle, because the end of a description may be a mark that is read.
 pub(crate) fn plain(text: &str, longest: usize) -> String {
     const GAP: &str = " ... ";
     if text.len() <= longest {
-        return text.replace(char::is_control, " ");
+        return text.replace(is_unseen, " ");
     }
     let half = longest.saturating_sub(GAP.len()) / 2;
     let head = text.get(..text.floor_char_boundary(half)).unwrap_or_default();
     let tail = text
         .get(text.ceil_char_boundary(text.len() - half)..)
         .unwrap_or_default();
-    format!("{head}{GAP}{tail}").replace(char::is_control, " ")
+    format!("{head}{GAP}{tail}").replace(is_unseen, " ")
 }
 
 /// The write of a status if its turn has come, else when it will. The last one was `written`.

@@ -15,7 +15,7 @@ pub fn of(metadata: &ObjectMeta, now: Timestamp) -> String {
 }
 
 /// The longer, the coarser, and two units at most. Clocks may differ: what is not yet counts as now.
-fn text(age: SignedDuration) -> String {
+pub fn text(age: SignedDuration) -> String {
     let seconds = age.as_secs().max(0);
     let two = |unit: i64, sign: char, below: i64, small: char| match seconds % unit / below {
         0 => format!("{}{sign}", seconds / unit),

@@ -74,6 +74,20 @@ pub enum Failure {
     /// What we print cannot be written.
     #[error("the output cannot be written: {0}")]
     Output(std::io::Error),
+    /// No driver is named.
+    #[error("no driver is named: say where it listens, as in --endpoint unix:///run/drivers/virtual.sock")]
+    NoEndpoint,
+    /// A file that does not say what a driver must be sent, or an answer that finds faults in it.
+    #[error("{0}")]
+    Manifest(String),
+    /// A driver's call failed.
+    #[error("{method}: {said}")]
+    Driver {
+        /// Which.
+        method: &'static str,
+        /// Code, reason and words.
+        said: String,
+    },
     /// A template that is no YAML.
     #[error("the template cannot be written as YAML: {0}")]
     Yaml(String),
@@ -106,7 +120,7 @@ impl Failure {
             other => eprintln!("error: {other}"),
         }
         match self {
-            Self::Subject(_) => ExitCode::from(2),
+            Self::Subject(_) | Self::NoEndpoint => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

@@ -8,6 +8,7 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use super::failure::Failure;
 use super::subject;
 use crate::config::duration;
+use crate::driver::Endpoint;
 
 /// Where help lists the flags of [`Reach`], apart from what the command is about.
 const CLUSTER: &str = "Which cluster";
@@ -195,4 +196,132 @@ pub enum Order {
     Resume,
     /// All machines anew.
     Restart,
+}
+
+/// Where help lists the flags of [`DriverReach`], apart from what the call is about.
+const CALL: &str = "Every call";
+
+/// Flags of `driver`.
+#[derive(Debug, Args)]
+pub struct DriverFlags {
+    /// Which driver, with what.
+    #[command(flatten)]
+    pub reach: DriverReach,
+    /// Which call.
+    #[command(subcommand)]
+    pub command: DriverCommand,
+}
+
+/// Which driver, and what every call to it sends.
+#[derive(Debug, Args)]
+pub struct DriverReach {
+    /// Where the driver listens: unix:///PATH or tcp://127.0.0.1:PORT
+    #[arg(long, global = true, env = "MILLWRIGHT_DRIVER", value_name = "ENDPOINT", help_heading = CALL)]
+    pub endpoint: Option<Endpoint>,
+
+    /// Let this user's process be the driver behind a socket, beside root's and one's own
+    #[arg(long, global = true, value_name = "UID", help_heading = CALL)]
+    pub driver_uid: Vec<u32>,
+
+    /// Manifests with the MachineClass and its Secrets, as YAML or JSON: files, folders, or - for the standard input. Repeat the flag for several
+    #[arg(short, long, global = true, value_name = "FILE", help_heading = CALL)]
+    pub filename: Vec<PathBuf>,
+
+    /// Which MachineClass, where the files have several
+    #[arg(long, global = true, value_name = "NAME", help_heading = CALL)]
+    pub class: Option<String>,
+
+    /// Whose VMs. With a manager's own --cluster-id its VMs are seen, and can be deleted
+    #[arg(long, global = true, default_value = "by-hand", value_name = "ID", help_heading = CALL)]
+    pub cluster_id: String,
+
+    /// How long to wait for an answer
+    #[arg(long, global = true, default_value = "2m", value_parser = duration, value_name = "DURATION", help_heading = CALL)]
+    pub timeout: Duration,
+
+    /// How to print the answer
+    #[arg(short, long, global = true, value_enum, default_value = "table", value_name = "FORMAT", help_heading = CALL)]
+    pub output: Shape,
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shape {
+    /// For people
+    Table,
+    /// The answer's message as JSON, a line each
+    Json,
+    /// The answer's message as YAML
+    Yaml,
+}
+
+/// Which machine.
+#[derive(Debug, Args)]
+pub struct Machine {
+    /// The machine's name
+    pub name: String,
+
+    /// The machine's uid, by which its VM is known; by default one made of cluster id, namespace and name
+    #[arg(long, value_name = "UID")]
+    pub uid: Option<String>,
+}
+
+/// What is deleted, and how far.
+#[derive(Debug, Args)]
+pub struct Deletion {
+    /// Which.
+    #[command(flatten)]
+    pub machine: Machine,
+
+    /// The VM's id, as a hint
+    #[arg(long, default_value = "", value_name = "ID")]
+    pub provider_id: String,
+
+    /// Ask again until nothing is left; with false, once
+    #[arg(
+        long, default_value_t = true, default_missing_value = "true", num_args = 0..=1,
+        require_equals = true, action = ArgAction::Set, value_name = "true|false"
+    )]
+    pub wait: bool,
+}
+
+/// A call of the Driver API.
+#[derive(Debug, Subcommand)]
+pub enum DriverCommand {
+    /// Who the driver is and what it can do (GetDriverInfo)
+    Info,
+    /// Check a class (ValidateMachineClass); exit code 1 where no machine can be made of it
+    Validate {
+        /// Let the driver ask its provider, too
+        #[arg(long)]
+        live: bool,
+    },
+    /// What a node of a class would offer (GetNodeTemplate)
+    Template,
+    /// Make a VM, or find the one that is there (CreateMachine)
+    Create {
+        /// Which.
+        #[command(flatten)]
+        machine: Machine,
+
+        /// Boot configuration; by default the key userData of the class's Secret
+        #[arg(long, value_name = "FILE")]
+        user_data: Option<PathBuf>,
+    },
+    /// Show the VM of a machine (GetMachineStatus)
+    Status {
+        /// Which.
+        #[command(flatten)]
+        machine: Machine,
+
+        /// The VM's id, as a hint
+        #[arg(long, default_value = "", value_name = "ID")]
+        provider_id: String,
+    },
+    /// Remove a machine's VM and all that was made for it (DeleteMachine)
+    Delete(Deletion),
+    /// List the VMs that the class's credentials and place reach (ListMachines)
+    List,
+    /// Print the VMs, then each change of one, until interrupted (WatchMachines)
+    Watch,
 }

@@ -14,8 +14,10 @@ use millwright_core::rollout::standing::{self, Fault, Standing, Unsteady};
 
 use super::failure::Failure;
 use super::flags::{Reach, StatusFlags};
+use super::leader::Leader;
 use super::output;
 use super::session::Session;
+use crate::env::{Outside as _, System};
 use crate::kube::bare::Bare;
 use crate::kube::trouble::Trouble;
 
@@ -30,7 +32,14 @@ pub async fn run(flags: &StatusFlags, reach: &Reach) -> Result<(), Failure> {
     // Read first: what a watch would take for a passing trouble, as a kind that is not installed, ends the command here.
     let read = session.deployment(&name).await?;
     let mut told = Told::new(&read, &name, flags.revision);
-    if told.look(&read)? || !flags.watch {
+    if told.look(&read)? {
+        return Ok(());
+    }
+    // An account that may not read Leases follows a rollout all the same.
+    if let Ok(leader) = Leader::of(&session).await {
+        leader.note_absence(System.now());
+    }
+    if !flags.watch {
         return Ok(());
     }
     let states = Box::pin(watch_object(session.api::<Bare<MachineDeployment>>(), &name));

@@ -4,9 +4,8 @@
 //! names who leads and which whoever reads the namespace reaches; its admin port is reached from within the cluster only. What is shown
 //! beside the plan are the objects' own words: conditions, last operations.
 
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use millwright_core::api::{Machine, Phase, keys, meta};
+use millwright_core::api::{Machine, Phase, meta};
 use millwright_core::explain::{self, Explanation, Subject};
 use millwright_core::ids::{Name, NodeName};
 use millwright_core::kinds::OwnedBy;
@@ -15,6 +14,7 @@ use millwright_core::world::World;
 
 use super::failure::Failure;
 use super::flags::WhyFlags;
+use super::leader::Leader;
 use super::session::Session;
 use super::{output, subject};
 use crate::env::{Outside as _, System};
@@ -35,27 +35,17 @@ pub async fn run(flags: &WhyFlags) -> Result<(), Failure> {
     output::print(&written(&world, &subject, &told))
 }
 
-/// The settings of the manager that works on the namespace, as its Lease tells them; where none does, the defaults, and a word of it.
+/// The settings of the manager that works on the namespace; where none does, or nobody may know, the defaults, and a word of it.
 async fn settings(session: &Session) -> Settings {
-    let leases: Vec<Lease> = match session.list().await {
-        Ok(leases) => leases,
+    let leader = match Leader::of(session).await {
+        Ok(leader) => leader,
         Err(failure) => return assumed(&failure.to_string()),
     };
-    let renewed = |lease: &&Lease| {
-        lease
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.renew_time.as_ref().map(|at| at.0))
-    };
-    let newest = leases.iter().filter(|lease| told(lease).is_some()).max_by_key(renewed);
-    let Some(text) = newest.and_then(told) else {
-        return assumed("no Lease of the namespace tells the settings of a manager");
-    };
-    serde_json::from_str(text).unwrap_or_else(|error| assumed(&error.to_string()))
-}
-
-fn told(lease: &Lease) -> Option<&str> {
-    meta::annotation(&lease.metadata, keys::MANAGER_SETTINGS)
+    leader.note_absence(System.now());
+    match leader.settings() {
+        Some(text) => serde_json::from_str(text).unwrap_or_else(|error| assumed(&error.to_string())),
+        None => assumed("there is no manager to tell its own"),
+    }
 }
 
 fn assumed(reason: &str) -> Settings {

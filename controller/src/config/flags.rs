@@ -9,7 +9,7 @@ use millwright_core::api::lenient::{GoDuration, IntOrPercent, Rounding};
 use millwright_core::settings::Settings;
 
 use super::compatibility::{Compatibility, OriginalFlags};
-use crate::command::flags::{RolloutFlags, TreeFlags, WhyFlags};
+use crate::command::flags::{DriverFlags, RolloutFlags, TreeFlags, WhyFlags};
 use crate::driver::Endpoint;
 use crate::telemetry::export::Collector;
 use crate::telemetry::{DEFAULT_FILTER, LogFormat};
@@ -46,6 +46,10 @@ pub enum Command {
     /// Plans from the objects alone, as a manager that has nothing under way and whose drivers answer. What only the running manager
     /// knows, such as pauses between retries, stands in its log and in the conditions, which are shown too.
     Why(WhyFlags),
+    /// Call a driver by hand, with the class and the Secrets of manifests
+    ///
+    /// Needs no cluster and no manager. VMs are made for the cluster id "by-hand", so that no manager takes them for its own.
+    Driver(DriverFlags),
 }
 
 /// Flags of `millwright manager`.

@@ -9,7 +9,7 @@ fn flags(extra: &[&str]) -> ManagerFlags {
         .command
     {
         Command::Manager(flags) => *flags,
-        Command::Crds | Command::Rollout(_) | Command::Tree(_) | Command::Why(_) => {
+        Command::Crds | Command::Rollout(_) | Command::Tree(_) | Command::Why(_) | Command::Driver(_) => {
             panic!("another command was parsed")
         }
     }

@@ -21,7 +21,7 @@ use super::bounds;
 use super::notices::Told;
 use super::secrets::SecretData;
 use super::status::{MAX_MESSAGE, broken_answer, cut, duration, last_known_state};
-use super::target::MachineKey;
+use super::target::{MachineKey, Target};
 
 /// Answer of ValidateMachineClass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +108,36 @@ fn fault(secrets: &SecretData, text: &str, read: fn(&str) -> Result<&str, String
     read(text).err()?;
     let told = read(&secrets.mask(text)).err();
     Some(told.unwrap_or_else(|| "an id that holds a secret".to_owned()))
+}
+
+/// The VM of a Machine that may have been restored from a backup. Its VM bears the uid of before, and is the Machine's all the same if it bears
+/// the Machine's cluster, namespace and name, and the id that the Machine names: no other Machine of that name can be in this API server.
+pub(super) fn vm_found(
+    target: &Target,
+    machine: Option<v1::Machine>,
+    poll_after: Option<prost_types::Duration>,
+) -> Result<Vm, Failure> {
+    let restored = machine.as_ref().and_then(|machine| restored_from(target, machine));
+    let key = match restored {
+        Some(uid) => MachineKey {
+            uid,
+            ..target.key.clone()
+        },
+        None => target.vm_key(),
+    };
+    let vm = vm_of(&key, &target.secrets, machine, poll_after)?;
+    let bears = (key.uid != target.key.uid).then_some(key.uid);
+    Ok(Vm { bears, ..vm })
+}
+
+/// The uid that a Machine's VM bears, if it is that of the Machine before a restore.
+fn restored_from(target: &Target, machine: &v1::Machine) -> Option<Uid> {
+    let (key, id) = (machine.key.as_ref()?, target.provider_id.as_ref()?);
+    let is_namesake = key.cluster_id == target.key.cluster_id
+        && key.namespace == target.key.namespace
+        && key.name == target.key.name.as_str();
+    let is_uid = !key.uid.is_empty() && bounds::id(&key.uid).is_ok();
+    (is_uid && is_namesake && id.as_str() == machine.provider_id).then(|| Uid::new(&key.uid))
 }
 
 /// The VM of an answer about `key`'s machine.
@@ -228,6 +258,7 @@ fn vm(machine: v1::Machine, poll_after: Option<SignedDuration>) -> Vm {
             .filter_map(address)
             .take(bounds::ADDRESSES)
             .collect(),
+        bears: None,
         last_known_state: last_known_state(machine.last_known_state),
         poll_after,
         disturbance: machine.interruption.as_ref().and_then(disturbance),
@@ -538,6 +569,48 @@ mod tests {
             provider_id: "virtual:///1".into(),
             state: v1::machine::State::Running.into(),
             ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_vm_that_bears_the_uid_of_before_a_restore_is_found_by_id_and_name_together() {
+        use crate::driver::DriverClass;
+        let target = |named: &str, bears: Option<&str>| Target {
+            key: key(),
+            class: DriverClass::new("n", "c", &DriverName::new("d"), &serde_json::json!({})).unwrap(),
+            secrets: std::sync::Arc::default(),
+            bears: bears.map(Uid::new),
+            provider_id: ProviderId::non_empty(Some(named)),
+            last_known_state: None,
+        };
+        let vm = |cluster: &str, name: &str, uid: &str| v1::Machine {
+            key: Some(v1::MachineKey {
+                cluster_id: cluster.into(),
+                namespace: "n".into(),
+                name: name.into(),
+                uid: uid.into(),
+            }),
+            provider_id: "p:///1".into(),
+            state: v1::machine::State::Running.into(),
+            ..Default::default()
+        };
+        let found = |target: Target, vm| vm_found(&target, Some(vm), None).map(|vm| vm.bears);
+        let before = || vm("c", "m-1", "before");
+        let bears = Some(Uid::new("before"));
+        assert_eq!(found(target("p:///1", None), before()).unwrap(), bears);
+        assert_eq!(
+            found(target("", Some("before")), before()).unwrap(),
+            bears,
+            "once it is known"
+        );
+        assert_eq!(found(target("p:///1", None), vm("c", "m-1", "uid-1")).unwrap(), None);
+        for (named, vm) in [
+            ("p:///2", before()),
+            ("", before()),
+            ("p:///1", vm("c", "m-2", "before")),
+            ("p:///1", vm("d", "m-1", "before")),
+        ] {
+            found(target(named, None), vm).expect_err(named);
         }
     }
 

@@ -3,6 +3,8 @@
 //!
 //! The contract's limits (`driver.proto`, "Sizes") are narrower; what is beyond these here is no answer, or is cut.
 
+use millwright_core::status::is_unseen;
+
 use super::status::cut;
 
 /// Longest id of a VM. A cut one would name another VM.
@@ -46,8 +48,11 @@ fn uncut<'a>(what: &str, text: &'a str, longest: usize) -> Result<&'a str, Strin
             "{what} of {len} bytes, beginning with {shown:?}: at most {longest}"
         ));
     }
-    match text.chars().any(char::is_control) {
-        true => Err(format!("{what} with control characters, {:?}", cut(text, 80))),
+    match text.chars().any(is_unseen) {
+        true => Err(format!(
+            "{what} with control characters or others that nobody sees, {:?}",
+            cut(text, 80)
+        )),
         false => Ok(text),
     }
 }

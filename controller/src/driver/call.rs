@@ -148,7 +148,7 @@ impl Driver {
     where
         W: Future<Output = Result<(), Failure>>,
     {
-        let (key, machine_class) = (target.key.to_wire(), target.class.to_wire());
+        let (key, machine_class) = (target.key.to_wire(), Some(target.class.to_wire()));
         let class = machine_class.as_ref().map_or("", |class| class.name.as_str());
         let tags = key
             .as_ref()
@@ -178,9 +178,9 @@ impl Driver {
     /// Steps that can only follow the creation.
     pub async fn initialize_machine(&self, target: &Target) -> Result<Vm, Failure> {
         let request = v1::InitializeMachineRequest {
-            key: target.key.to_wire(),
+            key: target.vm_key().to_wire(),
             provider_id: target.provider_id_to_wire(),
-            machine_class: target.class.to_wire(),
+            machine_class: Some(target.class.to_wire()),
             secret_data: target.secrets.to_wire(),
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
         };
@@ -194,7 +194,7 @@ impl Driver {
                 send,
             )
             .await?;
-        answer::vm_of(&target.key, &target.secrets, response.machine, None)
+        answer::vm_found(target, response.machine, None)
     }
 
     /// Removes the VM and everything made for it. The permit is used up: a repeat needs evidence anew.
@@ -221,9 +221,9 @@ impl Driver {
             return Err(Failure::not_sent(Code::InvalidArgument, why));
         }
         let request = v1::DeleteMachineRequest {
-            key: target.key.to_wire(),
+            key: target.vm_key().to_wire(),
             provider_id: target.provider_id_to_wire(),
-            machine_class: target.class.to_wire(),
+            machine_class: Some(target.class.to_wire()),
             secret_data: target.secrets.to_wire(),
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
         };
@@ -240,9 +240,9 @@ impl Driver {
     /// The VM of a machine.
     pub async fn get_machine_status(&self, target: &Target) -> Result<Vm, Failure> {
         let request = v1::GetMachineStatusRequest {
-            key: target.key.to_wire(),
+            key: target.vm_key().to_wire(),
             provider_id: target.provider_id_to_wire(),
-            machine_class: target.class.to_wire(),
+            machine_class: Some(target.class.to_wire()),
             secret_data: target.secrets.to_wire(),
         };
         let send = async |wire: Wire, request| client(wire).get_machine_status(request).await;
@@ -255,14 +255,14 @@ impl Driver {
                 send,
             )
             .await?;
-        answer::vm_of(&target.key, &target.secrets, response.machine, response.poll_after)
+        answer::vm_found(target, response.machine, response.poll_after)
     }
 
     /// One page of the cluster's VMs: the first, or the one that `page_token` names.
     pub async fn list_machines(&self, scope: &Scope, page_token: Option<&str>) -> Result<Page, Failure> {
         let request = v1::ListMachinesRequest {
             cluster_id: scope.cluster_id.clone(),
-            machine_class: scope.class.to_wire(),
+            machine_class: Some(scope.class.to_wire()),
             secret_data: scope.secrets.to_wire(),
             page_size: 0,
             page_token: page_token.unwrap_or_default().to_owned(),
@@ -277,7 +277,7 @@ impl Driver {
     /// Checks a class; with `live` also against the provider.
     pub async fn validate_machine_class(&self, scope: &Scope, live: bool) -> Result<ValidationReport, Failure> {
         let request = v1::ValidateMachineClassRequest {
-            machine_class: scope.class.to_wire(),
+            machine_class: Some(scope.class.to_wire()),
             secret_data: scope.secrets.to_wire(),
             live,
         };

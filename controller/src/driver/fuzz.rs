@@ -6,6 +6,7 @@
 use millwright_core::driver::{Address, Deletion, DriverInfo, Failure, Violation, Vm};
 use millwright_core::ids::{Name, ProviderId, Uid};
 use millwright_core::notice::Notice;
+use millwright_core::status::is_unseen;
 use millwright_proto::{ERROR_DOMAIN, v1};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -43,7 +44,7 @@ impl Kept {
                 )
             })
             .collect();
-        let controlled = self.shown.iter().filter(|text| text.chars().any(char::is_control));
+        let controlled = self.shown.iter().filter(|text| text.chars().any(is_unseen));
         faults.extend(controlled.map(|text| format!("control characters: {}", text.escape_debug())));
         faults
     }
@@ -65,6 +66,7 @@ impl Kept {
             poll_after: _,
             disturbance: _,
             ends_at: _,
+            bears: _,
         } = vm;
         self.shown.extend(provider_id.as_ref().map(|id| id.as_str().to_owned()));
         self.shown

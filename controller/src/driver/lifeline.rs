@@ -24,7 +24,7 @@ pub struct Lifeline {
 
 impl Lifeline {
     /// Ends of connections that lasted so long count.
-    pub(super) fn new(lasting: Duration) -> Arc<Self> {
+    pub fn new(lasting: Duration) -> Arc<Self> {
         Arc::new(Self {
             doubted: Arc::default(),
             lasting,
@@ -53,7 +53,7 @@ pub(super) struct Watched<S> {
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(stream: S, lifeline: Arc<Lifeline>) -> Self {
+    pub fn new(stream: S, lifeline: Arc<Lifeline>) -> Self {
         let since = Instant::now();
         Self {
             stream,

@@ -52,7 +52,7 @@ impl Driver {
         // Without a deadline of its own: servers end the whole stream at it.
         let request = Request::new(v1::WatchMachinesRequest {
             cluster_id: scope.cluster_id.clone(),
-            machine_class: scope.class.to_wire(),
+            machine_class: Some(scope.class.to_wire()),
             secret_data: scope.secrets.to_wire(),
             resume_token: resume_token.to_owned(),
             heartbeat_interval: prost_types::Duration::try_from(HEARTBEAT).ok(),

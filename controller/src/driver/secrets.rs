@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::status;
+use super::{mask, status};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use millwright_core::driver::Failure;
@@ -32,46 +32,8 @@ const UNWATCHED: Duration = Duration::from_secs(5);
 /// How long a failure answers for the next callers, so that a thousand machines do not ask a thousand times.
 const FAILED: Duration = Duration::from_secs(2);
 
-/// Shorter values are words that any text may hold.
-const LEAST_MASKED: usize = 6;
-/// Shorter words of a value may stand in any text; a key or a password of a program is longer.
-const LEAST_WORD: usize = 12;
 /// Values from this length on keep a `last_known_state` that holds them from being stored.
 const LEAST_DROPPED: usize = 16;
-/// What stands in place of a secret.
-const MASK: &str = "***";
-/// Lengths of the two parts of a bootstrap token, `abcdef.0123456789abcdef`.
-const TOKEN_PARTS: (usize, usize) = (6, 16);
-
-/// The text without bootstrap tokens, which stand in the boot configuration.
-fn without_tokens(text: &str) -> String {
-    let (before, after) = TOKEN_PARTS;
-    let is_inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = text.as_bytes();
-    let is_token = |dot: &usize| {
-        let parts = dot
-            .checked_sub(before)
-            .and_then(|start| Some((bytes.get(start..*dot)?, bytes.get(dot + 1..dot + 1 + after)?)));
-        // The name of a host goes on at either end.
-        let ends = dot.checked_sub(before + 1).and_then(|at| bytes.get(at)).into_iter();
-        let mut ends = ends.chain(bytes.get(dot + 1 + after));
-        parts.is_some_and(|(id, secret)| id.iter().chain(secret).all(is_inner))
-            && !ends.any(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
-    };
-    let mut masked = String::with_capacity(text.len());
-    let mut rest = 0;
-    for (dot, _) in text.match_indices('.').filter(|(dot, _)| is_token(dot)) {
-        if dot < rest {
-            continue;
-        }
-        masked.push_str(text.get(rest..=dot).unwrap_or_default());
-        masked.push_str(MASK);
-        rest = dot + 1 + after;
-    }
-    masked.push_str(text.get(rest..).unwrap_or_default());
-    masked
-}
-
 /// The data of Secrets. Wiped when dropped; has no `Debug`.
 #[derive(Default)]
 pub struct SecretData {
@@ -79,7 +41,7 @@ pub struct SecretData {
     /// The Secrets that hold more than user data: whose account it is.
     account: Vec<SecretKey>,
     /// What one call sends beside the data, which is as secret.
-    sent: Vec<Zeroizing<String>>,
+    sent: Vec<Zeroizing<Vec<u8>>>,
 }
 
 impl SecretData {
@@ -100,13 +62,13 @@ impl SecretData {
     }
 
     /// The same for one call, which sends this user data, with this token in it.
-    pub(super) fn sending(&self, user_data: &[u8], token: Option<&str>) -> Self {
-        let user_data = std::str::from_utf8(user_data).unwrap_or_default();
-        let sent = user_data.lines().chain(token);
+    pub(crate) fn sending(&self, user_data: &[u8], token: Option<&str>) -> Self {
+        let token = token.map(str::as_bytes);
+        let sent = std::iter::once(user_data).chain(token);
         Self {
             data: self.data.clone(),
             account: self.account.clone(),
-            sent: sent.map(|line| Zeroizing::new(line.trim().to_owned())).collect(),
+            sent: sent.map(|value| Zeroizing::new(value.to_vec())).collect(),
         }
     }
 
@@ -116,42 +78,27 @@ impl SecretData {
     }
 
     /// A copy for a request. Its owner is the request, which nobody wipes.
-    pub(super) fn to_wire(&self) -> BTreeMap<String, Vec<u8>> {
+    pub(crate) fn to_wire(&self) -> BTreeMap<String, Vec<u8>> {
         self.data.clone()
     }
 
-    /// The text without what is secret: values of these Secrets and what else the call sends, line by line, long words of the values, which
-    /// stay as they are however a text quotes them, and bootstrap tokens. Whatever a driver says goes into logs, events and statuses, and
-    /// drivers quote what they were given.
-    pub(super) fn mask(&self, text: &str) -> String {
-        let is_inner = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
-        let words = self.values().flat_map(|value| value.split(|letter| !is_inner(letter)));
-        let words = words.filter(|word| word.len() >= LEAST_WORD);
-        let lines = self.lines().filter(|line| line.len() >= LEAST_MASKED);
-        let mut lines: Vec<&str> = lines.chain(words).collect();
-        // A longer one may hold a shorter one, of which the rest would stay.
-        lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
-        let mut text = text.to_owned();
-        for line in lines {
-            if text.contains(line) {
-                text = text.replace(line, MASK);
-            }
-        }
-        without_tokens(&text)
-    }
-
-    fn values(&self) -> impl Iterator<Item = &str> {
-        self.data.values().filter_map(|value| std::str::from_utf8(value).ok())
+    /// The text without what is secret: values of these Secrets and what else the call sends, in whichever form a text quotes them.
+    pub(crate) fn mask(&self, text: &str) -> String {
+        let sent = self.sent.iter().map(|value| value.as_slice());
+        let values: Vec<&[u8]> = self.data.values().map(Vec::as_slice).chain(sent).collect();
+        mask::masked(text, &values)
     }
 
     /// The lines of all that is secret.
     fn lines(&self) -> impl Iterator<Item = &str> {
-        let lines = self.values().flat_map(str::lines).map(str::trim);
-        lines.chain(self.sent.iter().map(|line| line.as_str()))
+        let sent = self.sent.iter().map(|value| value.as_slice());
+        let values = self.data.values().map(Vec::as_slice).chain(sent);
+        let texts = values.filter_map(|value| std::str::from_utf8(value).ok());
+        texts.flat_map(str::lines).map(str::trim)
     }
 
     /// What a status says, masked before it is cut: half a secret is one.
-    pub(super) fn failure(&self, status: &tonic::Status) -> Failure {
+    pub(crate) fn failure(&self, status: &tonic::Status) -> Failure {
         let (code, message) = (status.code(), self.mask(status.message()));
         let (details, metadata) = (status.details().to_vec().into(), status.metadata().clone());
         let masked = tonic::Status::with_details_and_metadata(code, message, details, metadata);
@@ -166,7 +113,7 @@ impl SecretData {
     pub(super) fn state(&self, state: Option<String>) -> Option<String> {
         let state = state?;
         let holds = |line: &str| line.len() >= LEAST_DROPPED && state.contains(line);
-        if self.lines().any(holds) || without_tokens(&state) != state {
+        if self.lines().any(holds) || mask::without_tokens(&state) != state {
             tracing::warn!("last_known_state dropped: it holds a secret that the driver was sent");
             return None;
         }
@@ -445,6 +392,11 @@ mod tests {
         }
     }
 
+    fn base64(around: &str, bytes: &[u8]) -> String {
+        use base64::Engine as _;
+        around.replace("{in}", &base64::engine::general_purpose::STANDARD.encode(bytes))
+    }
+
     /// A driver prints what it was given with its language's quotes, or puts it into an address.
     #[test]
     fn what_is_quoted_in_another_form_is_masked_and_a_last_known_state_with_a_secret_is_not_kept() {
@@ -453,6 +405,7 @@ mod tests {
             ("json", key),
             ("accessKey", "AKIASECRETKEY12345"),
             ("region", "eu-central-1"),
+            ("password", "p@ss/w0rd"),
         ];
         let secrets: SecretData = entries
             .map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()))
@@ -465,6 +418,14 @@ mod tests {
             ("boot abcdef.0123456789abcdef word".to_owned(), "word"),
             ("boot%20abcdef.0123456789abcdef%20".to_owned(), "0123456789"),
             ("?key=AKIASECRETKEY12345".to_owned(), "AKIASECRET"),
+            ("https://u:p%40ss%2Fw0rd@host/a".to_owned(), "ss%2Fw0rd"),
+            (base64("user: {in}", key.as_bytes()), "eyJwcml2"),
+            (base64("https://host/path/{in}", key.as_bytes()), "eyJwcml2"),
+            (
+                base64("cut: {in}", key.as_bytes()).split_at(34).0.to_owned(),
+                "eyJwcml2",
+            ),
+            (base64("{in}", b"boot abcdef.0123456789abcdef word\nshort"), "Ym9vdCBh"),
         ] {
             let masked = sending.mask(&text);
             assert!(!masked.contains(hidden), "{masked}");

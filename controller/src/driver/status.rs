@@ -7,6 +7,7 @@
 use jiff::SignedDuration;
 use millwright_core::driver::{Code, Effect, Failure, Reason};
 use millwright_core::ids::ProviderId;
+use millwright_core::status::is_unseen;
 use millwright_proto::{ERROR_DOMAIN, v1};
 use prost::Message;
 use tonic_types::pb;
@@ -55,7 +56,7 @@ const REASONS: [(Reason, v1::ErrorReason); 24] = [
 const REASON_PREFIX: &str = "ERROR_REASON_";
 
 /// The reason's name in `ErrorInfo`, for metrics and logs.
-pub(super) fn reason_name(reason: Reason) -> &'static str {
+pub fn reason_name(reason: Reason) -> &'static str {
     let wire = REASONS
         .iter()
         .find(|(known, _)| *known == reason)
@@ -162,10 +163,10 @@ pub(super) fn last_known_state(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// The text, cut at a character's border and without control characters: it goes into logs, events and statuses.
+/// The text, cut at a character's border and without letters that nobody sees: it goes into logs, events and statuses.
 pub(super) fn cut(text: &str, limit: usize) -> String {
     let text = text.get(..text.floor_char_boundary(limit)).unwrap_or_default();
-    text.replace(char::is_control, " ")
+    text.replace(is_unseen, " ")
 }
 
 /// A duration of the wire; negative ones are none.

@@ -45,8 +45,9 @@ impl DriverClass {
         })))
     }
 
-    pub(super) fn to_wire(&self) -> Option<v1::MachineClass> {
-        Some(v1::MachineClass::clone(&self.0))
+    /// The message that travels.
+    pub fn to_wire(&self) -> v1::MachineClass {
+        v1::MachineClass::clone(&self.0)
     }
 }
 
@@ -59,6 +60,8 @@ pub struct Target {
     pub class: DriverClass,
     /// The data of the class's Secrets, merged, without `userData`.
     pub secrets: Arc<SecretData>,
+    /// The uid that the VM bears, where it is not the Machine's own: the driver knows the VM by it.
+    pub bears: Option<Uid>,
     /// Hint: the VM's id, if it was ever learned.
     pub provider_id: Option<ProviderId>,
     /// `status.lastKnownState`.
@@ -98,6 +101,14 @@ impl MachineKey {
 }
 
 impl Target {
+    /// The name under which the driver knows the VM.
+    pub(super) fn vm_key(&self) -> MachineKey {
+        MachineKey {
+            uid: self.bears.as_ref().unwrap_or(&self.key.uid).clone(),
+            ..self.key.clone()
+        }
+    }
+
     pub(super) fn provider_id_to_wire(&self) -> String {
         self.provider_id
             .as_ref()

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use millwright_core::status::is_unseen;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
@@ -15,13 +17,34 @@ const WAITING: usize = 16_384;
 
 /// Of this process's log, for the metric.
 static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+/// Those that could not be written, as on a disk that is full.
+static FAILED: AtomicU64 = AtomicU64::new(0);
 
 /// Writes to `out` on a thread of its own, as long as the guard lives.
 pub fn writer(out: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
     let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING);
-    let (writer, guard) = builder.thread_name("log").finish(out);
+    let (writer, guard) = builder.thread_name("log").finish(Counted { out, failed: &FAILED });
     DROPPED.get_or_init(|| writer.error_counter());
     (writer, guard)
+}
+
+/// Counts the lines that cannot be written: the thread of the log has nobody to tell.
+struct Counted<W> {
+    out: W,
+    failed: &'static AtomicU64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.out.write_all(line).inspect_err(|_| {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        })?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// How many lines were dropped.
@@ -31,13 +54,15 @@ pub struct Dropped;
 impl Collector for Dropped {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let dropped = DROPPED.get().map_or(0, ErrorCounter::dropped_lines);
-        let help = "Lines of the log that were dropped because nobody read them";
+        let dropped = u64::try_from(dropped).unwrap_or(u64::MAX);
+        let dropped = dropped.saturating_add(FAILED.load(Ordering::Relaxed));
+        let help = "Lines of the log that were dropped because nobody read them, or that could not be written";
         let mut metric = encoder.encode_descriptor("log_lines_dropped_total", help, None, MetricType::Counter)?;
-        metric.encode_gauge(&u64::try_from(dropped).unwrap_or(u64::MAX))
+        metric.encode_gauge(&dropped)
     }
 }
 
-/// Writes each event as one line without control characters. What is written at once is one event.
+/// Writes each event as one line without letters that nobody sees. What is written at once is one event.
 pub struct OneLine<W> {
     to: W,
     /// The escape character belongs to colours, which a terminal is given.
@@ -53,21 +78,19 @@ impl<W: Write> OneLine<W> {
 
 impl<W: Write> Write for OneLine<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let text = event.strip_suffix(b"\n").unwrap_or(event);
-        let is_plain = |byte: &u8| !byte.is_ascii_control() || (self.has_colours && *byte == 0x1b);
-        if text.iter().all(is_plain) {
-            self.to.write_all(event)?;
-            return Ok(event.len());
-        }
-        let mut line = Vec::with_capacity(event.len() + 16);
-        for byte in text {
-            match is_plain(byte) {
-                true => line.push(*byte),
-                false => line.extend(byte.escape_ascii()),
+        let text = String::from_utf8_lossy(event.strip_suffix(b"\n").unwrap_or(event));
+        let is_plain = |letter: char| !is_unseen(letter) || (self.has_colours && letter == '\x1b');
+        let mut line = String::with_capacity(text.len() + 1);
+        for letter in text.chars() {
+            match is_plain(letter) {
+                true => line.push(letter),
+                false if matches!(letter, '\n' | '\r' | '\t') => line.extend(letter.escape_default()),
+                // As JSON has it, which leaves most of these letters as they are.
+                false => line.push_str(&format!("\\u{:04x}", u32::from(letter))),
             }
         }
-        line.push(b'\n');
-        self.to.write_all(&line)?;
+        line.push('\n');
+        self.to.write_all(line.as_bytes())?;
         Ok(event.len())
     }
 
@@ -91,10 +114,24 @@ mod tests {
     /// Rows: O18.
     #[test]
     fn whatever_somebody_puts_into_a_line_it_stays_one() {
-        let forged = "INFO failed: no\r\n2026 WARN all is lost\x1b[2J\tü\n";
-        let escaped = "INFO failed: no\\r\\n2026 WARN all is lost\\x1b[2J\\tü\n";
+        let forged = "INFO failed: no\r\n2026 WARN all is lost\x1b[2J\tü\u{2028}\u{202e}x\n";
+        let escaped = "INFO failed: no\\r\\n2026 WARN all is lost\\u001b[2J\\tü\\u2028\\u202ex\n";
         assert_eq!(written(forged, false), escaped);
         assert_eq!(written("\x1b[32mINFO\x1b[0m ü\n", true), "\x1b[32mINFO\x1b[0m ü\n");
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        static FAILED: AtomicU64 = AtomicU64::new(0);
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut counted = Counted {
+            out: full,
+            failed: &FAILED,
+        };
+        for _ in 0..3 {
+            counted.write_all(b"a line\n").unwrap_err();
+        }
+        assert_eq!(FAILED.load(Ordering::Relaxed), 3);
     }
 
     /// As a pipe that nobody reads.

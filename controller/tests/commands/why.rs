@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Patch, PatchParams};
 use millwright_core::api::{Machine, MachineClass, MachineSet, keys};
 use millwright_core::settings::Settings;
@@ -91,6 +92,8 @@ async fn a_machine_that_waits_says_for_what_and_a_refused_class_makes_none() {
     let out = cluster.run("why machine lost").await.well();
     assert!(out.contains("absent"), "{out}");
     let out = cluster.run("why mcc/broken").await.well();
+    let headline = "machineclass/broken: no machine can be made of it: its driver refuses it: region: unknown";
+    assert!(out.starts_with(headline), "{out}");
     assert!(
         out.contains("Ready=False ClassRejected: its driver refuses it: region: unknown"),
         "{out}"
@@ -118,6 +121,15 @@ async fn a_machine_that_waits_with_its_class_says_so_and_is_not_said_to_be_asked
     let words = "one machine asks again for all. It said: zone a is sold out";
     assert!(out.contains(words), "{out}");
     assert!(!out.contains("CreateMachine"), "{out}");
+}
+
+async fn lease(cluster: &Cluster, spec: Value) {
+    let leases = cluster.api::<Lease>();
+    let body = Patch::Merge(json!({ "spec": spec }));
+    leases
+        .patch("millwright", &PatchParams::default(), &body)
+        .await
+        .unwrap();
 }
 
 /// A machine that is Unknown since an hour, of a manager that tells its settings in its Lease.
@@ -152,8 +164,28 @@ async fn an_unhealthy_machine_is_explained_by_the_settings_of_the_manager_that_r
     let _: Lease = cluster
         .store(json!({ "metadata": { "name": "millwright", "annotations": annotations }, "spec": {} }))
         .await;
+    for (spec, noted) in [
+        (
+            json!({}),
+            "no manager leads in namespace \"default\", so nothing changes until one does: the last one gave its Lease millwright back",
+        ),
+        (
+            json!({ "holderIdentity": "a", "renewTime": MicroTime(since) }),
+            "a renewed the Lease millwright 60m ago, for the last time",
+        ),
+        (
+            json!({ "holderIdentity": "a", "renewTime": MicroTime(Timestamp::now()) }),
+            "",
+        ),
+    ] {
+        lease(&cluster, spec).await;
+        let out = cluster.run("why mc/ill").await;
+        assert!(
+            out.err.contains(noted) && out.err.is_empty() == noted.is_empty(),
+            "{out:?}"
+        );
+    }
     let out = cluster.run("why mc/ill").await;
-    assert_eq!(out.err, "");
     let out = out.well();
     assert!(!out.contains("Failed"), "{out}");
 }

@@ -82,9 +82,16 @@ pub(crate) fn initialized(answer: Machine, key: &MachineKey) -> Result<v1::Initi
     })
 }
 
-/// The answer to GetMachineStatus.
-pub(crate) fn status(answer: MachineStatus, key: &MachineKey) -> Result<v1::GetMachineStatusResponse, DriverError> {
-    own(&answer.machine, key)?;
+/// The answer to GetMachineStatus. The VM of the id that was asked for may bear another uid, of a Machine of the same name: the Machine was
+/// restored from a backup.
+pub(crate) fn status(
+    answer: MachineStatus,
+    key: &MachineKey,
+    provider_id: &str,
+) -> Result<v1::GetMachineStatusResponse, DriverError> {
+    let found = &answer.machine;
+    let is_restored = key.is_namesake(&found.key) && !provider_id.is_empty() && found.provider_id == provider_id;
+    own(found, if is_restored { &found.key } else { key })?;
     Ok(v1::GetMachineStatusResponse {
         machine: Some(machine(answer.machine)?),
         poll_after: answer.poll_after.and_then(duration),
@@ -115,6 +122,9 @@ fn machine(machine: Machine) -> Result<v1::Machine, DriverError> {
     }
     if machine.provider_id.len() > PROVIDER_ID_MAX {
         return Err(fault("answered a provider_id of more than 512 bytes"));
+    }
+    if machine.provider_id.chars().any(char::is_control) {
+        return Err(fault("answered a provider_id with control characters"));
     }
     if machine.last_known_state.len() > LAST_KNOWN_STATE_MAX {
         return Err(fault("answered a last_known_state of more than 4 KiB"));

@@ -26,7 +26,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, DriverError>) -> bool {
 
 #[test]
 fn a_vm_of_another_uid_or_cluster_is_never_answered() {
-    assert!(status(running().into(), &key()).is_ok());
+    assert!(status(running().into(), &key(), "").is_ok());
     let other = MachineKey {
         uid: "x".into(),
         ..key()
@@ -49,8 +49,32 @@ fn a_vm_of_another_uid_or_cluster_is_never_answered() {
             ..running()
         }
         .into(),
-        &key()
+        &key(),
+        &running().provider_id
     )));
+    let restored = MachineKey {
+        uid: "before".into(),
+        ..key()
+    };
+    for (key_of_vm, named, is_refused) in [
+        (restored.clone(), running().provider_id, false),
+        (restored.clone(), String::new(), true),
+        (restored.clone(), "other:///1".to_owned(), true),
+        (
+            MachineKey {
+                name: "other".into(),
+                ..restored
+            },
+            running().provider_id,
+            true,
+        ),
+    ] {
+        let vm = Machine {
+            key: key_of_vm,
+            ..running()
+        };
+        assert_eq!(refused(status(vm.into(), &key(), &named)), is_refused, "{named}");
+    }
     let adopted = MachineKey {
         uid: String::new(),
         ..key()

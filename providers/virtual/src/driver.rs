@@ -105,6 +105,18 @@ impl VirtualDriver {
         Located::Absent
     }
 
+    /// The VM of a Machine that was restored from a backup: its id is named, and it bears the Machine's name and the uid of before.
+    fn restored(&self, region: &str, key: &MachineKey, provider_id: &str) -> Option<Arc<Vm>> {
+        let vm = self.cloud.find_by_id(region, &id_in(provider_id)?)?;
+        let owner = MachineKey {
+            cluster_id: vm.owner.cluster.clone(),
+            namespace: vm.owner.namespace.clone(),
+            name: vm.owner.name.clone(),
+            uid: vm.owner.uid.clone(),
+        };
+        key.is_namesake(&owner).then_some(vm)
+    }
+
     /// Refuses a provider id that points at somebody else's VM. An id of nothing is only a stale hint.
     fn refuse_foreign(&self, region: &str, key: &MachineKey, provider_id: &str) -> Result<(), DriverError> {
         let Some(id) = id_in(provider_id) else { return Ok(()) };
@@ -256,10 +268,13 @@ impl Driver for VirtualDriver {
         due.after(None).await?;
         match found {
             Located::Found(vm) => Ok(answer::status(&vm, self.cloud.now())),
-            Located::Absent => Err(DriverError::not_found(format!(
-                "no VM bears the uid {}",
-                request.key.uid
-            ))),
+            Located::Absent => match self.restored(region, &request.key, &request.provider_id) {
+                Some(vm) => Ok(answer::status(&vm, self.cloud.now())),
+                None => {
+                    let uid = &request.key.uid;
+                    Err(DriverError::not_found(format!("no VM bears the uid {uid}")))
+                }
+            },
             Located::TooEarly(left) => Err(too_early(left)),
         }
     }

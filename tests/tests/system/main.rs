@@ -33,6 +33,7 @@ mod quick_start;
 mod real_cluster;
 mod refused;
 mod refused_account;
+mod restored;
 mod roles;
 mod rollout_commands;
 mod rollouts;

@@ -34,7 +34,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Ok(recipe) => recipe,
         Err(plan) => return plan,
     };
-    if let Some(plan) = asked_for_otherwise(seen, recipe, now) {
+    if let Some(plan) = perhaps_made(seen, recipe, now) {
         return plan;
     }
     if lacks_token(seen, recipe) {
@@ -65,15 +65,18 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(steps, Why::NoVm)
 }
 
-/// The class was changed since a VM was asked for, and one of the creations may have made it: before another one is asked for, somewhere
-/// else perhaps, the driver says twice that there is none by what was asked for.
-fn asked_for_otherwise(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Option<Plan> {
-    let asked = seen.machine.creation_request()?;
-    if asked.is_same(&recipe.essentials) || has_none(seen, now) {
+/// There may be a VM that no repeated CreateMachine finds: the class was changed since one was asked for; or the Machine bears the id of one
+/// and no record, as after a restore from a backup. Before a VM is asked for, the driver says twice that there is none.
+fn perhaps_made(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Option<Plan> {
+    let machine = seen.machine;
+    let is_found_again = match machine.creation_request() {
+        Some(asked) => asked.is_same(&recipe.essentials),
+        None => machine.provider_id().is_none(),
+    };
+    if is_found_again || has_none(seen, now) {
         return None;
     }
-    let since = seen.machine.phase_since().unwrap_or(now);
-    let again = seen.calls.doubt_again(since, None, LOOK_AGAIN, now);
+    let again = seen.calls.doubt_again(began(seen, now), None, LOOK_AGAIN, now);
     if again <= now {
         return Some(Plan::act(vec![Step::Call(Call::Status)], Why::FindingVm));
     }
@@ -86,8 +89,13 @@ fn asked_for_otherwise(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> 
 
 /// Whether it is certain that no VM was made by what was asked for.
 fn has_none(seen: &Observed<'_>, now: Timestamp) -> bool {
-    let since = seen.machine.phase_since().unwrap_or(now);
-    seen.calls.unmade.is_some() || seen.calls.lost(since, None) == Some(Lost::Gone)
+    seen.calls.unmade.is_some() || seen.calls.lost(began(seen, now), None) == Some(Lost::Gone)
+}
+
+/// From when on answers about the VM count: since the phase began; of a Machine without a status, since it was made.
+fn began(seen: &Observed<'_>, now: Timestamp) -> Timestamp {
+    let phase = seen.machine.phase_since();
+    phase.or_else(|| meta::created(&seen.machine.metadata)).unwrap_or(now)
 }
 
 /// The write that says that a VM is asked for, and with what. The write also serves as the live read of the Machine; where the status says

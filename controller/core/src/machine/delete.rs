@@ -31,7 +31,7 @@ use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::circuit_breaker::{Admission, Cause, Operation};
 use crate::drain::Drain;
-use crate::driver::Reaction;
+use crate::driver::{Pace, Reaction, Reason};
 use crate::ids::NodeName;
 use crate::sight::later;
 
@@ -270,7 +270,13 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(why) = unaskable(seen) {
         return blocked(seen, why, now);
     }
-    if let Some(plan) = suspended(seen, now).or_else(|| troubled(seen, now)) {
+    if let Some(plan) = suspended(seen, now) {
+        return plan;
+    }
+    if let Some(plan) = refused_by_id(seen, now) {
+        return plan;
+    }
+    if let Some(plan) = troubled(seen, now) {
         return plan;
     }
     if let Some(plan) = find_node(seen, now) {
@@ -296,6 +302,20 @@ fn removal_takes_long(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let change = told(seen, OperationState::Failed, text, now).with_crumb(seen.calls.crumb.as_ref());
     let is_due = later(said.0, LONG_REMOVAL) <= now && !change.is_told(seen.machine);
     is_due.then(|| change.act(Why::VmStays))
+}
+
+/// The driver holds that the VM of the Machine's id is another Machine's. It is asked whose: a Machine that was restored from a backup has
+/// another uid than its VM. Where it knows no VM of the Machine, as of a copied manifest, it is asked once more, without the id.
+fn refused_by_id(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let trouble = seen.calls.failed(Call::Delete)?;
+    let is_foreign = trouble.failure.reason == Some(Reason::NotOwned) && seen.machine.provider_id().is_some();
+    if !is_foreign || seen.calls.vm.is_some() {
+        return None;
+    }
+    if seen.calls.not_found_at.is_none() {
+        return Some(ask(seen, Call::Status, Why::FindingVm, now));
+    }
+    (trouble.times == 1).then(|| ask(seen, Call::Delete, Why::VmGoing, now))
 }
 
 /// A call; where others wait for the same, as the probe for all.
@@ -372,7 +392,16 @@ fn troubled(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if is_deposed(trouble) && !trouble.is_false_alarm {
         return Some(Plan::act(vec![Step::StepDown], Why::StaleLeader));
     }
-    let text = format!("{} failed: {}. {}", trouble.call, trouble.failure.message, mark(seen));
+    let failure = &trouble.failure;
+    // A pause that stays the same is told; of others the text would be another one each time.
+    let pause = match failure.pace() {
+        Pace::Medium | Pace::Long if failure.retry_after.is_none() && !failure.is_exhausted() => {
+            let pause = GoDuration::from(failure.pause(1, SignedDuration::ZERO));
+            format!(" The next try comes after {pause}.")
+        }
+        Pace::Short | Pace::Medium | Pace::Long | Pace::Growing => String::new(),
+    };
+    let text = format!("{} failed: {}.{pause} {}", trouble.call, failure.message, mark(seen));
     let change = told(seen, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
         .with_crumb(seen.calls.crumb.as_ref());

@@ -228,7 +228,7 @@ impl fmt::Display for Why {
             Self::TargetAway => "the target cluster cannot be seen now",
             Self::CrumbChanged => "the driver wants its last known state stored",
             Self::VmReached => "its driver has shown the VM: what it is reached by is stored",
-            Self::FindingVm => "the class was changed since a VM was asked for, which is looked for first",
+            Self::FindingVm => "a VM may be there already, and is looked for first",
             Self::Joined => "the node has joined",
             Self::JoinTimedOut => "the node did not join in time",
             Self::NodeDeleted => "the Node was deleted",

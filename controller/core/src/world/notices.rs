@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use super::World;
 use crate::api::{Machine, Phase, meta};
 use crate::driver::VmState;
-use crate::ids::{Name, ProviderId};
+use crate::ids::{Name, ProviderId, Uid};
 use crate::kinds::OwnedBy;
+use crate::machine::Calls;
 use crate::notice::Notice;
 use crate::orphans::{Inventory, Way};
 use crate::wake::{Key, Wake};
@@ -25,7 +26,10 @@ impl World {
         };
         let (name, uid) = meta::identity(&machine.metadata);
         let is_its = notice.namespace == meta::namespace(&machine.metadata)
-            && notice.uid.as_ref().is_none_or(|of| *of == uid)
+            && notice
+                .uid
+                .as_ref()
+                .is_none_or(|of| *of == uid || self.bears(&uid).as_ref() == Some(of))
             && (machine.provider_id().is_none() || machine.provider_id() == notice.provider_id);
         if !is_its {
             return false;
@@ -53,6 +57,17 @@ impl World {
             self.wake([Wake::event(Key::Machine(name))], uptime);
         }
         begins
+    }
+
+    /// The uid that a Machine's VM bears, where it is another than the Machine's.
+    pub fn bears(&self, uid: &Uid) -> Option<Uid> {
+        self.ledger.calls.get(uid)?.vm.as_ref()?.bears.clone()
+    }
+
+    /// Whether the id that a Machine names is another Machine's VM's.
+    pub fn names_anothers_vm(&self, uid: &Uid) -> bool {
+        let calls = self.ledger.calls.get(uid);
+        calls.is_some_and(Calls::names_anothers_vm)
     }
 
     /// All VMs of an inventory were shown by a watch, which was opened by one of these ways: a Machine that runs, whose VM belongs there and

@@ -17,6 +17,7 @@ use millwright_core::machine::{Calls, DriverView};
 use millwright_core::set::Asked;
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
+use millwright_core::status::is_unseen;
 use millwright_core::world::World;
 use millwright_core::{circuit_breaker, deployment, machine, merge, narrate, provider_spec, set};
 use proptest::prelude::*;
@@ -383,7 +384,7 @@ fn faults_of(kind: &str, patch: &Value, stored: &Value) -> Vec<String> {
 /// Where there are texts with control characters.
 fn controlled(value: &Value, at: String, found: &mut Vec<String>) {
     match value {
-        Value::String(text) if text.chars().any(char::is_control) => found.push(at),
+        Value::String(text) if text.chars().any(is_unseen) => found.push(at),
         Value::Object(fields) => fields
             .iter()
             .for_each(|(key, value)| controlled(value, format!("{at}/{key}"), found)),

@@ -23,7 +23,7 @@ pub struct CloudVm {
     pub ends_at: Option<Timestamp>,
 }
 
-fn id_of(uid: &Uid) -> ProviderId {
+pub fn id_of(uid: &Uid) -> ProviderId {
     ProviderId::new(format!("virtual:///{uid}"))
 }
 
@@ -108,8 +108,16 @@ pub fn failure(code: Code, reason: Option<Reason>) -> Failure {
 }
 
 impl Cloud {
-    /// Answers a call. `known`: the caller knows the VM's id.
-    pub fn answer(&mut self, machine: &Name, uid: &Uid, call: Call, known: bool, now: Timestamp) -> Answer {
+    /// Answers a call about the VM of a uid. `hint`: the id that the caller names.
+    pub fn answer(
+        &mut self,
+        machine: &Name,
+        uid: &Uid,
+        call: Call,
+        hint: Option<&ProviderId>,
+        now: Timestamp,
+    ) -> Answer {
+        let known = hint.is_some();
         self.asked += 1;
         if let Some(failure) = self.refuses.clone() {
             return match call {
@@ -121,7 +129,27 @@ impl Cloud {
             let (_, dictated) = self.dictated.remove(place).expect("it was just found");
             return self.dictate(machine, uid, call, known, dictated, now);
         }
-        self.obey(machine, uid, call, known, now)
+        let other = self.of_another(uid, hint);
+        let is_restored = other.as_ref().is_some_and(|(_, name)| name == machine);
+        match (other, call) {
+            (Some((other, _)), Call::Status) if is_restored => {
+                let vm = self.describe(&other);
+                let bears = Some(other);
+                Answer::Vm(call, Ok(Vm { bears, ..vm }))
+            }
+            (Some(_), Call::Delete) => Answer::Deletion(Err(failure(Code::FailedPrecondition, Some(Reason::NotOwned)))),
+            (Some(_), Call::Create) if is_restored => {
+                Answer::Vm(call, Err(failure(Code::AlreadyExists, Some(Reason::NameConflict))))
+            }
+            (Some(_) | None, _) => self.obey(machine, uid, call, known, now),
+        }
+    }
+
+    /// The VM of an id, if it bears another uid, and none bears this one.
+    fn of_another(&self, uid: &Uid, hint: Option<&ProviderId>) -> Option<(Uid, Name)> {
+        let is_it = |(other, _): &(&Uid, &CloudVm)| Some(&id_of(other)) == hint;
+        let (other, vm) = self.vms.iter().find(is_it)?;
+        (other != uid && !self.vms.contains_key(uid)).then(|| (other.clone(), vm.machine.clone()))
     }
 
     fn obey(&mut self, machine: &Name, uid: &Uid, call: Call, known: bool, now: Timestamp) -> Answer {
@@ -284,6 +312,7 @@ impl Cloud {
             poll_after: None,
             disturbance: vm.disturbance,
             ends_at: vm.ends_at,
+            bears: None,
         }
     }
 }

@@ -140,7 +140,9 @@ impl Stage {
     fn call(&mut self, seen: &Machine, machine: Name, uid: Uid, call: machine::Call) -> bool {
         self.world.begins(seen, call);
         let live = self.etcd.machines.get(&machine);
-        let known = live.is_some_and(|live| live.provider_id().is_some());
+        let hint = live.and_then(|live| live.provider_id());
+        let hint = hint.filter(|_| !self.world.names_anothers_vm(&uid));
+        let bears = self.world.bears(&uid);
         let class = seen.class_name().map(Name::new);
         let digest = class.and_then(|class| match self.world.ledger.readiness(&class) {
             Readiness::Ready(recipe) => Some(recipe.digest.clone()),
@@ -152,7 +154,8 @@ impl Stage {
             seen: seen.clone(),
             call,
             digest,
-            known,
+            hint,
+            bears,
             unheard: false,
         });
         true

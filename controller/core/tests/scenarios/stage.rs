@@ -10,10 +10,10 @@ use millwright_core::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness};
 use millwright_core::driver::Drivers;
-use millwright_core::ids::{DriverName, Name, NodeName, Uid};
+use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::kinds::OwnedBy;
 use millwright_core::machine::outcome::Pacing;
-use millwright_core::machine::{self, Call, Calls, DriverView};
+use millwright_core::machine::{self, Answer, Call, Calls, DriverView};
 use millwright_core::plan::{self, Bearing, Stopped};
 use millwright_core::queue::Verdict;
 use millwright_core::set::Asked;
@@ -24,7 +24,7 @@ use millwright_core::world::World;
 use millwright_core::{deployment, narrate, set};
 use millwright_laws as laws;
 
-use crate::cloud::Cloud;
+use crate::cloud::{self, Cloud};
 use crate::etcd::{Etcd, Resource};
 use crate::pods::Pods;
 use crate::turns::Drawn;
@@ -48,8 +48,10 @@ pub struct Flight {
     pub call: Call,
     /// The recipe that it was made with.
     pub digest: Option<String>,
-    /// The request names the VM's id.
-    pub known: bool,
+    /// The id of the VM that the request names.
+    pub hint: Option<ProviderId>,
+    /// The uid that the VM bears, where it is another than the Machine's.
+    pub bears: Option<Uid>,
     /// The process that made it is gone: nobody hears the answer.
     pub unheard: bool,
 }
@@ -430,9 +432,12 @@ impl Stage {
     pub fn deliver(&mut self, index: usize) {
         let flight = self.flights.remove(index);
         let now = self.now();
-        let answer = self
-            .cloud
-            .answer(&flight.machine, &flight.uid, flight.call, flight.known, now);
+        let uid = flight.bears.as_ref().unwrap_or(&flight.uid);
+        let hint = flight.hint.as_ref();
+        let mut answer = self.cloud.answer(&flight.machine, uid, flight.call, hint, now);
+        if let Answer::Vm(_, Ok(vm)) = &mut answer {
+            vm.bears = vm.bears.take().or(flight.bears);
+        }
         self.assert_no_leak();
         if flight.unheard {
             return;
@@ -453,11 +458,9 @@ impl Stage {
             assert!(*times <= 1, "{times} VMs were made for {uid}\n{}", self.told.join("\n"));
         }
         for (uid, vm) in &self.cloud.vms {
-            let machine = self
-                .etcd
-                .machines
-                .get(&vm.machine)
-                .filter(|machine| machine.uid().as_ref() == Some(uid));
+            let machine = self.etcd.machines.get(&vm.machine).filter(|machine| {
+                machine.uid().as_ref() == Some(uid) || machine.provider_id() == Some(cloud::id_of(uid))
+            });
             let held = machine.is_some_and(|machine| meta::has_finalizer(&machine.metadata, keys::FINALIZER));
             assert!(
                 held,

@@ -1,0 +1,357 @@
+//! `driver`: one call of the Driver API by hand, with the class and the Secrets of manifests.
+//!
+//! For authors of drivers, and for whoever wants to know what a driver says without a cluster. No epoch is sent, as from grpcurl, so a manager
+//! that leads is not disturbed; VMs are made for a cluster of their own (`--cluster-id`), so no manager takes them for its own.
+
+mod manifests;
+mod show;
+
+use std::future::Future;
+use std::time::Duration;
+
+use millwright_core::driver::Failure as Said;
+use millwright_core::ids::DriverName;
+use millwright_core::user_data;
+use millwright_proto::v1;
+use millwright_proto::v1::driver_service_client::DriverServiceClient;
+use sha2::{Digest as _, Sha256};
+use tonic::{Request, Response, Status};
+
+use self::manifests::Manifests;
+use super::failure::Failure;
+use super::flags::{Deletion, DriverCommand, DriverFlags, DriverReach, Machine, Shape};
+use super::output;
+use crate::driver::{DriverClass, Lifeline, Peers, SecretData, Wire, reason_name};
+
+/// Largest answer that is read: a page of 1,000 VMs has less.
+const LARGEST: usize = 64 << 20;
+/// The pause between two DeleteMachine where the driver advises none (`driver.proto`).
+const POLL: Duration = Duration::from_secs(5);
+
+/// Runs the command.
+pub async fn run(flags: &DriverFlags) -> Result<(), Failure> {
+    let caller = Caller::of(&flags.reach)?;
+    match &flags.command {
+        DriverCommand::Info => caller.info().await,
+        DriverCommand::Validate { live } => caller.validate(*live).await,
+        DriverCommand::Template => caller.template().await,
+        DriverCommand::Create { machine, user_data } => {
+            let user_data = user_data.as_deref().map(manifests::bytes).transpose()?;
+            caller.create(machine, user_data).await
+        }
+        DriverCommand::Status { machine, provider_id } => caller.status(machine, provider_id).await,
+        DriverCommand::Delete(deletion) => caller.delete(deletion).await,
+        DriverCommand::List => caller.list().await,
+        DriverCommand::Watch => caller.watch().await,
+    }
+}
+
+/// One driver, and what every call to it has in common.
+struct Caller<'f> {
+    flags: &'f DriverReach,
+    client: DriverServiceClient<Wire>,
+    manifests: Manifests,
+}
+
+/// What a call about a class sends of it.
+struct Sent {
+    class: v1::MachineClass,
+    secrets: SecretData,
+    user_data: Vec<u8>,
+}
+
+impl<'f> Caller<'f> {
+    fn of(flags: &'f DriverReach) -> Result<Self, Failure> {
+        let endpoint = flags.endpoint.as_ref().ok_or(Failure::NoEndpoint)?;
+        let connect = Peers::new(&flags.driver_uid).connect();
+        let wire = connect(endpoint, &Lifeline::new(flags.timeout));
+        Ok(Self {
+            flags,
+            client: DriverServiceClient::new(wire).max_decoding_message_size(LARGEST),
+            manifests: Manifests::read(&flags.filename)?,
+        })
+    }
+
+    /// Sends a call, and says what a failure of it means.
+    async fn ask<T>(
+        &self,
+        method: &'static str,
+        secrets: &SecretData,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Failure> {
+        let timeout = self.flags.timeout;
+        let answer = tokio::time::timeout(timeout, call).await;
+        let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {timeout:?}"))));
+        answer.map(Response::into_inner).map_err(|status| Failure::Driver {
+            method,
+            said: told(&secrets.failure(&status)),
+        })
+    }
+
+    async fn driver(&self) -> Result<v1::GetDriverInfoResponse, Failure> {
+        let request = v1::GetDriverInfoRequest {
+            manager_name: "millwright driver".to_owned(),
+            manager_version: env!("CARGO_PKG_VERSION").to_owned(),
+            manager_capabilities: Vec::new(),
+        };
+        let mut client = self.client.clone();
+        let call = client.get_driver_info(request);
+        self.ask("GetDriverInfo", &SecretData::default(), call).await
+    }
+
+    /// The class of the manifests as a driver gets it. One that names no driver is this driver's.
+    async fn sent(&self) -> Result<Sent, Failure> {
+        let class = self.manifests.class(self.flags.class.as_deref())?;
+        let driver = match class.object.driver() {
+            Some(named) => named,
+            None => DriverName::new(self.driver().await?.name),
+        };
+        let spec = &class.object.spec.provider_spec;
+        let wire = DriverClass::new(&class.namespace, &class.name, &driver, spec);
+        let wire =
+            wire.map_err(|error| Failure::Manifest(format!("MachineClass {}: providerSpec: {error}", class.name)))?;
+        Ok(Sent {
+            class: wire.to_wire(),
+            secrets: class.secrets.into_iter().collect(),
+            user_data: class.user_data,
+        })
+    }
+
+    fn key(&self, machine: &Machine, namespace: &str) -> v1::MachineKey {
+        let cluster_id = self.flags.cluster_id.clone();
+        let (namespace, name) = (namespace.to_owned(), machine.name.clone());
+        let uid = machine.uid.clone();
+        v1::MachineKey {
+            uid: uid.unwrap_or_else(|| uid_of(&cluster_id, &namespace, &name)),
+            cluster_id,
+            namespace,
+            name,
+        }
+    }
+
+    fn print<M: prost::Message>(
+        &self,
+        type_name: &str,
+        message: &M,
+        table: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        match self.flags.output {
+            Shape::Table => output::print(&table()),
+            Shape::Json => output::line(&show::json(type_name, message)?),
+            Shape::Yaml => output::print(&show::yaml(type_name, message)?),
+        }
+    }
+
+    async fn info(&self) -> Result<(), Failure> {
+        let info = self.driver().await?;
+        self.print("GetDriverInfoResponse", &info, || show::info(&info))
+    }
+
+    async fn validate(&self, live: bool) -> Result<(), Failure> {
+        let sent = self.sent().await?;
+        let name = sent.class.name.clone();
+        let request = v1::ValidateMachineClassRequest {
+            machine_class: Some(sent.class),
+            secret_data: sent.secrets.to_wire().into_iter().collect(),
+            live,
+        };
+        let mut client = self.client.clone();
+        let call = client.validate_machine_class(request);
+        let answer = self.ask("ValidateMachineClass", &sent.secrets, call).await?;
+        self.print("ValidateMachineClassResponse", &answer, || {
+            show::violations(&name, &answer)
+        })?;
+        match show::errors(&answer) {
+            0 => Ok(()),
+            errors => Err(Failure::Manifest(format!(
+                "MachineClass {name}: the driver finds {errors} fault(s), so no machine can be made of it"
+            ))),
+        }
+    }
+
+    async fn template(&self) -> Result<(), Failure> {
+        let sent = self.sent().await?;
+        let request = v1::GetNodeTemplateRequest {
+            machine_class: Some(sent.class),
+            secret_data: sent.secrets.to_wire().into_iter().collect(),
+        };
+        let mut client = self.client.clone();
+        let call = client.get_node_template(request);
+        let answer = self.ask("GetNodeTemplate", &sent.secrets, call).await?;
+        let template = answer.node_template.unwrap_or_default();
+        self.print("NodeTemplate", &template, || show::template(&template))
+    }
+
+    async fn create(&self, machine: &Machine, user_data: Option<Vec<u8>>) -> Result<(), Failure> {
+        let sent = self.sent().await?;
+        let key = self.key(machine, &sent.class.namespace);
+        let template = user_data.unwrap_or(sent.user_data);
+        if user_data::needs_token(&template) {
+            output::note(
+                "the boot configuration wants a bootstrap token, and there is none: its placeholder stays, so no node will join",
+            );
+        }
+        let filled = user_data::fill(&template, None, &key.name);
+        let filled = filled.map_err(|error| Failure::Manifest(error.to_string()))?;
+        let secrets = sent.secrets.sending(&filled, None);
+        let request = v1::CreateMachineRequest {
+            key: Some(key),
+            machine_class: Some(sent.class),
+            secret_data: sent.secrets.to_wire().into_iter().collect(),
+            user_data: filled,
+            ..v1::CreateMachineRequest::default()
+        };
+        let mut client = self.client.clone();
+        let answer = self
+            .ask("CreateMachine", &secrets, client.create_machine(request))
+            .await?;
+        self.machine(answer.machine)
+    }
+
+    async fn status(&self, machine: &Machine, provider_id: &str) -> Result<(), Failure> {
+        let sent = self.sent().await?;
+        let request = v1::GetMachineStatusRequest {
+            key: Some(self.key(machine, &sent.class.namespace)),
+            provider_id: provider_id.to_owned(),
+            machine_class: Some(sent.class),
+            secret_data: sent.secrets.to_wire().into_iter().collect(),
+        };
+        let mut client = self.client.clone();
+        let call = client.get_machine_status(request);
+        let answer = self.ask("GetMachineStatus", &sent.secrets, call).await?;
+        self.machine(answer.machine)
+    }
+
+    fn machine(&self, machine: Option<v1::Machine>) -> Result<(), Failure> {
+        let machine = machine.unwrap_or_default();
+        self.print("Machine", &machine, || show::machines(std::slice::from_ref(&machine)))
+    }
+
+    /// Asks until nothing is left, unless once is enough.
+    async fn delete(&self, deletion: &Deletion) -> Result<(), Failure> {
+        let sent = self.sent().await?;
+        let key = self.key(&deletion.machine, &sent.class.namespace);
+        loop {
+            let request = v1::DeleteMachineRequest {
+                key: Some(key.clone()),
+                provider_id: deletion.provider_id.clone(),
+                machine_class: Some(sent.class.clone()),
+                secret_data: sent.secrets.to_wire().into_iter().collect(),
+                last_known_state: String::new(),
+            };
+            let mut client = self.client.clone();
+            let answer = self
+                .ask("DeleteMachine", &sent.secrets, client.delete_machine(request))
+                .await?;
+            let is_gone = answer.state() == v1::machine::State::Deleted;
+            let word = if is_gone { "deleted" } else { "is being deleted" };
+            self.print("DeleteMachineResponse", &answer, || {
+                format!("machine/{} {word}\n", key.name)
+            })?;
+            if is_gone || !deletion.wait {
+                return Ok(());
+            }
+            let pause = answer.poll_after.and_then(|pause| Duration::try_from(pause).ok());
+            tokio::time::sleep(pause.unwrap_or(POLL)).await;
+        }
+    }
+
+    async fn list(&self) -> Result<(), Failure> {
+        let sent = self.sent().await?;
+        let mut all = v1::ListMachinesResponse::default();
+        loop {
+            let request = v1::ListMachinesRequest {
+                cluster_id: self.flags.cluster_id.clone(),
+                machine_class: Some(sent.class.clone()),
+                secret_data: sent.secrets.to_wire().into_iter().collect(),
+                page_size: 0,
+                page_token: std::mem::take(&mut all.next_page_token),
+            };
+            let mut client = self.client.clone();
+            let page = self
+                .ask("ListMachines", &sent.secrets, client.list_machines(request))
+                .await?;
+            all.machines.extend(page.machines);
+            all.unreachable.extend(page.unreachable);
+            all.next_page_token = page.next_page_token;
+            if all.next_page_token.is_empty() {
+                break;
+            }
+        }
+        if !all.unreachable.is_empty() {
+            output::note(&format!(
+                "the list is not whole: {} could not be asked",
+                all.unreachable.join(", ")
+            ));
+        }
+        self.print("ListMachinesResponse", &all, || show::machines(&all.machines))
+    }
+
+    /// Prints events until the stream ends.
+    async fn watch(&self) -> Result<(), Failure> {
+        let sent = self.sent().await?;
+        let request = Request::new(v1::WatchMachinesRequest {
+            cluster_id: self.flags.cluster_id.clone(),
+            machine_class: Some(sent.class),
+            secret_data: sent.secrets.to_wire().into_iter().collect(),
+            ..v1::WatchMachinesRequest::default()
+        });
+        let mut client = self.client.clone();
+        let mut events = self
+            .ask("WatchMachines", &sent.secrets, client.watch_machines(request))
+            .await?;
+        loop {
+            // The driver sends a sign of life each half minute.
+            let next = self.ask("WatchMachines", &sent.secrets, async {
+                events.message().await.map(Response::new)
+            });
+            match next.await? {
+                Some(event) => self.print("WatchMachinesResponse", &event, || show::event(&event))?,
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// A uid for a machine that no API server gave one: the same for the same names, so that a repeated call is about the same VM.
+fn uid_of(cluster_id: &str, namespace: &str, name: &str) -> String {
+    let digest = Sha256::digest(format!("{cluster_id}/{namespace}/{name}"));
+    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
+    // Version 8 of RFC 9562: made in a way of our own.
+    format!(
+        "{}-{}-8{}-8{}-{}",
+        part(0, 8),
+        part(8, 12),
+        part(13, 16),
+        part(17, 20),
+        part(20, 32)
+    )
+}
+
+/// What a driver says of a call that failed.
+fn told(said: &Said) -> String {
+    let mut text = said.code.word().to_owned();
+    if let Some(reason) = said.reason {
+        text += &format!(" ({})", reason_name(reason));
+    }
+    text += &format!(": {}", said.message);
+    if let Some(pause) = said.retry_after {
+        text += &format!(" (try again after {pause:#})");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uid_made_of_names_has_the_form_of_one_and_stays() {
+        let uid = uid_of("by-hand", "default", "one");
+        assert_eq!(uid.len(), 36);
+        assert_eq!(uid, uid_of("by-hand", "default", "one"));
+        assert_ne!(uid, uid_of("by-hand", "default", "two"));
+        assert_eq!(uid.get(14..15), Some("8"));
+    }
+}
