@@ -527,7 +527,7 @@ fn of_account(name: &str) -> Target {
         name: name.to_owned(),
     };
     Target {
-        bears: None,
+        tagged_uid: None,
         secrets: Arc::new(SecretData::default().of_account(vec![key])),
         ..target()
     }

@@ -367,7 +367,7 @@ pub struct Vm {
     pub ends_at: Option<Timestamp>,
     /// The uid that the VM bears, where it is not the Machine's own: the Machine had it before it was restored from a backup. Calls about the
     /// VM name it by this uid (`SPEC.md`, MAN-53).
-    pub bears: Option<Uid>,
+    pub tagged_uid: Option<Uid>,
 }
 
 /// Answer of DeleteMachine.

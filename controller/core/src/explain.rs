@@ -296,15 +296,9 @@ fn of_class(world: &World, name: &Name, now: Timestamp) -> Option<Explanation> {
     });
     let explanation = Explanation::of(&plan, now);
     // The object may be as it should be, and useless all the same.
-    Some(match (plan.why, readiness) {
-        (class::Why::Settled, class::Readiness::Faulty(fault)) => Explanation {
-            why: format!("no machine can be made of it: {fault}"),
-            ..explanation
-        },
-        (class::Why::Settled, class::Readiness::Unchecked) => Explanation {
-            why: "no manager has looked at it yet".to_owned(),
-            ..explanation
-        },
-        _ => explanation,
-    })
+    let why = match (plan.why, readiness) {
+        (class::Why::Settled, class::Readiness::Faulty(fault)) => format!("no machine can be made of it: {fault}"),
+        _ => explanation.why.clone(),
+    };
+    Some(Explanation { why, ..explanation })
 }

@@ -21,10 +21,13 @@ use self::manifests::Manifests;
 use super::failure::Failure;
 use super::flags::{Deletion, DriverCommand, DriverFlags, DriverReach, Machine, Shape};
 use super::output;
+use crate::driver::bounds;
 use crate::driver::{DriverClass, Lifeline, Peers, SecretData, Wire, reason_name};
 
 /// Largest answer that is read: a page of 1,000 VMs has less.
 const LARGEST: usize = 64 << 20;
+/// After so many pages an empty page that is not the last one is no list of VMs any more.
+const EMPTY_PAGES: u32 = 1000;
 /// The pause between two DeleteMachine where the driver advises none (`driver.proto`).
 const POLL: Duration = Duration::from_secs(5);
 
@@ -258,7 +261,7 @@ impl<'f> Caller<'f> {
 
     async fn list(&self) -> Result<(), Failure> {
         let sent = self.sent().await?;
-        let mut all = v1::ListMachinesResponse::default();
+        let (mut all, mut pages) = (v1::ListMachinesResponse::default(), 0);
         loop {
             let request = v1::ListMachinesRequest {
                 cluster_id: self.flags.cluster_id.clone(),
@@ -271,17 +274,25 @@ impl<'f> Caller<'f> {
             let page = self
                 .ask("ListMachines", &sent.secrets, client.list_machines(request))
                 .await?;
+            let is_empty = page.machines.is_empty();
             all.machines.extend(page.machines);
             all.unreachable.extend(page.unreachable);
             all.next_page_token = page.next_page_token;
             if all.next_page_token.is_empty() {
                 break;
             }
+            pages += 1;
+            if all.machines.len() > bounds::VMS || (is_empty && pages > EMPTY_PAGES) {
+                return Err(Failure::Manifest(format!(
+                    "ListMachines: the list does not end: {} VMs in {pages} pages",
+                    all.machines.len()
+                )));
+            }
         }
         if !all.unreachable.is_empty() {
             output::note(&format!(
                 "the list is not whole: {} could not be asked",
-                all.unreachable.join(", ")
+                show::cell(&all.unreachable.join(", "))
             ));
         }
         self.print("ListMachinesResponse", &all, || show::machines(&all.machines))

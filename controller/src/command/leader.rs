@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::session::Session;
 use super::{age, output};
 
-/// A Lease that was not renewed for so long is nobody's: four times what a leader has by default, because clocks differ.
+/// A Lease that was not renewed for so long, and for twice its own duration, is nobody's: clocks differ.
 const SILENT: SignedDuration = SignedDuration::from_mins(1);
 
 /// The manager that leads, or that led last.
@@ -54,9 +54,10 @@ impl Leader {
         let Some(holder) = holder.filter(|holder| !holder.is_empty()) else {
             return Some(format!("the last one gave its Lease {name} back"));
         };
-        let silence = spec.and_then(|spec| silence(spec, now));
-        match silence {
-            Some(silence) if silence < SILENT => None,
+        let duration = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
+        let limit = SILENT.max(SignedDuration::from_secs(2 * i64::from(duration)));
+        match spec.and_then(|spec| silence(spec, now)) {
+            Some(silence) if silence < limit => None,
             Some(silence) => Some(format!(
                 "{holder} renewed the Lease {name} {} ago, for the last time",
                 age::text(silence)

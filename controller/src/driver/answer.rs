@@ -126,8 +126,8 @@ pub(super) fn vm_found(
         None => target.vm_key(),
     };
     let vm = vm_of(&key, &target.secrets, machine, poll_after)?;
-    let bears = (key.uid != target.key.uid).then_some(key.uid);
-    Ok(Vm { bears, ..vm })
+    let tagged_uid = (key.uid != target.key.uid).then_some(key.uid);
+    Ok(Vm { tagged_uid, ..vm })
 }
 
 /// The uid that a Machine's VM bears, if it is that of the Machine before a restore.
@@ -258,7 +258,7 @@ fn vm(machine: v1::Machine, poll_after: Option<SignedDuration>) -> Vm {
             .filter_map(address)
             .take(bounds::ADDRESSES)
             .collect(),
-        bears: None,
+        tagged_uid: None,
         last_known_state: last_known_state(machine.last_known_state),
         poll_after,
         disturbance: machine.interruption.as_ref().and_then(disturbance),
@@ -575,11 +575,11 @@ mod tests {
     #[test]
     fn a_vm_that_bears_the_uid_of_before_a_restore_is_found_by_id_and_name_together() {
         use crate::driver::DriverClass;
-        let target = |named: &str, bears: Option<&str>| Target {
+        let target = |named: &str, tagged_uid: Option<&str>| Target {
             key: key(),
             class: DriverClass::new("n", "c", &DriverName::new("d"), &serde_json::json!({})).unwrap(),
             secrets: std::sync::Arc::default(),
-            bears: bears.map(Uid::new),
+            tagged_uid: tagged_uid.map(Uid::new),
             provider_id: ProviderId::non_empty(Some(named)),
             last_known_state: None,
         };
@@ -594,13 +594,13 @@ mod tests {
             state: v1::machine::State::Running.into(),
             ..Default::default()
         };
-        let found = |target: Target, vm| vm_found(&target, Some(vm), None).map(|vm| vm.bears);
+        let found = |target: Target, vm| vm_found(&target, Some(vm), None).map(|vm| vm.tagged_uid);
         let before = || vm("c", "m-1", "before");
-        let bears = Some(Uid::new("before"));
-        assert_eq!(found(target("p:///1", None), before()).unwrap(), bears);
+        let tagged_uid = Some(Uid::new("before"));
+        assert_eq!(found(target("p:///1", None), before()).unwrap(), tagged_uid);
         assert_eq!(
             found(target("", Some("before")), before()).unwrap(),
-            bears,
+            tagged_uid,
             "once it is known"
         );
         assert_eq!(found(target("p:///1", None), vm("c", "m-1", "uid-1")).unwrap(), None);

@@ -66,7 +66,7 @@ impl Kept {
             poll_after: _,
             disturbance: _,
             ends_at: _,
-            bears: _,
+            tagged_uid: _,
         } = vm;
         self.shown.extend(provider_id.as_ref().map(|id| id.as_str().to_owned()));
         self.shown

@@ -53,7 +53,7 @@ pub(super) struct Watched<S> {
 }
 
 impl<S> Watched<S> {
-    pub fn new(stream: S, lifeline: Arc<Lifeline>) -> Self {
+    pub(super) fn new(stream: S, lifeline: Arc<Lifeline>) -> Self {
         let since = Instant::now();
         Self {
             stream,

@@ -33,13 +33,13 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The text without these values.
-pub(super) fn masked(text: &str, values: &[&[u8]]) -> String {
-    let lines = lines(values);
-    let text = without_encoded(text, |run| {
-        is_percent_encoded(run, &lines) || is_base64(run, values, &lines)
+/// The text without the values of Secrets and what else was sent, as user data is: its words are those of any program, so only its lines
+/// are secret.
+pub(super) fn masked(text: &str, secrets: &[&[u8]], sent: &[&[u8]]) -> String {
+    let (lines, values) = (lines(secrets, sent), [secrets, sent].concat());
+    let mut text = without_encoded(text, |run| {
+        is_percent_encoded(run, &lines) || is_base64(run, &values, &lines)
     });
-    let mut text = text;
     for line in &lines {
         if text.contains(line) {
             text = text.replace(line, MASK);
@@ -48,16 +48,18 @@ pub(super) fn masked(text: &str, values: &[&[u8]]) -> String {
     without_tokens(&text)
 }
 
-/// The lines and long words of values, longer ones first: a longer one may hold a shorter one, of which the rest would stay.
-fn lines<'v>(values: &[&'v [u8]]) -> Vec<&'v str> {
-    let texts = values.iter().filter_map(|value| std::str::from_utf8(value).ok());
+/// The lines of all, and the long words of Secrets; longer ones first: a longer one may hold a shorter one, of which the rest would stay.
+fn lines<'v>(secrets: &[&'v [u8]], sent: &[&'v [u8]]) -> Vec<&'v str> {
+    let texts = |values: &[&'v [u8]]| -> Vec<&'v str> {
+        let texts = values.iter().filter_map(|value| std::str::from_utf8(value).ok());
+        texts.collect()
+    };
+    let (secrets, sent) = (texts(secrets), texts(sent));
+    let lines = secrets.iter().chain(&sent).flat_map(|text| text.lines()).map(str::trim);
     let is_inner = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
-    let mut all: Vec<&str> = Vec::new();
-    for text in texts {
-        all.extend(text.lines().map(str::trim).filter(|line| line.len() >= LEAST_LINE));
-        let words = text.split(|letter| !is_inner(letter));
-        all.extend(words.filter(|word| word.len() >= LEAST_WORD));
-    }
+    let words = secrets.iter().flat_map(|text| text.split(|letter| !is_inner(letter)));
+    let words = words.filter(|word| word.len() >= LEAST_WORD);
+    let mut all: Vec<&str> = lines.filter(|line| line.len() >= LEAST_LINE).chain(words).collect();
     all.sort_by_key(|line| std::cmp::Reverse(line.len()));
     all.dedup();
     all

@@ -84,9 +84,9 @@ impl SecretData {
 
     /// The text without what is secret: values of these Secrets and what else the call sends, in whichever form a text quotes them.
     pub(crate) fn mask(&self, text: &str) -> String {
-        let sent = self.sent.iter().map(|value| value.as_slice());
-        let values: Vec<&[u8]> = self.data.values().map(Vec::as_slice).chain(sent).collect();
-        mask::masked(text, &values)
+        let secrets: Vec<&[u8]> = self.data.values().map(Vec::as_slice).collect();
+        let sent: Vec<&[u8]> = self.sent.iter().map(|value| value.as_slice()).collect();
+        mask::masked(text, &secrets, &sent)
     }
 
     /// The lines of all that is secret.
@@ -430,6 +430,9 @@ mod tests {
             let masked = sending.mask(&text);
             assert!(!masked.contains(hidden), "{masked}");
         }
+        let harmless = "the size of userdataword is unknown";
+        let words = secrets.sending(b"#cloud-config userdataword", None);
+        assert_eq!(words.mask(harmless), harmless, "a word of user data is any program's");
         for secret in [
             "?key=AKIASECRETKEY12345",
             "(abcdef.0123456789abcdef)",

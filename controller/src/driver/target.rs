@@ -61,7 +61,7 @@ pub struct Target {
     /// The data of the class's Secrets, merged, without `userData`.
     pub secrets: Arc<SecretData>,
     /// The uid that the VM bears, where it is not the Machine's own: the driver knows the VM by it.
-    pub bears: Option<Uid>,
+    pub tagged_uid: Option<Uid>,
     /// Hint: the VM's id, if it was ever learned.
     pub provider_id: Option<ProviderId>,
     /// `status.lastKnownState`.
@@ -104,7 +104,7 @@ impl Target {
     /// The name under which the driver knows the VM.
     pub(super) fn vm_key(&self) -> MachineKey {
         MachineKey {
-            uid: self.bears.as_ref().unwrap_or(&self.key.uid).clone(),
+            uid: self.tagged_uid.as_ref().unwrap_or(&self.key.uid).clone(),
             ..self.key.clone()
         }
     }

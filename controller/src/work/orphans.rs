@@ -400,7 +400,7 @@ async fn live(shared: &Shared, name: &Name) -> Result<Option<Arc<Machine>>, Read
 /// The VM by its own key (`driver-api.md` §6d).
 fn target(shared: &Shared, via: &Via, vm: &Sighting, machine: &Name) -> Target {
     Target {
-        bears: None,
+        tagged_uid: None,
         key: MachineKey {
             cluster_id: shared.settings.cluster_id.clone(),
             namespace: vm.namespace.clone(),

@@ -210,9 +210,9 @@ pub(super) async fn secrets_of(shared: &Shared, keys: &[SecretKey]) -> Result<Cl
 
 fn target_of(shared: &Shared, machine: &Machine, class: DriverClass, secrets: Arc<SecretData>) -> Target {
     let (name, uid) = meta::identity(&machine.metadata);
-    let (bears, is_anothers) = shared.look(|world| (world.bears(&uid), world.names_anothers_vm(&uid)));
+    let (tagged_uid, is_foreign) = shared.look(|world| (world.tagged_uid(&uid), world.names_foreign_vm(&uid)));
     Target {
-        bears,
+        tagged_uid,
         key: MachineKey {
             cluster_id: shared.settings.cluster_id.clone(),
             namespace: meta::namespace(&machine.metadata).to_owned(),
@@ -221,7 +221,7 @@ fn target_of(shared: &Shared, machine: &Machine, class: DriverClass, secrets: Ar
         },
         class,
         secrets,
-        provider_id: machine.provider_id().filter(|_| !is_anothers),
+        provider_id: machine.provider_id().filter(|_| !is_foreign),
         last_known_state: machine
             .status
             .as_ref()

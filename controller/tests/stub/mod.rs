@@ -487,7 +487,7 @@ pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 pub fn target() -> Target {
     let spec = serde_json::json!({ "size": "small", "disks": [{ "gib": 10 }] });
     Target {
-        bears: None,
+        tagged_uid: None,
         key: MachineKey {
             cluster_id: "c".into(),
             namespace: "default".into(),

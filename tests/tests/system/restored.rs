@@ -80,7 +80,6 @@ async fn made(scene: &Scene) -> usize {
     laws::vms_made(&scene.journal().await.unwrap())
 }
 
-/// G1 and G1b of the review of consumers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_restored_from_a_backup_keep_their_vms_and_can_be_rolled_and_removed() {
     let Some(plane) = shared_plane("a restored namespace").await else {

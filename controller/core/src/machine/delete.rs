@@ -304,18 +304,17 @@ fn removal_takes_long(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     is_due.then(|| change.act(Why::VmStays))
 }
 
-/// The driver holds that the VM of the Machine's id is another Machine's. It is asked whose: a Machine that was restored from a backup has
-/// another uid than its VM. Where it knows no VM of the Machine, as of a copied manifest, it is asked once more, without the id.
+/// The driver refused a deletion, because the VM of the Machine's `providerID` has the uid of another Machine. GetMachineStatus tells whether
+/// the VM is the Machine's from before a restore. Where there is no VM of the Machine, as of a copied manifest, DeleteMachine is repeated
+/// without the id.
 fn refused_by_id(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     let trouble = seen.calls.failed(Call::Delete)?;
+    if seen.calls.names_foreign_vm() {
+        return (trouble.times == 1).then(|| ask(seen, Call::Delete, Why::VmGoing, now));
+    }
     let is_foreign = trouble.failure.reason == Some(Reason::NotOwned) && seen.machine.provider_id().is_some();
-    if !is_foreign || seen.calls.vm.is_some() {
-        return None;
-    }
-    if seen.calls.not_found_at.is_none() {
-        return Some(ask(seen, Call::Status, Why::FindingVm, now));
-    }
-    (trouble.times == 1).then(|| ask(seen, Call::Delete, Why::VmGoing, now))
+    let is_unasked = seen.calls.vm.is_none() && seen.calls.not_found_at.is_none();
+    (is_foreign && is_unasked).then(|| ask(seen, Call::Status, Why::FindingVm, now))
 }
 
 /// A call; where others wait for the same, as the probe for all.

@@ -101,7 +101,7 @@ impl Calls {
 
     /// Whether the id that the Machine names is that of another Machine's VM, as of a copied manifest: a deletion was refused for it, and the
     /// driver knows no VM of this Machine. The next deletion names no id.
-    pub fn names_anothers_vm(&self) -> bool {
+    pub fn names_foreign_vm(&self) -> bool {
         let refused = self.failed(Call::Delete);
         let is_foreign = refused.is_some_and(|trouble| trouble.failure.reason == Some(Reason::NotOwned));
         is_foreign && self.vm.is_none() && self.not_found_at.is_some()
@@ -438,7 +438,7 @@ mod tests {
             poll_after: None,
             disturbance: None,
             ends_at: None,
-            bears: None,
+            tagged_uid: None,
         }
     }
 

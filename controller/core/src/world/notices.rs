@@ -29,7 +29,7 @@ impl World {
             && notice
                 .uid
                 .as_ref()
-                .is_none_or(|of| *of == uid || self.bears(&uid).as_ref() == Some(of))
+                .is_none_or(|of| *of == uid || self.tagged_uid(&uid).as_ref() == Some(of))
             && (machine.provider_id().is_none() || machine.provider_id() == notice.provider_id);
         if !is_its {
             return false;
@@ -60,14 +60,14 @@ impl World {
     }
 
     /// The uid that a Machine's VM bears, where it is another than the Machine's.
-    pub fn bears(&self, uid: &Uid) -> Option<Uid> {
-        self.ledger.calls.get(uid)?.vm.as_ref()?.bears.clone()
+    pub fn tagged_uid(&self, uid: &Uid) -> Option<Uid> {
+        self.ledger.calls.get(uid)?.vm.as_ref()?.tagged_uid.clone()
     }
 
     /// Whether the id that a Machine names is another Machine's VM's.
-    pub fn names_anothers_vm(&self, uid: &Uid) -> bool {
+    pub fn names_foreign_vm(&self, uid: &Uid) -> bool {
         let calls = self.ledger.calls.get(uid);
-        calls.is_some_and(Calls::names_anothers_vm)
+        calls.is_some_and(Calls::names_foreign_vm)
     }
 
     /// All VMs of an inventory were shown by a watch, which was opened by one of these ways: a Machine that runs, whose VM belongs there and

@@ -104,7 +104,7 @@ impl Dice {
             addresses: Vec::new(),
             last_known_state: self.maybe(|dice| dice.pick(&["crumb", "other", ""]).to_owned()),
             ends_at: self.maybe(Self::time),
-            bears: None,
+            tagged_uid: None,
             disturbance: self
                 .maybe(|dice| dice.pick(&[Disturbance::Reclaim, Disturbance::Maintenance, Disturbance::Advice])),
             poll_after: self.maybe(|dice| SignedDuration::from_secs(dice.pick(&[1, 0, 3600]))),

@@ -134,8 +134,8 @@ impl Cloud {
         match (other, call) {
             (Some((other, _)), Call::Status) if is_restored => {
                 let vm = self.describe(&other);
-                let bears = Some(other);
-                Answer::Vm(call, Ok(Vm { bears, ..vm }))
+                let tagged_uid = Some(other);
+                Answer::Vm(call, Ok(Vm { tagged_uid, ..vm }))
             }
             (Some(_), Call::Delete) => Answer::Deletion(Err(failure(Code::FailedPrecondition, Some(Reason::NotOwned)))),
             (Some(_), Call::Create) if is_restored => {
@@ -312,7 +312,7 @@ impl Cloud {
             poll_after: None,
             disturbance: vm.disturbance,
             ends_at: vm.ends_at,
-            bears: None,
+            tagged_uid: None,
         }
     }
 }

@@ -141,8 +141,8 @@ impl Stage {
         self.world.begins(seen, call);
         let live = self.etcd.machines.get(&machine);
         let hint = live.and_then(|live| live.provider_id());
-        let hint = hint.filter(|_| !self.world.names_anothers_vm(&uid));
-        let bears = self.world.bears(&uid);
+        let hint = hint.filter(|_| !self.world.names_foreign_vm(&uid));
+        let tagged_uid = self.world.tagged_uid(&uid);
         let class = seen.class_name().map(Name::new);
         let digest = class.and_then(|class| match self.world.ledger.readiness(&class) {
             Readiness::Ready(recipe) => Some(recipe.digest.clone()),
@@ -155,7 +155,7 @@ impl Stage {
             call,
             digest,
             hint,
-            bears,
+            tagged_uid,
             unheard: false,
         });
         true

@@ -51,7 +51,7 @@ pub struct Flight {
     /// The id of the VM that the request names.
     pub hint: Option<ProviderId>,
     /// The uid that the VM bears, where it is another than the Machine's.
-    pub bears: Option<Uid>,
+    pub tagged_uid: Option<Uid>,
     /// The process that made it is gone: nobody hears the answer.
     pub unheard: bool,
 }
@@ -432,11 +432,11 @@ impl Stage {
     pub fn deliver(&mut self, index: usize) {
         let flight = self.flights.remove(index);
         let now = self.now();
-        let uid = flight.bears.as_ref().unwrap_or(&flight.uid);
+        let uid = flight.tagged_uid.as_ref().unwrap_or(&flight.uid);
         let hint = flight.hint.as_ref();
         let mut answer = self.cloud.answer(&flight.machine, uid, flight.call, hint, now);
         if let Answer::Vm(_, Ok(vm)) = &mut answer {
-            vm.bears = vm.bears.take().or(flight.bears);
+            vm.tagged_uid = vm.tagged_uid.take().or(flight.tagged_uid);
         }
         self.assert_no_leak();
         if flight.unheard {

@@ -36,7 +36,7 @@ pub fn yaml<M: prost::Message>(type_name: &str, message: &M) -> Result<String, F
 }
 
 /// A driver's text in a cell.
-fn cell(text: &str) -> String {
+pub fn cell(text: &str) -> String {
     let text = table::one_line(&text.replace(is_unseen, " "));
     match text.is_empty() {
         true => "-".to_owned(),
