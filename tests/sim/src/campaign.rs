@@ -104,11 +104,16 @@ impl Sum {
 
     /// Faults that struck, and properties that could be judged, less often than `least` times: what they prove is little.
     pub fn rare(&self, least: u64) -> Vec<(&'static str, u64)> {
-        let struck = fault::drawn()
-            .into_iter()
-            .map(|fault| (fault.name, self.struck.get(fault.name).copied().unwrap_or(0)));
         let judged = self.antecedents.iter().map(|(name, count)| (*name, *count));
-        struck.chain(judged).filter(|(_, count)| *count < least).collect()
+        let judged = judged.filter(|(_, count)| *count < least);
+        self.rare_faults(least).into_iter().chain(judged).collect()
+    }
+
+    /// Faults that struck less often than `least` times.
+    pub fn rare_faults(&self, least: u64) -> Vec<(&'static str, u64)> {
+        let struck = |fault: &str| self.struck.get(fault).copied().unwrap_or(0);
+        let faults = fault::drawn().into_iter().map(|fault| (fault.name, struck(fault.name)));
+        faults.filter(|(_, count)| *count < least).collect()
     }
 
     /// Runs a second and core.

@@ -44,6 +44,9 @@ const SAMPLE: Size = Size {
 /// Most seeds by which each bug of the zoo must be caught.
 const ZOO_SEEDS: u64 = 100;
 
+/// Most runs, each with that fault for certain, in which a fault that struck too rarely by choice must reach its number.
+const RARE_SEEDS: u64 = 200;
+
 /// All that CI runs: a sample, by another first seed for each commit, or the whole.
 #[derive(Args)]
 pub struct Campaign {
@@ -127,6 +130,12 @@ fn run<const N: usize>(
         is_right &= tell(&sum, true) == ExitCode::SUCCESS;
         whole.take(sum);
     }
+    for (name, count) in whole.rare_faults(least) {
+        println!("== {name} by name: it struck {count} times, {least} are wanted");
+        let sum = strike(name, least - count, twice.0, threads);
+        is_right &= tell(&sum, true) == ExitCode::SUCCESS;
+        whole.take(sum);
+    }
     println!("== seeds {}..{} in two fresh processes", twice.0, twice.1);
     is_right &= is_same_elsewhere(twice)?;
     println!("== all");
@@ -143,6 +152,28 @@ fn run<const N: usize>(
     println!("struck: {}", struck.join(", "));
     is_right &= tell(&whole, true) == ExitCode::SUCCESS;
     Ok(is_right)
+}
+
+/// Runs seeds that have one fault by name until it has struck `wanted` times or [`RARE_SEEDS`] have been run: how often a
+/// fault strikes by choice varies with the first seed, whether it can strike does not.
+fn strike(name: &'static str, wanted: u64, from: u64, threads: usize) -> Sum {
+    const ROUND: u64 = 20;
+    let plan = Plan {
+        faults: Faults::These(vec![format!("{name}x3")]),
+        ..Plan::default()
+    };
+    let mut sum = Sum::default();
+    for first in (from..from + RARE_SEEDS).step_by(usize::try_from(ROUND).unwrap_or(1)) {
+        sum.take(campaign::all(
+            &campaign::seeds(&plan, first, first + ROUND),
+            threads,
+            &|_, _| (),
+        ));
+        if sum.struck.get(name).is_some_and(|struck| *struck >= wanted) {
+            break;
+        }
+    }
+    sum
 }
 
 /// How fast plain runs are, on one core.
