@@ -2,5 +2,6 @@
 
 mod apiserver;
 mod cluster;
+mod house;
 mod programs;
 mod walls;
