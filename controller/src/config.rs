@@ -4,6 +4,7 @@
 //! `env.rs` the only place that reads the environment. Flags that mean what they mean in
 //! machine-controller-manager have its names and defaults (`spec/machine.md` §8.3, `spec/machineset.md` §11).
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use jiff::SignedDuration;
 use millwright_core::lease::{BadTerms, Terms};
 use millwright_core::settings::Settings;
 
-use crate::driver::{Endpoint, Endpoints};
+use crate::driver::{Endpoint, Endpoints, NamedEndpoint, TlsFiles};
 use crate::kube::budget::Budget;
 use crate::kube::client::Access;
 
@@ -43,6 +44,8 @@ pub struct Config {
     pub drivers: Endpoints,
     /// Users who may be drivers behind sockets, beside root and the manager's own.
     pub driver_uids: Vec<u32>,
+    /// By which files drivers over TLS are known.
+    pub driver_tls: Option<TlsFiles>,
     /// Keys that are worked on at once.
     pub workers: usize,
     /// Requests a second to each API server; zero for no limit of ours.
@@ -94,9 +97,23 @@ pub enum ConfigError {
         "--cluster-id {0:?}: write 1 to 63 characters of a-z, 0-9 and -. It marks this cluster's VMs at the provider and must never change"
     )]
     ClusterId(String),
+    /// The contract has room for so many.
+    #[error("--legacy-mark is given {0} times: 16 at most, each with a key of its own")]
+    LegacyMarks(usize),
+    /// Nothing was moved.
+    #[error(
+        "--former-namespace {0:?}: that is --namespace itself; name the namespace from which the objects were restored, or leave the flag out"
+    )]
+    SameNamespace(String),
     /// No driver could do any work.
     #[error("no driver: give --driver unix:///PATH (repeatable) or --driver-dir DIR")]
     NoDriver,
+    /// Both sides must show who they are, because calls carry credentials.
+    #[error("--driver {0}: give --driver-ca, --driver-cert and --driver-key, too")]
+    NoTlsFiles(Endpoint),
+    /// One without the others proves nothing.
+    #[error("--driver-ca, --driver-cert and --driver-key are needed together: {} is missing", .0.join(" and "))]
+    TlsFiles(Vec<&'static str>),
     /// Which of the two is meant cannot be told.
     #[error("--driver and --driver-dir are both given: use one of them")]
     TwoKindsOfDriver,
@@ -142,6 +159,10 @@ impl ManagerFlags {
             None
         };
         let drivers = self.drivers()?;
+        let driver_tls = tls_files([&self.driver_ca, &self.driver_cert, &self.driver_key])?;
+        if let (None, Some(endpoint)) = (&driver_tls, over_tls(&drivers)) {
+            return Err(ConfigError::NoTlsFiles(endpoint));
+        }
         let bootstrap_groups = groups(&self.bootstrap_token_auth_extra_groups)?;
         if self.concurrent_syncs == 0 {
             return Err(ConfigError::NoWorkers);
@@ -152,11 +173,18 @@ impl ManagerFlags {
         if !is_cluster_id(&self.cluster_id) {
             return Err(ConfigError::ClusterId(self.cluster_id));
         }
+        let legacy_marks = legacy_marks(&self.legacy_mark)?;
         let metrics_addrs = self.metrics_addrs();
         let unhealthy_threshold = self.threshold(self.unhealthy_threshold.as_ref());
         let unhealthy_zone_threshold = self.threshold(self.unhealthy_zone_threshold.as_ref());
         let heeds_min_ready = self.heeds_min_ready();
         let mut settings = Settings::new(self.cluster_id);
+        settings.legacy_marks = legacy_marks;
+        let former = self.former_namespace.map(|name| dns_label("former-namespace", name));
+        settings.former_namespace = former.transpose()?;
+        if settings.former_namespace.as_ref() == Some(&self.namespace) {
+            return Err(ConfigError::SameNamespace(self.namespace));
+        }
         settings.has_target = target != TargetCluster::None;
         settings.creation_timeout =
             SignedDuration::try_from(self.machine_creation_timeout).unwrap_or(SignedDuration::MAX);
@@ -194,6 +222,7 @@ impl ManagerFlags {
             settings,
             drivers,
             driver_uids: self.driver_uid.clone(),
+            driver_tls,
             workers: usize::from(self.concurrent_syncs),
             kube_api_qps: self.kube_api_qps,
             kube_api_burst: self.kube_api_burst,
@@ -267,11 +296,39 @@ fn directory(path: &Path) -> Result<Endpoints, ConfigError> {
     Ok(Endpoints::Directory(path.to_owned()))
 }
 
+/// The files for TLS with drivers, all or none.
+pub(crate) fn tls_files(given: [&Option<PathBuf>; 3]) -> Result<Option<TlsFiles>, ConfigError> {
+    match given {
+        [None, None, None] => Ok(None),
+        [Some(ca), Some(cert), Some(key)] => Ok(Some(TlsFiles {
+            ca: ca.clone(),
+            cert: cert.clone(),
+            key: key.clone(),
+        })),
+        some => {
+            let flags = ["--driver-ca", "--driver-cert", "--driver-key"];
+            let missing = flags.into_iter().zip(some).filter(|(_, path)| path.is_none());
+            Err(ConfigError::TlsFiles(missing.map(|(flag, _)| flag).collect()))
+        }
+    }
+}
+
+/// The first driver that is reached over TLS.
+fn over_tls(drivers: &Endpoints) -> Option<Endpoint> {
+    let Endpoints::Listed(listed) = drivers else {
+        return None;
+    };
+    let mut endpoints = listed.iter().map(|named| &named.endpoint);
+    endpoints
+        .find(|endpoint| matches!(endpoint, Endpoint::Tls { .. }))
+        .cloned()
+}
+
 /// The same socket twice would be two drivers of one name.
-fn distinct(endpoints: &[Endpoint]) -> Vec<Endpoint> {
-    let mut distinct: Vec<Endpoint> = Vec::with_capacity(endpoints.len());
+fn distinct(endpoints: &[NamedEndpoint]) -> Vec<NamedEndpoint> {
+    let mut distinct: Vec<NamedEndpoint> = Vec::with_capacity(endpoints.len());
     for endpoint in endpoints {
-        if !distinct.contains(endpoint) {
+        if distinct.iter().all(|known| known.endpoint != endpoint.endpoint) {
             distinct.push(endpoint.clone());
         }
     }
@@ -299,6 +356,29 @@ fn is_bootstrap_group(group: &str) -> bool {
     let rest = group.strip_prefix(GROUP_PREFIX).unwrap_or_default();
     let is_last = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     rest.bytes().all(|byte| byte == b':' || is_label_byte(byte)) && rest.bytes().last().is_some_and(is_last)
+}
+
+/// A tag and its value.
+pub(crate) fn mark(text: &str) -> Result<(String, String), String> {
+    const LONGEST: usize = 256;
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && key.len() <= LONGEST && value.len() <= LONGEST => {
+            Ok((key.to_owned(), value.to_owned()))
+        }
+        Some(_) => Err(format!(
+            "write KEY=VALUE, each of at most {LONGEST} bytes, and not without a key"
+        )),
+        None => Err("write KEY=VALUE; the value may be empty".to_owned()),
+    }
+}
+
+/// The contract has room for 16 marks.
+fn legacy_marks(given: &[(String, String)]) -> Result<BTreeMap<String, String>, ConfigError> {
+    let marks: BTreeMap<_, _> = given.iter().cloned().collect();
+    match marks.len() == given.len() && marks.len() <= 16 {
+        true => Ok(marks),
+        false => Err(ConfigError::LegacyMarks(given.len())),
+    }
 }
 
 fn is_cluster_id(text: &str) -> bool {

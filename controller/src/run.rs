@@ -84,6 +84,12 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
     for addr in &config.metrics_addrs {
         ports.push(admin::bind(*addr).await?);
     }
+    // They may come later, as from a Secret that is mounted late: each connection reads them anew.
+    if let Some(files) = &config.driver_tls
+        && let Err(error) = files.check().await
+    {
+        tracing::error!(%error, "no driver at an https:// endpoint can be reached until this file is mended");
+    }
     let stop = CancellationToken::new();
     let mut signals = JoinSet::new();
     signals.spawn(catch(stop.clone())?);
@@ -97,7 +103,9 @@ pub async fn run(config: Config) -> anyhow::Result<End> {
         target,
         leads,
         leadership,
-        connect: Peers::new(&config.driver_uids).connect(),
+        connect: Peers::new(&config.driver_uids)
+            .with_tls(config.driver_tls.clone())
+            .connect(),
         metrics,
         ports,
         stop,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use millwright::driver::{Creation, Driver, DriverClass, Scope, SecretData, Target};
+use millwright::driver::{Creation, Driver, DriverClass, NodeMetadata, Scope, SecretData, Target};
 use millwright_core::driver::{Code, Deletion, Effect, Failure, Initialization, Pace, Reason, VmState};
 use millwright_core::ids::{DriverName, NodeName, ProviderId, SecretKey};
 use millwright_core::permit::DeletePermit;
@@ -55,6 +55,7 @@ fn creation() -> Creation {
         token: None,
         user_data: Zeroizing::new(b"#cloud-config".to_vec()),
         spec_digest: "d".into(),
+        node: NodeMetadata::default(),
     }
 }
 
@@ -412,6 +413,55 @@ async fn a_call_that_the_driver_does_not_have_has_done_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_create_request_carries_what_class_and_machine_say_beside_the_spec() {
+    use serde_json::json;
+    let line = line(|_| {}).await;
+    let class = json!({
+        "metadata": {"name": "small", "labels": {"pool": "a"}},
+        "nodeTemplate": {"capacity": {"cpu": "4"}, "instanceType": "large", "region": "r", "zone": "z"},
+    });
+    let machine = json!({"metadata": {}, "spec": {"nodeTemplate": {"metadata": {"labels": {"l": "1"}, "annotations": {"a": "2"}}}}});
+    let marks = BTreeMap::from([("kubernetes.io/cluster/shoot".to_owned(), "1".to_owned())]);
+    let mut target = target();
+    target.class = target
+        .class
+        .with_object(&serde_json::from_value(class).expect("a class"))
+        .at(&json!({"region": "r"}), &marks)
+        .expect("it can travel");
+    let creation = Creation {
+        node: NodeMetadata::of(&serde_json::from_value(machine).expect("a Machine")),
+        ..creation()
+    };
+    line.driver
+        .create_machine(&target, &creation)
+        .await
+        .expect("the stub answers");
+
+    let heard = line
+        .stub
+        .heard
+        .lock()
+        .unwrap()
+        .creates
+        .pop()
+        .expect("one create")
+        .into_inner();
+    let one = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    assert_eq!(
+        (heard.node_labels, heard.node_annotations),
+        (one("l", "1"), one("a", "2"))
+    );
+    let class = heard.machine_class.expect("a class");
+    assert_eq!((class.labels, class.legacy_marks), (one("pool", "a"), marks));
+    let template = class.node_template.expect("the class has one");
+    assert_eq!(
+        (template.capacity, template.instance_type),
+        (one("cpu", "4"), "large".to_owned())
+    );
+    assert!(class.locator.expect("a locator").fields.contains_key("region"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_as_many_calls_as_advised_are_under_way_and_no_other_kind_waits_for_them() {
     let line = line(|script| {
         script.on_create = Act::Hang;
@@ -528,6 +578,7 @@ fn of_account(name: &str) -> Target {
     };
     Target {
         tagged_uid: None,
+        former_namespace: None,
         secrets: Arc::new(SecretData::default().of_account(vec![key])),
         ..target()
     }

@@ -96,7 +96,7 @@ async fn a_driver_that_was_replaced_without_a_lost_call_is_noticed() {
         ready: Duration::from_millis(50),
         ..pauses()
     };
-    let mut desk = Desk::new(Endpoints::Listed(vec![endpoint(&socket)]), pauses);
+    let mut desk = Desk::new(Endpoints::listed([endpoint(&socket)]), pauses);
     assert_eq!(desk.change().await, "x");
     let before = desk.ready("x").await;
     assert!(before.info().capabilities.is_empty());
@@ -214,7 +214,7 @@ async fn a_driver_that_does_not_answer_delays_no_other() {
         first: Duration::from_millis(200),
         ..pauses()
     };
-    let desk = Desk::new(Endpoints::Listed(vec![endpoint(&slow), endpoint(&quick)]), pauses);
+    let desk = Desk::new(Endpoints::listed([endpoint(&slow), endpoint(&quick)]), pauses);
     desk.ready("quick").await;
     assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
     until("the slow one is told", || {
@@ -236,7 +236,7 @@ async fn one_late_answer_does_not_take_a_driver_away_and_two_do() {
         ready: Duration::from_millis(50),
         ..pauses()
     };
-    let mut desk = Desk::new(Endpoints::Listed(vec![endpoint(&socket)]), pauses);
+    let mut desk = Desk::new(Endpoints::listed([endpoint(&socket)]), pauses);
     assert_eq!(desk.change().await, "x");
     stub.set(|script| script.on_info = Act::Hang);
     let begun = Instant::now();
@@ -318,7 +318,7 @@ async fn a_server_of_another_protocol_is_told_as_such() {
     let http1 = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     for greeting in [&http1[..], b"SSH-2.0-OpenSSH_9.6\r\n"] {
         let (_running, endpoint) = talker(greeting);
-        let desk = Desk::new(Endpoints::Listed(vec![endpoint.clone()]), pauses());
+        let desk = Desk::new(Endpoints::listed([endpoint.clone()]), pauses());
         let why = wrong(&desk, &endpoint).await;
         assert!(why.contains("does not speak gRPC"), "{why}");
     }
@@ -329,7 +329,7 @@ async fn a_server_of_another_protocol_is_told_as_such() {
 async fn a_server_that_hangs_up_is_away_and_asked_again() {
     for greeting in [&b"\x15\x03\x01\x00\x02\x02\x46"[..], b""] {
         let (_running, endpoint) = talker(greeting);
-        let desk = Desk::new(Endpoints::Listed(vec![endpoint.clone()]), pauses());
+        let desk = Desk::new(Endpoints::listed([endpoint.clone()]), pauses());
         until("hung up", || {
             desk.health(&endpoint).starts_with("hung up when asked").then_some(())
         })

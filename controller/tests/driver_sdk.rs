@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use millwright::driver::{Creation, Driver, Scope, SecretData, Target};
+use millwright::driver::{Creation, Driver, NodeMetadata, Scope, SecretData, Target};
 use millwright_core::driver::{Capability, Code, Effect, Reason, VmState};
 use millwright_core::ids::{Name, ProviderId, Uid};
 use millwright_core::permit::DeletePermit;
@@ -53,11 +53,9 @@ impl sdk::Driver for Shelf {
             ));
         }
         let id = format!("shelf:///{}", request.key.uid);
-        let vm = sdk::Machine {
-            node_name: request.key.name.clone(),
-            create_time: Some(Timestamp::UNIX_EPOCH),
-            ..sdk::Machine::new(request.key.clone(), id, sdk::MachineState::Running)
-        };
+        let mut vm = sdk::Machine::new(request.key.clone(), id, sdk::MachineState::Running);
+        vm.node_name = request.key.node_name();
+        vm.create_time = Some(Timestamp::UNIX_EPOCH);
         Ok(self
             .0
             .lock()
@@ -93,18 +91,7 @@ impl sdk::Driver for Shelf {
         _: sdk::Context,
     ) -> Result<sdk::MachinePage, sdk::DriverError> {
         let vms = self.0.lock().unwrap();
-        let mut rest = vms.range(request.cursor..);
-        let machines = rest
-            .by_ref()
-            .take(request.page_size)
-            .map(|(_, vm)| vm.clone())
-            .collect();
-        let next_cursor = rest.next().map(|(uid, _)| uid.clone()).unwrap_or_default();
-        Ok(sdk::MachinePage {
-            machines,
-            next_cursor,
-            unreachable: Vec::new(),
-        })
+        Ok(sdk::MachinePage::of(&request, vms.values().cloned()))
     }
 }
 
@@ -128,6 +115,7 @@ fn creation() -> Creation {
         token: None,
         user_data: Zeroizing::new(Vec::new()),
         spec_digest: "0".repeat(64),
+        node: NodeMetadata::default(),
     }
 }
 

@@ -6,8 +6,8 @@ use crate::v1;
 
 /// The longest value of a tag: that of a Kubernetes label, which the narrowest providers take.
 const LONGEST: usize = 63;
-/// How much of the digest a tag holds.
-const DIGEST: usize = 32;
+/// How many characters of the digest a tag holds.
+pub const DIGEST_TAG: usize = 32;
 
 /// Who a VM belongs to and what it was made of. `class` is the MachineClass's name; an empty `digest` makes no tag.
 pub fn identity_tags(key: &v1::MachineKey, class: &str, digest: &str) -> BTreeMap<String, String> {
@@ -17,7 +17,7 @@ pub fn identity_tags(key: &v1::MachineKey, class: &str, digest: &str) -> BTreeMa
         ("millwright/name", &key.name),
         ("millwright/uid", &key.uid),
         ("millwright/machine-class", class),
-        ("millwright/spec-digest", digest.get(..DIGEST).unwrap_or(digest)),
+        ("millwright/spec-digest", digest.get(..DIGEST_TAG).unwrap_or(digest)),
     ];
     let told = tags.into_iter().filter(|(_, value)| !value.is_empty());
     told.map(|(tag, value)| (tag.to_owned(), cut(value).to_owned()))

@@ -3,10 +3,12 @@
 //! `machine/driver/v1/driver.proto` is the contract and `SPEC.md` beside it its clauses; this crate only compiles it, and makes the tags
 //! that both ends must spell alike. What the manager decides is in `millwright-core`.
 
+#![warn(missing_docs)]
+
 mod identity;
 mod redact;
 
-pub use identity::identity_tags;
+pub use identity::{DIGEST_TAG, identity_tags};
 
 /// Generated from `machine/driver/v1/driver.proto`.
 #[allow(

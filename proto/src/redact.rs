@@ -20,7 +20,7 @@ macro_rules! redacted_debug {
     };
 }
 
-redacted_debug!(CreateMachineRequest { key, machine_class, tags, spec_digest, last_known_state } secret { secret_data, user_data });
+redacted_debug!(CreateMachineRequest { key, machine_class, tags, spec_digest, last_known_state, node_labels, node_annotations } secret { secret_data, user_data });
 redacted_debug!(InitializeMachineRequest { key, provider_id, machine_class, last_known_state } secret { secret_data });
 redacted_debug!(DeleteMachineRequest { key, provider_id, machine_class, last_known_state } secret { secret_data });
 redacted_debug!(GetMachineStatusRequest { key, provider_id, machine_class } secret { secret_data });

@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard};
 use clap::Parser as _;
 use millwright_provider_sdk::{
     Capability, ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError,
-    DriverInfo, GetMachineStatus, ListMachines, Machine, MachinePage, MachineState, MachineStatus, Reason, ServeArgs,
-    ValidateMachineClass, schema_of, serve, telemetry,
+    DriverInfo, GetMachineStatus, Identity, ListMachines, Machine, MachinePage, MachineState, MachineStatus, Reason,
+    ServeArgs, Timestamp, ValidateMachineClass, serve, telemetry,
 };
 
 /// What a class of this provider says.
@@ -23,14 +23,36 @@ struct Spec {
     greeting: String,
 }
 
-/// The VMs by their Machine's uid, which is the idempotency token of every call.
+/// What this cloud keeps of a VM, as clouds do: a name and tags, and nothing of Machines.
+#[derive(Clone)]
+struct Vm {
+    id: String,
+    hostname: String,
+    tags: BTreeMap<String, String>,
+    greeting: String,
+    created: Timestamp,
+}
+
+impl Vm {
+    /// The tags say whose VM it is.
+    fn machine(&self) -> Machine {
+        let identity = Identity::from_tags(&self.tags);
+        let mut vm = Machine::of(identity, self.id.clone(), MachineState::Running);
+        vm.node_name.clone_from(&self.hostname);
+        vm.state_message = format!("hello, {}", self.greeting);
+        vm.create_time = Some(self.created);
+        vm
+    }
+}
+
+/// The VMs by the token that they were ordered with, the Machine's uid.
 #[derive(Default)]
 struct Hello {
-    vms: Mutex<BTreeMap<String, Machine>>,
+    vms: Mutex<BTreeMap<String, Vm>>,
 }
 
 impl Hello {
-    fn vms(&self) -> MutexGuard<'_, BTreeMap<String, Machine>> {
+    fn vms(&self) -> MutexGuard<'_, BTreeMap<String, Vm>> {
         self.vms.lock().expect("no holder of this lock panics")
     }
 }
@@ -45,83 +67,61 @@ impl Driver for Hello {
     async fn create_machine(&self, request: CreateMachine, _: Context) -> Result<MachineStatus, DriverError> {
         let spec: Spec = request.machine_class.spec()?;
         let mut vms = self.vms();
-        if let Some(other) = vms.values().find(|vm| vm.key.is_namesake(&request.key)) {
-            return Err(
-                DriverError::new(Reason::NameConflict, "another machine's VM has the name")
-                    .provider_ids([other.provider_id.clone()]),
-            );
+        let is_namesake = |vm: &Machine| vm.key.is_namesake(&request.key);
+        if let Some(other) = vms.values().map(Vm::machine).find(is_namesake) {
+            let text = "another machine's VM has the name";
+            return Err(DriverError::new(Reason::NameConflict, text).provider_ids([other.provider_id]));
         }
-        let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| Machine {
-            node_name: request.key.name.clone(),
-            state_message: format!("hello, {}", spec.greeting),
-            machine_class: request.machine_class.name.clone(),
-            spec_digest: request.spec_digest.clone(),
-            create_time: Some(jiff::Timestamp::now()),
-            ..Machine::new(
-                request.key.clone(),
-                format!("hello:///{}", request.key.uid),
-                MachineState::Running,
-            )
+        let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| Vm {
+            id: format!("hello:///{}", request.key.uid),
+            hostname: request.key.node_name(),
+            tags: request.tags.clone(),
+            greeting: spec.greeting,
+            created: Timestamp::now(),
         });
+        let vm = vm.machine();
         if !request.is_made_of(&vm.spec_digest) {
-            return Err(
-                DriverError::new(Reason::SpecConflict, "the VM was made of another spec")
-                    .provider_ids([vm.provider_id.clone()]),
-            );
+            let text = "the VM was made of another spec";
+            return Err(DriverError::new(Reason::SpecConflict, text).provider_ids([vm.provider_id]));
         }
-        Ok(vm.clone().into())
+        Ok(vm.into())
     }
 
     /// Gone is success, whether or not it was ever there.
     async fn delete_machine(&self, request: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
         let mut vms = self.vms();
-        let is_foreign = |vm: &Machine| vm.provider_id == request.provider_id && vm.key.uid != request.key.uid;
-        if vms.values().any(is_foreign) {
-            return Err(DriverError::new(
-                Reason::NotOwned,
-                "the VM of this id is another machine's",
-            ));
+        let own = &request.key;
+        let is_foreign = |(uid, vm): (&String, &Vm)| vm.id == request.provider_id && *uid != own.uid;
+        if vms.iter().any(is_foreign) {
+            let text = "the VM of this id is another machine's";
+            return Err(DriverError::new(Reason::NotOwned, text));
         }
-        vms.remove(&request.key.uid);
+        vms.remove(&own.uid);
         Ok(Deletion::Deleted)
     }
 
     async fn get_machine_status(&self, request: GetMachineStatus, _: Context) -> Result<MachineStatus, DriverError> {
         let vms = self.vms();
+        if let Some(vm) = vms.get(&request.key.uid) {
+            return Ok(vm.machine().into());
+        }
         // A machine that was restored from a backup names its VM by the id; the VM bears the uid of before.
-        let is_restored = |vm: &&Machine| vm.provider_id == request.provider_id && request.key.is_namesake(&vm.key);
-        let vm = vms.get(&request.key.uid).or_else(|| vms.values().find(is_restored));
-        vm.cloned()
+        let is_restored =
+            |vm: &Machine| vm.provider_id == request.provider_id && request.key.may_be_restored_from(&vm.key);
+        let restored = vms.values().map(Vm::machine).find(is_restored);
+        restored
             .map(Into::into)
             .ok_or_else(|| DriverError::not_found("no VM bears this uid"))
     }
 
-    /// The cursor is the uid that the next page begins with.
     async fn list_machines(&self, request: ListMachines, _: Context) -> Result<MachinePage, DriverError> {
-        let vms = self.vms();
-        let mut rest = vms
-            .range(request.cursor..)
-            .filter(|(_, vm)| vm.key.cluster_id == request.cluster_id);
-        let machines = rest
-            .by_ref()
-            .take(request.page_size)
-            .map(|(_, vm)| vm.clone())
-            .collect();
-        let next_cursor = rest.next().map(|(uid, _)| uid.clone()).unwrap_or_default();
-        Ok(MachinePage {
-            machines,
-            next_cursor,
-            unreachable: Vec::new(),
-        })
+        Ok(MachinePage::of(&request, self.vms().values().map(Vm::machine)))
     }
 
     fn machine_class_schema(&self) -> Result<ClassSchema, DriverError> {
-        let examples = [("world".to_owned(), serde_json::json!({"greeting": "world"}))].into();
-        Ok(ClassSchema {
-            provider_spec_schema: schema_of::<Spec>(),
-            secret_keys: Vec::new(),
-            examples,
-        })
+        let mut schema = ClassSchema::of::<Spec>();
+        schema.examples = [("world".to_owned(), serde_json::json!({"greeting": "world"}))].into();
+        Ok(schema)
     }
 
     async fn validate_machine_class(
@@ -129,11 +129,10 @@ impl Driver for Hello {
         request: ValidateMachineClass,
         _: Context,
     ) -> Result<ClassReport, DriverError> {
-        let violations = request.machine_class.parse_spec::<Spec>().err().into_iter().collect();
-        Ok(ClassReport {
-            violations,
-            inventory_key: "memory".to_owned(),
-        })
+        let mut report = ClassReport::default();
+        report.violations = request.machine_class.parse_spec::<Spec>().err().unwrap_or_default();
+        report.inventory_key = "memory".to_owned();
+        Ok(report)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The eleven calls, and what is seen of each: spans, a line in the log, a duration and a count.
+//! The ten calls, and what is seen of each: spans, a line in the log, a duration and a count.
 //!
 //! Decides nothing about a call. Never holds a request: only names, the Machine's key and the caller's trace get into logs, traces and
 //! metrics.
@@ -29,7 +29,6 @@ pub(crate) enum Call {
     GetMachineStatus,
     ListMachines,
     WatchMachines,
-    GetVolumeIds,
     GetMachineClassSchema,
     ValidateMachineClass,
     GetNodeTemplate,
@@ -46,7 +45,6 @@ impl Call {
             Self::GetMachineStatus => "GetMachineStatus",
             Self::ListMachines => "ListMachines",
             Self::WatchMachines => "WatchMachines",
-            Self::GetVolumeIds => "GetVolumeIDs",
             Self::GetMachineClassSchema => "GetMachineClassSchema",
             Self::ValidateMachineClass => "ValidateMachineClass",
             Self::GetNodeTemplate => "GetNodeTemplate",
@@ -71,7 +69,6 @@ impl Call {
             | Self::ListMachines => None,
             Self::InitializeMachine => Some(Capability::InitializeMachine),
             Self::WatchMachines => Some(Capability::WatchMachines),
-            Self::GetVolumeIds => Some(Capability::GetVolumeIds),
             Self::GetMachineClassSchema => Some(Capability::MachineClassSchema),
             Self::ValidateMachineClass => Some(Capability::ValidateMachineClass),
             Self::GetNodeTemplate => Some(Capability::NodeTemplate),
@@ -172,11 +169,11 @@ pub(crate) struct Observation {
     exported: Span,
     done: bool,
     /// Keeps the process from ending before the answer is out.
-    _alive: TaskTrackerToken,
+    _alive: Option<TaskTrackerToken>,
 }
 
 impl Observation {
-    pub(crate) fn new(call: Call, spans: &Spans, metrics: Metrics, alive: TaskTrackerToken) -> Self {
+    pub(crate) fn new(call: Call, spans: &Spans, metrics: Metrics, alive: Option<TaskTrackerToken>) -> Self {
         metrics.begin(call.name());
         Self {
             call,

@@ -9,8 +9,8 @@ use std::future::Future;
 use crate::error::DriverError;
 use crate::types::{
     ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, DriverInfo, GetMachineStatus,
-    GetNodeTemplate, GetVolumeIds, InitializeMachine, ListMachines, Machine, MachinePage, MachineStatus, NodeTemplate,
-    ValidateMachineClass, VolumeIds, WatchMachines, WatchStream,
+    GetNodeTemplate, InitializeMachine, ListMachines, Machine, MachinePage, MachineStatus, NodeTemplate,
+    ValidateMachineClass, WatchMachines, WatchStream,
 };
 
 /// One provider's driver.
@@ -26,7 +26,11 @@ pub trait Driver: Send + Sync + 'static {
     /// Makes sure that one VM exists for the Machine, adopting one that is there.
     ///
     /// Answer as soon as the provider has durably accepted the VM and `get_machine_status` can find it; do not wait
-    /// for the boot. Set `tags` in the same provider request that makes the VM.
+    /// for the boot. Set `tags` in the same provider request that makes the VM, and read them back by
+    /// [`Identity::from_tags`](crate::Identity::from_tags).
+    ///
+    /// A creation of several steps that fails after the first says so by [`DriverError::outcome`]: what most reasons say by themselves is that
+    /// nothing was made.
     ///
     /// Idempotent: before creating, look for a VM of this uid. One with the same or an unknown `spec_digest` is the
     /// answer; with another digest it is `SpecConflict`. A VM of the same name and cluster with another uid is
@@ -42,7 +46,7 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// Idempotent: gone is [`Deletion::Deleted`], never an error, whether or not this driver ever saw the VM. `Deleted`
     /// says that nothing is left and that nothing can still arrive: if the provider may yet show a VM of this uid,
-    /// answer [`Deletion::Deleting`]. A VM whose tags name another cluster or uid is left alone: `NotOwned` if
+    /// answer [`Deletion::Deleting`]. (After the start of the process the SDK does so by itself, until `propagation_delay` has passed.) A VM whose tags name another cluster or uid is left alone: `NotOwned` if
     /// `provider_id` points at one.
     fn delete_machine(
         &self,
@@ -50,7 +54,7 @@ pub trait Driver: Send + Sync + 'static {
         context: Context,
     ) -> impl Future<Output = Result<Deletion, DriverError>> + Send;
 
-    /// The VM of a Machine, found by uid, else by name within the cluster.
+    /// The VM of a Machine, found by uid, else by name within cluster and namespace.
     ///
     /// Idempotent: changes nothing. `MachineNotFound` is a fact: the provider was asked and its propagation delay
     /// allowed for. If that cannot be told: `ProviderUnavailable`.
@@ -96,18 +100,6 @@ pub trait Driver: Send + Sync + 'static {
         std::future::ready(Err(DriverError::unimplemented("WatchMachines")))
     }
 
-    /// The provider's ids of persistent volumes. Capability `GetVolumeIds`. No provider call.
-    ///
-    /// Idempotent: a pure function of the request. Volumes of others are named in `unrecognized`.
-    fn get_volume_ids(
-        &self,
-        request: GetVolumeIds,
-        context: Context,
-    ) -> impl Future<Output = Result<VolumeIds, DriverError>> + Send {
-        let _ = (request, context);
-        std::future::ready(Err(DriverError::unimplemented("GetVolumeIDs")))
-    }
-
     /// JSON Schema of the class's spec, and what its Secret needs. Capability `MachineClassSchema`.
     ///
     /// Idempotent: the same for the life of the process. No provider call, no waiting.
@@ -121,7 +113,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Checks a class before a machine is made of it. Capability `ValidateMachineClass`.
     ///
     /// Idempotent: changes nothing, neither here nor at the provider. A bad class is an answer with all its
-    /// violations, not an error ([`MachineClass::parse_spec`](crate::MachineClass::parse_spec) gives one to return).
+    /// violations, not an error ([`MachineClass::parse_spec`](crate::MachineClass::parse_spec) gives them all).
     fn validate_machine_class(
         &self,
         request: ValidateMachineClass,

@@ -1,4 +1,4 @@
-//! Where a driver listens: a unix socket, or TCP on loopback.
+//! Where a driver listens: a unix socket, TCP on loopback, or TCP with TLS of both sides.
 //!
 //! Decides which addresses are allowed. Without TLS anyone who reaches a TCP port could make VMs, so only loopback is.
 
@@ -9,18 +9,22 @@ use std::str::FromStr;
 
 /// A place to listen at.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Endpoint {
     /// `unix:///path`
     Unix(PathBuf),
     /// `tcp://127.0.0.1:port`; port 0 takes a free one.
     Tcp(SocketAddr),
+    /// `https://ip:port`: gRPC with TLS, where callers show a certificate.
+    Tls(SocketAddr),
 }
 
 /// Why a text is no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EndpointError {
-    /// Neither of the two schemes.
-    #[error("{0:?} is neither unix:///PATH nor tcp://127.0.0.1:PORT")]
+    /// None of the schemes.
+    #[error("{0:?} is none of unix:///PATH, tcp://127.0.0.1:PORT and https://IP:PORT")]
     Scheme(String),
     /// The path of a socket must be absolute.
     #[error("{0:?} has no absolute path: write unix:///run/drivers/NAME.sock")]
@@ -32,7 +36,9 @@ pub enum EndpointError {
     #[error("{0:?} is not IP:PORT")]
     Address(String),
     /// Reachable from outside.
-    #[error("{0} is not a loopback address: TCP has no TLS yet, so only 127.0.0.0/8 and [::1] are allowed")]
+    #[error(
+        "{0} is not a loopback address: tcp:// has no TLS, so only 127.0.0.0/8 and [::1] are allowed; elsewhere use https://{0}"
+    )]
     NotLoopback(SocketAddr),
 }
 
@@ -52,12 +58,17 @@ impl FromStr for Endpoint {
             }
             return Ok(Self::Unix(PathBuf::from(path)));
         }
+        let socket_addr = |address: &str| {
+            let parsed: Result<SocketAddr, _> = address.parse();
+            parsed.map_err(|_| EndpointError::Address(address.to_owned()))
+        };
+        if let Some(address) = text.strip_prefix("https://") {
+            return socket_addr(address).map(Self::Tls);
+        }
         let Some(address) = text.strip_prefix("tcp://") else {
             return Err(EndpointError::Scheme(text.to_owned()));
         };
-        let address: SocketAddr = address
-            .parse()
-            .map_err(|_| EndpointError::Address(address.to_owned()))?;
+        let address = socket_addr(address)?;
         if !address.ip().is_loopback() {
             return Err(EndpointError::NotLoopback(address));
         }
@@ -70,6 +81,7 @@ impl fmt::Display for Endpoint {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
             Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Tls(address) => write!(f, "https://{address}"),
         }
     }
 }
@@ -79,8 +91,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_of_endpoint_survive_a_round_trip() {
-        for text in ["unix:///run/x.sock", "tcp://127.0.0.1:7070", "tcp://[::1]:0"] {
+    fn every_kind_of_endpoint_survives_a_round_trip() {
+        for text in [
+            "unix:///run/x.sock",
+            "tcp://127.0.0.1:7070",
+            "tcp://[::1]:0",
+            "https://10.0.0.7:8443",
+        ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
     }

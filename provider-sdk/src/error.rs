@@ -233,7 +233,17 @@ impl Error for DriverError {
 /// A fault of the class as an error of a call that needed the class to be good.
 impl From<Violation> for DriverError {
     fn from(violation: Violation) -> Self {
-        Self::invalid_field(field_path(&violation.field), violation.description)
+        vec![violation].into()
+    }
+}
+
+/// As of one fault.
+impl From<Vec<Violation>> for DriverError {
+    fn from(violations: Vec<Violation>) -> Self {
+        let named = violations
+            .into_iter()
+            .map(|fault| FieldViolation::new(field_path(&fault.field), fault.description));
+        Self::invalid_fields(named.collect())
     }
 }
 

@@ -8,20 +8,26 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio_util::sync::CancellationToken;
 
+use crate::health::Health;
 use crate::metrics::Metrics;
 
 #[derive(Clone)]
 struct Shared {
     metrics: Metrics,
+    health: Health,
     stopping: CancellationToken,
 }
 
-/// The two pages. `/healthz` fails from the moment the server is asked to stop.
-pub(crate) fn router(metrics: Metrics, stopping: CancellationToken) -> Router {
+/// The two pages. `/healthz` fails while the driver says that it cannot work, and from the moment the server is asked to stop.
+pub(crate) fn router(metrics: Metrics, health: Health, stopping: CancellationToken) -> Router {
     Router::new()
         .route("/metrics", get(metrics_page))
-        .route("/healthz", get(health))
-        .with_state(Shared { metrics, stopping })
+        .route("/healthz", get(health_page))
+        .with_state(Shared {
+            metrics,
+            health,
+            stopping,
+        })
 }
 
 async fn metrics_page(State(shared): State<Shared>) -> Response {
@@ -38,9 +44,12 @@ async fn metrics_page(State(shared): State<Shared>) -> Response {
     }
 }
 
-async fn health(State(shared): State<Shared>) -> (StatusCode, &'static str) {
+async fn health_page(State(shared): State<Shared>) -> (StatusCode, &'static str) {
     if shared.stopping.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+    }
+    if !shared.health.is_serving() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the driver says that it cannot work\n");
     }
     (StatusCode::OK, "ok\n")
 }

@@ -1,6 +1,6 @@
 //! Write a Millwright provider: implement [`Driver`], call [`serve`].
 //!
-//! The SDK owns the wire: the socket, the checks of every request, one operation at a time for each Machine, work that
+//! The SDK owns the wire: the socket or TLS, the checks of every request, one operation at a time for each Machine, work that
 //! outlives its caller, errors cut to what trailers can carry, health, reflection, metrics and the orderly end. An
 //! author sees plain types and writes plain `async fn`s. A complete driver, keeping its VMs in memory:
 //!
@@ -21,12 +21,12 @@
 //!         if vms.values().any(|vm| vm.key.is_namesake(&request.key)) {
 //!             return Err(DriverError::new(Reason::NameConflict, "another machine's VM has the name"));
 //!         }
-//!         let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| Machine {
-//!             node_name: request.key.name.clone(),
-//!             machine_class: request.machine_class.name.clone(),
-//!             spec_digest: request.spec_digest.clone(),
-//!             create_time: Some(Timestamp::now()),
-//!             ..Machine::new(request.key.clone(), format!("shelf:///{}", request.key.uid), MachineState::Running)
+//!         let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| {
+//!             let id = format!("shelf:///{}", request.key.uid);
+//!             let mut vm = Machine::of(Identity::of(&request), id, MachineState::Running);
+//!             vm.node_name = request.key.node_name();
+//!             vm.create_time = Some(Timestamp::now());
+//!             vm
 //!         });
 //!         if !request.is_made_of(&vm.spec_digest) {
 //!             return Err(DriverError::new(Reason::SpecConflict, "the VM was made of another spec"));
@@ -46,18 +46,14 @@
 //!     async fn get_machine_status(&self, request: GetMachineStatus, _: Context) -> Result<MachineStatus, DriverError> {
 //!         let vms = self.0.lock().expect("no holder of this lock panics");
 //!         // A machine that was restored from a backup names its VM by the id; the VM bears the uid of before.
-//!         let is_restored = |vm: &&Machine| vm.provider_id == request.provider_id && vm.key.is_namesake(&request.key);
+//!         let is_restored = |vm: &&Machine| vm.provider_id == request.provider_id && request.key.may_be_restored_from(&vm.key);
 //!         let vm = vms.get(&request.key.uid).or_else(|| vms.values().find(is_restored));
 //!         vm.cloned().map(Into::into).ok_or_else(|| DriverError::not_found("no such VM"))
 //!     }
 //!
 //!     async fn list_machines(&self, request: ListMachines, _: Context) -> Result<MachinePage, DriverError> {
 //!         let vms = self.0.lock().expect("no holder of this lock panics");
-//!         let rest = vms.range(request.cursor.clone()..).filter(|(_, vm)| vm.key.cluster_id == request.cluster_id);
-//!         let mut machines: Vec<Machine> = rest.map(|(_, vm)| vm.clone()).take(request.page_size + 1).collect();
-//!         let next = machines.split_off(request.page_size.min(machines.len()));
-//!         let next_cursor = next.first().map(|vm| vm.key.uid.clone()).unwrap_or_default();
-//!         Ok(MachinePage { machines, next_cursor, ..MachinePage::default() })
+//!         Ok(MachinePage::of(&request, vms.values().cloned()))
 //!     }
 //! }
 //!
@@ -90,7 +86,9 @@ mod endpoint;
 mod epoch;
 mod error;
 mod flight;
+mod health;
 mod http;
+mod http_answer;
 mod metrics;
 mod page;
 mod peer;
@@ -98,8 +96,10 @@ mod reason;
 mod serve;
 mod service;
 mod socket;
+mod spec_faults;
 mod status;
 pub mod telemetry;
+mod tls;
 mod translate;
 mod types;
 mod validate;
@@ -112,7 +112,9 @@ pub use self::args::{ServeArgs, parse_duration};
 pub use self::driver::Driver;
 pub use self::endpoint::{Endpoint, EndpointError};
 pub use self::error::DriverError;
+pub use self::health::Health;
 pub use self::reason::{FieldViolation, Outcome, Reason};
 pub use self::serve::{ServeError, ServeOptions, Server, in_process, serve};
 pub use self::socket::SocketError;
+pub use self::tls::{TlsError, TlsFiles};
 pub use self::types::*;

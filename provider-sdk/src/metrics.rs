@@ -1,10 +1,12 @@
 //! `driver_call_seconds{method,code,reason}` and `driver_calls_in_flight{method}`, counted where the author's code is
-//! called: a layer at HTTP would see neither the code nor the reason, both of which travel in trailers.
+//! called: a layer at HTTP would see neither the code nor the reason, both of which travel in trailers. Of the work that outlives its callers
+//! `driver_work_in_flight{method}` and `driver_work_unheard_total{method,code,reason}`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -33,6 +35,8 @@ struct MethodLabels {
 pub(crate) struct Metrics {
     seconds: Family<CallLabels, Histogram, fn() -> Histogram>,
     in_flight: Family<MethodLabels, Gauge>,
+    work: Family<MethodLabels, Gauge>,
+    unheard: Family<CallLabels, Counter>,
     registry: Arc<Registry>,
 }
 
@@ -40,6 +44,8 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let seconds = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
         let in_flight = Family::<MethodLabels, Gauge>::default();
+        let work = Family::<MethodLabels, Gauge>::default();
+        let unheard = Family::<CallLabels, Counter>::default();
         let mut registry = Registry::default();
         registry.register(
             "driver_call_seconds",
@@ -51,9 +57,21 @@ impl Metrics {
             "Calls that are not answered yet",
             in_flight.clone(),
         );
+        registry.register(
+            "driver_work_in_flight",
+            "Changes of VMs that have not ended, whether or not a caller waits",
+            work.clone(),
+        );
+        registry.register(
+            "driver_work_unheard",
+            "Changes of VMs that ended after all their callers were gone",
+            unheard.clone(),
+        );
         Self {
             seconds,
             in_flight,
+            work,
+            unheard,
             registry: Arc::new(registry),
         }
     }
@@ -70,6 +88,18 @@ impl Metrics {
             reason,
         };
         self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn work_begins(&self, method: &'static str) {
+        self.work.get_or_create(&MethodLabels { method }).inc();
+    }
+
+    pub(crate) fn work_ends(&self, method: &'static str) {
+        self.work.get_or_create(&MethodLabels { method }).dec();
+    }
+
+    pub(crate) fn unheard(&self, method: &'static str, code: &'static str, reason: &'static str) {
+        self.unheard.get_or_create(&CallLabels { method, code, reason }).inc();
     }
 
     /// The page for a scraper, in the OpenMetrics text format.

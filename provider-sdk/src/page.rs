@@ -4,6 +4,7 @@
 //! `PAGE_TOKEN_EXPIRED`, which makes the manager start over. It guards against mistakes, not against forgery: whoever
 //! may list may list everything. Nothing is kept, so tokens survive a restart.
 
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::DriverError;
@@ -18,11 +19,16 @@ impl Seal {
     pub(crate) fn new(cluster_id: &str, class: &MachineClass) -> Self {
         let mut hash = Sha256::new();
         // Values of a JSON object are sorted by key, so equal specs have equal texts.
+        let locator = class
+            .locator
+            .clone()
+            .map_or_else(String::new, |it| Value::Object(it).to_string());
         for part in [
             cluster_id,
             &class.namespace,
             &class.name,
             &class.provider_spec.to_string(),
+            &locator,
         ] {
             hash.update(part.len().to_le_bytes());
             hash.update(part.as_bytes());

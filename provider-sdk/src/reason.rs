@@ -6,6 +6,7 @@ use tonic::Code;
 
 /// Why a call failed: one variant for each `ErrorReason` of the contract, and `Unimplemented`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// The request or the class is wrong; someone must mend it.
     InvalidField {
@@ -87,6 +88,7 @@ pub enum Reason {
 
 /// What a failed call has left behind at the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Outcome {
     /// Nothing: the call may be forgotten.
     NoEffect,
@@ -98,6 +100,7 @@ pub enum Outcome {
 
 /// One wrong field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FieldViolation {
     /// Path as in `key.uid`.
     pub field: String,

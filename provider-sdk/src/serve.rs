@@ -6,12 +6,13 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_proto::v1::driver_service_server::{DriverService, DriverServiceServer};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,11 +22,14 @@ use tonic_health::server::HealthReporter;
 
 use crate::driver::Driver;
 use crate::endpoint::Endpoint;
+use crate::health::Health;
 use crate::http;
 use crate::metrics::Metrics;
 use crate::peer::Peers;
 use crate::service::Service;
 use crate::socket::{self, Claim, SocketError};
+use crate::telemetry::{self, LogFormat, TelemetryError};
+use crate::tls::{self, Tls, TlsError, TlsFiles};
 
 /// The contract's limit for a message.
 const MESSAGE_MAX: usize = 4 * 1024 * 1024;
@@ -33,6 +37,8 @@ const MESSAGE_MAX: usize = 4 * 1024 * 1024;
 const GOODBYE: Duration = Duration::from_secs(1);
 /// The contract's limit for a driver's name.
 const DRIVER_NAME_MAX: usize = 63;
+/// Longer than any copy of a disk that a creation waits for.
+pub(crate) const WORK_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The names under which health is told.
 const HEALTH_NAMES: [&str; 2] = ["", millwright_proto::SERVICE_NAME];
 
@@ -48,6 +54,13 @@ pub struct ServeOptions {
     pub drain_timeout: Duration,
     /// Users that may connect to the socket besides the driver's own and root.
     pub allowed_uids: Vec<u32>,
+    /// The greatest age of a `create_machine`, `initialize_machine` or `delete_machine`. One that is older is dropped, and its Machine is free for
+    /// other calls.
+    pub work_timeout: Duration,
+    /// By what the driver says whether it can work.
+    pub health: Health,
+    /// The certificates of an endpoint with TLS.
+    pub tls: Option<TlsFiles>,
 }
 
 impl ServeOptions {
@@ -59,15 +72,19 @@ impl ServeOptions {
             metrics_addr: None,
             drain_timeout: Duration::from_secs(25),
             allowed_uids: Vec::new(),
+            work_timeout: WORK_TIMEOUT,
+            health: Health::default(),
+            tls: None,
         }
     }
 }
 
 /// Why a server did not start or did not end well.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// `Driver::info` breaks the contract.
-    #[error("the driver's name {0:?} is no DNS label or domain of 1 to 63 bytes")]
+    #[error("the driver's name {0:?} is no DNS label or domain of 1 to 63 bytes (letters, digits, '-' and '.')")]
     DriverName(String),
     /// `Driver::info` breaks the contract.
     #[error("the driver tells no vendor_version")]
@@ -84,8 +101,20 @@ pub enum ServeError {
         source: io::Error,
     },
     /// An address that others could reach.
-    #[error("{0} is not a loopback address: there is no TLS yet")]
+    #[error("{0} is not a loopback address: elsewhere serve with TLS, at https://{0}")]
     NotLoopback(SocketAddr),
+    /// An endpoint with TLS, and no certificates.
+    #[error("https:// needs a certificate, its key and the CA of the callers (--tls-cert, --tls-key, --tls-client-ca)")]
+    NoTlsFiles,
+    /// The certificates are of no use.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The log could not be started.
+    #[error(transparent)]
+    Log(#[from] TelemetryError),
+    /// SIGTERM or SIGINT came a second time.
+    #[error("stopped at once by a second signal; calls and work in flight were cut off")]
+    CutOff,
     /// The descriptors that the crate was built with are broken.
     #[error("cannot set up gRPC reflection")]
     Reflection(#[source] tonic_reflection::server::Error),
@@ -108,22 +137,35 @@ pub enum ServeError {
     },
 }
 
-/// Serves the driver until SIGTERM or SIGINT, then drains.
+/// Serves the driver until SIGTERM or SIGINT, then drains; a second signal ends it at once. A process that has no log yet gets that of
+/// [`telemetry::init`]: lines on stderr, `info` and above without `RUST_LOG`.
 ///
 /// # Errors
 /// If the endpoint cannot be taken, or what is in flight does not end in time.
 pub async fn serve<D: Driver>(driver: D, options: ServeOptions) -> Result<(), ServeError> {
+    match telemetry::init(LogFormat::default()) {
+        // The process has chosen its log itself.
+        Ok(()) | Err(TelemetryError::AlreadySet) => {}
+        #[cfg(feature = "otlp")]
+        Err(error) => return Err(error.into()),
+    }
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
     let server = Server::bind(driver, options).await?;
-    server
-        .run_until(async move {
+    let stop = CancellationToken::new();
+    let signals = async {
+        for _ in 0..2 {
             tokio::select! {
                 _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
                 _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
             }
-        })
-        .await
+            stop.cancel();
+        }
+    };
+    tokio::select! {
+        served = server.run_until(stop.cancelled()) => served,
+        () = signals => Err(ServeError::CutOff),
+    }
 }
 
 /// A driver that listens already and is not served yet. [`serve`] is all that a provider's `main` needs; this is for
@@ -139,6 +181,7 @@ pub struct Server {
     tasks: TaskTracker,
     stopping: CancellationToken,
     drain_timeout: Duration,
+    own_health: Health,
 }
 
 /// The driver's calls as a service without a socket, for simulations: what callers over gRPC meet (admission, fence,
@@ -151,6 +194,7 @@ pub fn in_process<D: Driver>(driver: D) -> Result<DriverServiceServer<impl Drive
         Metrics::new(),
         TaskTracker::new(),
         CancellationToken::new(),
+        WORK_TIMEOUT,
     );
     Ok(DriverServiceServer::new(service).max_decoding_message_size(MESSAGE_MAX))
 }
@@ -158,6 +202,7 @@ pub fn in_process<D: Driver>(driver: D) -> Result<DriverServiceServer<impl Drive
 enum Listener {
     Unix(tokio::net::UnixListener, Claim),
     Tcp(TcpListener),
+    Tls(TcpListener, Tls),
 }
 
 impl Server {
@@ -170,18 +215,19 @@ impl Server {
         let (metrics, tasks, stopping) = (Metrics::new(), TaskTracker::new(), CancellationToken::new());
         let (health, routes) = {
             let peers = Peers::new(&options.allowed_uids);
-            let service = Service::new(driver, peers, metrics.clone(), tasks.clone(), stopping.clone());
+            let (metrics, tasks, stopping) = (metrics.clone(), tasks.clone(), stopping.clone());
+            let service = Service::new(driver, peers, metrics, tasks, stopping, options.work_timeout);
             routes(DriverServiceServer::new(service).max_decoding_message_size(MESSAGE_MAX))?
         };
-        let metrics_listener = match options.metrics_addr {
-            Some(address) => Some(bind_tcp(address).await?),
-            None => None,
+        let (metrics_listener, metrics_addr) = match options.metrics_addr {
+            Some(address) => {
+                let (listener, real) = bind_tcp(address).await?;
+                (Some(listener), Some(real))
+            }
+            None => (None, None),
         };
-        let metrics_addr = metrics_listener
-            .as_ref()
-            .and_then(|listener| listener.local_addr().ok());
-        let (listener, endpoint) = listen(options.endpoint).await?;
-        let drain_timeout = options.drain_timeout;
+        let (listener, endpoint) = listen(options.endpoint, options.tls).await?;
+        let (drain_timeout, own_health) = (options.drain_timeout, options.health);
         Ok(Self {
             listener,
             metrics_listener,
@@ -193,6 +239,7 @@ impl Server {
             tasks,
             stopping,
             drain_timeout,
+            own_health,
         })
     }
 
@@ -211,13 +258,18 @@ impl Server {
     /// # Errors
     /// If serving fails, or what is in flight does not end in time.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        for name in HEALTH_NAMES {
-            self.health.set_service_status(name, ServingStatus::Serving).await;
-        }
+        // Whatever ends this ends what was started for it.
+        let _end = self.stopping.clone().drop_guard();
+        let telling = tell_health(self.health.clone(), self.own_health.clone(), self.stopping.clone()).await;
         tracing::info!(endpoint = %self.endpoint, metrics = self.metrics_addr.map(tracing::field::display), "serving");
         let mut servers = JoinSet::new();
         if let Some(listener) = self.metrics_listener {
-            servers.spawn(serve_http(listener, self.metrics, self.stopping.clone()));
+            servers.spawn(serve_http(
+                listener,
+                self.metrics,
+                self.own_health,
+                self.stopping.clone(),
+            ));
         }
         // The claim keeps the socket's path until the last answer is out.
         let _claim = match self.listener {
@@ -229,16 +281,20 @@ impl Server {
                 servers.spawn(serve_tcp(listener, self.routes, self.stopping.clone()));
                 None
             }
+            Listener::Tls(listener, tls) => {
+                servers.spawn(serve_tls(listener, tls, self.routes, self.stopping.clone()));
+                None
+            }
         };
         tokio::select! {
             () = stop => {}
             ended = servers.join_next() => return ended.map_or(Ok(()), outcome),
         }
 
-        for name in HEALTH_NAMES {
-            self.health.set_service_status(name, ServingStatus::NotServing).await;
-        }
         self.stopping.cancel();
+        // From here on nobody else says anything of health.
+        telling.await.ok();
+        say_health(&self.health, false).await;
         self.tasks.close();
         let drained = tokio::time::timeout(self.drain_timeout, self.tasks.wait()).await;
         if drained.is_err() {
@@ -257,6 +313,34 @@ impl Server {
         tokio::time::timeout(GOODBYE, goodbye).await.unwrap_or(Ok(()))?;
         tracing::info!("stopped");
         Ok(())
+    }
+}
+
+/// Tells callers what the driver says of its health, now and until the process stops.
+async fn tell_health(reporter: HealthReporter, own: Health, stopping: CancellationToken) -> JoinHandle<()> {
+    let mut said = own.follow();
+    let is_serving = *said.borrow_and_update();
+    say_health(&reporter, is_serving).await;
+    tokio::spawn(async move {
+        let follow = async {
+            // Ends with the last handle, and this task holds one.
+            let _own = own;
+            while said.changed().await.is_ok() {
+                let is_serving = *said.borrow_and_update();
+                say_health(&reporter, is_serving).await;
+            }
+        };
+        stopping.run_until_cancelled(follow).await;
+    })
+}
+
+async fn say_health(reporter: &HealthReporter, is_serving: bool) {
+    let status = match is_serving {
+        true => ServingStatus::Serving,
+        false => ServingStatus::NotServing,
+    };
+    for name in HEALTH_NAMES {
+        reporter.set_service_status(name, status).await;
     }
 }
 
@@ -288,7 +372,7 @@ fn routes<D: Driver>(driver: DriverServiceServer<Service<D>>) -> Result<(HealthR
     Ok((reporter, routes))
 }
 
-async fn listen(endpoint: Endpoint) -> Result<(Listener, Endpoint), ServeError> {
+async fn listen(endpoint: Endpoint, files: Option<TlsFiles>) -> Result<(Listener, Endpoint), ServeError> {
     match endpoint {
         Endpoint::Unix(path) => {
             let (listener, claim) = socket::listen(&path).await?;
@@ -297,19 +381,23 @@ async fn listen(endpoint: Endpoint) -> Result<(Listener, Endpoint), ServeError> 
         // The type can be built past its parser, so the rule is checked here, too.
         Endpoint::Tcp(address) if !address.ip().is_loopback() => Err(ServeError::NotLoopback(address)),
         Endpoint::Tcp(address) => {
-            let listener = bind_tcp(address).await?;
-            let real = listener
-                .local_addr()
-                .map_err(|source| ServeError::Tcp { address, source })?;
+            let (listener, real) = bind_tcp(address).await?;
             Ok((Listener::Tcp(listener), Endpoint::Tcp(real)))
+        }
+        Endpoint::Tls(address) => {
+            let tls = Tls::read(files.ok_or(ServeError::NoTlsFiles)?)?;
+            let (listener, real) = bind_tcp(address).await?;
+            Ok((Listener::Tls(listener, tls), Endpoint::Tls(real)))
         }
     }
 }
 
-async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| ServeError::Tcp { address, source })
+/// The listener, and its address with the real port.
+async fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let failed = |source| ServeError::Tcp { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let real = listener.local_addr().map_err(failed)?;
+    Ok((listener, real))
 }
 
 async fn serve_unix(
@@ -332,8 +420,27 @@ async fn serve_tcp(listener: TcpListener, routes: Routes, stopping: Cancellation
         .map_err(ServeError::Grpc)
 }
 
-async fn serve_http(listener: TcpListener, metrics: Metrics, stopping: CancellationToken) -> Result<(), ServeError> {
-    axum::serve(listener, http::router(metrics, stopping.clone()))
+async fn serve_tls(
+    listener: TcpListener,
+    tls: Tls,
+    routes: Routes,
+    stopping: CancellationToken,
+) -> Result<(), ServeError> {
+    let incoming = tls::incoming(listener, Arc::new(tls), stopping.clone());
+    tonic::transport::Server::builder()
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(incoming, stopping.cancelled_owned())
+        .await
+        .map_err(ServeError::Grpc)
+}
+
+async fn serve_http(
+    listener: TcpListener,
+    metrics: Metrics,
+    health: Health,
+    stopping: CancellationToken,
+) -> Result<(), ServeError> {
+    axum::serve(listener, http::router(metrics, health, stopping.clone()))
         .with_graceful_shutdown(stopping.cancelled_owned())
         .await
         .map_err(ServeError::Http)
@@ -341,7 +448,8 @@ async fn serve_http(listener: TcpListener, metrics: Metrics, stopping: Cancellat
 
 fn check_info(driver: &impl Driver) -> Result<(), ServeError> {
     let info = driver.info();
-    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    // Upper case, too: classes that exist may spell it so (INF-2).
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let label =
         |label: &str| !label.is_empty() && label.bytes().all(legal) && !label.starts_with('-') && !label.ends_with('-');
     if info.name.len() > DRIVER_NAME_MAX || !info.name.split('.').all(label) {

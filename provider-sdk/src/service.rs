@@ -19,10 +19,11 @@ use crate::deadline::deadline_of;
 use crate::driver::Driver;
 use crate::epoch::{Epochs, epoch_of};
 use crate::error::DriverError;
-use crate::flight::{FlightKey, Flights, Kind, catch_panic};
+use crate::flight::{FlightKey, Flights, Kind, Limits, Lookup, catch_panic};
 use crate::metrics::Metrics;
 use crate::page::Seal;
 use crate::peer::Peers;
+use crate::reason::Reason;
 use crate::types::{Context, DriverInfo};
 use crate::validate::Validator;
 use crate::{translate, watch};
@@ -59,15 +60,21 @@ struct Head {
 }
 
 impl<D: Driver> Service<D> {
+    /// `greatest_age` is that of a piece of work.
     pub(crate) fn new(
         driver: D,
         peers: Peers,
         metrics: Metrics,
         tasks: TaskTracker,
         stopping: CancellationToken,
+        greatest_age: Duration,
     ) -> Self {
         let info = driver.info();
-        let flights = Flights::new(tasks.clone());
+        let limits = Limits {
+            work: greatest_age,
+            propagation: info.propagation_delay,
+        };
+        let flights = Flights::new(tasks.clone(), metrics.clone(), limits);
         Self {
             driver: Arc::new(driver),
             info,
@@ -89,12 +96,11 @@ impl<D: Driver> Service<D> {
         {
             return Err(DriverError::unimplemented(call.name()));
         }
-        let context = Context {
-            deadline: deadline_of(request.metadata(), Instant::now()),
-        };
+        // The deadline of one caller must not end work that outlives it and that others join.
+        let deadline = deadline_of(request.metadata(), Instant::now()).filter(|_| !call.mutating());
         Ok(Head {
             call,
-            context,
+            context: Context::new(deadline, self.stopping.clone()),
             epoch: epoch_of(request.metadata())?,
         })
     }
@@ -116,7 +122,8 @@ impl<D: Driver> Service<D> {
         work: impl Future<Output = Result<T, DriverError>>,
     ) -> Result<Response<T>, Status> {
         let spans = call.spans(&asked);
-        let seen = Observation::new(call, &spans, self.metrics.clone(), self.tasks.token());
+        let alive = Some(self.tasks.token());
+        let seen = Observation::new(call, &spans, self.metrics.clone(), alive);
         let answer = async {
             match catch_panic(work).await {
                 Ok(answer) => {
@@ -143,9 +150,9 @@ impl<D: Driver> Service<D> {
             spec_digest: request.spec_digest.clone(),
         };
         let driver = Arc::clone(&self.driver);
-        let work = async move {
+        let work = |cancelled| async move {
             let key = request.key.clone();
-            let answer = driver.create_machine(request, head.context).await?;
+            let answer = driver.create_machine(request, head.context.until(cancelled)).await?;
             Ok(Landed::Created(Box::new(translate::created(answer, &key)?)))
         };
         match self.flights.run(flight, kind, work).await? {
@@ -164,10 +171,13 @@ impl<D: Driver> Service<D> {
         self.fence(&head, &request.key.cluster_id)?;
 
         let flight = FlightKey::new(&request.key, &request.provider_id);
-        let driver = Arc::clone(&self.driver);
-        let work = async move {
+        let (driver, lookup) = (Arc::clone(&self.driver), self.flights.lookup(&flight));
+        let work = |cancelled| async move {
             let key = request.key.clone();
-            let answer = driver.initialize_machine(request, head.context).await?;
+            let answer = driver
+                .initialize_machine(request, head.context.until(cancelled))
+                .await
+                .map_err(|error| no_fact_yet(&lookup, error))?;
             Ok(Landed::Initialized(Box::new(translate::initialized(answer, &key)?)))
         };
         match self.flights.run(flight, Kind::Initialize, work).await? {
@@ -186,10 +196,17 @@ impl<D: Driver> Service<D> {
         self.fence(&head, &request.key.cluster_id)?;
 
         let flight = FlightKey::new(&request.key, &request.provider_id);
-        let driver = Arc::clone(&self.driver);
-        let work = async move {
-            let answer = driver.delete_machine(request, head.context).await?;
-            Ok(Landed::Deleted(translate::deletion(answer)?))
+        let (driver, lookup) = (Arc::clone(&self.driver), self.flights.lookup(&flight));
+        let work = |cancelled| async move {
+            let answer = driver
+                .delete_machine(request, head.context.until(cancelled))
+                .await
+                .map_err(|error| no_fact_yet(&lookup, error))?;
+            let answer = translate::deletion(answer)?;
+            Ok(Landed::Deleted(match lookup.settling() {
+                Some(left) => translate::not_deleted_yet(answer, left),
+                None => answer,
+            }))
         };
         match self.flights.run(flight, Kind::Delete, work).await? {
             Landed::Deleted(answer) => Ok(answer),
@@ -206,7 +223,9 @@ impl<D: Driver> Service<D> {
         let request = translate::get_machine_status(request.into_inner());
         self.fence(&head, &request.key.cluster_id)?;
         let (key, provider_id) = (request.key.clone(), request.provider_id.clone());
-        let answer = self.driver.get_machine_status(request, head.context).await?;
+        let lookup = self.flights.lookup(&FlightKey::new(&key, &provider_id));
+        let answer = self.driver.get_machine_status(request, head.context).await;
+        let answer = answer.map_err(|error| no_fact_yet(&lookup, error))?;
         translate::status(answer, &key, &provider_id)
     }
 
@@ -240,6 +259,17 @@ impl<D: Driver> Service<D> {
             events,
             heartbeat,
         })
+    }
+}
+
+/// Absence is no fact where a VM of the process before, or of a creation that was given up, may show only since the lookup began (GEN-18).
+fn no_fact_yet(lookup: &Lookup<Landed>, error: DriverError) -> DriverError {
+    match lookup.settling() {
+        Some(left) if error.reason() == &Reason::MachineNotFound => {
+            let text = format!("{}; but what was made a moment ago may not show yet", error.message());
+            DriverError::unavailable(text).retry_after(left)
+        }
+        _ => error,
     }
 }
 
@@ -313,7 +343,8 @@ impl<D: Driver> DriverService for Service<D> {
         request: Request<v1::WatchMachinesRequest>,
     ) -> Result<Response<BoxStream<v1::WatchMachinesResponse>>, Status> {
         let spans = Call::WatchMachines.spans(&Asked::by(&request));
-        let seen = Observation::new(Call::WatchMachines, &spans, self.metrics.clone(), self.tasks.token());
+        // The end of the process waits for no watch: a client that does not read would hold it up.
+        let seen = Observation::new(Call::WatchMachines, &spans, self.metrics.clone(), None);
         let answer = async {
             match catch_panic(self.open_watch(request)).await {
                 Ok(source) => Ok(Response::new(watch::stream(source, self.stopping.clone(), seen))),
@@ -321,21 +352,6 @@ impl<D: Driver> DriverService for Service<D> {
             }
         };
         spans.around(answer).await
-    }
-
-    async fn get_volume_i_ds(
-        &self,
-        request: Request<v1::GetVolumeIDsRequest>,
-    ) -> Result<Response<v1::GetVolumeIDsResponse>, Status> {
-        self.answer(Call::GetVolumeIds, Asked::by(&request), async {
-            let head = self.admit(Call::GetVolumeIds, &request)?;
-            self.validator().get_volume_ids(request.get_ref())?;
-            let request = translate::get_volume_ids(request.into_inner());
-            Ok(translate::volume_ids(
-                self.driver.get_volume_ids(request, head.context).await?,
-            ))
-        })
-        .await
     }
 
     async fn get_machine_class_schema(
@@ -357,9 +373,7 @@ impl<D: Driver> DriverService for Service<D> {
             let head = self.admit(Call::ValidateMachineClass, &request)?;
             self.validator().validate_machine_class(request.get_ref())?;
             let request = translate::validate_machine_class(request.into_inner());
-            Ok(translate::class_report(
-                self.driver.validate_machine_class(request, head.context).await?,
-            ))
+            translate::class_report(self.driver.validate_machine_class(request, head.context).await?)
         })
         .await
     }

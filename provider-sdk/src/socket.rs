@@ -5,7 +5,7 @@
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -13,9 +13,12 @@ use tokio::net::{UnixListener, UnixStream};
 
 /// Read and write for the owner and the group, nothing for others: connecting needs the right to write.
 const MODE: u32 = 0o660;
+/// The lock is the owner's alone.
+const LOCK_MODE: u32 = 0o600;
 
 /// Why a socket cannot be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SocketError {
     /// Another process holds it.
     #[error("{} is served by a running process", path.display())]
@@ -101,7 +104,11 @@ fn lock(path: &Path) -> Result<File, SocketError> {
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(LOCK_MODE)
         .open(&lock_path)
+        .map_err(failed)?;
+    // Whoever can open the file can lock it, and keep the driver from starting. An earlier version left it open to all.
+    file.set_permissions(Permissions::from_mode(LOCK_MODE))
         .map_err(failed)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
@@ -197,6 +204,16 @@ mod tests {
         let path = dir.path().join("d.sock");
         let (_listener, _claim) = listen(&path).await.unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o660);
+    }
+
+    #[tokio::test]
+    async fn nobody_else_can_lock_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("d.sock.lock");
+        std::fs::write(&lock, "").unwrap();
+        std::fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
+        let (_listener, _claim) = listen(&dir.path().join("d.sock")).await.unwrap();
+        assert_eq!(std::fs::metadata(&lock).unwrap().mode() & 0o777, 0o600);
     }
 
     #[tokio::test]

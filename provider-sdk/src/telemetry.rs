@@ -17,6 +17,7 @@ use crate::args::ServeArgs;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[non_exhaustive]
 pub enum LogFormat {
     /// For people.
     #[default]

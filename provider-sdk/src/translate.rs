@@ -8,11 +8,11 @@ mod json;
 mod request;
 
 pub(crate) use self::answer::{
-    class_report, class_schema, created, deletion, driver_info, initialized, node_template, page, status, volume_ids,
-    watch_event,
+    class_report, class_schema, created, deletion, driver_info, initialized, node_template, not_deleted_yet, page,
+    status, watch_event,
 };
 pub(crate) use self::json::json_object;
 pub(crate) use self::request::{
-    create_machine, delete_machine, get_machine_status, get_node_template, get_volume_ids, initialize_machine,
-    list_machines, validate_machine_class, watch_machines,
+    create_machine, delete_machine, get_machine_status, get_node_template, initialize_machine, list_machines,
+    validate_machine_class, watch_machines,
 };

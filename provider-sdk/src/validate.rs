@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use millwright_proto::v1;
 use prost_types::Struct;
+use serde_json::Value;
 
 use crate::error::DriverError;
 use crate::reason::FieldViolation;
@@ -17,6 +18,7 @@ const MAP_MAX: usize = 64;
 /// A DNS-1123 subdomain's length.
 const NAME_MAX: usize = 253;
 const UID_LEN: usize = 36;
+const DIGEST_LEN: usize = 64;
 const CLUSTER_ID_MAX: usize = 63;
 const PROVIDER_ID_MAX: usize = 512;
 const PROVIDER_SPEC_MAX: usize = 256 * 1024;
@@ -27,7 +29,13 @@ pub(crate) const TOKEN_MAX: usize = 4 * 1024;
 const TAGS_MAX: usize = 16;
 const TAG_KEY_MAX: usize = 63;
 const TAG_VALUE_MAX: usize = 63;
-const VOLUMES_MAX: usize = 1000;
+const LEGACY_MARKS_MAX: usize = 16;
+/// Labels and annotations of an object, together.
+const METADATA_MAX: usize = 256 * 1024;
+pub(crate) const LOCATOR_MAX: usize = 4 * 1024;
+/// The longest prefix of a label's key, and the longest name after it or value.
+const LABEL_PREFIX_MAX: usize = 253;
+const LABEL_MAX: usize = 63;
 
 /// Checks requests for a driver of this name.
 pub(crate) struct Validator<'a> {
@@ -55,7 +63,8 @@ impl<'a> Validator<'a> {
         self.secrets(&request.secret_data);
         self.size("user_data", request.user_data.len(), USER_DATA_MAX);
         self.tags(&request.tags);
-        self.size("spec_digest", request.spec_digest.len(), STRING_MAX);
+        self.node_metadata(&request.node_labels, &request.node_annotations);
+        self.digest(&request.spec_digest);
         self.size("last_known_state", request.last_known_state.len(), LAST_KNOWN_STATE_MAX);
         self.verdict()
     }
@@ -103,24 +112,6 @@ impl<'a> Validator<'a> {
         self.class(request.machine_class.as_ref());
         self.secrets(&request.secret_data);
         self.size("resume_token", request.resume_token.len(), TOKEN_MAX);
-        self.verdict()
-    }
-
-    /// The volumes' own strings are free: a handle that is too long for us is the CSI driver's choice.
-    pub(crate) fn get_volume_ids(mut self, request: &v1::GetVolumeIDsRequest) -> Result<(), DriverError> {
-        if request.volumes.len() > VOLUMES_MAX {
-            self.fault(
-                "volumes",
-                format!(
-                    "holds {} volumes, at most {VOLUMES_MAX} are allowed",
-                    request.volumes.len()
-                ),
-            );
-            return self.verdict();
-        }
-        for (index, volume) in request.volumes.iter().enumerate() {
-            self.required(&format!("volumes[{index}].name"), &volume.name, STRING_MAX);
-        }
         self.verdict()
     }
 
@@ -178,17 +169,87 @@ impl<'a> Validator<'a> {
                 format!("is of another driver: this one is {:?}", self.driver),
             );
         }
-        match &class.provider_spec {
-            None => self.fault("machine_class.provider_spec", "is required"),
-            Some(spec) => self.spec(spec),
+        match (&class.provider_spec, &class.locator) {
+            // A VM whose class is gone is found by the locator alone.
+            (None, Some(_)) => {}
+            (None, None) => self.fault("machine_class.provider_spec", "is required"),
+            (Some(spec), _) => self.json("machine_class.provider_spec", spec, PROVIDER_SPEC_MAX),
+        }
+        if let Some(locator) = &class.locator {
+            self.json("machine_class.locator", locator, LOCATOR_MAX);
+        }
+        self.labels("machine_class.labels", &class.labels);
+        self.size("machine_class.labels", bytes_of(&class.labels), METADATA_MAX);
+        if let Some(template) = &class.node_template {
+            self.node_template(template);
+        }
+        self.strings("machine_class.legacy_marks", &class.legacy_marks, LEGACY_MARKS_MAX);
+        if class.legacy_marks.contains_key("") {
+            self.fault("machine_class.legacy_marks", "has an empty key");
         }
     }
 
-    fn spec(&mut self, spec: &Struct) {
-        let Some(json) = translate::json_object(spec) else {
-            return self.fault("machine_class.provider_spec", "holds a number that is not finite");
+    fn json(&mut self, field: &str, object: &Struct, max: usize) {
+        let Some(json) = translate::json_object(object) else {
+            return self.fault(field, "holds a number that is not finite");
         };
-        self.size("machine_class.provider_spec", json.to_string().len(), PROVIDER_SPEC_MAX);
+        self.size(field, Value::Object(json).to_string().len(), max);
+    }
+
+    fn node_template(&mut self, template: &v1::NodeTemplate) {
+        let field = |name: &str| format!("machine_class.node_template.{name}");
+        self.strings(&field("capacity"), &template.capacity, MAP_MAX);
+        self.strings(&field("allocatable"), &template.allocatable, MAP_MAX);
+        self.labels(&field("labels"), &template.labels);
+        self.size(&field("labels"), bytes_of(&template.labels), METADATA_MAX);
+        let texts = [
+            ("instance_type", &template.instance_type),
+            ("region", &template.region),
+            ("zone", &template.zone),
+            ("architecture", &template.architecture),
+            ("operating_system", &template.operating_system),
+        ];
+        for (name, text) in texts {
+            self.size(&field(name), text.len(), STRING_MAX);
+        }
+        if let Some(price) = &template.hourly_price {
+            self.size(
+                &field("hourly_price.currency_code"),
+                price.currency_code.len(),
+                STRING_MAX,
+            );
+        }
+    }
+
+    /// Labels and annotations of the node to be, of which only their sum is bounded.
+    fn node_metadata(&mut self, labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) {
+        self.labels("node_labels", labels);
+        // Kubernetes tells annotations apart as they are written, and checks their keys in lower case.
+        if annotations.keys().any(|key| !is_label_key(&key.to_lowercase())) {
+            self.fault("node_annotations", "has a key that Kubernetes does not allow");
+        }
+        let size = bytes_of(labels) + bytes_of(annotations);
+        if size > METADATA_MAX {
+            let text = format!("are {size} bytes long with node_labels, at most {METADATA_MAX} are allowed");
+            self.fault("node_annotations", text);
+        }
+    }
+
+    fn labels(&mut self, field: &str, labels: &BTreeMap<String, String>) {
+        if labels.keys().any(|key| !is_label_key(key)) {
+            self.fault(field, "has a key that Kubernetes does not allow");
+        }
+        if labels.values().any(|value| !is_label_value(value)) {
+            self.fault(field, "has a value that Kubernetes does not allow");
+        }
+    }
+
+    fn strings(&mut self, field: &str, map: &BTreeMap<String, String>, max: usize) {
+        self.entries(field, map.len(), max);
+        let is_long = |text: &String| text.len() > STRING_MAX;
+        if map.iter().any(|(key, value)| is_long(key) || is_long(value)) {
+            self.fault(field, format!("has a key or value of more than {STRING_MAX} bytes"));
+        }
     }
 
     fn secrets(&mut self, secrets: &BTreeMap<String, Vec<u8>>) {
@@ -212,6 +273,13 @@ impl<'a> Validator<'a> {
                 );
             }
             self.size(&field, value.len(), TAG_VALUE_MAX);
+        }
+    }
+
+    fn digest(&mut self, digest: &str) {
+        let is_hex = digest.len() == DIGEST_LEN && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if !digest.is_empty() && !is_hex {
+            self.fault("spec_digest", "is no SHA-256 in 64 lower-case hex digits");
         }
     }
 
@@ -247,7 +315,31 @@ impl<'a> Validator<'a> {
     }
 }
 
-fn is_dns_subdomain(name: &str) -> bool {
+fn bytes_of(map: &BTreeMap<String, String>) -> usize {
+    map.iter().map(|(key, value)| key.len() + value.len()).sum()
+}
+
+/// A name of at most 63 characters, after a DNS subdomain and `/` if it has a prefix.
+fn is_label_key(key: &str) -> bool {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    let is_prefix = |prefix: &str| prefix.len() <= LABEL_PREFIX_MAX && is_dns_subdomain(prefix);
+    prefix.is_none_or(is_prefix) && !name.is_empty() && is_label_value(name)
+}
+
+/// Up to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+fn is_label_value(value: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let outer = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
+    value.len() <= LABEL_MAX
+        && value.bytes().all(inner)
+        && outer(value.bytes().next())
+        && outer(value.bytes().next_back())
+}
+
+pub(crate) fn is_dns_subdomain(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.split('.').all(|label| {
         label.bytes().all(|byte| inner(byte) || byte == b'-')

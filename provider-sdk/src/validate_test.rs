@@ -18,6 +18,7 @@ fn good_class() -> v1::MachineClass {
         namespace: "default".into(),
         provider: "virtual".into(),
         provider_spec: Some(Struct::default()),
+        ..Default::default()
     }
 }
 
@@ -222,28 +223,6 @@ fn a_list_refuses_a_negative_page_and_a_missing_cluster() {
 }
 
 #[test]
-fn a_thousand_volumes_are_enough() {
-    let request = |count| v1::GetVolumeIDsRequest {
-        volumes: vec![
-            v1::VolumeSpec {
-                name: "v".into(),
-                source: None
-            };
-            count
-        ],
-    };
-    let named = |count| fields(Validator::new("virtual").get_volume_ids(&request(count)));
-    assert_eq!((named(1000), named(1001)), (vec![], vec!["volumes".to_owned()]));
-    let unnamed = v1::GetVolumeIDsRequest {
-        volumes: vec![v1::VolumeSpec::default()],
-    };
-    assert_eq!(
-        fields(Validator::new("virtual").get_volume_ids(&unnamed)),
-        ["volumes[0].name"]
-    );
-}
-
-#[test]
 fn no_value_is_repeated_in_the_answer() {
     let mut request = good_create();
     request.secret_data = [("k".to_owned(), b"canary".repeat(50_000))].into();
@@ -253,4 +232,127 @@ fn no_value_is_repeated_in_the_answer() {
         .create_machine(&request)
         .expect_err("all three are too long");
     assert!(!format!("{error:?} {error}").contains("canary"));
+}
+
+fn map(entries: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {
+    entries.into_iter().collect()
+}
+
+#[test]
+fn labels_are_those_that_kubernetes_allows() {
+    let label = |key: &str, value: &str| {
+        let labels = map([(key.to_owned(), value.to_owned())]);
+        let of_class = class_faults(|class| class.labels = labels.clone());
+        let of_node = faults(|request| request.node_labels = labels);
+        assert_eq!(of_class.is_empty(), of_node.is_empty(), "{key}={value}");
+        of_class.is_empty()
+    };
+    let bad_keys = [
+        "",
+        "/a",
+        "a/",
+        "a/b/c",
+        "A.io/a",
+        "-a",
+        "a b",
+        &"k".repeat(64),
+        &format!("{}/a", "p".repeat(254)),
+    ];
+    for key in bad_keys {
+        assert!(!label(key, "v"), "{key}");
+    }
+    for value in ["-v", "v.", "a/b", &"v".repeat(64)] {
+        assert!(!label("k", value), "{value}");
+    }
+    for (key, value) in [("a.io/K_1", ""), ("k", "V.1_x-2"), (&"k".repeat(63), &"v".repeat(63))] {
+        assert!(label(key, value), "{key}={value}");
+    }
+}
+
+#[test]
+fn keys_of_annotations_are_compared_in_lower_case_as_kubernetes_does() {
+    let told =
+        |key: &str| faults(|request| request.node_annotations = map([(key.to_owned(), "Free / Text".to_owned())]));
+    for key in ["A.io/a", "Example.COM/Some_Key", "K"] {
+        assert!(told(key).is_empty(), "{key}");
+    }
+    for key in ["A_b.io/a", "-A.io/a", "A.io/", "A b"] {
+        assert_eq!(told(key), ["node_annotations"], "{key}");
+    }
+    let label = faults(|request| request.node_labels = map([("A.io/a".to_owned(), "v".to_owned())]));
+    assert_eq!(label, ["node_labels"]);
+}
+
+#[test]
+fn labels_and_annotations_of_a_node_have_one_limit_together() {
+    let told = |size: usize| {
+        faults(|request| {
+            request.node_labels = map([("l".to_owned(), "v".to_owned())]);
+            request.node_annotations = map([("a".to_owned(), "v".repeat(size - 3))]);
+        })
+    };
+    assert_eq!(told(262_145), ["node_annotations"]);
+    assert!(told(262_144).is_empty());
+    let bad_key = faults(|request| request.node_annotations = map([("a b".to_owned(), "free / text".to_owned())]));
+    assert_eq!(bad_key, ["node_annotations"]);
+}
+
+#[test]
+fn a_class_has_at_most_16_older_marks_in_the_providers_own_spelling() {
+    let marks = |count: usize| map((0..count).map(|n| (format!("Mark {n}/é"), "any thing".to_owned())));
+    let told = |marks| class_faults(|class| class.legacy_marks = marks);
+    assert_eq!(told(marks(17)), ["machine_class.legacy_marks"]);
+    assert!(told(marks(16)).is_empty());
+    assert_eq!(
+        told(map([(String::new(), "v".to_owned())])),
+        ["machine_class.legacy_marks"]
+    );
+    assert_eq!(
+        told(map([("k".to_owned(), "v".repeat(257))])),
+        ["machine_class.legacy_marks"]
+    );
+}
+
+#[test]
+fn a_locator_has_4_kib_and_makes_the_spec_optional() {
+    let text = |size: usize| prost_types::value::Kind::StringValue("s".repeat(size - 8));
+    let located = |size| class_faults(|class| class.locator = spec_of(text(size)));
+    assert_eq!(located(4097), ["machine_class.locator"]);
+    assert!(located(4096).is_empty());
+    let alone = class_faults(|class| {
+        class.locator = spec_of(text(20));
+        class.provider_spec = None;
+    });
+    assert!(alone.is_empty());
+}
+
+#[test]
+fn a_node_template_of_a_class_is_held_to_the_sizes_of_the_contract() {
+    let told = |change: fn(&mut v1::NodeTemplate)| {
+        let mut template = v1::NodeTemplate::default();
+        change(&mut template);
+        class_faults(|class| class.node_template = Some(template))
+    };
+    assert_eq!(
+        told(|it| it.instance_type = "t".repeat(257)),
+        ["machine_class.node_template.instance_type"]
+    );
+    assert_eq!(
+        told(|it| it.labels = map([("a b".to_owned(), String::new())])),
+        ["machine_class.node_template.labels"]
+    );
+    assert_eq!(
+        told(|it| it.capacity = map((0..65).map(|n| (n.to_string(), "1".to_owned())))),
+        ["machine_class.node_template.capacity"]
+    );
+    assert!(told(|it| it.capacity = map([("memory".to_owned(), "16Gi".to_owned())])).is_empty());
+}
+
+#[test]
+fn a_digest_is_a_sha_256_in_hex_or_unknown() {
+    let told = |digest: String| faults(|request| request.spec_digest = digest);
+    for bad in ["abc".to_owned(), "AB".repeat(32), "ab".repeat(31), "zz".repeat(32)] {
+        assert_eq!(told(bad), ["spec_digest"]);
+    }
+    assert!(told(String::new()).is_empty());
 }

@@ -117,7 +117,6 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use tokio_util::task::TaskTracker;
     use v1::watch_machines_response::Type;
 
     use super::*;
@@ -130,7 +129,7 @@ mod tests {
             Call::WatchMachines,
             &Call::WatchMachines.spans(&Asked::default()),
             Metrics::new(),
-            TaskTracker::new().token(),
+            None,
         );
         stream(
             Source {

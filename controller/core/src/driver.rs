@@ -400,11 +400,9 @@ pub struct Violation {
 pub enum Capability {
     InitializeMachine,
     WatchMachines,
-    GetVolumeIds,
     MachineClassSchema,
     ValidateMachineClass,
     NodeTemplate,
-    AttachedVolumes,
     Interruptions,
 }
 

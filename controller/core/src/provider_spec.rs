@@ -175,6 +175,38 @@ pub fn essentials(spec: &Value) -> Value {
     })
 }
 
+/// What a driver says of where its VMs are, as it is stored: without fields that have no value, and with whole numbers alone, so that it
+/// comes back from the API server as it was.
+pub fn locator(told: &Value) -> Result<Value, String> {
+    check(told).map_err(|error| error.to_string())?;
+    let kept = cut(&whole_numbers(told)?, MAX_DEPTH, usize::MAX).unwrap_or_default();
+    match canonical(&kept).len() {
+        ..=KEPT_BYTES => Ok(kept),
+        bytes => Err(format!("it has {bytes} bytes as JSON; at most {KEPT_BYTES} are kept")),
+    }
+}
+
+/// Numbers travel as doubles. The API server stores those without a fraction as integers; a fraction may come back as its neighbour.
+fn whole_numbers(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Number(number) => {
+            let whole = number
+                .as_f64()
+                .filter(|number| number.fract() == 0.0 && number.abs() <= MAX_INTEGER as f64);
+            let whole = whole.map(|whole| Value::from(whole as i64));
+            whole.ok_or_else(|| format!("the number {number} is not a whole one: write it as a text"))
+        }
+        Value::Array(items) => items.iter().map(whole_numbers).collect(),
+        Value::Object(fields) => {
+            let fields = fields
+                .iter()
+                .map(|(name, field)| Ok((name.clone(), whole_numbers(field)?)));
+            fields.collect::<Result<_, String>>().map(Value::Object)
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(value.clone()),
+    }
+}
+
 /// The value to that depth, without longer texts.
 fn cut(value: &Value, depth: usize, longest: usize) -> Option<Value> {
     match value {

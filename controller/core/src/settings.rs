@@ -1,5 +1,7 @@
 //! Numbers and words that an operator may set, with their defaults and the reason of each. Parses nothing.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +13,10 @@ use crate::api::lenient::{IntOrPercent, Rounding};
 pub struct Settings {
     /// Ownership domain at the provider: a driver never touches a VM of another cluster.
     pub cluster_id: String,
+    /// Tags by which an older controller marked the VMs of this cluster. A VM with all of them and without a uid is the cluster's own.
+    pub legacy_marks: BTreeMap<String, String>,
+    /// The namespace that the Machines had before they were restored into this one: VMs that bear it are theirs as well.
+    pub former_namespace: Option<String>,
     /// Whether there is a cluster for nodes to join (`--target-kubeconfig none` says no).
     pub has_target: bool,
     /// How long a VM may take to become a healthy node. 20 min, as in the original: slow images and bare metal.
@@ -104,6 +110,8 @@ impl Settings {
     pub fn new(cluster_id: impl Into<String>) -> Self {
         Self {
             cluster_id: cluster_id.into(),
+            legacy_marks: BTreeMap::new(),
+            former_namespace: None,
             has_target: true,
             creation_timeout: Self::CREATION_TIMEOUT,
             health_timeout: Self::HEALTH_TIMEOUT,

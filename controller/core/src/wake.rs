@@ -315,7 +315,11 @@ impl Kind for MachineClass {
     }
 
     fn doubts(_: &World, touched: &Touched<Self>) -> Vec<Name> {
-        let said = |class: &MachineClass| (class.spec.clone(), meta::uid(&class.metadata));
+        // Labels travel to the driver, which may say by them where the VMs are.
+        let said = |class: &MachineClass| {
+            let MachineClass { spec, metadata, .. } = class;
+            (spec.clone(), metadata.labels.clone(), meta::uid(metadata))
+        };
         let same = touched.old.as_ref().map(|old| said(old)) == touched.new.as_ref().map(|new| said(new));
         let doubted = both(touched).next().filter(|_| !same);
         doubted.map(|class| class.key()).into_iter().collect()

@@ -21,6 +21,7 @@ use self::manifests::Manifests;
 use super::failure::Failure;
 use super::flags::{Deletion, DriverCommand, DriverFlags, DriverReach, Machine, Shape};
 use super::output;
+use crate::config::tls_files;
 use crate::driver::bounds;
 use crate::driver::{DriverClass, Lifeline, Peers, SecretData, Wire, reason_name};
 
@@ -37,6 +38,7 @@ pub async fn run(flags: &DriverFlags) -> Result<(), Failure> {
     match &flags.command {
         DriverCommand::Info => caller.info().await,
         DriverCommand::Validate { live } => caller.validate(*live).await,
+        DriverCommand::Schema => caller.schema().await,
         DriverCommand::Template => caller.template().await,
         DriverCommand::Create { machine, user_data } => {
             let user_data = user_data.as_deref().map(manifests::bytes).transpose()?;
@@ -66,7 +68,9 @@ struct Sent {
 impl<'f> Caller<'f> {
     fn of(flags: &'f DriverReach) -> Result<Self, Failure> {
         let endpoint = flags.endpoint.as_ref().ok_or(Failure::NoEndpoint)?;
-        let connect = Peers::new(&flags.driver_uid).connect();
+        let files = tls_files([&flags.driver_ca, &flags.driver_cert, &flags.driver_key]);
+        let files = files.map_err(|error| Failure::Manifest(error.to_string()))?;
+        let connect = Peers::new(&flags.driver_uid).with_tls(files).connect();
         let wire = connect(endpoint, &Lifeline::new(flags.timeout));
         Ok(Self {
             flags,
@@ -87,8 +91,20 @@ impl<'f> Caller<'f> {
         let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {timeout:?}"))));
         answer.map(Response::into_inner).map_err(|status| Failure::Driver {
             method,
-            said: told(&secrets.failure(&status)),
+            said: match std::error::Error::source(&status) {
+                // No driver has said this: the connection broke, or there was none.
+                Some(_) => format!("{} at {}", told(&secrets.failure(&status)), self.endpoint()),
+                None => told(&secrets.failure(&status)),
+            },
         })
+    }
+
+    fn endpoint(&self) -> String {
+        self.flags
+            .endpoint
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default()
     }
 
     async fn driver(&self) -> Result<v1::GetDriverInfoResponse, Failure> {
@@ -110,11 +126,13 @@ impl<'f> Caller<'f> {
             None => DriverName::new(self.driver().await?.name),
         };
         let spec = &class.object.spec.provider_spec;
-        let wire = DriverClass::new(&class.namespace, &class.name, &driver, spec);
+        let marks = self.flags.legacy_mark.iter().cloned().collect();
+        let wire = DriverClass::new(&class.namespace, &class.name, &driver, spec)
+            .and_then(|wire| wire.at(&serde_json::Value::Null, &marks));
         let wire =
             wire.map_err(|error| Failure::Manifest(format!("MachineClass {}: providerSpec: {error}", class.name)))?;
         Ok(Sent {
-            class: wire.to_wire(),
+            class: wire.with_object(&class.object).to_wire(),
             secrets: class.secrets.into_iter().collect(),
             user_data: class.user_data,
         })
@@ -170,6 +188,14 @@ impl<'f> Caller<'f> {
                 "MachineClass {name}: the driver finds {errors} fault(s), so no machine can be made of it"
             ))),
         }
+    }
+
+    async fn schema(&self) -> Result<(), Failure> {
+        let mut client = self.client.clone();
+        let call = client.get_machine_class_schema(v1::GetMachineClassSchemaRequest {});
+        let answer = self.ask("GetMachineClassSchema", &SecretData::default(), call).await?;
+        let yaml = show::yaml("GetMachineClassSchemaResponse", &answer)?;
+        self.print("GetMachineClassSchemaResponse", &answer, || yaml)
     }
 
     async fn template(&self) -> Result<(), Failure> {

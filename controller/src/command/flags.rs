@@ -8,6 +8,7 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use super::failure::Failure;
 use super::subject;
 use crate::config::duration;
+use crate::config::mark;
 use crate::driver::Endpoint;
 
 /// Where help lists the flags of [`Reach`], apart from what the command is about.
@@ -215,9 +216,25 @@ pub struct DriverFlags {
 /// Which driver, and what every call to it sends.
 #[derive(Debug, Args)]
 pub struct DriverReach {
-    /// Where the driver listens: unix:///PATH or tcp://127.0.0.1:PORT
+    /// Where the driver listens: unix:///PATH, tcp://127.0.0.1:PORT, or https://HOST:PORT with the three flags below
     #[arg(long, global = true, env = "MILLWRIGHT_DRIVER", value_name = "ENDPOINT", help_heading = CALL)]
     pub endpoint: Option<Endpoint>,
+
+    /// Certificates, as PEM, of the authority that signs the driver's
+    #[arg(long, global = true, env = "MILLWRIGHT_DRIVER_CA", value_name = "FILE", help_heading = CALL)]
+    pub driver_ca: Option<PathBuf>,
+
+    /// The certificate that is shown to the driver, as PEM with its chain
+    #[arg(long, global = true, env = "MILLWRIGHT_DRIVER_CERT", value_name = "FILE", help_heading = CALL)]
+    pub driver_cert: Option<PathBuf>,
+
+    /// The key of --driver-cert, as PEM
+    #[arg(long, global = true, env = "MILLWRIGHT_DRIVER_KEY", value_name = "FILE", help_heading = CALL)]
+    pub driver_key: Option<PathBuf>,
+
+    /// A tag by which another controller marked the cluster's VMs: as --legacy-mark of the manager
+    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = mark, help_heading = CALL)]
+    pub legacy_mark: Vec<(String, String)>,
 
     /// Let this user's process be the driver behind a socket, beside root's and one's own
     #[arg(long, global = true, value_name = "UID", help_heading = CALL)]
@@ -296,6 +313,8 @@ pub enum DriverCommand {
         #[arg(long)]
         live: bool,
     },
+    /// JSON Schema of the providerSpec, the keys that the Secret needs, and examples (GetMachineClassSchema)
+    Schema,
     /// What a node of a class would offer (GetNodeTemplate)
     Template,
     /// Make a VM, or find the one that is there (CreateMachine)

@@ -9,8 +9,9 @@ use millwright_core::api::lenient::{GoDuration, IntOrPercent, Rounding};
 use millwright_core::settings::Settings;
 
 use super::compatibility::{Compatibility, OriginalFlags};
+use super::mark;
 use crate::command::flags::{DriverFlags, RolloutFlags, TreeFlags, WhyFlags};
-use crate::driver::Endpoint;
+use crate::driver::NamedEndpoint;
 use crate::telemetry::export::Collector;
 use crate::telemetry::{DEFAULT_FILTER, LogFormat};
 
@@ -77,9 +78,37 @@ pub struct ManagerFlags {
     #[arg(long, env = "MILLWRIGHT_CLUSTER_ID", value_name = "ID")]
     pub cluster_id: String,
 
-    /// Where a driver listens: unix:///PATH or tcp://127.0.0.1:PORT. Repeat the flag for several drivers
-    #[arg(long, env = "MILLWRIGHT_DRIVER", value_name = "ENDPOINT", value_delimiter = ',')]
-    pub driver: Vec<Endpoint>,
+    /// The namespace in which the machines were before their objects were restored into --namespace: VMs of this cluster that bear it and the
+    /// name and the id of a Machine stay that Machine's. No manager may work in that namespace any more
+    #[arg(long, env = "MILLWRIGHT_FORMER_NAMESPACE", value_name = "NAME")]
+    pub former_namespace: Option<String>,
+
+    /// A tag by which another controller marked this cluster's VMs, as kubernetes.io/cluster/NAME=1. A VM that bears all of these, and the name of
+    /// a Machine, is taken over as that Machine's; one without a Machine is told and left. Repeat the flag for several, 16 at most
+    #[arg(long, env = "MILLWRIGHT_LEGACY_MARK", value_name = "KEY=VALUE", value_delimiter = ',', value_parser = mark)]
+    pub legacy_mark: Vec<(String, String)>,
+
+    /// Where a driver listens: unix:///PATH, tcp://127.0.0.1:PORT, or https://HOST:PORT with the three flags below. With NAME= no other driver is
+    /// taken there. Repeat the flag for several drivers
+    #[arg(
+        long,
+        env = "MILLWRIGHT_DRIVER",
+        value_name = "[NAME=]ENDPOINT",
+        value_delimiter = ','
+    )]
+    pub driver: Vec<NamedEndpoint>,
+
+    /// Certificates, as PEM, of the authority that signs those of drivers at https:// endpoints. Read anew for each connection
+    #[arg(long, env = "MILLWRIGHT_DRIVER_CA", value_name = "FILE")]
+    pub driver_ca: Option<PathBuf>,
+
+    /// The certificate that the manager shows to drivers at https:// endpoints, as PEM with its chain
+    #[arg(long, env = "MILLWRIGHT_DRIVER_CERT", value_name = "FILE")]
+    pub driver_cert: Option<PathBuf>,
+
+    /// The key of --driver-cert, as PEM
+    #[arg(long, env = "MILLWRIGHT_DRIVER_KEY", value_name = "FILE")]
+    pub driver_key: Option<PathBuf>,
 
     /// Let this user's process be a driver behind a socket, beside root's and the manager's own. Repeat the flag for several users
     #[arg(long, env = "MILLWRIGHT_DRIVER_UID", value_name = "UID", value_delimiter = ',')]

@@ -8,11 +8,14 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::driver::{
-    Address, Capability, Deletion, Disturbance, DriverInfo, Failure, Initialization, Violation, Vm, VmState,
+    Address, Capability, Code, Deletion, Disturbance, DriverInfo, Failure, Initialization, Reason, Violation, Vm,
+    VmState,
 };
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
+use millwright_core::machine::Lost;
 use millwright_core::notice::Notice;
 use millwright_core::orphans::Sighting;
+use millwright_core::provider_spec;
 use millwright_proto::v1;
 use prost::Message as _;
 
@@ -21,6 +24,7 @@ use super::bounds;
 use super::notices::Told;
 use super::secrets::SecretData;
 use super::status::{MAX_MESSAGE, broken_answer, cut, duration, last_known_state};
+use super::structs;
 use super::target::{MachineKey, Target};
 
 /// Answer of ValidateMachineClass.
@@ -30,6 +34,8 @@ pub struct ValidationReport {
     pub violations: Vec<Violation>,
     /// Classes with the same key reach the same VMs. `None`: no sharing.
     pub inventory_key: Option<String>,
+    /// Where the VMs of the class are, as it is stored and sent back. `None`: the driver did not say.
+    pub locator: Option<serde_json::Value>,
 }
 
 /// One page of ListMachines.
@@ -74,6 +80,7 @@ impl Listed {
     /// What the search for orphans looks at.
     pub fn sighting(self) -> Sighting {
         Sighting {
+            is_down: Lost::of(self.vm.state, self.vm.disturbance).is_some(),
             cluster_id: self.cluster_id,
             namespace: self.namespace,
             name: self.name,
@@ -111,13 +118,23 @@ fn fault(secrets: &SecretData, text: &str, read: fn(&str) -> Result<&str, String
 }
 
 /// The VM of a Machine that may have been restored from a backup. Its VM bears the uid of before, and is the Machine's all the same if it bears
-/// the Machine's cluster, namespace and name, and the id that the Machine names: no other Machine of that name can be in this API server.
+/// the Machine's cluster, namespace (or the one from which it was restored) and name, and the id that the Machine names: no other Machine of
+/// that name can be in this API server.
 pub(super) fn vm_found(
     target: &Target,
     machine: Option<v1::Machine>,
     poll_after: Option<prost_types::Duration>,
 ) -> Result<Vm, Failure> {
     let restored = machine.as_ref().and_then(|machine| restored_from(target, machine));
+    if restored.is_none() && machine.as_ref().is_some_and(|machine| is_of_namesake(target, machine)) {
+        return Err(Failure {
+            reason: Some(Reason::MachineNotFound),
+            ..Failure::not_sent(
+                Code::NotFound,
+                "the VM of the providerID is another namespace's Machine's; this Machine has none",
+            )
+        });
+    }
     let key = match restored {
         Some(uid) => MachineKey {
             uid,
@@ -133,11 +150,23 @@ pub(super) fn vm_found(
 /// The uid that a Machine's VM bears, if it is that of the Machine before a restore.
 fn restored_from(target: &Target, machine: &v1::Machine) -> Option<Uid> {
     let (key, id) = (machine.key.as_ref()?, target.provider_id.as_ref()?);
+    let former = target.former_namespace.as_ref();
     let is_namesake = key.cluster_id == target.key.cluster_id
-        && key.namespace == target.key.namespace
+        && (key.namespace == target.key.namespace || former == Some(&key.namespace))
         && key.name == target.key.name.as_str();
     let is_uid = !key.uid.is_empty() && bounds::id(&key.uid).is_ok();
     (is_uid && is_namesake && id.as_str() == machine.provider_id).then(|| Uid::new(&key.uid))
+}
+
+/// Whether the VM is that of a Machine of the same name in another namespace, which the providerID names: that of a copied manifest.
+fn is_of_namesake(target: &Target, machine: &v1::Machine) -> bool {
+    let (Some(key), Some(id)) = (&machine.key, &target.provider_id) else {
+        return false;
+    };
+    let is_named = key.cluster_id == target.key.cluster_id && key.name == target.key.name.as_str();
+    let is_elsewhere = !key.namespace.is_empty() && key.namespace != target.key.namespace;
+    let is_foreign = !key.uid.is_empty() && key.uid != target.vm_key().uid.as_str();
+    is_named && is_elsewhere && is_foreign && id.as_str() == machine.provider_id
 }
 
 /// The VM of an answer about `key`'s machine.
@@ -162,7 +191,10 @@ pub(super) fn vm_of(
         }
         let is_ours = match owner.uid.as_str() {
             // An older controller's VM, found by its name.
-            "" => owner.name.is_empty() || owner.name == key.name.as_str(),
+            "" => {
+                let is_of = |told: &str, own: &str| told.is_empty() || told == own;
+                is_of(&owner.name, key.name.as_str()) && is_of(&owner.namespace, &key.namespace)
+            }
             uid => uid == key.uid.as_str(),
         };
         if !is_ours {
@@ -333,10 +365,46 @@ pub(super) fn validation(secrets: &SecretData, read: Violations) -> Result<Valid
     if let Some(why) = fault(secrets, &key, bounds::inventory_key) {
         return Err(broken_answer(format!("the driver answered with {why}")));
     }
+    let locator = match response.locator.map(|told| locator(secrets, told)).transpose() {
+        Ok(locator) => locator,
+        // The rest of the answer holds: a part of the spec is recorded instead, as for a driver without a locator.
+        Err(why) => {
+            violations.push(Violation {
+                fatal: false,
+                field: "locator".to_owned(),
+                reason: "LOCATOR_DROPPED".to_owned(),
+                description: format!("the driver's locator is not kept: {why}"),
+            });
+            None
+        }
+    };
     Ok(ValidationReport {
         violations,
         inventory_key: Some(key).filter(|key| !key.is_empty()),
+        locator,
     })
+}
+
+/// A locator as it is stored: in the status of each Machine of the class, which many may read.
+fn locator(secrets: &SecretData, told: prost_types::Struct) -> Result<serde_json::Value, String> {
+    let told = structs::json(told);
+    let kept = provider_spec::locator(&told).map_err(|why| bounds::word(&secrets.mask(&why)))?;
+    match holds_secret(secrets, &kept) {
+        true => Err("it holds a secret. What secret_data holds goes with each call and need not be in it".to_owned()),
+        false => Ok(kept),
+    }
+}
+
+fn holds_secret(secrets: &SecretData, value: &serde_json::Value) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => secrets.is_quoted_in(text),
+        Value::Array(items) => items.iter().any(|item| holds_secret(secrets, item)),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, field)| secrets.is_quoted_in(name) || holds_secret(secrets, field)),
+    }
 }
 
 /// Answer of ListMachines. A VM tagged with another cluster must never be shown; where one is, it is not looked at. A list with an id that
@@ -495,400 +563,12 @@ fn capability(wire: v1::Capability) -> Option<Capability> {
         v1::Capability::Unspecified => None,
         v1::Capability::InitializeMachine => Some(Capability::InitializeMachine),
         v1::Capability::WatchMachines => Some(Capability::WatchMachines),
-        v1::Capability::GetVolumeIds => Some(Capability::GetVolumeIds),
         v1::Capability::MachineClassSchema => Some(Capability::MachineClassSchema),
         v1::Capability::ValidateMachineClass => Some(Capability::ValidateMachineClass),
         v1::Capability::NodeTemplate => Some(Capability::NodeTemplate),
-        v1::Capability::AttachedVolumes => Some(Capability::AttachedVolumes),
         v1::Capability::Interruptions => Some(Capability::Interruptions),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use millwright_core::driver::{Code, Effect};
-
-    use super::*;
-
-    fn key() -> MachineKey {
-        MachineKey {
-            cluster_id: "c".into(),
-            namespace: "n".into(),
-            name: Name::new("m-1"),
-            uid: Uid::new("uid-1"),
-        }
-    }
-
-    #[test]
-    fn what_a_driver_tells_of_another_cluster_or_in_words_of_tomorrow_says_nothing() {
-        use v1::watch_machines_response::Type;
-        let message = |of_type: i32, cluster: &str| v1::WatchMachinesResponse {
-            r#type: of_type,
-            machine: Some(v1::Machine {
-                key: Some(v1::MachineKey {
-                    cluster_id: cluster.into(),
-                    namespace: "n".into(),
-                    name: "m-1".into(),
-                    uid: "uid-1".into(),
-                }),
-                state: v1::machine::State::Running.into(),
-                ..Default::default()
-            }),
-            resume_token: String::new(),
-        };
-        let state = |of_type: Type| match told("c", &SecretData::default(), message(of_type.into(), "c")).unwrap() {
-            Told::Of(notice) => Some(notice.state),
-            Told::All | Told::Stranger(_) | Told::Nothing => None,
-        };
-        let told = |message| told("c", &SecretData::default(), message);
-        assert_eq!(state(Type::Upsert), Some(VmState::Running));
-        assert_eq!(state(Type::Deleted), Some(VmState::Deleted), "whatever state it shows");
-        assert_eq!(told(message(Type::Synced.into(), "c")).unwrap(), Told::All);
-        assert_eq!(told(message(Type::Heartbeat.into(), "c")).unwrap(), Told::Nothing);
-        assert_eq!(
-            told(message(Type::Upsert.into(), "d")).unwrap(),
-            Told::Stranger("VM  of cluster d".into()),
-            "another cluster's"
-        );
-        assert_eq!(told(message(99, "c")).unwrap(), Told::Nothing);
-        let bare = v1::WatchMachinesResponse {
-            r#type: Type::Upsert.into(),
-            ..Default::default()
-        };
-        assert_eq!(told(bare).unwrap(), Told::Nothing, "no VM in it");
-    }
-
-    fn machine(name: &str, uid: &str) -> v1::Machine {
-        v1::Machine {
-            key: Some(v1::MachineKey {
-                cluster_id: "c".into(),
-                namespace: "n".into(),
-                name: name.into(),
-                uid: uid.into(),
-            }),
-            provider_id: "virtual:///1".into(),
-            state: v1::machine::State::Running.into(),
-            ..Default::default()
-        }
-    }
-
-    #[test]
-    fn a_vm_that_bears_the_uid_of_before_a_restore_is_found_by_id_and_name_together() {
-        use crate::driver::DriverClass;
-        let target = |named: &str, tagged_uid: Option<&str>| Target {
-            key: key(),
-            class: DriverClass::new("n", "c", &DriverName::new("d"), &serde_json::json!({})).unwrap(),
-            secrets: std::sync::Arc::default(),
-            tagged_uid: tagged_uid.map(Uid::new),
-            provider_id: ProviderId::non_empty(Some(named)),
-            last_known_state: None,
-        };
-        let vm = |cluster: &str, name: &str, uid: &str| v1::Machine {
-            key: Some(v1::MachineKey {
-                cluster_id: cluster.into(),
-                namespace: "n".into(),
-                name: name.into(),
-                uid: uid.into(),
-            }),
-            provider_id: "p:///1".into(),
-            state: v1::machine::State::Running.into(),
-            ..Default::default()
-        };
-        let found = |target: Target, vm| vm_found(&target, Some(vm), None).map(|vm| vm.tagged_uid);
-        let before = || vm("c", "m-1", "before");
-        let tagged_uid = Some(Uid::new("before"));
-        assert_eq!(found(target("p:///1", None), before()).unwrap(), tagged_uid);
-        assert_eq!(
-            found(target("", Some("before")), before()).unwrap(),
-            tagged_uid,
-            "once it is known"
-        );
-        assert_eq!(found(target("p:///1", None), vm("c", "m-1", "uid-1")).unwrap(), None);
-        for (named, vm) in [
-            ("p:///2", before()),
-            ("", before()),
-            ("p:///1", vm("c", "m-2", "before")),
-            ("p:///1", vm("d", "m-1", "before")),
-        ] {
-            found(target(named, None), vm).expect_err(named);
-        }
-    }
-
-    #[test]
-    fn the_vm_of_another_machine_is_never_taken_for_ours() {
-        for (name, uid) in [("m-1", "uid-2"), ("m-2", "")] {
-            let failure =
-                vm_of(&key(), &SecretData::default(), Some(machine(name, uid)), None).expect_err("it is another's");
-            assert_eq!(
-                (failure.code, failure.reason, failure.effect),
-                (Code::Internal, None, Effect::Unknown)
-            );
-        }
-        for (name, uid) in [("m-1", "uid-1"), ("m-1", ""), ("", "")] {
-            assert!(
-                vm_of(&key(), &SecretData::default(), Some(machine(name, uid)), None).is_ok(),
-                "{name} {uid}"
-            );
-        }
-    }
-
-    fn broken(machine: v1::Machine) -> String {
-        let failure = vm_of(&key(), &SecretData::default(), Some(machine), None).expect_err("no VM is taken from it");
-        assert_eq!(
-            (failure.code, failure.reason, failure.effect),
-            (Code::Internal, None, Effect::Unknown)
-        );
-        failure.message
-    }
-
-    /// Rows: O4.
-    #[test]
-    fn what_is_wrong_with_an_answer_is_told_without_what_is_secret() {
-        let secrets: SecretData = [("key".to_owned(), b"hush-hush".to_vec())].into_iter().collect();
-        // A text is cut in the middle of the secret, or holds what is escaped where it is shown.
-        for before in ["No ", "\"No\" ", &"N".repeat(76)] {
-            let text = format!("{before}hush-hush");
-            let named = v1::Machine {
-                node_name: text.clone(),
-                ..machine("m-1", "uid-1")
-            };
-            let identified = v1::Machine {
-                provider_id: format!("{text}\n{}", "x".repeat(600)),
-                ..machine("m-1", "uid-1")
-            };
-            for bad in [named, identified] {
-                let failure = vm_of(&key(), &secrets, Some(bad), None).expect_err("no VM is taken from it");
-                assert!(!failure.message.contains("hu"), "{}", failure.message);
-            }
-        }
-    }
-
-    #[test]
-    fn the_vm_of_another_cluster_is_never_taken_for_ours_and_one_that_names_none_may_be() {
-        let of = |cluster: &str| {
-            let mut machine = machine("m-1", "uid-1");
-            machine.key.as_mut().expect("it has a key").cluster_id = cluster.into();
-            machine
-        };
-        assert!(broken(of("other")).contains("another cluster, other"));
-        assert!(vm_of(&key(), &SecretData::default(), Some(of("")), None).is_ok());
-    }
-
-    #[test]
-    fn a_vm_that_is_gone_is_neither_a_vm_nor_proof_of_its_end() {
-        let gone = v1::Machine {
-            state: v1::machine::State::Deleted.into(),
-            ..machine("m-1", "uid-1")
-        };
-        assert!(broken(gone).contains("DELETED (virtual:///1)"));
-    }
-
-    #[test]
-    fn a_node_name_that_no_node_can_have_is_a_failure_that_says_what_is_wrong() {
-        let named = |name: &str| v1::Machine {
-            node_name: name.into(),
-            ..machine("m-1", "uid-1")
-        };
-        for fine in ["", "m-1", "ip-10-0-0-1.eu.internal", "1", &"x".repeat(63)] {
-            assert!(
-                vm_of(&key(), &SecretData::default(), Some(named(fine)), None).is_ok(),
-                "{fine}"
-            );
-        }
-        for wrong in [
-            "M-1",
-            "a_b",
-            "-a",
-            "a-",
-            "a..b",
-            ".a",
-            "a b",
-            "ä",
-            "a/b",
-            &"x".repeat(64),
-        ] {
-            let why = broken(named(wrong));
-            assert!(
-                why.contains("node_name") && why.contains("virtual:///1"),
-                "{wrong}: {why}"
-            );
-        }
-        assert!(broken(named(&"x".repeat(64))).contains("64 bytes"));
-    }
-
-    #[test]
-    fn one_vm_with_a_bad_node_name_does_not_hide_the_others_of_a_list() {
-        let bad = v1::Machine {
-            node_name: "No Name".into(),
-            ..machine("m-1", "uid-1")
-        };
-        let response = v1::ListMachinesResponse {
-            machines: vec![bad, machine("m-2", "uid-2")],
-            ..Default::default()
-        };
-        let page = page("c", &SecretData::default(), response.into()).unwrap();
-        assert_eq!(page.vms.len(), 2);
-        assert!(page.vms.iter().all(|listed| listed.vm.node_name.is_none()));
-    }
-
-    #[test]
-    fn a_propagation_delay_beyond_an_hour_is_cut_and_said() {
-        let info = |seconds| v1::GetDriverInfoResponse {
-            name: "virtual".into(),
-            propagation_delay: Some(prost_types::Duration { seconds, nanos: 0 }),
-            ..Default::default()
-        };
-        let delay = |seconds| {
-            driver_info(&info(seconds))
-                .expect("a good name")
-                .propagation_delay
-                .as_secs()
-        };
-        assert_eq!((delay(-1), delay(3), delay(3600)), (0, 3, 3600));
-        assert_eq!((delay(3601), delay(i64::MAX)), (3600, 3600));
-        assert_eq!(overstated(&info(3600)), None);
-        assert!(overstated(&info(i64::MAX)).is_some_and(|why| why.contains("3600 s is taken")));
-    }
-
-    #[test]
-    fn an_answer_without_a_vm_or_with_a_nameless_one_is_no_answer() {
-        assert!(vm_of(&key(), &SecretData::default(), None, None).is_err());
-        let nameless = |state: v1::machine::State| v1::Machine {
-            provider_id: String::new(),
-            state: state.into(),
-            ..machine("m-1", "uid-1")
-        };
-        assert!(
-            vm_of(
-                &key(),
-                &SecretData::default(),
-                Some(nameless(v1::machine::State::Running)),
-                None
-            )
-            .is_err()
-        );
-        let early = vm_of(
-            &key(),
-            &SecretData::default(),
-            Some(nameless(v1::machine::State::Creating)),
-            None,
-        )
-        .expect("ids may come late");
-        assert_eq!(early.provider_id, None);
-    }
-
-    #[test]
-    fn only_deleted_is_gone() {
-        for state in [
-            v1::machine::State::Unspecified,
-            v1::machine::State::Deleting,
-            v1::machine::State::Running,
-        ] {
-            assert!(
-                !deletion(
-                    &SecretData::default(),
-                    v1::DeleteMachineResponse {
-                        state: state.into(),
-                        ..Default::default()
-                    }
-                )
-                .gone
-            );
-        }
-        assert!(
-            !deletion(
-                &SecretData::default(),
-                v1::DeleteMachineResponse {
-                    state: 99,
-                    ..Default::default()
-                }
-            )
-            .gone
-        );
-        assert!(
-            deletion(
-                &SecretData::default(),
-                v1::DeleteMachineResponse {
-                    state: v1::machine::State::Deleted.into(),
-                    ..Default::default()
-                }
-            )
-            .gone
-        );
-    }
-
-    #[test]
-    fn vms_of_another_cluster_are_not_looked_at() {
-        let foreign = v1::Machine {
-            key: Some(v1::MachineKey {
-                cluster_id: "other".into(),
-                ..Default::default()
-            }),
-            ..machine("m-2", "uid-2")
-        };
-        let response = v1::ListMachinesResponse {
-            machines: vec![foreign, machine("m-1", "uid-1")],
-            ..Default::default()
-        };
-        let page = page("c", &SecretData::default(), response.into()).unwrap();
-        assert_eq!(
-            page.vms.iter().map(|listed| listed.name.clone()).collect::<Vec<_>>(),
-            [Some(Name::new("m-1"))]
-        );
-        assert_eq!(page.next, None);
-    }
-
-    #[test]
-    fn names_that_a_class_could_not_say_are_refused() {
-        let info = |name: &str| {
-            driver_info(&v1::GetDriverInfoResponse {
-                name: name.into(),
-                ..Default::default()
-            })
-        };
-        for fine in ["virtual", "AWS", "drivers.example.com", "a", &"x".repeat(63)] {
-            assert!(info(fine).is_ok(), "{fine}");
-        }
-        for wrong in ["", "-a", "a.", "a b", "a/b", "ä", &"x".repeat(64)] {
-            assert!(info(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn capabilities_of_tomorrow_are_passed_over() {
-        let response = v1::GetDriverInfoResponse {
-            name: "virtual".into(),
-            capabilities: vec![5, 999, 0],
-            ..Default::default()
-        };
-        assert_eq!(
-            driver_info(&response).map(|info| info.capabilities),
-            Ok([Capability::ValidateMachineClass].into())
-        );
-    }
-
-    /// Rows: D4.
-    #[test]
-    fn what_is_too_much_is_cut_and_counted() {
-        let one = |severity: v1::violation::Severity| v1::Violation {
-            severity: severity.into(),
-            field: "f".repeat(1000),
-            description: "the key hunter22 is no key".into(),
-            ..Default::default()
-        };
-        let mut violations = vec![one(v1::violation::Severity::Warning); 100];
-        violations.push(one(v1::violation::Severity::Error));
-        let response = v1::ValidateMachineClassResponse {
-            violations,
-            ..Default::default()
-        };
-        let secrets: SecretData = [("password".to_owned(), b"hunter22\n".to_vec())].into_iter().collect();
-        let report = validation(&secrets, response.into()).unwrap();
-        assert_eq!(report.violations.len(), bounds::VIOLATIONS);
-        let first = report.violations.first().unwrap();
-        assert!(first.fatal, "what stops machines is not cut for warnings");
-        assert_eq!(first.description, "the key *** is no key");
-        assert_eq!(first.field.len(), 256);
-        assert!(report.violations.last().unwrap().description.ends_with("(and 37 more)"));
-    }
-}
+mod tests;

@@ -162,6 +162,8 @@ impl Driver {
             tags,
             spec_digest: creation.spec_digest.clone(),
             last_known_state: target.last_known_state.clone().unwrap_or_default(),
+            node_labels: creation.node.labels.clone().into_iter().collect(),
+            node_annotations: creation.node.annotations.clone().into_iter().collect(),
         };
         let send = async |wire: Wire, request| client(wire).create_machine(request).await;
         let token = creation.token.as_ref().map(|token| token.as_str());

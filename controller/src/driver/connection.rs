@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use super::accounts::Accounts;
 use super::answer;
 use super::call::{self, CallObserver, Driver};
-use super::endpoint::{Connect, Endpoint, Wire};
+use super::endpoint::{Connect, Endpoint, NamedEndpoint, Wire};
 use super::lanes::{Deadlines, Lanes};
 use super::lead::Lead;
 use super::lifeline::Lifeline;
@@ -113,6 +113,8 @@ pub(super) enum Trouble {
 /// The connection to one endpoint.
 pub(super) struct Connection {
     endpoint: Endpoint,
+    /// The driver that must be there, if one is named.
+    expected: Option<DriverName>,
     wire: Wire,
     lifeline: Arc<Lifeline>,
     shared: Arc<Shared>,
@@ -125,11 +127,13 @@ pub(super) struct Connection {
 type Answer = Result<v1::GetDriverInfoResponse, Trouble>;
 
 impl Connection {
-    pub(super) fn new(endpoint: Endpoint, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(of: NamedEndpoint, shared: Arc<Shared>) -> Self {
+        let NamedEndpoint { name, endpoint } = of;
         let lifeline = Lifeline::new(shared.pauses.lasting);
         let wire = (shared.connect)(&endpoint, &lifeline);
         Self {
             endpoint,
+            expected: name,
             wire,
             lifeline,
             shared,
@@ -180,7 +184,16 @@ impl Connection {
     /// Takes an answer into the roster. Returns the pause until the next handshake.
     pub(super) fn absorb(&mut self, answer: Answer) -> Duration {
         let pauses = self.shared.pauses;
-        let read = |response| Ok((answer::driver_info(&response).map_err(Trouble::Wrong)?, response));
+        let read = |response| {
+            let info = answer::driver_info(&response).map_err(Trouble::Wrong)?;
+            match self.expected.as_ref().filter(|expected| **expected != info.name) {
+                None => Ok((info, response)),
+                Some(expected) => Err(Trouble::Wrong(format!(
+                    "it calls itself {}, and --driver says that {expected} is here",
+                    info.name
+                ))),
+            }
+        };
         let trouble = match answer.and_then(read) {
             Ok((info, response)) => {
                 self.is_on_trial = false;
@@ -196,6 +209,7 @@ impl Connection {
             return pauses.away;
         }
         self.is_on_trial = false;
+        self.renew();
         match trouble {
             Trouble::Silent(why) | Trouble::Unsure(why) => {
                 self.lost(Health::Away { why });
@@ -205,6 +219,14 @@ impl Connection {
                 self.lost(Health::Wrong { why });
                 pauses.wrong
             }
+        }
+    }
+
+    /// A connection to another host may be dead without anybody saying so: the next question goes over a new one.
+    fn renew(&mut self) {
+        if matches!(self.endpoint, Endpoint::Tls { .. }) {
+            self.lifeline.broke();
+            self.wire = (self.shared.connect)(&self.endpoint, &self.lifeline);
         }
     }
 
@@ -342,7 +364,7 @@ fn trouble(status: &tonic::Status, bound: Duration) -> Trouble {
         // HTTP/2 found something else where a frame should be: HTTP/1, TLS, SSH, …
         Code::Internal if is_ours => Trouble::Wrong(format!("does not speak gRPC: {text}")),
         Code::Unknown | Code::Cancelled if is_ours => Trouble::Unsure(format!(
-            "hung up when asked (it has just ended, or does not speak gRPC): {text}"
+            "hung up when asked (it has just ended, does not speak gRPC, or refuses the manager's certificate): {text}"
         )),
         code => Trouble::Wrong(format!("GetDriverInfo failed with {}: {text}", code.word())),
     }

@@ -1,6 +1,7 @@
 //! Where a driver listens: the forms of `--driver` and the sockets of `--driver-dir`.
 //!
-//! Refuses what would send secrets over a network in the clear: without TLS only sockets and loopback are taken. Behind a socket
+//! Refuses what would send secrets over a network in the clear: without TLS only sockets and loopback are taken. Over TLS both sides show a
+//! certificate. Behind a socket
 //! listens the manager's own user, root or a user that was named: who may merely make a file in `--driver-dir` gets no credentials. Of a
 //! port on loopback nobody can tell who listens.
 
@@ -14,13 +15,17 @@ use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
+use millwright_core::ids::DriverName;
+use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
 use tonic::Status;
 use tonic::body::Body;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
 
 use super::lifeline::{Lifeline, Watched};
+use super::tls::TlsFiles;
 
 /// Longest path that the kernel takes for a socket (`sun_path` without its final zero).
 const MAX_SOCKET_PATH: usize = 107;
@@ -28,19 +33,33 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Bound of one attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Who may be a driver behind a socket, by uid.
+/// Who may be a driver: behind a socket by uid, over TLS by certificate.
 #[derive(Clone, Debug)]
-pub struct Peers(Arc<[u32]>);
+pub struct Peers {
+    uids: Arc<[u32]>,
+    tls: Option<Arc<TlsFiles>>,
+}
 
 impl Peers {
     /// The process's own user, root and these.
     pub fn new(named: &[u32]) -> Self {
         const ROOT: u32 = 0;
         let own = [rustix::process::geteuid().as_raw(), ROOT];
-        Self(own.into_iter().chain(named.iter().copied()).collect())
+        Self {
+            uids: own.into_iter().chain(named.iter().copied()).collect(),
+            tls: None,
+        }
     }
 
-    /// Connects to endpoints over sockets, where one of these must listen, and over ports.
+    /// The same, and over TLS who is known by these files.
+    pub fn with_tls(self, files: Option<TlsFiles>) -> Self {
+        Self {
+            tls: files.map(Arc::new),
+            ..self
+        }
+    }
+
+    /// Connects to endpoints, behind each of which one of these must listen.
     pub fn connect(self) -> Connect {
         Arc::new(move |endpoint, lifeline| endpoint.wire(self.clone(), lifeline))
     }
@@ -48,7 +67,7 @@ impl Peers {
     /// Refuses a connection to anyone else. The kernel tells who listens, whoever owns the file.
     fn admit(&self, stream: &UnixStream) -> io::Result<()> {
         let uid = stream.peer_cred()?.uid();
-        match self.0.contains(&uid) {
+        match self.uids.contains(&uid) {
             true => Ok(()),
             false => Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
@@ -79,13 +98,53 @@ pub enum Endpoint {
         /// The port.
         port: u16,
     },
+    /// A port of any host, over mutual TLS.
+    Tls {
+        /// The host, for which the driver's certificate must be made.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+/// An endpoint, and which driver must be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedEndpoint {
+    /// The driver. `None`: whichever answers.
+    pub name: Option<DriverName>,
+    /// Where.
+    pub endpoint: Endpoint,
+}
+
+impl From<Endpoint> for NamedEndpoint {
+    fn from(endpoint: Endpoint) -> Self {
+        Self { name: None, endpoint }
+    }
+}
+
+impl FromStr for NamedEndpoint {
+    type Err = EndpointError;
+
+    /// `ENDPOINT` or `NAME=ENDPOINT`. A name has neither `:` nor `/`, and each endpoint has one before its first `=`.
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        match text.split_once('=') {
+            Some((name, endpoint)) if !name.contains([':', '/']) => match name.is_empty() {
+                true => Err(EndpointError::Form(text.to_owned())),
+                false => Ok(Self {
+                    name: Some(DriverName::new(name)),
+                    endpoint: endpoint.parse()?,
+                }),
+            },
+            _ => text.parse().map(|endpoint: Endpoint| endpoint.into()),
+        }
+    }
 }
 
 /// Which drivers the manager is told to use.
 #[derive(Clone, Debug)]
 pub enum Endpoints {
     /// `--driver`, once for each.
-    Listed(Vec<Endpoint>),
+    Listed(Vec<NamedEndpoint>),
     /// `--driver-dir`: every `*.sock` of the directory, looked for again and again.
     Directory(PathBuf),
 }
@@ -94,7 +153,7 @@ pub enum Endpoints {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// Neither of the known forms.
-    #[error("driver endpoint {0:?}: write unix:///PATH or tcp://127.0.0.1:PORT")]
+    #[error("driver endpoint {0:?}: write unix:///PATH, tcp://127.0.0.1:PORT or https://HOST:PORT")]
     Form(String),
     /// A socket needs an absolute path: the manager's working directory means nothing to its drivers.
     #[error("driver endpoint {0:?}: the path of a socket must be absolute, as in unix:///run/drivers/virtual.sock")]
@@ -107,14 +166,21 @@ pub enum EndpointError {
         /// Length of its path.
         bytes: usize,
     },
+    /// No certificate can be for it.
+    #[error("driver endpoint {0:?}: write https://HOST:PORT with the name or the address of a host, and its port")]
+    NoHost(String),
     /// Another host than this one.
     #[error(
-        "driver endpoint {0:?}: only this host (127.0.0.1, [::1], localhost) is accepted, because TLS is not supported yet and calls carry credentials"
+        "driver endpoint {0:?}: without TLS only this host (127.0.0.1, [::1], localhost) is accepted, because calls carry credentials: write https://HOST:PORT"
     )]
     NotLoopback(String),
-    /// TLS is asked for.
-    #[error("driver endpoint {0:?}: TLS is not supported yet; use a unix socket or tcp://127.0.0.1:PORT")]
-    Tls(String),
+}
+
+impl Endpoints {
+    /// These, whichever drivers are there.
+    pub fn listed(endpoints: impl IntoIterator<Item = Endpoint>) -> Self {
+        Self::Listed(endpoints.into_iter().map(NamedEndpoint::from).collect())
+    }
 }
 
 impl FromStr for Endpoint {
@@ -124,13 +190,17 @@ impl FromStr for Endpoint {
         if let Some(path) = text.strip_prefix("unix:") {
             return socket(text, path.strip_prefix("//").unwrap_or(path));
         }
-        if text.starts_with("https://") {
-            return Err(EndpointError::Tls(text.to_owned()));
+        if let Some(address) = text.strip_prefix("https://") {
+            let (host, port) = host_and_port(text, address)?;
+            if port == 0 || ServerName::try_from(host.as_str()).is_err() {
+                return Err(EndpointError::NoHost(text.to_owned()));
+            }
+            return Ok(Self::Tls { host, port });
         }
         let Some(address) = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://")) else {
             return Err(EndpointError::Form(text.to_owned()));
         };
-        loopback(text, address.strip_suffix('/').unwrap_or(address))
+        loopback(text, address)
     }
 }
 
@@ -148,16 +218,23 @@ fn socket(text: &str, path: &str) -> Result<Endpoint, EndpointError> {
     Ok(Endpoint::Unix(path.to_owned()))
 }
 
-/// The endpoint of `HOST:PORT`, if the host is this one.
-fn loopback(text: &str, address: &str) -> Result<Endpoint, EndpointError> {
+/// `HOST:PORT` and nothing more. An address of version 6 loses its brackets.
+fn host_and_port(text: &str, address: &str) -> Result<(String, u16), EndpointError> {
     let form = || EndpointError::Form(text.to_owned());
+    let address = address.strip_suffix('/').unwrap_or(address);
     let uri: Uri = format!("http://{address}").parse().map_err(|_| form())?;
     let is_bare = matches!(uri.path(), "" | "/") && uri.query().is_none() && !address.contains('@');
     let host = uri.host().filter(|host| !host.is_empty());
     let (Some(host), Some(port), true) = (host, uri.port_u16(), is_bare) else {
         return Err(form());
     };
-    let ip = match host.trim_start_matches('[').trim_end_matches(']') {
+    Ok((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
+}
+
+/// The endpoint of `HOST:PORT`, if the host is this one.
+fn loopback(text: &str, address: &str) -> Result<Endpoint, EndpointError> {
+    let (host, port) = host_and_port(text, address)?;
+    let ip = match host.as_str() {
         // Not looked up: what a resolver says may be another host.
         "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
         host => host.parse().map_err(|_| EndpointError::NotLoopback(text.to_owned()))?,
@@ -180,6 +257,8 @@ impl fmt::Display for Endpoint {
                 ip: IpAddr::V6(ip),
                 port,
             } => write!(f, "tcp://[{ip}]:{port}"),
+            Self::Tls { host, port } if host.contains(':') => write!(f, "https://[{host}]:{port}"),
+            Self::Tls { host, port } => write!(f, "https://{host}:{port}"),
         }
     }
 }
@@ -204,6 +283,9 @@ impl Endpoint {
                 ip: IpAddr::V6(ip),
                 port,
             } => tonic::transport::Endpoint::from_shared(format!("http://[{ip}]:{port}")),
+            // The connector below speaks TLS, not tonic, which would refuse this scheme; requests say it all the same.
+            Self::Tls { .. } => tonic::transport::Endpoint::from_shared("http://localhost")
+                .map(|endpoint| endpoint.origin(self.to_string().parse().expect("a host and a port are a URI"))),
         };
         // No HTTP/2 pings: servers of other languages throw a client off for them (`driver-api.md` §9).
         let endpoint = endpoint
@@ -219,6 +301,12 @@ impl Endpoint {
                 let path: Arc<str> = path.as_str().into();
                 endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
                     socket_of(Arc::clone(&path), peers.clone(), Arc::clone(&lifeline))
+                }))
+            }
+            Self::Tls { host, port } => {
+                let address: (Arc<str>, u16) = (host.as_str().into(), *port);
+                endpoint.connect_with_connector_lazy(tower::service_fn(move |_| {
+                    tls_of(address.clone(), peers.tls.clone(), Arc::clone(&lifeline))
                 }))
             }
         }
@@ -237,6 +325,19 @@ async fn port_of(address: (IpAddr, u16), lifeline: Arc<Lifeline>) -> io::Result<
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     Ok(TokioIo::new(Watched::new(stream, lifeline)))
+}
+
+/// A connection to a host that shows a certificate for its name.
+async fn tls_of(
+    (host, port): (Arc<str>, u16),
+    files: Option<Arc<TlsFiles>>,
+    lifeline: Arc<Lifeline>,
+) -> io::Result<TokioIo<TlsStream<Watched<TcpStream>>>> {
+    let files = files.ok_or_else(|| io::Error::other("no --driver-ca, --driver-cert and --driver-key are given"))?;
+    let stream = TcpStream::connect((&*host, port)).await?;
+    stream.set_nodelay(true)?;
+    let stream = files.connect(&host, Watched::new(stream, lifeline)).await?;
+    Ok(TokioIo::new(stream))
 }
 
 /// The sockets of a directory, in order of their names. A directory that is not there yet has none.
@@ -279,6 +380,8 @@ mod tests {
             ("http://127.1.2.3:7000/", "tcp://127.1.2.3:7000"),
             ("http://localhost:7000", "tcp://127.0.0.1:7000"),
             ("tcp://[::1]:7000", "tcp://[::1]:7000"),
+            ("https://drivers.example:7000/", "https://drivers.example:7000"),
+            ("https://[2001:db8::1]:7000", "https://[2001:db8::1]:7000"),
         ] {
             assert_eq!(parse(text).as_deref(), Ok(shown), "{text}");
         }
@@ -294,10 +397,27 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(EndpointError::NotLoopback(text.to_owned())), "{text}");
         }
+    }
+
+    #[test]
+    fn an_endpoint_may_say_which_driver_is_there() {
+        let read = |text: &str| {
+            text.parse::<NamedEndpoint>()
+                .map(|read| (read.name.map(|name| name.to_string()), read.endpoint.to_string()))
+        };
+        let named = |name: Option<&str>, endpoint: &str| Ok((name.map(str::to_owned), endpoint.to_owned()));
         assert_eq!(
-            parse("https://127.0.0.1:7000"),
-            Err(EndpointError::Tls("https://127.0.0.1:7000".to_owned()))
+            read("aws=https://a.example:1"),
+            named(Some("aws"), "https://a.example:1")
         );
+        assert_eq!(read("unix:///run/a=b.sock"), named(None, "unix:///run/a=b.sock"));
+        assert_eq!(
+            read("aws=unix:///run/a=b.sock"),
+            named(Some("aws"), "unix:///run/a=b.sock")
+        );
+        for wrong in ["=unix:///a.sock", "aws=", "aws"] {
+            assert!(matches!(read(wrong), Err(EndpointError::Form(_))), "{wrong}");
+        }
     }
 
     #[test]
@@ -310,8 +430,13 @@ mod tests {
             "tcp://:7000",
             "tcp://127.0.0.1:7000/x",
             "tcp://a@127.0.0.1:1",
+            "https://drivers.example",
+            "https://drivers.example:7000/path",
         ] {
             assert_eq!(parse(text), Err(EndpointError::Form(text.to_owned())), "{text}");
+        }
+        for text in ["https://drivers.example:0", "https://127.1:7000"] {
+            assert_eq!(parse(text), Err(EndpointError::NoHost(text.to_owned())), "{text}");
         }
         assert_eq!(
             parse("unix://a.sock"),
@@ -337,10 +462,14 @@ mod tests {
         let _listener = tokio::net::UnixListener::bind(&path).expect("a socket");
         let stream = UnixStream::connect(&path).await.expect("it listens");
         let own = rustix::process::geteuid().as_raw();
-        let stranger = Peers([own + 1].into());
+        let of = |uids: &[u32]| Peers {
+            uids: uids.into(),
+            tls: None,
+        };
+        let stranger = of(&[own + 1]);
         let refusal = stranger.admit(&stream).expect_err("it is not named").to_string();
         assert!(refusal.contains(&format!("--driver-uid {own}")), "{refusal}");
-        Peers([own + 1, own].into()).admit(&stream).expect("it is named");
+        of(&[own + 1, own]).admit(&stream).expect("it is named");
         Peers::new(&[]).admit(&stream).expect("the own user is one");
     }
 

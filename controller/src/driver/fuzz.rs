@@ -137,6 +137,7 @@ impl Kept {
         let ValidationReport {
             violations,
             inventory_key,
+            locator,
         } = report;
         assert!(violations.len() <= 64, "{} violations", violations.len());
         for violation in violations {
@@ -149,6 +150,7 @@ impl Kept {
             self.shown.extend([field, reason, description]);
         }
         self.shown.extend(inventory_key);
+        self.shown.extend(locator.map(|locator| locator.to_string()));
     }
 
     fn told(&mut self, told: Told) {
@@ -357,11 +359,20 @@ fn answer_bytes() -> impl Strategy<Value = Vec<u8>> {
         next_page_token,
         unreachable,
     });
-    let report = (vec(violation(), 0..70), text());
-    let report = report.prop_map(|(violations, inventory_key)| v1::ValidateMachineClassResponse {
-        violations,
-        inventory_key,
-    });
+    let locator = prop::option::of((text(), text()).prop_map(|(name, place)| {
+        let kind = Some(prost_types::value::Kind::StringValue(place));
+        prost_types::Struct {
+            fields: [(name, prost_types::Value { kind })].into(),
+        }
+    }));
+    let report = (vec(violation(), 0..70), text(), locator);
+    let report = report.prop_map(
+        |(violations, inventory_key, locator)| v1::ValidateMachineClassResponse {
+            violations,
+            inventory_key,
+            locator,
+        },
+    );
     let told = (-1..6, prop::option::of(machine()), text());
     let told = told.prop_map(|(kind, machine, resume_token)| v1::WatchMachinesResponse {
         r#type: kind,

@@ -37,9 +37,14 @@ impl Lifeline {
         self.ends.load(Ordering::Acquire)
     }
 
+    /// A connection was given up: who answers next may be another process.
+    pub(super) fn broke(&self) {
+        self.ends.fetch_add(1, Ordering::AcqRel);
+    }
+
     fn ended(&self, lasted: Duration) {
         if lasted >= self.lasting {
-            self.ends.fetch_add(1, Ordering::AcqRel);
+            self.broke();
             self.doubted.notify_one();
         }
     }

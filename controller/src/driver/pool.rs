@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::call::{CallObserver, Driver};
 use super::connection::{Connection, ManagerIdentity, OnChange, Pauses, Shared};
-use super::endpoint::{Connect, Endpoint, Endpoints, sockets_of};
+use super::endpoint::{Connect, Endpoint, Endpoints, NamedEndpoint, sockets_of};
 use super::lanes::Deadlines;
 use super::lead::Lead;
 use super::roster::{EndpointState, Found, Health, News, Roster};
@@ -82,7 +82,7 @@ impl Pool {
         } = settings;
         let mut roster = Roster::new();
         match &endpoints {
-            Endpoints::Listed(listed) => listed.iter().for_each(|endpoint| drop(roster.add(endpoint.clone()))),
+            Endpoints::Listed(listed) => listed.iter().for_each(|named| drop(roster.add(named.endpoint.clone()))),
             Endpoints::Directory(directory) => {
                 roster.set_incomplete(Some(format!("{} was not read yet", directory.display())));
             }
@@ -187,7 +187,7 @@ impl Upkeep {
             });
             if let Some(sockets) = sockets {
                 self.mark_absent(&sockets);
-                self.begin(sockets).await;
+                self.begin(sockets.into_iter().map(NamedEndpoint::from).collect()).await;
             }
             let _ = tokio::time::timeout(self.shared.pauses.scan, self.watch_over()).await;
         }
@@ -195,14 +195,15 @@ impl Upkeep {
 
     /// Connects to the endpoints that are new. Those that answer at once get their names in the order of the list, so
     /// that a restart of the manager does not deal them out differently.
-    async fn begin(&mut self, endpoints: Vec<Endpoint>) {
+    async fn begin(&mut self, endpoints: Vec<NamedEndpoint>) {
         let mut connections = Vec::new();
-        for endpoint in endpoints {
+        for named in endpoints {
+            let endpoint = named.endpoint.clone();
             if self.handles.contains_key(&endpoint) || connections.iter().any(|(known, _)| *known == endpoint) {
                 continue;
             }
             self.shared.change(|roster| roster.add(endpoint.clone()));
-            connections.push((endpoint.clone(), Connection::new(endpoint, Arc::clone(&self.shared))));
+            connections.push((endpoint, Connection::new(named, Arc::clone(&self.shared))));
         }
         let first = self.shared.pauses.first;
         let answers = join_all(

@@ -108,6 +108,14 @@ impl SecretData {
         failure
     }
 
+    /// Whether a text that is stored where many may read it holds one of these Secrets, or a bootstrap token, in whichever form. Short values,
+    /// such as a region, may stand in it.
+    pub(super) fn is_quoted_in(&self, text: &str) -> bool {
+        let long = |value: &&[u8]| value.len() >= LEAST_DROPPED;
+        let secrets: Vec<&[u8]> = self.data.values().map(Vec::as_slice).filter(long).collect();
+        mask::masked(text, &secrets, &[]) != text
+    }
+
     /// A driver's `last_known_state`, which is stored where many may read it. One that holds a whole line of what is secret, or a bootstrap
     /// token, is not kept: masked it would mislead the driver. Short values, such as a region, may stand in it.
     pub(super) fn state(&self, state: Option<String>) -> Option<String> {

@@ -13,6 +13,23 @@ pub(super) fn provider_spec(spec: &serde_json::Value) -> Result<Struct, SpecErro
     }
 }
 
+/// A `google.protobuf.Struct` as JSON. A number that JSON does not have, as NaN, becomes null.
+pub(super) fn json(fields: Struct) -> serde_json::Value {
+    let object = fields.fields.into_iter().map(|(name, field)| (name, json_value(field)));
+    serde_json::Value::Object(object.collect())
+}
+
+fn json_value(value: Value) -> serde_json::Value {
+    match value.kind {
+        None | Some(Kind::NullValue(_)) => serde_json::Value::Null,
+        Some(Kind::BoolValue(flag)) => flag.into(),
+        Some(Kind::NumberValue(number)) => number.into(),
+        Some(Kind::StringValue(text)) => text.into(),
+        Some(Kind::ListValue(list)) => list.values.into_iter().map(json_value).collect(),
+        Some(Kind::StructValue(fields)) => json(fields),
+    }
+}
+
 /// One value. Numbers become doubles: the check has seen to it that they are the same numbers.
 fn value(json: &serde_json::Value) -> Value {
     let kind = match json {

@@ -2,9 +2,12 @@
 //!
 //! Decides nothing but whether a class can travel at all.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millwright_core::api::{Machine, MachineClass};
 use millwright_core::ids::{DriverName, Name, ProviderId, Uid};
+use millwright_core::machine::node_template;
 use millwright_core::provider_spec::SpecError;
 use millwright_proto::v1;
 use zeroize::Zeroizing;
@@ -42,7 +45,42 @@ impl DriverClass {
             namespace: namespace.to_owned(),
             provider: provider.as_str().to_owned(),
             provider_spec: Some(structs::provider_spec(provider_spec)?),
+            ..v1::MachineClass::default()
         })))
+    }
+
+    /// The same, with what the object says beside its spec.
+    #[must_use]
+    pub fn with_object(mut self, class: &MachineClass) -> Self {
+        let wire = Arc::make_mut(&mut self.0);
+        wire.labels = class.metadata.labels.clone().unwrap_or_default().into_iter().collect();
+        wire.node_template = class.spec.node_template.as_ref().map(|template| v1::NodeTemplate {
+            capacity: template
+                .capacity
+                .iter()
+                .map(|(name, amount)| (name.clone(), amount.0.clone()))
+                .collect(),
+            instance_type: template.instance_type.clone(),
+            region: template.region.clone(),
+            zone: template.zone.clone(),
+            architecture: template.architecture.clone().unwrap_or_default(),
+            ..v1::NodeTemplate::default()
+        });
+        self
+    }
+
+    /// The same, with where its VMs are and by which marks of an older controller they are known.
+    pub fn at(
+        mut self,
+        locator: &serde_json::Value,
+        legacy_marks: &BTreeMap<String, String>,
+    ) -> Result<Self, SpecError> {
+        let wire = Arc::make_mut(&mut self.0);
+        if locator.is_object() {
+            wire.locator = Some(structs::provider_spec(locator)?);
+        }
+        wire.legacy_marks = legacy_marks.clone().into_iter().collect();
+        Ok(self)
     }
 
     /// The message that travels.
@@ -62,6 +100,8 @@ pub struct Target {
     pub secrets: Arc<SecretData>,
     /// The uid that the VM bears, where it is not the Machine's own: the driver knows the VM by it.
     pub tagged_uid: Option<Uid>,
+    /// The namespace that the Machine may have had before it was restored into its own.
+    pub former_namespace: Option<String>,
     /// Hint: the VM's id, if it was ever learned.
     pub provider_id: Option<ProviderId>,
     /// `status.lastKnownState`.
@@ -87,6 +127,26 @@ pub struct Creation {
     pub user_data: Zeroizing<Vec<u8>>,
     /// `provider_spec::digest` of the request.
     pub spec_digest: String,
+    /// Labels and annotations that the Node will bear.
+    pub node: NodeMetadata,
+}
+
+/// Labels and annotations of `spec.nodeTemplate.metadata` of a Machine.
+#[derive(Clone, Debug, Default)]
+pub struct NodeMetadata {
+    /// The labels.
+    pub labels: BTreeMap<String, String>,
+    /// The annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl NodeMetadata {
+    /// Those of the Machine's Node.
+    pub fn of(machine: &Machine) -> Self {
+        let template = machine.spec.node_template.as_ref();
+        let (labels, annotations) = template.map(node_template::metadata).unwrap_or_default();
+        Self { labels, annotations }
+    }
 }
 
 impl MachineKey {

@@ -182,6 +182,7 @@ fn config(is_elected: bool) -> Config {
         settings: Settings::new("test"),
         drivers: Endpoints::Listed(Vec::new()),
         driver_uids: Vec::new(),
+        driver_tls: None,
         workers: 4,
         kube_api_qps: 0.0,
         kube_api_burst: 0,

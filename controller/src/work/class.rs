@@ -296,15 +296,18 @@ async fn validate(
         name,
         provider,
         &class.spec.provider_spec,
-    );
+    )
+    .and_then(|wire| wire.at(&serde_json::Value::Null, &shared.settings.legacy_marks))
+    .map_err(Fault::Spec)?;
     let scope = Scope {
         cluster_id: shared.settings.cluster_id.clone(),
-        class: wire.map_err(Fault::Spec)?,
+        class: wire.with_object(class),
         secrets: Arc::clone(&secrets.data),
     };
     match driver.validate_machine_class(&scope, false).await {
         Ok(report) => {
-            heard.essentials = CreationRequest::of(class, report.inventory_key.as_deref()).by(provider);
+            let essentials = CreationRequest::of(class, report.inventory_key.as_deref()).by(provider);
+            heard.essentials = essentials.at(report.locator);
             for warning in report.violations.iter().filter(|violation| !violation.fatal) {
                 shared.events.publish(
                     class,

@@ -100,7 +100,9 @@ async fn look_at(shared: &Arc<Shared>, inventory: &Inventory, ways: &[Way]) -> O
         plan
     });
     if listing.gap.is_none() {
-        let shown = listing.vms.iter().filter_map(|vm| vm.provider_id.clone()).collect();
+        // A Machine without a Node has no other witness than the listing where its driver cannot watch: it is asked for, as if it were missing.
+        let up = listing.vms.iter().filter(|vm| !vm.is_down);
+        let shown = up.filter_map(|vm| vm.provider_id.clone()).collect();
         let now = shared.env.now();
         let missing = shared.change(|world, uptime| world.all_listed(ways, &shown, (now, uptime)));
         shared.metrics.doubted(inventory.driver.as_str(), "missing", missing);
@@ -197,10 +199,15 @@ pub(super) async fn scope(shared: &Shared, way: &Way, driver: &DriverName) -> Re
     let spec = class
         .as_ref()
         .map_or(&way.request.provider_spec, |class| &class.spec.provider_spec);
-    let wire = DriverClass::new(shared.write.namespace(), way.class.as_str(), driver, spec);
+    let wire = DriverClass::new(shared.write.namespace(), way.class.as_str(), driver, spec)
+        .and_then(|wire| wire.at(&way.request.locator, &shared.settings.legacy_marks))
+        .map_err(|error| error.to_string())?;
     Ok(Scope {
         cluster_id: shared.settings.cluster_id.clone(),
-        class: wire.map_err(|error| error.to_string())?,
+        class: match &class {
+            Some(class) => wire.with_object(class),
+            None => wire,
+        },
         secrets: secrets.data,
     })
 }
@@ -401,6 +408,7 @@ async fn live(shared: &Shared, name: &Name) -> Result<Option<Arc<Machine>>, Read
 fn target(shared: &Shared, via: &Via, vm: &Sighting, machine: &Name) -> Target {
     Target {
         tagged_uid: None,
+        former_namespace: None,
         key: MachineKey {
             cluster_id: shared.settings.cluster_id.clone(),
             namespace: vm.namespace.clone(),

@@ -131,9 +131,9 @@ fn client(answer: impl Fn(&Method, &str, &Value) -> Answer + Send + Sync + 'stat
 
 fn pool(driver: Option<Wire>, lead: &Arc<Lead>) -> (Pool, impl Future<Output = ()> + Send + 'static) {
     let endpoint: Endpoint = "unix:///run/test.sock".parse().unwrap();
-    let endpoints: Vec<Endpoint> = driver.iter().map(|_| endpoint.clone()).collect();
+    let endpoints = driver.iter().map(|_| endpoint.clone());
     Pool::new(PoolSettings {
-        endpoints: Endpoints::Listed(endpoints),
+        endpoints: Endpoints::listed(endpoints),
         manager: ManagerIdentity {
             name: "millwright".to_owned(),
             version: "test".to_owned(),

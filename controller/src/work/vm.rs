@@ -21,7 +21,7 @@ use super::machine::{is_due_still, readiness};
 use super::shared::Shared;
 use crate::crash;
 use crate::driver::{
-    ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, SecretData, SecretError, Target,
+    ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, NodeMetadata, SecretData, SecretError, Target,
 };
 use crate::kube::error::ReadError;
 use crate::telemetry::original::Moment;
@@ -39,7 +39,8 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
     }
     let (task, machine) = (Arc::clone(shared), Arc::clone(machine));
     let call_and_answer = async move {
-        let asked = crash::around(word(call), ask(&task, &machine, call, token, digest.clone()));
+        let asked = ask(&task, &machine, call, token, digest.clone());
+        let asked = Box::pin(crash::around(word(call), asked));
         let answer = AssertUnwindSafe(asked).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(machine = meta::name(&machine.metadata), %call, "the call panicked");
             failed(call, Failure::transport(Code::Internal, "the manager's call panicked"))
@@ -147,7 +148,7 @@ async fn ask(
         Call::Create => match digest {
             Some(digest) => {
                 let made = create(shared, driver, &target, &secrets, machine, (token, digest));
-                Answer::Vm(call, made.await)
+                Answer::Vm(call, Box::pin(made).await)
             }
             // The class is being looked at again, as after every return of its driver.
             None => Answer::NotAsked(call),
@@ -170,14 +171,15 @@ fn request(shared: &Shared, machine: &Machine, call: Call) -> Result<Request, No
     });
     let asked = machine.creation_request();
     let is_as_asked = |class: &MachineClass| asked.is_none_or(|asked| asked.is_same(&CreationRequest::of(class, None)));
-    let (driver, spec, secrets) = match (class.filter(|(class, _)| is_as_asked(class)), asked) {
+    let live = class.filter(|(class, _)| is_as_asked(class));
+    let (driver, spec, secrets) = match (&live, asked) {
         (Some((class, driver)), _) => (
-            asked.map_or(driver, CreationRequest::driver),
-            class.spec.provider_spec.clone(),
-            class::secret_keys(&class),
+            asked.map_or_else(|| driver.clone(), CreationRequest::driver),
+            &class.spec.provider_spec,
+            class::secret_keys(class),
         ),
         (None, Some(_)) if call == Call::Create => return Err(NoRequest::NotAsked),
-        (None, Some(asked)) => (asked.driver(), asked.provider_spec.clone(), asked.secret_keys()),
+        (None, Some(asked)) => (asked.driver(), &asked.provider_spec, asked.secret_keys()),
         (None, None) => return Err(NoRequest::NotAsked),
     };
     let name = driver.ok_or(NoRequest::NotAsked)?;
@@ -185,8 +187,14 @@ fn request(shared: &Shared, machine: &Machine, call: Call) -> Result<Request, No
         return Err(NoRequest::NotAsked);
     };
     let class_name = machine.class_name().unwrap_or("unknown");
-    let class = DriverClass::new(meta::namespace(&machine.metadata), class_name, &name, &spec);
-    let class = class.map_err(|error| NoRequest::Unusable(unusable(&error)))?;
+    let locator = asked.map_or(&serde_json::Value::Null, |asked| &asked.locator);
+    let wire = DriverClass::new(meta::namespace(&machine.metadata), class_name, &name, spec)
+        .and_then(|wire| wire.at(locator, &shared.settings.legacy_marks))
+        .map_err(|error| NoRequest::Unusable(unusable(&error)))?;
+    let class = match &live {
+        Some((class, _)) => wire.with_object(class),
+        None => wire,
+    };
     Ok(Request { driver, class, secrets })
 }
 
@@ -221,6 +229,7 @@ fn target_of(shared: &Shared, machine: &Machine, class: DriverClass, secrets: Ar
         },
         class,
         secrets,
+        former_namespace: shared.settings.former_namespace.clone(),
         provider_id: machine.provider_id().filter(|_| !is_foreign),
         last_known_state: machine
             .status
@@ -267,6 +276,7 @@ async fn create(
                 token,
                 user_data: Zeroizing::new(filled),
                 spec_digest,
+                node: NodeMetadata::of(machine),
             },
             || still_wanted(shared, machine),
         )

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use millwright::driver::{
-    CallObserver, CallRecord, Deadlines, Driver, DriverClass, DriverState, Endpoint, Endpoints, Lead, MachineKey,
-    ManagerIdentity, Method, Pauses, Peers, Pool, PoolSettings, SecretData, Target,
+    CallObserver, CallRecord, Connect, Deadlines, Driver, DriverClass, DriverState, Endpoint, Endpoints, Lead,
+    MachineKey, ManagerIdentity, Method, Pauses, Peers, Pool, PoolSettings, SecretData, Target,
 };
 use millwright::kube::leadership::Leadership;
 use millwright_core::ids::{DriverName, Name, Uid};
@@ -385,6 +385,10 @@ pub fn pauses() -> Pauses {
 
 impl Desk {
     pub fn new(endpoints: Endpoints, pauses: Pauses) -> Self {
+        Self::connecting(endpoints, pauses, Peers::new(&[]).connect())
+    }
+
+    pub fn connecting(endpoints: Endpoints, pauses: Pauses, connect: Connect) -> Self {
         let (sender, changes) = mpsc::unbounded_channel();
         let recorder = Arc::new(Recorder::default());
         let (leads, leadership) = watch::channel(Leadership::ALONE);
@@ -397,7 +401,7 @@ impl Desk {
             },
             deadlines: Deadlines::new(),
             pauses,
-            connect: Peers::new(&[]).connect(),
+            connect,
             lead: Arc::clone(&lead),
             observer: Arc::clone(&recorder) as Arc<dyn CallObserver>,
             on_change: Arc::new(move |name: &DriverName| drop(sender.send(name.clone()))),
@@ -423,7 +427,7 @@ impl Desk {
 
     pub fn at(sockets: &[&Path]) -> Self {
         Self::new(
-            Endpoints::Listed(sockets.iter().map(|socket| endpoint(socket)).collect()),
+            Endpoints::listed(sockets.iter().map(|socket| endpoint(socket))),
             pauses(),
         )
     }
@@ -488,6 +492,7 @@ pub fn target() -> Target {
     let spec = serde_json::json!({ "size": "small", "disks": [{ "gib": 10 }] });
     Target {
         tagged_uid: None,
+        former_namespace: None,
         key: MachineKey {
             cluster_id: "c".into(),
             namespace: "default".into(),

@@ -4,22 +4,26 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use millwright_proto::v1;
+use prost::Message as _;
+use serde_json::Value;
 
-use super::json::wire_object;
+use super::json::{wire_fields, wire_object};
 use crate::error::DriverError;
 use crate::page::Seal;
 use crate::reason::Outcome;
 use crate::status::cut;
 use crate::types::{
     AddressType, Capability, CapacityType, Change, ClassReport, ClassSchema, Deletion, DriverInfo, Initialization,
-    InterruptionKind, Machine, MachineKey, MachinePage, MachineState, MachineStatus, NodeTemplate, Severity, VolumeIds,
-    WatchEvent,
+    InterruptionKind, Machine, MachineKey, MachinePage, MachineState, MachineStatus, NODE_NAME_MAX, NodeTemplate,
+    Severity, WatchEvent,
 };
-use crate::validate::{LAST_KNOWN_STATE_MAX, TOKEN_MAX};
+use crate::validate::{LAST_KNOWN_STATE_MAX, LOCATOR_MAX, TOKEN_MAX, is_dns_subdomain};
 
 const MESSAGE_MAX: usize = 1024;
 const STRING_MAX: usize = 256;
 const PROVIDER_ID_MAX: usize = 512;
+/// The contract's limit for a message.
+const PAGE_MAX: usize = 4 * 1024 * 1024;
 const UNREACHABLE_MAX: usize = 32;
 const VIOLATIONS_MAX: usize = 64;
 
@@ -56,11 +60,9 @@ fn capability(capability: Capability) -> v1::Capability {
     match capability {
         Capability::InitializeMachine => v1::Capability::InitializeMachine,
         Capability::WatchMachines => v1::Capability::WatchMachines,
-        Capability::GetVolumeIds => v1::Capability::GetVolumeIds,
         Capability::MachineClassSchema => v1::Capability::MachineClassSchema,
         Capability::ValidateMachineClass => v1::Capability::ValidateMachineClass,
         Capability::NodeTemplate => v1::Capability::NodeTemplate,
-        Capability::AttachedVolumes => v1::Capability::AttachedVolumes,
         Capability::Interruptions => v1::Capability::Interruptions,
     }
 }
@@ -69,7 +71,7 @@ fn capability(capability: Capability) -> v1::Capability {
 pub(crate) fn created(answer: MachineStatus, key: &MachineKey) -> Result<v1::CreateMachineResponse, DriverError> {
     own(&answer.machine, key)?;
     Ok(v1::CreateMachineResponse {
-        machine: Some(machine(answer.machine)?),
+        machine: Some(machine(answer.machine)),
         poll_after: answer.poll_after.and_then(duration),
     })
 }
@@ -78,7 +80,7 @@ pub(crate) fn created(answer: MachineStatus, key: &MachineKey) -> Result<v1::Cre
 pub(crate) fn initialized(answer: Machine, key: &MachineKey) -> Result<v1::InitializeMachineResponse, DriverError> {
     own(&answer, key)?;
     Ok(v1::InitializeMachineResponse {
-        machine: Some(machine(answer)?),
+        machine: Some(machine(answer)),
     })
 }
 
@@ -90,10 +92,11 @@ pub(crate) fn status(
     provider_id: &str,
 ) -> Result<v1::GetMachineStatusResponse, DriverError> {
     let found = &answer.machine;
-    let is_restored = key.is_namesake(&found.key) && !provider_id.is_empty() && found.provider_id == provider_id;
+    let is_restored =
+        key.may_be_restored_from(&found.key) && !provider_id.is_empty() && found.provider_id == provider_id;
     own(found, if is_restored { &found.key } else { key })?;
     Ok(v1::GetMachineStatusResponse {
-        machine: Some(machine(answer.machine)?),
+        machine: Some(machine(answer.machine)),
         poll_after: answer.poll_after.and_then(duration),
     })
 }
@@ -109,27 +112,80 @@ fn own(machine: &Machine, key: &MachineKey) -> Result<(), DriverError> {
     if of_another || machine.key.cluster_id != key.cluster_id {
         return Err(fault("answered a VM of another uid or cluster"));
     }
+    // Without a uid only the name says whose the VM is.
+    if machine.key.uid.is_empty() && machine.key.name != key.name {
+        return Err(fault("answered a VM of another name that bears no uid"));
+    }
     // Only here: in a list one VM with lost tags must not hide all others.
     if machine.node_name.is_empty() && machine.state == MachineState::Running {
         return Err(fault("answered a Running VM without node_name"));
     }
-    Ok(())
-}
-
-fn machine(machine: Machine) -> Result<v1::Machine, DriverError> {
     if machine.provider_id.is_empty() && machine.state != MachineState::Creating {
         return Err(fault("answered a VM without provider_id that is past Creating"));
     }
-    if machine.provider_id.len() > PROVIDER_ID_MAX {
-        return Err(fault("answered a provider_id of more than 512 bytes"));
+    match faults_of(machine).first() {
+        Some(breach) => Err(fault(&format!("answered {breach}"))),
+        None => Ok(()),
     }
-    if machine.provider_id.chars().any(char::is_control) {
-        return Err(fault("answered a provider_id with control characters"));
+}
+
+/// Which fields of the VM the manager could not use (GEN-37, GEN-45, GEN-46).
+fn faults_of(machine: &Machine) -> Vec<&'static str> {
+    let checks = [
+        (
+            machine.provider_id.len() > PROVIDER_ID_MAX,
+            "a provider_id of more than 512 bytes",
+        ),
+        (
+            machine.provider_id.chars().any(char::is_control),
+            "a provider_id with control characters",
+        ),
+        (
+            !machine.node_name.is_empty() && !is_node_name(&machine.node_name),
+            "a node_name that is no DNS-1123 subdomain of up to 63 bytes",
+        ),
+        (
+            machine.last_known_state.len() > LAST_KNOWN_STATE_MAX,
+            "a last_known_state of more than 4 KiB",
+        ),
+    ];
+    checks
+        .into_iter()
+        .filter(|(is_broken, _)| *is_broken)
+        .map(|(_, breach)| breach)
+        .collect()
+}
+
+/// The VM among others: one that is odd must not hide the rest, so it is shown without what is wrong with it.
+fn shown(mut vm: Machine) -> v1::Machine {
+    let faults = faults_of(&vm);
+    if !faults.is_empty() {
+        tracing::error!(
+            uid = vm.key.uid,
+            name = vm.key.name,
+            ?faults,
+            "the driver showed a VM with faulty fields; they are left out"
+        );
+        let is_id = !vm.provider_id.chars().any(char::is_control) && vm.provider_id.len() <= PROVIDER_ID_MAX;
+        if !is_id {
+            vm.provider_id.clear();
+        }
+        if !is_node_name(&vm.node_name) {
+            vm.node_name.clear();
+        }
+        if vm.last_known_state.len() > LAST_KNOWN_STATE_MAX {
+            vm.last_known_state.clear();
+        }
     }
-    if machine.last_known_state.len() > LAST_KNOWN_STATE_MAX {
-        return Err(fault("answered a last_known_state of more than 4 KiB"));
-    }
-    Ok(v1::Machine {
+    machine(vm)
+}
+
+fn is_node_name(name: &str) -> bool {
+    name.len() <= NODE_NAME_MAX && is_dns_subdomain(name)
+}
+
+fn machine(machine: Machine) -> v1::Machine {
+    v1::Machine {
         key: Some(v1::MachineKey {
             cluster_id: machine.key.cluster_id,
             namespace: machine.key.namespace,
@@ -173,8 +229,7 @@ fn machine(machine: Machine) -> Result<v1::Machine, DriverError> {
             message: cut(&it.message, STRING_MAX).to_owned(),
         }),
         last_known_state: machine.last_known_state,
-        attached_volume_ids: machine.attached_volume_ids,
-    })
+    }
 }
 
 fn state(state: MachineState) -> v1::machine::State {
@@ -228,6 +283,18 @@ pub(crate) fn deletion(answer: Deletion) -> Result<v1::DeleteMachineResponse, Dr
     }
 }
 
+/// The answer to DeleteMachine where nothing is left, and where for this time something may still appear.
+pub(crate) fn not_deleted_yet(answer: v1::DeleteMachineResponse, left: Duration) -> v1::DeleteMachineResponse {
+    if answer.state() != v1::machine::State::Deleted {
+        return answer;
+    }
+    v1::DeleteMachineResponse {
+        state: v1::machine::State::Deleting.into(),
+        poll_after: duration(left),
+        ..answer
+    }
+}
+
 /// The answer to ListMachines. A VM of another cluster is left out, for the manager deletes what it takes for orphans.
 pub(crate) fn page(
     answer: MachinePage,
@@ -255,15 +322,30 @@ pub(crate) fn page(
             "the driver listed VMs of another cluster; left out"
         );
     }
-    let mut machines = Vec::with_capacity(own.len());
-    for it in own.into_iter().filter(|machine| machine.state != MachineState::Deleted) {
-        machines.push(machine(it)?);
+    let undated = own.iter().filter(|machine| machine.create_time.is_none()).count();
+    if undated > 0 {
+        tracing::warn!(
+            count = undated,
+            "the driver listed VMs without create_time: none of them is ever taken for an orphan"
+        );
     }
-    Ok(v1::ListMachinesResponse {
-        machines,
+    let alive = own.into_iter().filter(|machine| machine.state != MachineState::Deleted);
+    let mut page = v1::ListMachinesResponse {
+        machines: alive.map(shown).collect(),
         next_page_token,
         unreachable: answer.unreachable.into_iter().take(UNREACHABLE_MAX).collect(),
-    })
+    };
+    // A list is for what exists; what is long is told by GetMachineStatus.
+    if page.encoded_len() > PAGE_MAX {
+        for vm in &mut page.machines {
+            vm.last_known_state.clear();
+            vm.state_message.clear();
+        }
+    }
+    if page.encoded_len() > PAGE_MAX {
+        return Err(fault("answered a page of more than 4 MiB"));
+    }
+    Ok(page)
 }
 
 /// One message of WatchMachines.
@@ -273,14 +355,11 @@ pub(crate) fn watch_event(event: WatchEvent) -> Result<v1::WatchMachinesResponse
         return Err(fault("answered a resume_token of more than 4 KiB"));
     }
     let (kind, vm) = match event.change {
-        Change::Upsert(vm) => (Type::Upsert, Some(machine(*vm)?)),
-        Change::Deleted(vm) => (
-            Type::Deleted,
-            Some(machine(Machine {
-                state: MachineState::Deleted,
-                ..*vm
-            })?),
-        ),
+        Change::Upsert(vm) => (Type::Upsert, Some(shown(*vm))),
+        Change::Deleted(vm) => {
+            let state = MachineState::Deleted;
+            (Type::Deleted, Some(shown(Machine { state, ..*vm })))
+        }
         Change::Synced => (Type::Synced, None),
     };
     Ok(v1::WatchMachinesResponse {
@@ -288,22 +367,6 @@ pub(crate) fn watch_event(event: WatchEvent) -> Result<v1::WatchMachinesResponse
         machine: vm,
         resume_token: event.resume_token,
     })
-}
-
-/// The answer to GetVolumeIDs.
-pub(crate) fn volume_ids(answer: VolumeIds) -> v1::GetVolumeIDsResponse {
-    let volume_ids = answer
-        .volume_ids
-        .into_iter()
-        .map(|it| v1::VolumeId {
-            name: it.name,
-            volume_id: it.volume_id,
-        })
-        .collect();
-    v1::GetVolumeIDsResponse {
-        volume_ids,
-        unrecognized: answer.unrecognized,
-    }
 }
 
 /// The answer to GetMachineClassSchema.
@@ -335,7 +398,14 @@ pub(crate) fn class_schema(answer: ClassSchema) -> Result<v1::GetMachineClassSch
 }
 
 /// The answer to ValidateMachineClass. Errors come before warnings, so that a cut never hides one behind the other.
-pub(crate) fn class_report(answer: ClassReport) -> v1::ValidateMachineClassResponse {
+pub(crate) fn class_report(answer: ClassReport) -> Result<v1::ValidateMachineClassResponse, DriverError> {
+    let locator = answer.locator.as_ref().map(wire_fields);
+    let size = answer
+        .locator
+        .map_or(0, |locator| Value::Object(locator).to_string().len());
+    if size > LOCATOR_MAX {
+        return Err(fault("answered a locator of more than 4 KiB"));
+    }
     let mut violations = answer.violations;
     violations.sort_by_key(|violation| violation.severity != Severity::Error);
     let violations = violations
@@ -352,10 +422,11 @@ pub(crate) fn class_report(answer: ClassReport) -> v1::ValidateMachineClassRespo
             description: cut(&it.description, MESSAGE_MAX).to_owned(),
         })
         .collect();
-    v1::ValidateMachineClassResponse {
+    Ok(v1::ValidateMachineClassResponse {
         violations,
         inventory_key: answer.inventory_key,
-    }
+        locator,
+    })
 }
 
 /// The answer to GetNodeTemplate.

@@ -58,6 +58,14 @@ fn a_vm_of_another_uid_or_cluster_is_never_answered() {
     };
     for (key_of_vm, named, is_refused) in [
         (restored.clone(), running().provider_id, false),
+        (
+            MachineKey {
+                namespace: "before".into(),
+                ..restored.clone()
+            },
+            running().provider_id,
+            false,
+        ),
         (restored.clone(), String::new(), true),
         (restored.clone(), "other:///1".to_owned(), true),
         (
@@ -131,6 +139,62 @@ fn an_incomplete_vm_is_a_fault_of_the_driver() {
 }
 
 #[test]
+fn ids_and_node_names_are_held_to_the_characters_of_the_contract() {
+    let with_id = |id: &str| Machine {
+        provider_id: id.into(),
+        ..running()
+    };
+    for id in ["p:///1\n", "p:///\u{7f}", &"p".repeat(513)] {
+        assert!(refused(status(with_id(id).into(), &key(), "")), "{id:?}");
+    }
+    let with_name = |name: &str| Machine {
+        node_name: name.into(),
+        ..running()
+    };
+    for name in ["Node", "a_b", "-a", "a.", "a..b", "a b", &"a".repeat(64)] {
+        assert!(refused(created(with_name(name).into(), &key())), "{name:?}");
+    }
+    assert!(created(with_name("ip-10.eu-west-1").into(), &key()).is_ok());
+    assert!(created(with_id(&"p".repeat(512)).into(), &key()).is_ok());
+}
+
+#[test]
+fn an_odd_vm_is_shown_in_a_list_without_what_is_wrong_with_it() {
+    let odd = Machine {
+        provider_id: "p:///\n".into(),
+        node_name: "Bad Name".into(),
+        last_known_state: "s".repeat(4097),
+        ..running()
+    };
+    let seal = Seal::new("c", &MachineClass::default());
+    let answer = MachinePage {
+        machines: vec![odd.clone(), running()],
+        ..MachinePage::default()
+    };
+    let vms = page(answer, &seal, "c", 2).unwrap().machines;
+    assert_eq!(vms.len(), 2);
+    assert_eq!((vms[0].provider_id.as_str(), vms[0].node_name.as_str()), ("", ""));
+    assert_eq!(vms[0].last_known_state, "");
+    assert_eq!(vms[1].provider_id, "p:///1");
+    let event = WatchEvent::new(Change::Upsert(Box::new(odd)));
+    assert_eq!(watch_event(event).unwrap().machine.unwrap().node_name, "");
+}
+
+#[test]
+fn a_page_of_long_states_fits_into_a_message() {
+    let seal = Seal::new("c", &MachineClass::default());
+    let long = Machine {
+        last_known_state: "s".repeat(4096),
+        state_message: "m".repeat(1024),
+        ..running()
+    };
+    let answer = MachinePage::last(vec![long; 1000]);
+    let page = page(answer, &seal, "c", 1000).unwrap();
+    assert_eq!(page.machines.len(), 1000);
+    assert!(page.encoded_len() <= PAGE_MAX, "{}", page.encoded_len());
+}
+
+#[test]
 fn texts_for_people_are_cut() {
     let answer = Machine {
         state_message: "é".repeat(2000),
@@ -174,8 +238,9 @@ fn errors_of_a_class_come_before_warnings() {
     violations.push(violation(Severity::Error));
     let wire = class_report(ClassReport {
         violations,
-        inventory_key: String::new(),
-    });
+        ..ClassReport::default()
+    })
+    .unwrap();
     assert_eq!(wire.violations.len(), 64);
     assert_eq!(wire.violations[0].severity(), v1::violation::Severity::Error);
 }
@@ -186,4 +251,35 @@ fn times_before_the_epoch_keep_a_positive_fraction() {
     assert_eq!((wire.seconds, wire.nanos), (-2, 750_000_000));
     let wire = timestamp(Timestamp::new(7, 5).unwrap());
     assert_eq!((wire.seconds, wire.nanos), (7, 5));
+}
+
+#[test]
+fn a_locator_of_more_than_4_kib_is_a_fault_of_the_driver() {
+    // {"a":"…"} is 8 bytes longer than the text.
+    let report = |size: usize| ClassReport {
+        locator: Some(
+            [("a".to_owned(), Value::from("s".repeat(size - 8)))]
+                .into_iter()
+                .collect(),
+        ),
+        ..ClassReport::default()
+    };
+    assert!(refused(class_report(report(4097))));
+    let wire = class_report(report(4096)).unwrap();
+    assert!(wire.locator.unwrap().fields.contains_key("a"));
+    assert_eq!(class_report(ClassReport::default()).unwrap().locator, None);
+}
+
+#[test]
+fn a_vm_without_a_uid_is_answered_only_for_the_machine_of_its_name() {
+    let older = |name: &str| {
+        let key = MachineKey {
+            name: name.into(),
+            uid: String::new(),
+            ..key()
+        };
+        Machine { key, ..running() }
+    };
+    assert!(refused(status(older("other").into(), &key(), "")));
+    assert!(status(older("m").into(), &key(), "").is_ok());
 }

@@ -1,6 +1,12 @@
 //! A VM and the Machine that it belongs to.
 
 use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use super::Identity;
+
+/// The longest name of a node that is a label value, too.
+pub(crate) const NODE_NAME_MAX: usize = 63;
 
 /// Names one Machine. Immutable for the Machine's life.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,18 +25,41 @@ pub struct MachineKey {
 }
 
 impl MachineKey {
+    /// A name for the Machine's node, where the node may be named after the Machine: the Machine's own, or where that is longer than a node's name
+    /// may be, its start and 12 hex digits that tell it from others.
+    pub fn node_name(&self) -> String {
+        if self.name.len() <= NODE_NAME_MAX {
+            return self.name.clone();
+        }
+        let hash = Sha256::digest(format!("{}/{}/{}", self.cluster_id, self.namespace, self.name));
+        let digits: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let start = self.name.get(..NODE_NAME_MAX - 1 - digits.len()).unwrap_or_default();
+        format!("{}-{digits}", start.trim_end_matches(['-', '.']))
+    }
+
     /// Whether that is another Machine of the same name, in the same namespace and cluster: its VM keeps this one from being made
     /// (`NAME_CONFLICT`). A VM without a uid was made by an older controller and is no namesake but the Machine's own.
     pub fn is_namesake(&self, other: &Self) -> bool {
         let is_same_name =
             self.cluster_id == other.cluster_id && self.namespace == other.namespace && self.name == other.name;
+        is_same_name && self.is_other_uid(other)
+    }
+
+    /// Whether a VM of that key may have been this Machine's before the Machine was restored from a backup (GET-5): it bears the same cluster
+    /// and name, and another uid. A restore may also change the namespace: the manager knows whether it did.
+    pub fn may_be_restored_from(&self, other: &Self) -> bool {
+        self.cluster_id == other.cluster_id && self.name == other.name && self.is_other_uid(other)
+    }
+
+    fn is_other_uid(&self, other: &Self) -> bool {
         let has_uids = !self.uid.is_empty() && !other.uid.is_empty();
-        is_same_name && has_uids && self.uid != other.uid
+        has_uids && self.uid != other.uid
     }
 }
 
 /// Where a VM is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum MachineState {
     /// Accepted by the provider, not yet powered on.
     Creating,
@@ -48,6 +77,7 @@ pub enum MachineState {
 
 /// Whether `initialize_machine` has work to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Initialization {
     /// The driver has no such step.
     #[default]
@@ -60,6 +90,7 @@ pub enum Initialization {
 
 /// How the VM is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CapacityType {
     /// At the list price, as long as wanted.
     OnDemand,
@@ -71,6 +102,7 @@ pub enum CapacityType {
 
 /// What kind of disturbance was announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum InterruptionKind {
     /// Spot or preemptible capacity is being reclaimed.
     Reclaim,
@@ -82,6 +114,7 @@ pub enum InterruptionKind {
 
 /// An announced disturbance.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Interruption {
     /// What will happen.
     pub kind: InterruptionKind,
@@ -91,9 +124,21 @@ pub struct Interruption {
     pub message: String,
 }
 
+impl Interruption {
+    /// What will happen, in a sentence for people.
+    pub fn new(kind: InterruptionKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            effective_time: None,
+            message: message.into(),
+        }
+    }
+}
+
 /// Type of a node's address, as in core/v1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are those of core/v1 NodeAddress")]
+#[non_exhaustive]
 pub enum AddressType {
     Hostname,
     InternalIp,
@@ -111,16 +156,18 @@ pub struct NodeAddress {
     pub address: String,
 }
 
-/// A VM as the driver sees it. Build one with [`Machine::new`] and set what is known beyond that:
-/// `Machine { zone, ..Machine::new(key, id, state) }`.
+/// A VM as the driver sees it. Build one with [`Machine::new`] or [`Machine::of`] and set what is known beyond that: `vm.zone = zone;`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Machine {
-    /// From the VM's tags. `uid` is empty if an older controller made the VM; `name` is empty if the tags are lost.
+    /// From the VM's tags. `uid` is empty if an older controller made the VM, and so is `namespace` in lists and watches (GEN-6); `name` is
+    /// empty if the tags are lost.
     pub key: MachineKey,
-    /// Equal to the node's `spec.providerID`, up to 512 bytes. Constant from first sight. Empty only while the state
+    /// Equal to the node's `spec.providerID`, up to 512 bytes without control characters. Constant from first sight. Empty only while the state
     /// is `Creating` at a provider that gives ids late.
     pub provider_id: String,
-    /// Name that the node will register with. Required from `Running` on.
+    /// Name that the node will register with: at most 63 bytes of `a-z`, `0-9`, `-` and `.`, each part between dots beginning and ending with a
+    /// letter or digit. Required from `Running` on.
     pub node_name: String,
     /// Where the VM is in its life.
     pub state: MachineState,
@@ -151,11 +198,18 @@ pub struct Machine {
     pub interruption: Option<Interruption>,
     /// Opaque to the manager, stored in the Machine's status and sent back. Up to 4 KiB.
     pub last_known_state: String,
-    /// Volume ids attached now, in the form of `get_volume_ids`. Complete if the capability `AttachedVolumes` is told.
-    pub attached_volume_ids: Vec<String>,
 }
 
 impl Machine {
+    /// A VM with what its tags say of it: key, class and digest.
+    pub fn of(identity: Identity, provider_id: impl Into<String>, state: MachineState) -> Self {
+        Self {
+            machine_class: identity.machine_class,
+            spec_digest: identity.spec_digest,
+            ..Self::new(identity.key, provider_id, state)
+        }
+    }
+
     /// A VM with its required fields; everything else is empty.
     pub fn new(key: MachineKey, provider_id: impl Into<String>, state: MachineState) -> Self {
         Self {
@@ -176,7 +230,29 @@ impl Machine {
             capacity_type: None,
             interruption: None,
             last_known_state: String::new(),
-            attached_volume_ids: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_of_a_machine_becomes_a_short_one_of_a_node_and_stays_unique() {
+        let key = |name: String| MachineKey {
+            name,
+            ..MachineKey::default()
+        };
+        let start = "a".repeat(49);
+        let (one, other) = (
+            key(format!("{start}.{}", "b".repeat(200))),
+            key(format!("{start}.{}", "c".repeat(200))),
+        );
+        let name = one.node_name();
+        assert!(name.len() <= 63 && name.starts_with(&format!("{start}-")), "{name}");
+        assert_ne!(name, other.node_name());
+        assert_eq!(name, one.node_name());
+        assert_eq!(key("m.1".to_owned()).node_name(), "m.1");
     }
 }

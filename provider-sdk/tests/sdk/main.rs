@@ -6,6 +6,8 @@
     reason = "a test ends where it fails, helpers too"
 )]
 
+mod process;
 mod server;
 mod support;
+mod tls;
 mod work;

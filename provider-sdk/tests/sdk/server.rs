@@ -5,10 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::{Cloud, Script, Scripted, Served, class, create, reason};
+use crate::support::{Script, Scripted, Served, class, create, reason};
 use millwright_proto::v1;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
-use millwright_provider_sdk::{Endpoint, ServeError, ServeOptions, Server};
+use millwright_provider_sdk::{
+    Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError, DriverInfo, Endpoint, GetMachineStatus,
+    Health, ListMachines, MachinePage, MachineStatus, ServeError, ServeOptions, Server,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
@@ -48,7 +51,7 @@ async fn calls_without_their_capability_are_unimplemented_before_anything_else()
     let served = Served::start(Script::Succeed).await;
     let mut client = served.client().await;
     let error = client
-        .get_volume_i_ds(v1::GetVolumeIDsRequest::default())
+        .get_machine_class_schema(v1::GetMachineClassSchemaRequest::default())
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented);
@@ -99,10 +102,7 @@ async fn a_message_over_4_mib_is_refused_and_the_connection_lives() {
 async fn the_socket_is_closed_to_others_and_a_second_driver_is_refused() {
     let served = Served::start(Script::Succeed).await;
     assert_eq!(std::fs::metadata(&served.path).unwrap().mode() & 0o777, 0o660);
-    let second = Scripted {
-        cloud: Arc::new(Cloud::default()),
-        script: Script::Succeed,
-    };
+    let second = Scripted::default();
     let options = ServeOptions::new(format!("unix://{}", served.path.display()).parse().unwrap());
     let error = Server::bind(second, options).await.err().unwrap();
     assert!(
@@ -119,10 +119,7 @@ async fn the_socket_is_closed_to_others_and_a_second_driver_is_refused() {
 
 #[tokio::test]
 async fn tcp_is_served_on_loopback_and_nowhere_else() {
-    let scripted = || Scripted {
-        cloud: Arc::new(Cloud::default()),
-        script: Script::Succeed,
-    };
+    let scripted = Scripted::default;
     let everywhere = ServeOptions::new(Endpoint::Tcp(([0, 0, 0, 0], 0).into()));
     assert!(matches!(
         Server::bind(scripted(), everywhere).await,
@@ -141,6 +138,81 @@ async fn tcp_is_served_on_loopback_and_nowhere_else() {
         client.create_machine(create(1)).await.unwrap();
     };
     server.run_until(asked).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_driver_says_itself_that_it_cannot_work() {
+    let own = Health::default();
+    let served = Served::start_as(Scripted::default(), |options| options.health = own.clone()).await;
+    let mut health = HealthClient::new(served.channel().await);
+    let request = HealthCheckRequest {
+        service: SERVICE.into(),
+    };
+    let mut told = health.watch(request).await.unwrap().into_inner();
+    assert_eq!(told.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+    own.set_serving(false);
+    assert_eq!(
+        told.message().await.unwrap().unwrap().status(),
+        ServingStatus::NotServing
+    );
+    let page = http_get(served.metrics_addr, "/healthz").await;
+    assert!(page.starts_with("HTTP/1.1 503"), "{page}");
+    served
+        .client()
+        .await
+        .create_machine(create(1))
+        .await
+        .expect("calls are served all the same");
+    own.set_serving(true);
+    assert_eq!(told.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+}
+
+#[tokio::test]
+async fn a_watch_whose_client_does_not_read_does_not_hold_up_the_end() {
+    let mut served = Served::start_with(Script::Succeed, Duration::from_secs(25)).await;
+    let watch = v1::WatchMachinesRequest {
+        cluster_id: "dev".into(),
+        machine_class: Some(class()),
+        ..Default::default()
+    };
+    let _unread = served.client().await.watch_machines(watch).await.unwrap();
+    let started = Instant::now();
+    served.ask_to_stop();
+    served.ended().await.expect("nothing is lost");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn a_driver_without_a_version_or_with_a_name_that_is_none_does_not_start() {
+    struct Named(&'static str, &'static str);
+    impl Driver for Named {
+        fn info(&self) -> DriverInfo {
+            DriverInfo::new(self.0, self.1)
+        }
+        async fn create_machine(&self, _: CreateMachine, _: Context) -> Result<MachineStatus, DriverError> {
+            Err(DriverError::unimplemented("CreateMachine"))
+        }
+        async fn delete_machine(&self, _: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
+            Err(DriverError::unimplemented("DeleteMachine"))
+        }
+        async fn get_machine_status(&self, _: GetMachineStatus, _: Context) -> Result<MachineStatus, DriverError> {
+            Err(DriverError::unimplemented("GetMachineStatus"))
+        }
+        async fn list_machines(&self, _: ListMachines, _: Context) -> Result<MachinePage, DriverError> {
+            Err(DriverError::unimplemented("ListMachines"))
+        }
+    }
+    let bind = |driver| Server::bind(driver, ServeOptions::new("tcp://127.0.0.1:0".parse().unwrap()));
+    assert!(matches!(bind(Named("aws", "")).await, Err(ServeError::VendorVersion)));
+    for name in ["", "a_b", "-a", "a..b", "é"] {
+        assert!(
+            matches!(bind(Named(name, "1")).await, Err(ServeError::DriverName(_))),
+            "{name}"
+        );
+    }
+    for name in ["AWS", "aws.example.com"] {
+        bind(Named(name, "1")).await.expect(name);
+    }
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ pub struct Cloud {
     pub vms: Mutex<BTreeMap<String, Machine>>,
     /// Times that the author's CreateMachine was entered.
     pub creates: AtomicUsize,
-    /// Time left to the last CreateMachine, as its context said.
+    /// Time left to the last CreateMachine or GetMachineStatus, as its context said.
     pub told_deadline: Mutex<Option<Duration>>,
     /// The spec of the last CreateMachine.
     pub told_spec: Mutex<Option<serde_json::Value>>,
@@ -45,14 +45,20 @@ pub enum Script {
     LogAll,
 }
 
+#[derive(Default)]
 pub struct Scripted {
     pub cloud: Arc<Cloud>,
     pub script: Script,
+    pub propagation_delay: Duration,
+    /// How long the answer of a lookup or deletion takes that has looked at its beginning.
+    pub lookup: Duration,
 }
 
 impl Driver for Scripted {
     fn info(&self) -> DriverInfo {
-        DriverInfo::new("scripted", "7.1").with_capabilities([Capability::WatchMachines, Capability::NodeTemplate])
+        let mut info = DriverInfo::new("scripted", "7.1");
+        info.propagation_delay = self.propagation_delay;
+        info.with_capabilities([Capability::WatchMachines, Capability::NodeTemplate])
     }
 
     async fn create_machine(&self, request: CreateMachine, context: Context) -> Result<MachineStatus, DriverError> {
@@ -69,48 +75,40 @@ impl Driver for Scripted {
         }
         let mut vms = self.cloud.vms.lock().unwrap();
         let number = vms.len();
-        let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| Machine {
-            node_name: request.key.name.clone(),
-            ..Machine::new(
-                request.key.clone(),
-                format!("scripted:///{number}"),
-                MachineState::Running,
-            )
+        let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| {
+            let id = format!("scripted:///{number}");
+            let mut vm = Machine::new(request.key.clone(), id, MachineState::Running);
+            vm.node_name = request.key.node_name();
+            vm
         });
         Ok(vm.clone().into())
     }
 
     async fn delete_machine(&self, request: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
         self.cloud.vms.lock().unwrap().remove(&request.key.uid);
+        tokio::time::sleep(self.lookup).await;
         Ok(Deletion::Deleted)
     }
 
-    async fn get_machine_status(&self, request: GetMachineStatus, _: Context) -> Result<MachineStatus, DriverError> {
+    async fn get_machine_status(
+        &self,
+        request: GetMachineStatus,
+        context: Context,
+    ) -> Result<MachineStatus, DriverError> {
+        *self.cloud.told_deadline.lock().unwrap() = context.remaining();
         let vm = self.cloud.vms.lock().unwrap().get(&request.key.uid).cloned();
+        tokio::time::sleep(self.lookup).await;
         vm.map(Into::into).ok_or_else(|| DriverError::not_found("no such VM"))
     }
 
     async fn list_machines(&self, request: ListMachines, _: Context) -> Result<MachinePage, DriverError> {
         let vms = self.cloud.vms.lock().unwrap();
-        let mut rest = vms.range(request.cursor..);
-        let machines = rest
-            .by_ref()
-            .take(request.page_size)
-            .map(|(_, vm)| vm.clone())
-            .collect();
-        let next_cursor = rest.next().map(|(uid, _)| uid.clone()).unwrap_or_default();
-        Ok(MachinePage {
-            machines,
-            next_cursor,
-            unreachable: Vec::new(),
-        })
+        Ok(MachinePage::of(&request, vms.values().cloned()))
     }
 
     async fn watch_machines(&self, _: WatchMachines, _: Context) -> Result<WatchStream, DriverError> {
-        let synced = WatchEvent {
-            change: Change::Synced,
-            resume_token: "1".into(),
-        };
+        let mut synced = WatchEvent::new(Change::Synced);
+        synced.resume_token = "1".into();
         Ok(stream::iter([Ok(synced)]).chain(stream::pending()).boxed())
     }
 }
@@ -131,21 +129,22 @@ impl Served {
     }
 
     pub async fn start_with(script: Script, drain_timeout: Duration) -> Self {
+        let driver = Scripted {
+            script,
+            ..Scripted::default()
+        };
+        Self::start_as(driver, |options| options.drain_timeout = drain_timeout).await
+    }
+
+    pub async fn start_as(driver: Scripted, change: impl FnOnce(&mut ServeOptions)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("driver.sock");
-        let cloud = Arc::new(Cloud::default());
+        let cloud = Arc::clone(&driver.cloud);
         let mut options = ServeOptions::new(format!("unix://{}", path.display()).parse().unwrap());
-        options.drain_timeout = drain_timeout;
+        options.drain_timeout = Duration::from_secs(5);
         options.metrics_addr = Some(([127, 0, 0, 1], 0).into());
-        let server = Server::bind(
-            Scripted {
-                cloud: Arc::clone(&cloud),
-                script,
-            },
-            options,
-        )
-        .await
-        .unwrap();
+        change(&mut options);
+        let server = Server::bind(driver, options).await.unwrap();
         let metrics_addr = server.metrics_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(server.run_until(async { stopped.await.unwrap_or_default() }));
@@ -182,6 +181,10 @@ pub fn uid(n: u32) -> String {
     format!("00000000-0000-4000-8000-{n:012}")
 }
 
+pub fn digest(n: u8) -> String {
+    format!("{n:02x}").repeat(32)
+}
+
 pub fn key(n: u32) -> v1::MachineKey {
     v1::MachineKey {
         cluster_id: "dev".into(),
@@ -202,6 +205,7 @@ pub fn class() -> v1::MachineClass {
         provider_spec: Some(prost_types::Struct {
             fields: [("size".to_owned(), size)].into(),
         }),
+        ..Default::default()
     }
 }
 
@@ -210,7 +214,7 @@ pub fn create(n: u32) -> v1::CreateMachineRequest {
         key: Some(key(n)),
         machine_class: Some(class()),
         tags: [("cluster".to_owned(), "dev".to_owned())].into(),
-        spec_digest: "d1".into(),
+        spec_digest: digest(1),
         ..Default::default()
     }
 }

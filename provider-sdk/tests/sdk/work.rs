@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::{Script, Served, class, create, delete, reason, status};
+use crate::support::{Script, Scripted, Served, class, create, delete, digest, reason, status};
 use millwright_proto::{LEADER_EPOCH_KEY, v1};
 use millwright_provider_sdk::{DriverError, Reason};
 use tonic::{Code, Request};
@@ -58,11 +58,17 @@ async fn a_cancelled_creation_is_finished_and_found_by_its_repeat() {
 }
 
 #[tokio::test]
-async fn the_author_is_told_the_deadline_and_gets_integers() {
+async fn the_author_of_a_read_is_told_the_deadline_and_gets_integers() {
     let served = Served::start(Script::Succeed).await;
     let mut client = served.client().await;
     client
         .create_machine(with_timeout(create(1), Duration::from_secs(40)))
+        .await
+        .unwrap();
+    let of_work = *served.cloud.told_deadline.lock().unwrap();
+    assert_eq!(of_work, None, "the deadline of a caller is not that of the work");
+    client
+        .get_machine_status(with_timeout(status(1), Duration::from_secs(40)))
         .await
         .unwrap();
     let left = served.cloud.told_deadline.lock().unwrap().unwrap();
@@ -74,7 +80,7 @@ async fn the_author_is_told_the_deadline_and_gets_integers() {
         served.cloud.told_spec.lock().unwrap().clone().unwrap().to_string(),
         r#"{"size":4}"#
     );
-    client.create_machine(create(2)).await.unwrap();
+    client.get_machine_status(status(1)).await.unwrap();
     assert_eq!(*served.cloud.told_deadline.lock().unwrap(), None);
 }
 
@@ -86,7 +92,7 @@ async fn other_work_on_the_same_machine_has_to_wait() {
     tokio::time::sleep(Duration::from_millis(100)).await;
 
     let other_spec = v1::CreateMachineRequest {
-        spec_digest: "d2".into(),
+        spec_digest: digest(2),
         ..create(1)
     };
     let refused = [
@@ -226,4 +232,95 @@ async fn a_list_is_whole_over_pages_and_a_foreign_token_starts_over() {
         );
     }
     assert_eq!(seen, ["m0", "m1", "m2", "m3", "m4", "m5", "m6"]);
+}
+
+#[tokio::test]
+async fn after_the_start_nothing_is_gone_before_the_propagation_delay_has_passed() {
+    let driver = Scripted {
+        propagation_delay: Duration::from_secs(2),
+        ..Scripted::default()
+    };
+    let served = Served::start_as(driver, |_| ()).await;
+    let mut client = served.client().await;
+    let error = client.get_machine_status(status(1)).await.unwrap_err();
+    assert_eq!(
+        (error.code(), reason(&error).as_str()),
+        (Code::Unavailable, "PROVIDER_UNAVAILABLE")
+    );
+    let wait = error.get_details_retry_info().unwrap().retry_delay.unwrap();
+    assert!(wait <= Duration::from_secs(2), "{wait:?}");
+    let early = client.delete_machine(delete(1)).await.unwrap().into_inner();
+    assert_eq!(early.state(), v1::machine::State::Deleting);
+    assert!(early.poll_after.is_some_and(|wait| wait.seconds < 2));
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    let error = client.get_machine_status(status(1)).await.unwrap_err();
+    assert_eq!(reason(&error), "MACHINE_NOT_FOUND");
+    let late = client.delete_machine(delete(1)).await.unwrap().into_inner();
+    assert_eq!(late.state(), v1::machine::State::Deleted);
+}
+
+#[tokio::test]
+async fn a_lookup_that_began_before_the_propagation_delay_had_passed_proves_no_absence_however_late_it_ends() {
+    let driver = Scripted {
+        propagation_delay: Duration::from_secs(3),
+        lookup: Duration::from_secs(6),
+        ..Scripted::default()
+    };
+    let served = Served::start_as(driver, |_| ()).await;
+    let (mut one, mut two, mut three) = (served.client().await, served.client().await, served.client().await);
+    let joined = async {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        three.delete_machine(delete(2)).await
+    };
+    let (looked_up, deleted, joined) =
+        tokio::join!(one.get_machine_status(status(1)), two.delete_machine(delete(2)), joined);
+    let error = looked_up.unwrap_err();
+    assert_eq!(
+        (error.code(), reason(&error).as_str()),
+        (Code::Unavailable, "PROVIDER_UNAVAILABLE")
+    );
+    for answer in [deleted, joined] {
+        let answer = answer.unwrap().into_inner();
+        assert_eq!(answer.state(), v1::machine::State::Deleting);
+        assert!(answer.poll_after.is_some_and(|wait| wait.seconds > 0), "{answer:?}");
+    }
+    let late = two.delete_machine(delete(2)).await.unwrap().into_inner();
+    assert_eq!(late.state(), v1::machine::State::Deleted);
+}
+
+#[tokio::test]
+async fn what_a_creation_that_panicked_has_made_may_still_appear_for_the_propagation_delay() {
+    let driver = Scripted {
+        script: Script::PanicOnce,
+        propagation_delay: Duration::from_secs(3),
+        ..Scripted::default()
+    };
+    let served = Served::start_as(driver, |_| ()).await;
+    let mut client = served.client().await;
+    tokio::time::sleep(Duration::from_millis(3100)).await;
+    client.create_machine(create(1)).await.expect_err("it panics");
+    let error = client.get_machine_status(status(1)).await.unwrap_err();
+    assert_eq!(reason(&error), "PROVIDER_UNAVAILABLE");
+    let early = client.delete_machine(delete(1)).await.unwrap().into_inner();
+    assert_eq!(early.state(), v1::machine::State::Deleting);
+    let error = client.get_machine_status(status(2)).await.unwrap_err();
+    assert_eq!(reason(&error), "MACHINE_NOT_FOUND", "another machine is not concerned");
+    tokio::time::sleep(Duration::from_millis(3100)).await;
+    let late = client.delete_machine(delete(1)).await.unwrap().into_inner();
+    assert_eq!(late.state(), v1::machine::State::Deleted);
+}
+
+#[tokio::test]
+async fn a_creation_that_hangs_is_given_up_at_its_greatest_age_and_the_machine_can_be_deleted() {
+    let driver = Scripted {
+        script: Script::Take(Duration::from_secs(3600)),
+        ..Scripted::default()
+    };
+    let served = Served::start_as(driver, |options| options.work_timeout = Duration::from_millis(300)).await;
+    let mut client = served.client().await;
+    let error = client.create_machine(create(1)).await.unwrap_err();
+    assert_eq!(reason(&error), "PROVIDER_UNAVAILABLE");
+    assert!(error.message().contains("given up"), "{}", error.message());
+    let answer = client.delete_machine(delete(1)).await.unwrap().into_inner();
+    assert_eq!(answer.state(), v1::machine::State::Deleted);
 }

@@ -54,7 +54,7 @@ impl RunArgs {
         match (&self.state, &self.serve.listen) {
             (Some(state), _) => state.clone(),
             (None, Endpoint::Unix(socket)) => socket.with_extension("redb"),
-            (None, Endpoint::Tcp(_)) => PathBuf::from("millwright-virtual.redb"),
+            (None, _) => PathBuf::from("millwright-virtual.redb"),
         }
     }
 }

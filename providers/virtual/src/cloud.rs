@@ -199,11 +199,22 @@ impl Cloud {
 
     /// Up to `limit` VMs of a cluster in a region with ids beyond `after`, in the order of ids.
     pub fn list(&self, region: &str, cluster: &str, after: Option<&VmId>, limit: usize) -> Vec<Arc<Vm>> {
+        self.select(region, after, limit, |vm| vm.owner.cluster == cluster)
+    }
+
+    /// Up to `limit` VMs in a region that are wanted, with ids beyond `after`, in the order of ids.
+    pub fn select(
+        &self,
+        region: &str,
+        after: Option<&VmId>,
+        limit: usize,
+        is_wanted: impl Fn(&Vm) -> bool,
+    ) -> Vec<Arc<Vm>> {
         let now = self.now();
         let fleet = self.shared.fleet();
         let shown = fleet
             .beyond(after)
-            .filter(|vm| vm.region == region && vm.owner.cluster == cluster && vm.is_visible(now));
+            .filter(|vm| vm.region == region && vm.is_visible(now) && is_wanted(vm));
         shown.take(limit).cloned().collect()
     }
 

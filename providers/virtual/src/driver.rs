@@ -12,10 +12,13 @@
 //! - A create of this process that is still running cannot slip past a delete: the SDK runs the calls of one uid one
 //!   after the other. After `DELETED` the SDK's tombstone refuses the uid, and so does the cloud, whose token is spent.
 //! - A repeated create needs no lookup at all: the cloud knows the token at once, whatever lists say.
-//! - A region is an inventory of its own. Every call but the validation of a class is about the one that the class names; without one nothing
-//!   is said to be absent.
+//! - A region is an inventory of its own. Every call but the validation of a class is about the one that the class's locator names, or where
+//!   there is no locator its spec; without one nothing is said to be absent.
+//! - A VM that an older controller made is told by the marks that the class names (`ownership.rs`).
 
 mod answer;
+mod names;
+mod ownership;
 mod recent;
 mod refusal;
 mod watch;
@@ -25,16 +28,15 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use millwright_provider_sdk::{
     Capability, ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError,
-    DriverInfo, GetMachineStatus, GetNodeTemplate, GetVolumeIds, ListMachines, MachineKey, MachinePage, MachineStatus,
-    NodeTemplate, Reason, SecretKey, ValidateMachineClass, VolumeId, VolumeIds, VolumeSource, WatchMachines,
-    WatchStream,
+    DriverInfo, GetMachineStatus, GetNodeTemplate, Identity, ListMachines, MachineClass, MachineKey, MachinePage,
+    MachineStatus, NodeTemplate, Reason, SecretKey, ValidateMachineClass, WatchMachines, WatchStream,
 };
 
 use self::{
+    names::Names,
+    ownership::Ownership,
     recent::Recent,
-    refusal::{
-        PASSWORD, check_credentials, cloud_failure, failed_order, readable, region_of, too_early, warning_of_faults,
-    },
+    refusal::{PASSWORD, check_credentials, cloud_failure, failed_order, readable, too_early, warning_of_faults},
 };
 use crate::{
     clock,
@@ -45,8 +47,6 @@ use crate::{
 
 /// The driver's name: what `MachineClass.provider` says.
 pub const NAME: &str = "virtual";
-/// Name of the CSI driver whose volumes are this cloud's.
-const CSI_DRIVER: &str = "virtual.csi";
 
 /// The driver of the simulated cloud.
 pub struct VirtualDriver {
@@ -55,6 +55,7 @@ pub struct VirtualDriver {
     list_lag: Duration,
     started: Timestamp,
     recent: Recent,
+    names: Names,
     script: Script,
 }
 
@@ -70,18 +71,19 @@ enum Located {
 impl VirtualDriver {
     /// A driver for this cloud. `delays` are those of classes that set none, `list_lag` is the cloud's.
     pub fn new(cloud: Cloud, delays: Delays, list_lag: Duration) -> Self {
-        let (recent, script) = (Recent::default(), Script::default());
+        let (recent, names, script) = (Recent::default(), Names::default(), Script::default());
         Self {
             started: cloud.now(),
             cloud,
             delays,
             list_lag,
             recent,
+            names,
             script,
         }
     }
 
-    fn locate(&self, region: &str, key: &MachineKey) -> Located {
+    fn locate(&self, region: &str, own: &Ownership, key: &MachineKey) -> Located {
         let now = self.cloud.now();
         if let Some(vm) = self
             .cloud
@@ -90,14 +92,34 @@ impl VirtualDriver {
         {
             return Located::Found(vm);
         }
-        // A VM without a uid was made by an older controller: its name makes it the Machine's own.
-        let mut named = self.cloud.find_by_name(region, &key.cluster_id, &key.name).into_iter();
-        if let Some(vm) = named.find(|vm| vm.owner.uid.is_empty()) {
+        if let Some(vm) = self.older(region, own, key) {
             return Located::Found(vm);
         }
         if let Some(vm) = self.recent.by_uid(region, &key.cluster_id, &key.uid, now) {
             return Located::Found(vm);
         }
+        self.nothing_shows()
+    }
+
+    /// The VM that an older controller made for the Machine: it bears no uid, and its name makes it the Machine's own.
+    fn older(&self, region: &str, own: &Ownership, key: &MachineKey) -> Option<Arc<Vm>> {
+        let mut named = self.cloud.find_by_name(region, &key.cluster_id, &key.name);
+        named.extend(self.cloud.find_by_name(region, "", &key.name));
+        named.into_iter().find(|vm| own.is_older_vm_of(vm, key))
+    }
+
+    /// The VM that a deletion is about. Without a uid only the id tells it from its namesakes.
+    fn locate_doomed(&self, region: &str, own: &Ownership, request: &DeleteMachine) -> Located {
+        if !request.key.uid.is_empty() {
+            return self.locate(region, own, &request.key);
+        }
+        let found = id_in(&request.provider_id).and_then(|id| self.cloud.find_by_id(region, &id));
+        found.map_or_else(|| self.nothing_shows(), Located::Found)
+    }
+
+    /// Nothing is there, if enough time has passed since this process started to be sure of it.
+    fn nothing_shows(&self) -> Located {
+        let now = self.cloud.now();
         let sure_from = clock::after(self.started, self.list_lag);
         if now < sure_from {
             return Located::TooEarly(clock::until(sure_from, now));
@@ -108,24 +130,25 @@ impl VirtualDriver {
     /// The VM of a Machine that was restored from a backup: its id is named, and it bears the Machine's name and the uid of before.
     fn restored(&self, region: &str, key: &MachineKey, provider_id: &str) -> Option<Arc<Vm>> {
         let vm = self.cloud.find_by_id(region, &id_in(provider_id)?)?;
-        let owner = MachineKey {
-            cluster_id: vm.owner.cluster.clone(),
-            namespace: vm.owner.namespace.clone(),
-            name: vm.owner.name.clone(),
-            uid: vm.owner.uid.clone(),
-        };
-        key.is_namesake(&owner).then_some(vm)
+        key.may_be_restored_from(&ownership::key_of(&vm)).then_some(vm)
     }
 
     /// Refuses a provider id that points at somebody else's VM. An id of nothing is only a stale hint.
-    fn refuse_foreign(&self, region: &str, key: &MachineKey, provider_id: &str) -> Result<(), DriverError> {
+    fn refuse_foreign(
+        &self,
+        region: &str,
+        own: &Ownership,
+        key: &MachineKey,
+        provider_id: &str,
+    ) -> Result<(), DriverError> {
         let Some(id) = id_in(provider_id) else { return Ok(()) };
         let seen = self
             .cloud
             .find_by_id(region, &id)
             .or_else(|| self.recent.by_id(region, &id, self.cloud.now()));
         let Some(vm) = seen else { return Ok(()) };
-        if vm.owner.cluster == key.cluster_id && (vm.owner.uid == key.uid || vm.owner.uid.is_empty()) {
+        let is_own = vm.owner.cluster == key.cluster_id && !key.uid.is_empty() && vm.owner.uid == key.uid;
+        if is_own || own.is_older_vm_of(&vm, key) {
             return Ok(());
         }
         let text = format!("{provider_id} bears the marks of another machine");
@@ -153,7 +176,8 @@ impl VirtualDriver {
     }
 
     fn launch(&self, request: CreateMachine, spec: Spec) -> Launch {
-        let key = request.key;
+        let identity = Identity::of(&request);
+        let key = identity.key;
         let pick = |wanted: Option<Span>, usual: Duration| wanted.map_or(usual, |Span(wanted)| wanted);
         Launch {
             token: key.uid.clone(),
@@ -163,8 +187,8 @@ impl VirtualDriver {
                 name: key.name,
                 uid: key.uid,
             },
-            machine_class: request.machine_class.name,
-            spec_digest: request.spec_digest,
+            machine_class: identity.machine_class,
+            spec_digest: identity.spec_digest,
             tags: request.tags,
             region: spec.region,
             zone: spec.zone,
@@ -177,7 +201,15 @@ impl VirtualDriver {
         }
     }
 
+    /// The VM of the Machine, made now if it is not there. Where the class's locator names another region than its spec, the class was edited
+    /// since: what was made before is looked for there.
     async fn order(&self, request: CreateMachine, spec: Spec) -> Result<Arc<Vm>, DriverError> {
+        let own = Ownership::of_machine(&request.key, &request.machine_class);
+        let place = request.machine_class.place("region")?.to_owned();
+        if let Some(vm) = self.standing(&place, &spec.region, &own, &request.key)? {
+            return adopted(vm, &request);
+        }
+        let _claim = self.names.claim(&spec.region, &request.key)?;
         self.refuse_name_conflict(&spec.region, &request.key)?;
         let vm = self
             .cloud
@@ -186,6 +218,24 @@ impl VirtualDriver {
             .map_err(failed_order)?;
         self.recent.note(&vm, self.cloud.now());
         Ok(vm)
+    }
+
+    /// The VM of the Machine that the cloud's token does not know: an older controller's, or one in another region than the spec's.
+    fn standing(
+        &self,
+        place: &str,
+        region: &str,
+        own: &Ownership,
+        key: &MachineKey,
+    ) -> Result<Option<Arc<Vm>>, DriverError> {
+        if place != region {
+            match self.locate(place, own, key) {
+                Located::Found(vm) => return Ok(Some(vm)),
+                Located::TooEarly(left) => return Err(too_early(left)),
+                Located::Absent => {}
+            }
+        }
+        Ok(self.older(region, own, key))
     }
 
     async fn terminate(&self, vm: &Vm) -> Result<Deletion, DriverError> {
@@ -202,7 +252,7 @@ impl VirtualDriver {
     }
 
     /// The faults due on a call whose spec may be anything: an unreadable one has no script.
-    fn due(&self, call: Call, class: &millwright_provider_sdk::MachineClass) -> Due {
+    fn due(&self, call: Call, class: &MachineClass) -> Due {
         let faults: Vec<Fault> = Spec::read(&class.provider_spec)
             .map(|spec| spec.faults)
             .unwrap_or_default();
@@ -210,11 +260,23 @@ impl VirtualDriver {
     }
 }
 
+/// A VM that stands already, if it is what is asked for.
+fn adopted(vm: Arc<Vm>, request: &CreateMachine) -> Result<Arc<Vm>, DriverError> {
+    if vm.deletion.is_some() {
+        let text = format!("{} is on its way out", vm.provider_id());
+        return Err(DriverError::new(Reason::OperationInProgress, text).provider_ids([vm.provider_id()]));
+    }
+    if !request.is_made_of(&vm.spec_digest) {
+        let text = format!("{} was made of another spec", vm.provider_id());
+        return Err(DriverError::new(Reason::SpecConflict, text).provider_ids([vm.provider_id()]));
+    }
+    Ok(vm)
+}
+
 impl Driver for VirtualDriver {
     fn info(&self) -> DriverInfo {
         let capabilities = [
             Capability::WatchMachines,
-            Capability::GetVolumeIds,
             Capability::MachineClassSchema,
             Capability::ValidateMachineClass,
             Capability::NodeTemplate,
@@ -235,9 +297,10 @@ impl Driver for VirtualDriver {
             .next(Call::CreateMachine, &request.machine_class, &spec.faults);
         due.before().await?;
         let last_known_state = request.last_known_state.clone();
+        let own = Ownership::of_machine(&request.key, &request.machine_class);
         let vm = self.order(request, spec).await?;
         due.after(Some(&vm.provider_id())).await?;
-        let mut status = answer::status(&vm, self.cloud.now());
+        let mut status = answer::status(&vm, own.key(&vm), self.cloud.now());
         status.machine.last_known_state = last_known_state;
         Ok(status)
     }
@@ -245,12 +308,13 @@ impl Driver for VirtualDriver {
     /// Gone is success. An absence that is no fact yet is an error with the time to wait, never `Deleted`.
     async fn delete_machine(&self, request: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
         check_credentials(&request.secrets)?;
-        let region = region_of(&request.machine_class.provider_spec)?;
+        let region = request.machine_class.place("region")?;
         // The class may have become invalid since the VM was made: only its region and its script are of interest.
         let due = self.due(Call::DeleteMachine, &request.machine_class);
         due.before().await?;
-        self.refuse_foreign(region, &request.key, &request.provider_id)?;
-        let (deletion, provider_id) = match self.locate(region, &request.key) {
+        let own = Ownership::of_machine(&request.key, &request.machine_class);
+        self.refuse_foreign(region, &own, &request.key, &request.provider_id)?;
+        let (deletion, provider_id) = match self.locate_doomed(region, &own, &request) {
             Located::Found(vm) => (self.terminate(&vm).await?, Some(vm.provider_id())),
             Located::Absent => (Deletion::Deleted, None),
             Located::TooEarly(left) => return Err(too_early(left)),
@@ -261,15 +325,16 @@ impl Driver for VirtualDriver {
 
     async fn get_machine_status(&self, request: GetMachineStatus, _: Context) -> Result<MachineStatus, DriverError> {
         check_credentials(&request.secrets)?;
-        let region = region_of(&request.machine_class.provider_spec)?;
+        let region = request.machine_class.place("region")?;
         let due = self.due(Call::GetMachineStatus, &request.machine_class);
         due.before().await?;
-        let found = self.locate(region, &request.key);
+        let own = Ownership::of_machine(&request.key, &request.machine_class);
+        let found = self.locate(region, &own, &request.key);
         due.after(None).await?;
         match found {
-            Located::Found(vm) => Ok(answer::status(&vm, self.cloud.now())),
+            Located::Found(vm) => Ok(answer::status(&vm, own.key(&vm), self.cloud.now())),
             Located::Absent => match self.restored(region, &request.key, &request.provider_id) {
-                Some(vm) => Ok(answer::status(&vm, self.cloud.now())),
+                Some(vm) => Ok(answer::status(&vm, own.key(&vm), self.cloud.now())),
                 None => {
                     let uid = &request.key.uid;
                     Err(DriverError::not_found(format!("no VM bears the uid {uid}")))
@@ -282,12 +347,13 @@ impl Driver for VirtualDriver {
     /// In the order of ids; the cursor is the last id of the page, so it stays good whatever comes or goes.
     async fn list_machines(&self, request: ListMachines, _: Context) -> Result<MachinePage, DriverError> {
         check_credentials(&request.secrets)?;
-        let region = region_of(&request.machine_class.provider_spec)?;
+        let region = request.machine_class.place("region")?;
         let due = self.due(Call::ListMachines, &request.machine_class);
         due.before().await?;
         let after = (!request.cursor.is_empty()).then(|| VmId::new(request.cursor));
         let one_more = request.page_size.saturating_add(1);
-        let mut vms = self.cloud.list(region, &request.cluster_id, after.as_ref(), one_more);
+        let own = Ownership::of_cluster(&request.cluster_id, &request.machine_class);
+        let mut vms = self.cloud.select(region, after.as_ref(), one_more, |vm| own.holds(vm));
         let is_last = vms.len() <= request.page_size;
         vms.truncate(request.page_size);
         let cursor = vms.last().filter(|_| !is_last).map(|vm| vm.id.to_string());
@@ -295,11 +361,10 @@ impl Driver for VirtualDriver {
         vms.retain(|vm| !unreachable.contains(&vm.zone));
         due.after(None).await?;
         let now = self.cloud.now();
-        Ok(MachinePage {
-            machines: vms.iter().map(|vm| answer::machine(vm, now)).collect(),
-            next_cursor: cursor.unwrap_or_default(),
-            unreachable,
-        })
+        let mut page = MachinePage::last(vms.iter().map(|vm| answer::machine(vm, own.key(vm), now)).collect());
+        page.next_cursor = cursor.unwrap_or_default();
+        page.unreachable = unreachable;
+        Ok(page)
     }
 
     async fn watch_machines(&self, request: WatchMachines, _: Context) -> Result<WatchStream, DriverError> {
@@ -310,42 +375,17 @@ impl Driver for VirtualDriver {
                 "this driver cannot resume a watch",
             ));
         }
-        let region = region_of(&request.machine_class.provider_spec)?.to_owned();
-        Ok(watch::stream(&self.cloud, region, request.cluster_id))
-    }
-
-    async fn get_volume_ids(&self, request: GetVolumeIds, _: Context) -> Result<VolumeIds, DriverError> {
-        let mut answer = VolumeIds::default();
-        for volume in request.volumes {
-            match volume.source {
-                Some(VolumeSource::Csi {
-                    driver, volume_handle, ..
-                }) if driver == CSI_DRIVER => {
-                    answer.volume_ids.push(VolumeId {
-                        name: volume.name,
-                        volume_id: volume_handle,
-                    });
-                }
-                Some(VolumeSource::Csi { .. } | VolumeSource::InTree { .. }) | None => {
-                    answer.unrecognized.push(volume.name);
-                }
-            }
-        }
-        Ok(answer)
+        let region = request.machine_class.place("region")?.to_owned();
+        let own = Ownership::of_cluster(&request.cluster_id, &request.machine_class);
+        Ok(watch::stream(&self.cloud, region, own, self.list_lag))
     }
 
     fn machine_class_schema(&self) -> Result<ClassSchema, DriverError> {
-        let password = SecretKey {
-            name: PASSWORD.to_owned(),
-            required: false,
-            description: "Anything but \"wrong\", which the cloud refuses.".to_owned(),
-        };
-        let (provider_spec_schema, examples) = (spec::schema(), spec::examples());
-        Ok(ClassSchema {
-            provider_spec_schema,
-            secret_keys: vec![password],
-            examples,
-        })
+        let password = SecretKey::optional(PASSWORD, "Anything but \"wrong\", which the cloud refuses.");
+        let mut schema = ClassSchema::of::<Spec>();
+        schema.secret_keys = vec![password];
+        schema.examples = spec::examples();
+        Ok(schema)
     }
 
     async fn validate_machine_class(
@@ -363,6 +403,11 @@ impl Driver for VirtualDriver {
             Ok(spec) => {
                 // One account: every class of a region reaches the same VMs.
                 report.inventory_key.clone_from(&spec.region);
+                report.locator = Some(
+                    [("region".to_owned(), spec.region.clone().into())]
+                        .into_iter()
+                        .collect(),
+                );
                 report.violations.extend(spec.size().err());
                 report.violations.extend(warning_of_faults(&spec));
             }

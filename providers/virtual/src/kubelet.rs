@@ -231,7 +231,7 @@ fn lose(agenda: &mut Agenda<Duty>, vm: &Vm) {
 
 fn mark(vm: &Vm) -> Duty {
     Duty::Mark {
-        node: vm.node_name().to_owned(),
+        node: vm.node_name(),
         provider_id: vm.provider_id(),
         tries: 0,
     }

@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
-use millwright_provider_sdk::{Severity, Violation, parse_duration, schema_of};
+use millwright_provider_sdk::{Violation, parse_duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -107,11 +107,6 @@ impl Spec {
     }
 }
 
-/// JSON Schema of the spec.
-pub(crate) fn schema() -> Value {
-    schema_of::<Spec>()
-}
-
 /// Specs that are valid as they are.
 pub(crate) fn examples() -> BTreeMap<String, Value> {
     let small = json!({ "instanceType": "small", "region": "moon", "zone": "moon-a" });
@@ -209,8 +204,13 @@ impl Reader<'_> {
                         serde_path_to_error::Segment::Enum { variant } => pointer(&place, variant),
                         serde_path_to_error::Segment::Unknown => place,
                     });
-                self.faults
-                    .push(fault(&place, "INVALID_VALUE", error.inner().to_string()));
+                // Without the value that was found: a person may have put a secret there.
+                let said = error.inner().to_string();
+                let text = match said.rsplit_once(", expected ") {
+                    Some((_, expected)) => format!("must be {expected}"),
+                    None => said,
+                };
+                self.faults.push(fault(&place, "INVALID_VALUE", text));
                 None
             }
         }
@@ -223,12 +223,7 @@ fn pointer(parent: &str, key: &str) -> String {
 }
 
 fn fault(field: &str, reason: &str, description: impl Into<String>) -> Violation {
-    Violation {
-        field: field.to_owned(),
-        severity: Severity::Error,
-        reason: reason.to_owned(),
-        description: description.into(),
-    }
+    Violation::error(field, reason, description)
 }
 
 #[cfg(test)]
@@ -268,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_schema_names_exactly_the_fields_that_are_read() {
-        let schema = schema();
+        let schema = millwright_provider_sdk::schema_of::<Spec>();
         let mut named: Vec<_> = schema["properties"]
             .as_object()
             .expect("an object")

@@ -250,10 +250,9 @@ fn shown(vm: &Vm) -> Machine {
         name: vm.owner.name.clone(),
         uid: vm.owner.uid.clone(),
     };
-    Machine {
-        node_name: vm.node_name().to_owned(),
-        ..Machine::new(key, vm.provider_id(), MachineState::Running)
-    }
+    let mut machine = Machine::new(key, vm.provider_id(), MachineState::Running);
+    machine.node_name = vm.node_name();
+    machine
 }
 
 /// Where a VM is wanted, and what of.
@@ -278,5 +277,7 @@ pub fn throttled(wait: Duration) -> DriverError {
 /// An answer with no more in it than must be: the VM was accepted, and that is all that is known.
 pub fn bare(status: MachineStatus, poll_after: Option<Duration>) -> MachineStatus {
     let machine = Machine::new(status.machine.key, "", MachineState::Creating);
-    MachineStatus { machine, poll_after }
+    let mut bare = MachineStatus::from(machine);
+    bare.poll_after = poll_after;
+    bare
 }

@@ -95,7 +95,7 @@ fn caused(world: &World, event: CloudEvent, vm: &Vm) -> Vec<(Timestamp, Duty)> {
         }
         CloudEvent::Joined if world.strikes("F45") => falls_silent(world, vm),
         CloudEvent::Stopped | CloudEvent::Deleting | CloudEvent::Removed => {
-            let (node, provider_id) = (vm.node_name().to_owned(), vm.provider_id());
+            let (node, provider_id) = (vm.node_name(), vm.provider_id());
             let mut duties = vec![(after(now, NODE_GRACE), Duty::Miss { node, provider_id })];
             if event == CloudEvent::Deleting && !vm.node_registered && world.strikes("F45") {
                 let seconds = world.pick("kubelet-barges", &[1, 0, 10, 28]);
@@ -115,7 +115,7 @@ fn falls_silent(world: &World, vm: &Vm) -> Vec<(Timestamp, Duty)> {
     let name = &vm.owner.name;
     let about = format!("the kubelet of {name} is silent from {from} s on, for {silent} s");
     world.tell(What::Fault { name: "F45", about });
-    let (now, node, provider_id) = (world.time.wall(), vm.node_name().to_owned(), vm.provider_id());
+    let (now, node, provider_id) = (world.time.wall(), vm.node_name(), vm.provider_id());
     let miss = Duty::Miss {
         node: node.clone(),
         provider_id: provider_id.clone(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use millwright_provider_sdk::{
     Capability, ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError,
-    DriverInfo, GetMachineStatus, GetNodeTemplate, GetVolumeIds, ListMachines, MachinePage, MachineStatus,
-    NodeTemplate, Outcome, Reason, ValidateMachineClass, VolumeIds, WatchMachines, WatchStream,
+    DriverInfo, GetMachineStatus, GetNodeTemplate, ListMachines, MachinePage, MachineStatus, NodeTemplate, Outcome,
+    Reason, ValidateMachineClass, WatchMachines, WatchStream,
 };
 use millwright_provider_virtual::driver::VirtualDriver;
 use serde_json::json;
@@ -193,10 +193,9 @@ impl Driver for Provider {
         }
         // It knows how long its cloud's lookups lag, as any driver must.
         let propagation_delay = info.propagation_delay;
-        DriverInfo {
-            propagation_delay,
-            ..DriverInfo::new(info.name, "0.0.1")
-        }
+        let mut info = DriverInfo::new(info.name, "0.0.1");
+        info.propagation_delay = propagation_delay;
+        info
     }
 
     async fn create_machine(&self, request: CreateMachine, context: Context) -> Result<MachineStatus, DriverError> {
@@ -206,7 +205,7 @@ impl Driver for Provider {
             drop(creating);
             answer
         };
-        self.live(work).await
+        Box::pin(self.live(work)).await
     }
 
     async fn delete_machine(&self, request: DeleteMachine, context: Context) -> Result<Deletion, DriverError> {
@@ -227,10 +226,6 @@ impl Driver for Provider {
 
     async fn watch_machines(&self, request: WatchMachines, context: Context) -> Result<WatchStream, DriverError> {
         self.live(self.driver.watch_machines(request, context)).await
-    }
-
-    async fn get_volume_ids(&self, request: GetVolumeIds, context: Context) -> Result<VolumeIds, DriverError> {
-        self.live(self.driver.get_volume_ids(request, context)).await
     }
 
     fn machine_class_schema(&self) -> Result<ClassSchema, DriverError> {

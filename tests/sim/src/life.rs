@@ -285,9 +285,10 @@ impl Lives {
             },
             drivers: match &self.world.sockets {
                 Some(sockets) => Endpoints::Directory(sockets.directory().to_owned()),
-                None => Endpoints::Listed(vec![Endpoint::Unix("/sim/virtual.sock".to_owned())]),
+                None => Endpoints::listed([Endpoint::Unix("/sim/virtual.sock".to_owned())]),
             },
             driver_uids: Vec::new(),
+            driver_tls: None,
             workers: 8,
             kube_api_qps: 0.0,
             kube_api_burst: 0,

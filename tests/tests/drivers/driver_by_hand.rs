@@ -87,6 +87,7 @@ async fn a_vm_is_made_shown_listed_and_removed_with_the_manifest_of_its_class() 
     assert!(desk.well("info").await.contains("Name:                virtual\n"));
     assert_eq!(desk.well("validate").await, "MachineClass small is good\n");
     assert!(desk.well("template").await.contains("Region:"));
+    assert!(desk.well("schema").await.contains("instanceType"));
 
     let made = desk.json("create one").await;
     assert_eq!(made, desk.json("create one").await, "asked for twice it is one VM");

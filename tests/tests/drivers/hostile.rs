@@ -426,6 +426,7 @@ impl DriverService for Voice {
         Ok(Response::new(v1::ValidateMachineClassResponse {
             violations: vec![one; count],
             inventory_key: self.way.name(),
+            locator: None,
         }))
     }
 }

@@ -54,6 +54,7 @@ async fn by_hand(scene: &Scene, cluster: &str, namespace: &str, name: &str) -> S
             namespace: namespace.to_owned(),
             provider: "virtual".to_owned(),
             provider_spec,
+            ..Default::default()
         }),
         user_data: b"#cloud-config".to_vec(),
         tags: BTreeMap::from([("made".to_owned(), "by-hand".to_owned())]),

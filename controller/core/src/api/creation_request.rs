@@ -28,6 +28,10 @@ pub struct CreationRequest {
     /// What the driver calls the VMs that were reached with this: a VM is missing where a list of these lacks it. Absent: it did not say.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub inventory_key: Option<String>,
+    /// What the driver said of where the VMs of the class are. It is sent with each later call. Absent: the driver said nothing.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "free_form")]
+    pub locator: Value,
 }
 
 impl CreationRequest {
@@ -53,6 +57,15 @@ impl CreationRequest {
             provider_spec: provider_spec::essentials(&class.spec.provider_spec),
             secret_refs: class.secret_refs().map(named).collect(),
             inventory_key: key.map(str::to_owned),
+            locator: Value::Null,
+        }
+    }
+
+    /// The same, with what the driver said of where the VMs of the class are.
+    pub fn at(self, locator: Option<Value>) -> Self {
+        Self {
+            locator: locator.unwrap_or_default(),
+            ..self
         }
     }
 
@@ -74,7 +87,7 @@ impl CreationRequest {
         self.secret_refs.iter().filter_map(SecretRef::key).collect()
     }
 
-    /// Whether both ask for the same. The inventory key is not compared, because one of them may lack it. A class that names no driver says
+    /// Whether both ask for the same. What the driver said is not compared, because one of them may lack it. A class that names no driver says
     /// nothing against the one that was asked.
     pub fn is_same(&self, other: &Self) -> bool {
         let is_near = |one: &Self, other: &Self| {
@@ -84,12 +97,20 @@ impl CreationRequest {
         is_of_driver && self.secret_refs == other.secret_refs && is_near(self, other)
     }
 
+    /// Whether VMs that were asked for with both are in one place, as far as the driver has said.
+    pub fn has_same_place(&self, other: &Self) -> bool {
+        self.locator.is_null() || other.locator.is_null() || self.locator == other.locator
+    }
+
     /// Names all VMs that are reached with this: the driver's own name for them, or, where it has none, what is sent to reach them.
     pub fn inventory(&self) -> String {
         if let Some(key) = &self.inventory_key {
             return format!("{}/{key}", self.provider);
         }
-        let asked = serde_json::json!([self.provider_spec, self.secret_refs]);
+        let asked = match &self.locator {
+            Value::Null => serde_json::json!([self.provider_spec, self.secret_refs]),
+            place => serde_json::json!([self.provider_spec, self.secret_refs, place]),
+        };
         let digest = provider_spec::hex(&Sha256::digest(provider_spec::canonical(&asked).as_bytes()));
         format!("{}#{}", self.provider, digest.get(..16).unwrap_or(&digest))
     }
@@ -113,7 +134,7 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_class_holds_its_nested_fields_and_comes_back_from_the_api_server() {
         let spec = json!({"spec": {"region": "b", "networks": [{"id": "n"}]}, "unset": null});
-        let request = CreationRequest::of(&class(&spec, "cred"), Some("account/b"));
+        let request = CreationRequest::of(&class(&spec, "cred"), Some("account/b")).at(Some(json!({"region": "b"})));
         assert_eq!(
             request.provider_spec,
             json!({"spec": {"region": "b", "networks": [{"id": "n"}]}})
@@ -134,6 +155,16 @@ mod tests {
             "the driver gives both one inventory key"
         );
         assert_eq!(of("a", None), of("a", None));
+        let at = |place: &str| {
+            let request = CreationRequest::of(&class(&json!({}), "cred"), None);
+            request.at(Some(json!({ "region": place })))
+        };
+        assert_ne!(
+            at("a").inventory(),
+            at("b").inventory(),
+            "the driver says that they are elsewhere"
+        );
+        assert!(at("a").is_same(&at("b")) && !at("a").has_same_place(&at("b")));
         assert_ne!(of("a", None), of("b", None), "no inventory key says that both are one");
     }
 
@@ -158,6 +189,7 @@ mod tests {
         let before = CreationRequest {
             provider_spec: json!({"region": "a"}),
             inventory_key: None,
+            locator: Value::Null,
             ..now.clone()
         };
         assert!(before.is_same(&now));

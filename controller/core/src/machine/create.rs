@@ -65,12 +65,13 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(steps, Why::NoVm)
 }
 
-/// There may be a VM that no repeated CreateMachine finds: the class was changed since one was asked for; or the Machine bears the id of one
+/// There may be a VM that no repeated CreateMachine finds: the class, or where its driver says that its VMs are, was changed since one was
+/// asked for; or the Machine bears the id of one
 /// and no record, as after a restore from a backup. Before a VM is asked for, the driver says twice that there is none.
 fn perhaps_made(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Option<Plan> {
     let machine = seen.machine;
     let is_found_again = match machine.creation_request() {
-        Some(asked) => asked.is_same(&recipe.essentials),
+        Some(asked) => asked.is_same(&recipe.essentials) && asked.has_same_place(&recipe.essentials),
         None => machine.provider_id().is_none(),
     };
     if is_found_again || has_none(seen, now) {

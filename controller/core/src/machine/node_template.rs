@@ -28,6 +28,12 @@ struct Parts {
     taints: Vec<Taint>,
 }
 
+/// The labels and annotations of a template that its Node can have.
+pub fn metadata(template: &NodeTemplateSpec) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+    let parts = Parts::of(template).sound();
+    (parts.labels, parts.annotations)
+}
+
 impl Parts {
     fn of(template: &NodeTemplateSpec) -> Self {
         let mut taints: Vec<Taint> = Vec::new();

@@ -23,6 +23,8 @@ pub struct Sighting {
     pub node_name: Option<NodeName>,
     /// Where it stands; empty if the driver does not say.
     pub zone: String,
+    /// Whether the provider shows it as stopped, failed or going.
+    pub is_down: bool,
     /// When the provider accepted it, by the provider's clock. `None` breaks the contract.
     pub created: Option<Timestamp>,
 }

@@ -34,6 +34,18 @@ pub(super) fn uids(seen: &Observed<'_>) -> BTreeMap<Uid, Option<ProviderId>> {
 
 /// Whose the VM is.
 pub(super) fn of(seen: &Observed<'_>, uids: &BTreeMap<Uid, Option<ProviderId>>, vm: &Sighting) -> Owner {
+    // A Machine that was restored from elsewhere has another uid than its VM is tagged with. A VM of an older controller has no namespace.
+    let claims = |id: &ProviderId| {
+        seen.world
+            .machines
+            .find(OwnedBy::ProviderId, id.as_str())
+            .next()
+            .is_some()
+    };
+    let is_claimed = vm.provider_id.as_ref().is_some_and(claims);
+    if is_claimed && vm.cluster_id == seen.settings.cluster_id && vm.namespace.is_empty() {
+        return Owner::Machine;
+    }
     if vm.cluster_id.is_empty() || vm.namespace.is_empty() {
         return Owner::Unmarked;
     }
@@ -43,6 +55,11 @@ pub(super) fn of(seen: &Observed<'_>, uids: &BTreeMap<Uid, Option<ProviderId>>, 
     let Some(name) = &vm.name else {
         return Owner::Unmarked;
     };
+    // Of a VM that only an older controller has marked nobody knows whether it was ever a Machine's: a bastion bears the same tags.
+    let may_be_anything = vm.uid.is_none() && !seen.settings.legacy_marks.is_empty();
+    if may_be_anything && seen.world.machines.get(name).is_none() {
+        return Owner::Unmarked;
+    }
     let Some(id) = &vm.provider_id else {
         return Owner::Unnamed;
     };
@@ -52,8 +69,6 @@ pub(super) fn of(seen: &Observed<'_>, uids: &BTreeMap<Uid, Option<ProviderId>>, 
         // An older controller's VM is found by its name.
         None => world.machines.get(name).is_some(),
     };
-    // A Machine that was restored from elsewhere has another uid than its VM is tagged with.
-    let is_claimed = world.machines.find(OwnedBy::ProviderId, id.as_str()).next().is_some();
     // A creation of that name was sent and not answered: the Machine may be there without anybody knowing.
     let may_arrive = world.ledger.unanswered.contains_key(name);
     let named = vm.uid.as_ref().and_then(|uid| uids.get(uid)?.as_ref());

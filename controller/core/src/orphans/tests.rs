@@ -26,6 +26,7 @@ fn machine(name: &str, uid: &str, extra: &Value) -> Machine {
 
 fn vm(name: &str) -> Sighting {
     Sighting {
+        is_down: false,
         cluster_id: "c".into(),
         namespace: "n".into(),
         name: Some(Name::new(name)),
@@ -186,6 +187,30 @@ fn a_vm_without_a_uid_belongs_to_the_machine_of_its_name() {
     let mut story = Story::new();
     story.look(0, &[older("m-1"), older("lost")], None);
     assert_eq!(deleted(&story.look(15, &[older("m-1"), older("lost")], None)), ["lost"]);
+}
+
+/// A bastion bears the tags of the cluster as well.
+#[test]
+fn a_vm_that_only_an_older_controller_has_marked_is_told_and_never_deleted() {
+    let marked = Sighting {
+        uid: None,
+        ..vm("bastion")
+    };
+    let mut story = Story::new();
+    story.settings.legacy_marks = [("kubernetes.io/cluster/c".to_owned(), "1".to_owned())].into();
+    for minute in [0, 15, 30] {
+        assert_eq!(
+            deleted(&story.look(minute, std::slice::from_ref(&marked), None)),
+            [""; 0]
+        );
+    }
+    story.settings.legacy_marks.clear();
+    story.look(45, std::slice::from_ref(&marked), None);
+    assert_eq!(
+        deleted(&story.look(60, &[marked], None)),
+        ["bastion"],
+        "a driver's own older marks"
+    );
 }
 
 /// Rows: W6.

@@ -25,12 +25,13 @@ impl World {
             return false;
         };
         let (name, uid) = meta::identity(&machine.metadata);
-        let is_its = notice.namespace == meta::namespace(&machine.metadata)
-            && notice
-                .uid
-                .as_ref()
-                .is_none_or(|of| *of == uid || self.tagged_uid(&uid).as_ref() == Some(of))
-            && (machine.provider_id().is_none() || machine.provider_id() == notice.provider_id);
+        let tagged = self.tagged_uid(&uid);
+        // A VM from before a restore may bear another namespace, too.
+        let is_tagged = notice.uid.is_some() && notice.uid == tagged;
+        let is_named =
+            notice.namespace == meta::namespace(&machine.metadata) && notice.uid.as_ref().is_none_or(|of| *of == uid);
+        let is_its =
+            (is_named || is_tagged) && (machine.provider_id().is_none() || machine.provider_id() == notice.provider_id);
         if !is_its {
             return false;
         }

@@ -588,7 +588,10 @@ impl Stage {
                 };
                 if let (Readiness::Ready(recipe), Ok(driver)) = (&mut found, &driver) {
                     recipe.digest = seen.spec.provider_spec.to_string();
-                    recipe.essentials = CreationRequest::of(seen, None).by(driver);
+                    // A driver that says by the label `place` where the VMs of a class are.
+                    let place = seen.metadata.labels.as_ref().and_then(|labels| labels.get("place"));
+                    let locator = place.map(|place| json!({ "place": place }));
+                    recipe.essentials = CreationRequest::of(seen, None).by(driver).at(locator);
                 }
                 self.world.ledger.note_driver(seen, driver.ok());
                 self.world.judged(&name, stamp, found, self.uptime);

@@ -27,7 +27,7 @@ impl CallObserver for Uncounted {
 /// The name that the driver at an endpoint announces.
 pub async fn name(endpoint: &Endpoint) -> anyhow::Result<String> {
     let (pool, upkeep) = Pool::new(PoolSettings {
-        endpoints: Endpoints::Listed(vec![endpoint.clone()]),
+        endpoints: Endpoints::listed([endpoint.clone()]),
         manager: ManagerIdentity {
             name: "millwright-dev".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 
+/// The longest name of a node, which must be a label value, too.
+const NODE_NAME_MAX: usize = 63;
+
 /// A VM's id within the cloud, for example `i-0f3a9c2b7d514e680`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -216,9 +219,15 @@ impl Vm {
         format!("virtual:///{}/{}/{}", self.region, self.zone, self.id)
     }
 
-    /// Name that its node registers with: the machine's.
-    pub fn node_name(&self) -> &str {
-        &self.owner.name
+    /// Name that its node registers with: the machine's, or where that is longer than a node's may be, its start and the VM's id.
+    pub fn node_name(&self) -> String {
+        let (name, id) = (&self.owner.name, self.id.as_str());
+        if name.len() <= NODE_NAME_MAX {
+            return name.clone();
+        }
+        let room = NODE_NAME_MAX.saturating_sub(id.len() + 1);
+        let start = name.get(..room).unwrap_or_default();
+        format!("{}-{id}", start.trim_end_matches(['-', '.']))
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{
     fs, io,
-    os::unix::{fs::PermissionsExt as _, net::UnixStream},
+    os::unix::{
+        fs::{FileTypeExt as _, PermissionsExt as _},
+        net::UnixStream,
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -78,9 +81,11 @@ fn listen(path: &Path) -> Result<UnixListener, ConsoleServeError> {
     if UnixStream::connect(path).is_ok() {
         return Err(ConsoleServeError::Taken { path: name() });
     }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        Ok(()) | Err(_) => {}
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => return Err(failed(io::ErrorKind::AlreadyExists.into())),
+        Ok(_) => fs::remove_file(path).map_err(failed)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
     fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
@@ -176,5 +181,19 @@ fn status(error: CloudError) -> Status {
         CloudError::NoSuchVm { .. } => Status::not_found(error.to_string()),
         CloudError::TokenSpent | CloudError::ParameterMismatch { .. } => Status::failed_precondition(error.to_string()),
         CloudError::Storage(_) | CloudError::Closed => Status::unavailable(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_is_no_socket_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("console.sock");
+        fs::write(&path, "precious").expect("a file");
+        listen(&path).expect_err("it is no socket");
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "precious");
     }
 }

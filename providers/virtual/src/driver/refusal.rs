@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use millwright_provider_sdk::{DriverError, Outcome, Reason, Secrets, Severity, Violation};
+use millwright_provider_sdk::{DriverError, Outcome, Reason, Secrets, Violation};
 
-use super::answer;
 use crate::{cloud::CloudError, spec::Spec};
 
 /// Key of the Secret that the cloud looks at, and the one value that it refuses.
@@ -23,27 +22,12 @@ pub(super) fn check_credentials(secrets: &Secrets) -> Result<(), DriverError> {
 
 /// The spec, or every fault of it in one error.
 pub(super) fn readable(provider_spec: &serde_json::Value) -> Result<Spec, DriverError> {
-    Spec::read(provider_spec).map_err(|faults| {
-        let named = faults.into_iter().map(answer::field_violation).collect();
-        DriverError::invalid_fields(named)
-    })
-}
-
-/// The region whose VMs a call is about. Of a class that has become invalid since no more than this is needed.
-pub(super) fn region_of(provider_spec: &serde_json::Value) -> Result<&str, DriverError> {
-    let region = provider_spec.get("region").and_then(serde_json::Value::as_str);
-    region
-        .filter(|region| !region.is_empty())
-        .ok_or_else(|| DriverError::credentials_missing("machine_class.provider_spec.region"))
+    Spec::read(provider_spec).map_err(DriverError::from)
 }
 
 pub(super) fn warning_of_faults(spec: &Spec) -> Option<Violation> {
-    (!spec.faults.is_empty()).then(|| Violation {
-        field: "/faults".to_owned(),
-        severity: Severity::Warning,
-        reason: "SCRIPTED_FAULTS".to_owned(),
-        description: "calls for this class fail as it scripts".to_owned(),
-    })
+    (!spec.faults.is_empty())
+        .then(|| Violation::warning("/faults", "SCRIPTED_FAULTS", "calls for this class fail as it scripts"))
 }
 
 pub(super) fn too_early(left: Duration) -> DriverError {

@@ -1,76 +1,116 @@
 //! The watch: all VMs of a cluster in a region, then what happens to them.
 //!
-//! Bounded: a reader that falls too far behind loses its place and starts over. Cannot resume.
+//! Bounded: a reader that falls too far behind loses its place and starts over. Cannot resume. Says that all VMs were shown once lookups must
+//! show all that were ordered before the watch began.
 
-use std::sync::Arc;
+use std::{
+    collections::{HashSet, VecDeque},
+    time::Duration,
+};
 
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use millwright_provider_sdk::{Change, DriverError, Reason, WatchEvent, WatchStream};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-use super::answer;
-use crate::cloud::{Cloud, Event, Happening};
+use super::{answer, ownership::Ownership};
+use crate::{
+    clock,
+    cloud::{Cloud, Event, Happening, VmId},
+};
 
-pub(super) fn stream(cloud: &Cloud, region: String, cluster: String) -> WatchStream {
-    // Subscribed before the list is read: what happens in between is told twice rather than never.
-    let happenings = cloud.watch();
-    let now = cloud.now();
-    let known = cloud.list(&region, &cluster, None, usize::MAX);
-    let known = known
-        .into_iter()
-        .map(move |vm| Ok(event(Change::Upsert(Box::new(answer::machine(&vm, now))))));
-    let synced = stream::iter([Ok(event(Change::Synced))]);
-    let changes = stream::unfold(
-        Some((
-            cloud.clone(),
-            happenings,
-            Arc::<(String, String)>::from((region, cluster)),
-        )),
-        |place| async move {
-            let (cloud, mut happenings, whose) = place?;
-            match next(&cloud, &mut happenings, &whose).await {
-                Ok(Some(change)) => Some((Ok(event(change)), Some((cloud, happenings, whose)))),
-                Ok(None) => None,
-                Err(error) => Some((Err(error), None)),
-            }
-        },
-    );
-    stream::iter(known).chain(synced).chain(changes).boxed()
+/// One watch, and how far it is.
+struct Watch {
+    cloud: Cloud,
+    happenings: Receiver<Happening>,
+    region: String,
+    own: Ownership,
+    /// When lookups show every VM that was ordered before the watch began. `None`: that was said.
+    complete_at: Option<Timestamp>,
+    shown: HashSet<VmId>,
+    /// What is told next.
+    changes: VecDeque<Change>,
 }
 
-/// The next change in the region to VMs of the cluster; `None` once the cloud is no more.
-async fn next(
-    cloud: &Cloud,
-    happenings: &mut Receiver<Happening>,
-    (region, cluster): &(String, String),
-) -> Result<Option<Change>, DriverError> {
-    loop {
-        match happenings.recv().await {
-            Ok(Happening { vm, .. }) if vm.region != *region || vm.owner.cluster != *cluster => {}
-            Ok(happening) => return Ok(Some(change(&happening, cloud.now()))),
-            Err(RecvError::Closed) => return Ok(None),
-            Err(RecvError::Lagged(missed)) => {
-                let text = format!("the reader is {missed} changes behind");
-                return Err(DriverError::new(Reason::ResumeTokenExpired, text));
+pub(super) fn stream(cloud: &Cloud, region: String, own: Ownership, list_lag: Duration) -> WatchStream {
+    let mut watch = Watch {
+        // Subscribed before the list is read: what happens in between is told twice rather than never.
+        happenings: cloud.watch(),
+        cloud: cloud.clone(),
+        region,
+        own,
+        complete_at: Some(clock::after(cloud.now(), list_lag)),
+        shown: HashSet::new(),
+        changes: VecDeque::new(),
+    };
+    watch.look();
+    let events = stream::unfold(Some(watch), |watch| async {
+        let mut watch = watch?;
+        match watch.next().await {
+            Ok(Some(change)) => Some((Ok(WatchEvent::new(change)), Some(watch))),
+            Ok(None) => None,
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    events.boxed()
+}
+
+impl Watch {
+    /// The next change in the region to VMs of the cluster; `None` once the cloud is no more.
+    async fn next(&mut self) -> Result<Option<Change>, DriverError> {
+        loop {
+            if let Some(change) = self.changes.pop_front() {
+                return Ok(Some(change));
+            }
+            let left = self.complete_at.map(|at| clock::until(at, self.cloud.now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.look();
+                self.changes.push_back(Change::Synced);
+                (self.complete_at, self.shown) = (None, HashSet::new());
+                continue;
+            }
+            tokio::select! {
+                happening = self.happenings.recv() => match happening {
+                    Ok(happening) => self.hear(&happening),
+                    Err(RecvError::Closed) => return Ok(None),
+                    Err(RecvError::Lagged(missed)) => {
+                        let text = format!("the reader is {missed} changes behind");
+                        return Err(DriverError::new(Reason::ResumeTokenExpired, text));
+                    }
+                },
+                () = tokio::time::sleep(left.unwrap_or_default()), if left.is_some() => {}
             }
         }
     }
-}
 
-fn change(happening: &Happening, now: Timestamp) -> Change {
-    let vm = &happening.vm;
-    match happening.event {
-        Event::Accepted | Event::Booted | Event::Joined | Event::Stopped | Event::Deleting => {
-            Change::Upsert(Box::new(answer::machine(vm, now)))
+    /// Tells of the VMs that lookups show and that were not told of.
+    fn look(&mut self) {
+        let now = self.cloud.now();
+        let vms = self
+            .cloud
+            .select(&self.region, None, usize::MAX, |vm| self.own.holds(vm));
+        for vm in vms {
+            if self.shown.insert(vm.id.clone()) {
+                let machine = answer::machine(&vm, self.own.key(&vm), now);
+                self.changes.push_back(Change::Upsert(Box::new(machine)));
+            }
         }
-        Event::Removed => Change::Deleted(Box::new(answer::gone(vm))),
     }
-}
 
-fn event(change: Change) -> WatchEvent {
-    WatchEvent {
-        change,
-        resume_token: String::new(),
+    fn hear(&mut self, happening: &Happening) {
+        let vm = &happening.vm;
+        if vm.region != self.region || !self.own.holds(vm) {
+            return;
+        }
+        if self.complete_at.is_some() {
+            self.shown.insert(vm.id.clone());
+        }
+        let key = self.own.key(vm);
+        self.changes.push_back(match happening.event {
+            Event::Accepted | Event::Booted | Event::Joined | Event::Stopped | Event::Deleting => {
+                Change::Upsert(Box::new(answer::machine(vm, key, self.cloud.now())))
+            }
+            Event::Removed => Change::Deleted(Box::new(answer::gone(vm, key))),
+        });
     }
 }

@@ -145,7 +145,7 @@ impl NodeApi {
     }
 
     async fn own_node(&self, vm: &Vm) -> Result<Posted, ApiError> {
-        let seen = self.get_node(vm.node_name()).await?;
+        let seen = self.get_node(&vm.node_name()).await?;
         if seen.spec.provider_id == vm.provider_id() {
             return Ok(Posted::Ours {
                 node_uid: seen.metadata.uid,
@@ -176,7 +176,7 @@ impl NodeApi {
         {
             Ok(_) => Ok(()),
             Err(error) if error.is(StatusCode::NOT_FOUND) => {
-                let seen = self.get_node(vm.node_name()).await?;
+                let seen = self.get_node(&vm.node_name()).await?;
                 self.post_lease(vm, &seen.metadata.uid).await
             }
             Err(error) => Err(error),

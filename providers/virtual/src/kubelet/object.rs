@@ -18,7 +18,7 @@ const LEASE_BEATS: u32 = 4;
 /// The node of a VM that has just powered on, with its status: the API server keeps it on creation.
 pub(super) fn node(vm: &Vm, now: Timestamp) -> Value {
     let mut labels = labels::of_place(&vm.region, &vm.zone, &vm.instance_type);
-    labels.insert(labels::HOSTNAME.to_owned(), vm.node_name().to_owned());
+    labels.insert(labels::HOSTNAME.to_owned(), vm.node_name());
     let (capacity, allocatable) = Size::named(&vm.instance_type).map_or_else(Default::default, |size| {
         (resources(size.capacity()), resources(size.allocatable()))
     });

@@ -7,9 +7,8 @@ use crate::process::{
     text,
 };
 use millwright_proto::v1::{
-    self, CsiVolumeSource, GetDriverInfoRequest, GetMachineClassSchemaRequest, GetNodeTemplateRequest,
-    GetVolumeIDsRequest, ValidateMachineClassRequest, VolumeSpec, WatchMachinesRequest, machine::State, volume_spec,
-    watch_machines_response::Type,
+    self, GetDriverInfoRequest, GetMachineClassSchemaRequest, GetNodeTemplateRequest, ValidateMachineClassRequest,
+    WatchMachinesRequest, machine::State, watch_machines_response::Type,
 };
 use millwright_provider_virtual::{cloud::Event, console::listing};
 use tonic::Code;
@@ -438,24 +437,6 @@ async fn a_class_says_what_it_offers() {
         template.expect("a template").capacity.get("memory").map(String::as_str),
         Some("4Gi")
     );
-    let volume = |name: &str, driver: &str| VolumeSpec {
-        name: name.into(),
-        source: Some(volume_spec::Source::Csi(CsiVolumeSource {
-            driver: driver.into(),
-            volume_handle: format!("handle-{name}"),
-            ..Default::default()
-        })),
-    };
-    let volumes = vec![volume("ours", "virtual.csi"), volume("theirs", "ebs.csi.aws.com")];
-    let ids = driver
-        .get_volume_i_ds(GetVolumeIDsRequest { volumes })
-        .await
-        .expect("ids")
-        .into_inner();
-    assert_eq!(
-        (ids.volume_ids[0].volume_id.as_str(), ids.unrecognized),
-        ("handle-ours", vec!["theirs".to_owned()])
-    );
 }
 
 /// Rows: pains 1.
@@ -631,6 +612,24 @@ async fn a_watch_tells_of_what_is_and_of_what_becomes() {
 }
 
 #[tokio::test]
+async fn a_watch_says_that_all_is_shown_only_when_lookups_that_lag_show_all() {
+    let provider = Provider::start(&["--list-lag", "1s", "--create-delay", "0s"]);
+    let mut driver = provider.driver().await;
+    make(&mut driver, "m").await;
+    let request = WatchMachinesRequest {
+        cluster_id: "dev".into(),
+        machine_class: Some(class()),
+        ..Default::default()
+    };
+    let mut events = driver.watch_machines(request).await.expect("a watch").into_inner();
+    let mut told = Vec::new();
+    while !told.contains(&Type::Synced) {
+        told.push(events.message().await.expect("no error").expect("no end").r#type());
+    }
+    assert!(told.contains(&Type::Upsert), "the VM is shown before all is: {told:?}");
+}
+
+#[tokio::test]
 async fn the_console_lets_hosts_fail_and_the_driver_says_so() {
     let provider = Provider::start(&["--create-delay", "0s"]);
     let mut driver = provider.driver().await;
@@ -664,4 +663,19 @@ async fn a_thousand_creates_over_the_socket_are_measured() {
     }
     eprintln!("1000 creates over the socket: {:?}", begun.elapsed());
     assert_eq!(provider.console().await.vms().await.expect("vms").len(), 1000);
+}
+
+#[tokio::test]
+async fn a_machine_with_a_long_name_has_a_node_with_a_short_one() {
+    let provider = Provider::start(&["--create-delay", "0s"]);
+    let mut driver = provider.driver().await;
+    let name = format!("{}.b", "a".repeat(100));
+    let made = make(&mut driver, &name).await;
+    assert!(
+        made.node_name.len() <= 63 && made.node_name.starts_with("aaa"),
+        "{}",
+        made.node_name
+    );
+    assert_eq!(made.key.expect("a key").name, name);
+    assert_eq!(make(&mut driver, &name).await.node_name, made.node_name, "it stays");
 }

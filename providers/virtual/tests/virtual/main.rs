@@ -2,4 +2,6 @@
 
 mod cloud;
 mod driver;
+mod older;
+mod place;
 mod process;

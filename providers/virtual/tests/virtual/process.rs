@@ -29,14 +29,18 @@ pub struct Provider {
 
 impl Provider {
     pub fn start(flags: &[&str]) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut provider = Self {
-            dir,
-            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
-            child: None,
-        };
+        let mut provider = Self::new(flags);
         provider.start_again();
         provider
+    }
+
+    /// One that does not run yet, for whoever puts VMs into its state file first.
+    pub fn new(flags: &[&str]) -> Self {
+        Self {
+            dir: tempfile::tempdir().expect("a directory"),
+            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+            child: None,
+        }
     }
 
     pub fn start_again(&mut self) {
@@ -111,7 +115,9 @@ pub fn key(name: &str) -> MachineKey {
     // Any text of a UUID's length will do; it only has to be the same for the same name.
     let uid = format!(
         "00000000-0000-4000-8000-{:0>12}",
-        name.bytes().fold(0_u64, |sum, byte| sum * 31 + u64::from(byte)) % 1_000_000_000_000
+        name.bytes()
+            .fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)))
+            % 1_000_000_000_000
     );
     MachineKey {
         cluster_id: "dev".into(),
@@ -160,6 +166,7 @@ pub fn class_with<const N: usize>(more: [(&str, Value); N]) -> MachineClass {
         namespace: "default".into(),
         provider: "virtual".into(),
         provider_spec: Some(spec),
+        ..MachineClass::default()
     }
 }
 
