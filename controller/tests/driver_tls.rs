@@ -9,8 +9,11 @@ mod stub;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use millwright::driver::{Endpoints, NamedEndpoint, Peers, TlsFiles};
+use millwright::driver::{DriverState, Endpoint, Endpoints, NamedEndpoint, Pauses, Peers, TlsFiles};
+use millwright_core::driver::Code;
+use millwright_core::ids::DriverName;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -18,6 +21,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use stub::{Desk, Stub, pauses};
 use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 /// An authority, and what it signs.
@@ -74,21 +78,28 @@ impl Authority {
     }
 }
 
-/// Takes TLS off each connection and passes it on to a driver's socket. Gives the port.
-async fn front(tls: Arc<ServerConfig>, socket: PathBuf) -> u16 {
+/// Takes TLS off each connection and passes it on to a driver's socket. Gives the port, and what stops the connections that are open: they
+/// stay so, and nothing goes through them any more.
+async fn front(tls: Arc<ServerConfig>, socket: PathBuf) -> (u16, Arc<Notify>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
+    let cut = Arc::new(Notify::new());
+    let of_all = Arc::clone(&cut);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let (acceptor, socket) = (TlsAcceptor::from(Arc::clone(&tls)), socket.clone());
+            let cut = Arc::clone(&of_all);
             tokio::spawn(async move {
                 let mut outer = acceptor.accept(stream).await?;
                 let mut inner = UnixStream::connect(socket).await?;
-                tokio::io::copy_bidirectional(&mut outer, &mut inner).await
+                tokio::select! {
+                    copied = tokio::io::copy_bidirectional(&mut outer, &mut inner) => copied,
+                    () = cut.notified() => std::future::pending().await,
+                }
             });
         }
     });
-    port
+    (port, cut)
 }
 
 fn write(directory: &Path, ca: &str, own: &Signed) -> TlsFiles {
@@ -115,7 +126,7 @@ async fn a_driver_on_another_host_is_used_where_both_sides_prove_who_they_are() 
     let socket = directory.path().join("x.sock");
     let _running = Stub::named("x").serve(&socket);
     let (authority, stranger) = (Authority::new(), Authority::new());
-    let port = front(authority.server(&authority.sign("localhost")), socket).await;
+    let (port, _) = front(authority.server(&authority.sign("localhost")), socket).await;
     let named: NamedEndpoint = format!("x=https://localhost:{port}").parse().unwrap();
     let health = |desk: &Desk| desk.health(&named.endpoint);
 
@@ -159,6 +170,36 @@ async fn a_driver_on_another_host_is_used_where_both_sides_prove_who_they_are() 
     write(directory.path(), &authority.pem, &authority.sign("manager"));
     distrusted.ready("x").await;
     distrusts.ready("x").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_dead_without_a_word_is_given_up_for_a_new_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("x.sock");
+    let _running = Stub::named("x").serve(&socket);
+    let authority = Authority::new();
+    let (port, cut) = front(authority.server(&authority.sign("localhost")), socket).await;
+    let files = write(directory.path(), &authority.pem, &authority.sign("manager"));
+    let pauses = Pauses {
+        ready: Duration::from_millis(50),
+        handshake: Duration::from_millis(500),
+        ..pauses()
+    };
+    let endpoint: Endpoint = format!("https://localhost:{port}").parse().unwrap();
+    let connect = Peers::new(&[]).with_tls(Some(files)).connect();
+    let desk = Desk::connecting(Endpoints::listed([endpoint]), pauses, connect);
+    let before = desk.ready("x").await;
+    cut.notify_waiters();
+    let name = DriverName::new("x");
+    let renewed = stub::until("the driver is reached by another connection", || {
+        match desk.pool.get(&name) {
+            DriverState::Ready(driver) if !Arc::ptr_eq(&driver, &before) => Some(driver),
+            DriverState::Ready(_) | DriverState::Away { .. } | DriverState::Missing { .. } => None,
+        }
+    });
+    // The stub has no such call: its answer shows that the call went through.
+    let answer = renewed.await.get_machine_status(&stub::target()).await;
+    assert_eq!(answer.expect_err("the stub cannot").code, Code::Unimplemented);
 }
 
 #[tokio::test(flavor = "multi_thread")]

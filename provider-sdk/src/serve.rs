@@ -9,7 +9,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::Stream;
 use millwright_proto::v1::driver_service_server::{DriverService, DriverServiceServer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
@@ -17,6 +19,7 @@ use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
+use tonic::transport::server::Connected;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -274,15 +277,18 @@ impl Server {
         // The claim keeps the socket's path until the last answer is out.
         let _claim = match self.listener {
             Listener::Unix(listener, claim) => {
-                servers.spawn(serve_unix(listener, self.routes, self.stopping.clone()));
+                let incoming = UnixListenerStream::new(listener);
+                servers.spawn(serve_grpc(incoming, self.routes, self.stopping.clone()));
                 Some(claim)
             }
             Listener::Tcp(listener) => {
-                servers.spawn(serve_tcp(listener, self.routes, self.stopping.clone()));
+                let incoming = TcpListenerStream::new(listener);
+                servers.spawn(serve_grpc(incoming, self.routes, self.stopping.clone()));
                 None
             }
             Listener::Tls(listener, tls) => {
-                servers.spawn(serve_tls(listener, tls, self.routes, self.stopping.clone()));
+                let incoming = tls::incoming(listener, Arc::new(tls), self.stopping.clone());
+                servers.spawn(serve_grpc(incoming, self.routes, self.stopping.clone()));
                 None
             }
         };
@@ -400,33 +406,11 @@ async fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Serv
     Ok((listener, real))
 }
 
-async fn serve_unix(
-    listener: tokio::net::UnixListener,
-    routes: Routes,
-    stopping: CancellationToken,
-) -> Result<(), ServeError> {
-    tonic::transport::Server::builder()
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), stopping.cancelled_owned())
-        .await
-        .map_err(ServeError::Grpc)
-}
-
-async fn serve_tcp(listener: TcpListener, routes: Routes, stopping: CancellationToken) -> Result<(), ServeError> {
-    tonic::transport::Server::builder()
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopping.cancelled_owned())
-        .await
-        .map_err(ServeError::Grpc)
-}
-
-async fn serve_tls(
-    listener: TcpListener,
-    tls: Tls,
-    routes: Routes,
-    stopping: CancellationToken,
-) -> Result<(), ServeError> {
-    let incoming = tls::incoming(listener, Arc::new(tls), stopping.clone());
+async fn serve_grpc<I, S>(incoming: I, routes: Routes, stopping: CancellationToken) -> Result<(), ServeError>
+where
+    I: Stream<Item = io::Result<S>>,
+    S: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+{
     tonic::transport::Server::builder()
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, stopping.cancelled_owned())

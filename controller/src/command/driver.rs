@@ -89,22 +89,14 @@ impl<'f> Caller<'f> {
         let timeout = self.flags.timeout;
         let answer = tokio::time::timeout(timeout, call).await;
         let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {timeout:?}"))));
-        answer.map(Response::into_inner).map_err(|status| Failure::Driver {
-            method,
-            said: match std::error::Error::source(&status) {
-                // No driver has said this: the connection broke, or there was none.
-                Some(_) => format!("{} at {}", told(&secrets.failure(&status)), self.endpoint()),
-                None => told(&secrets.failure(&status)),
-            },
+        answer.map(Response::into_inner).map_err(|status| {
+            let mut said = told(&secrets.failure(&status));
+            // A status with a cause was made on this side: the connection broke, or there was none.
+            if let (Some(_), Some(endpoint)) = (std::error::Error::source(&status), &self.flags.endpoint) {
+                said += &format!(" (at {endpoint})");
+            }
+            Failure::Driver { method, said }
         })
-    }
-
-    fn endpoint(&self) -> String {
-        self.flags
-            .endpoint
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default()
     }
 
     async fn driver(&self) -> Result<v1::GetDriverInfoResponse, Failure> {

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::driver::{
-    Address, Capability, Code, Deletion, Disturbance, DriverInfo, Failure, Initialization, Reason, Violation, Vm,
-    VmState,
+    Address, Capability, Code, Deletion, Disturbance, DriverInfo, Effect, Failure, Initialization, Reason, Violation,
+    Vm, VmState,
 };
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
 use millwright_core::machine::Lost;
@@ -117,6 +117,10 @@ fn fault(secrets: &SecretData, text: &str, read: fn(&str) -> Result<&str, String
     Some(told.unwrap_or_else(|| "an id that holds a secret".to_owned()))
 }
 
+/// What a copied manifest's Machine is told of the VM that its `spec.providerID` names.
+const COPIED: &str =
+    "the VM of spec.providerID belongs to the Machine of this name in another namespace; this Machine has no VM";
+
 /// The VM of a Machine that may have been restored from a backup. Its VM bears the uid of before, and is the Machine's all the same if it bears
 /// the Machine's cluster, namespace (or the one from which it was restored) and name, and the id that the Machine names: no other Machine of
 /// that name can be in this API server.
@@ -125,48 +129,37 @@ pub(super) fn vm_found(
     machine: Option<v1::Machine>,
     poll_after: Option<prost_types::Duration>,
 ) -> Result<Vm, Failure> {
-    let restored = machine.as_ref().and_then(|machine| restored_from(target, machine));
-    if restored.is_none() && machine.as_ref().is_some_and(|machine| is_of_namesake(target, machine)) {
-        return Err(Failure {
-            reason: Some(Reason::MachineNotFound),
-            ..Failure::not_sent(
-                Code::NotFound,
-                "the VM of the providerID is another namespace's Machine's; this Machine has none",
-            )
-        });
-    }
-    let key = match restored {
-        Some(uid) => MachineKey {
-            uid,
-            ..target.key.clone()
+    let of = &target.key;
+    let is_own_namespace = |key: &v1::MachineKey| {
+        let namespace = &key.namespace;
+        *namespace == of.namespace || target.former_namespace.as_ref() == Some(namespace)
+    };
+    let key = match machine.as_ref().and_then(|machine| named_by_id(target, machine)) {
+        Some(key) if is_own_namespace(key) => MachineKey {
+            uid: Uid::new(&key.uid),
+            ..of.clone()
         },
-        None => target.vm_key(),
+        // A manifest was copied into another namespace: the VM stays the one of the Machine there.
+        Some(key) if !key.namespace.is_empty() && key.uid != target.vm_key().uid.as_str() => {
+            return Err(Failure {
+                reason: Some(Reason::MachineNotFound),
+                effect: Effect::None,
+                ..Failure::transport(Code::NotFound, COPIED)
+            });
+        }
+        Some(_) | None => target.vm_key(),
     };
     let vm = vm_of(&key, &target.secrets, machine, poll_after)?;
     let tagged_uid = (key.uid != target.key.uid).then_some(key.uid);
     Ok(Vm { tagged_uid, ..vm })
 }
 
-/// The uid that a Machine's VM bears, if it is that of the Machine before a restore.
-fn restored_from(target: &Target, machine: &v1::Machine) -> Option<Uid> {
+/// The owner of a VM, where it bears a uid, the Machine's cluster and name, and the id that the Machine names.
+fn named_by_id<'a>(target: &Target, machine: &'a v1::Machine) -> Option<&'a v1::MachineKey> {
     let (key, id) = (machine.key.as_ref()?, target.provider_id.as_ref()?);
-    let former = target.former_namespace.as_ref();
-    let is_namesake = key.cluster_id == target.key.cluster_id
-        && (key.namespace == target.key.namespace || former == Some(&key.namespace))
-        && key.name == target.key.name.as_str();
-    let is_uid = !key.uid.is_empty() && bounds::id(&key.uid).is_ok();
-    (is_uid && is_namesake && id.as_str() == machine.provider_id).then(|| Uid::new(&key.uid))
-}
-
-/// Whether the VM is that of a Machine of the same name in another namespace, which the providerID names: that of a copied manifest.
-fn is_of_namesake(target: &Target, machine: &v1::Machine) -> bool {
-    let (Some(key), Some(id)) = (&machine.key, &target.provider_id) else {
-        return false;
-    };
-    let is_named = key.cluster_id == target.key.cluster_id && key.name == target.key.name.as_str();
-    let is_elsewhere = !key.namespace.is_empty() && key.namespace != target.key.namespace;
-    let is_foreign = !key.uid.is_empty() && key.uid != target.vm_key().uid.as_str();
-    is_named && is_elsewhere && is_foreign && id.as_str() == machine.provider_id
+    let is_namesake = key.cluster_id == target.key.cluster_id && key.name == target.key.name.as_str();
+    let has_uid = !key.uid.is_empty() && bounds::id(&key.uid).is_ok();
+    (is_namesake && has_uid && id.as_str() == machine.provider_id).then_some(key)
 }
 
 /// The VM of an answer about `key`'s machine.

@@ -1,9 +1,8 @@
 //! Where a driver listens: the forms of `--driver` and the sockets of `--driver-dir`.
 //!
 //! Refuses what would send secrets over a network in the clear: without TLS only sockets and loopback are taken. Over TLS both sides show a
-//! certificate. Behind a socket
-//! listens the manager's own user, root or a user that was named: who may merely make a file in `--driver-dir` gets no credentials. Of a
-//! port on loopback nobody can tell who listens.
+//! certificate. Behind a socket listens the manager's own user, root or a user that was named: who may merely make a file in `--driver-dir`
+//! gets no credentials. Of a port on loopback nobody can tell who listens.
 
 use std::fmt;
 use std::io;

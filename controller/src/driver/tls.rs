@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
@@ -49,7 +50,7 @@ impl TlsFiles {
         let key = PrivateKeyDer::from_pem_slice(&read(&self.key).await?).map_err(|error| in_file(&self.key, &error))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(&[&TLS13])
             .map_err(io::Error::other)?
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key);

@@ -100,11 +100,8 @@ async fn look_at(shared: &Arc<Shared>, inventory: &Inventory, ways: &[Way]) -> O
         plan
     });
     if listing.gap.is_none() {
-        // A Machine without a Node has no other witness than the listing where its driver cannot watch: it is asked for, as if it were missing.
-        let up = listing.vms.iter().filter(|vm| !vm.is_down);
-        let shown = up.filter_map(|vm| vm.provider_id.clone()).collect();
         let now = shared.env.now();
-        let missing = shared.change(|world, uptime| world.all_listed(ways, &shown, (now, uptime)));
+        let missing = shared.change(|world, uptime| world.all_listed(ways, &listing.up(), (now, uptime)));
         shared.metrics.doubted(inventory.driver.as_str(), "missing", missing);
     }
     let vms = listing.vms.len();
@@ -286,7 +283,7 @@ fn tell(shared: &Shared, via: &Via, finding: Finding, vm: &Sighting) {
         Finding::Unmarked => (
             "UnmarkedVm",
             "unmarked",
-            "is left alone: the tags that say whose it is are lost",
+            "is left alone: its tags do not say for certain whose it is",
         ),
         Finding::Duplicate => (
             "DuplicateVm",

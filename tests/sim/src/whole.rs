@@ -163,15 +163,12 @@ fn strike(name: &'static str, wanted: u64, from: u64, threads: usize) -> Sum {
         ..Plan::default()
     };
     let mut sum = Sum::default();
-    for first in (from..from + RARE_SEEDS).step_by(usize::try_from(ROUND).unwrap_or(1)) {
-        sum.take(campaign::all(
-            &campaign::seeds(&plan, first, first + ROUND),
-            threads,
-            &|_, _| (),
-        ));
-        if sum.struck.get(name).is_some_and(|struck| *struck >= wanted) {
-            break;
-        }
+    let has_struck = |sum: &Sum| sum.struck.get(name).is_some_and(|struck| *struck >= wanted);
+    let mut first = from;
+    while first < from + RARE_SEEDS && !has_struck(&sum) {
+        let jobs = campaign::seeds(&plan, first, first + ROUND);
+        sum.take(campaign::all(&jobs, threads, &|_, _| ()));
+        first += ROUND;
     }
     sum
 }

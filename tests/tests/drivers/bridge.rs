@@ -176,7 +176,7 @@ async fn settled(
     .await
 }
 
-/// Kills one of them in the middle of what is under way, a few times.
+/// Kills the driver and the manager, one after the other, three times in the middle of what is under way.
 async fn crash(driver: &mut LookAlike, manager: &mut Manager) {
     for round in 0..3 {
         tokio::time::sleep(Duration::from_millis(700 + 300 * round)).await;

@@ -130,9 +130,7 @@ fn sources_are_written_in_plain_words() {
         for word in WORDS {
             let count = text.matches(word).count();
             if count > 0 {
-                *found
-                    .entry(format!("{word}in {path}", word = word.trim_end().to_owned() + " "))
-                    .or_default() += count;
+                *found.entry(format!("{} in {path}", word.trim_end())).or_default() += count;
             }
         }
     }

@@ -65,9 +65,9 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     Plan::act(steps, Why::NoVm)
 }
 
-/// There may be a VM that no repeated CreateMachine finds: the class, or where its driver says that its VMs are, was changed since one was
-/// asked for; or the Machine bears the id of one
-/// and no record, as after a restore from a backup. Before a VM is asked for, the driver says twice that there is none.
+/// There may be a VM that no repeated CreateMachine finds: the class or the driver's locator has changed since a VM was asked for; or the
+/// Machine names the id of a VM and has no record of a creation, as after a restore from a backup. Before a VM is asked for, the driver says
+/// twice that there is none.
 fn perhaps_made(seen: &Observed<'_>, recipe: &Recipe, now: Timestamp) -> Option<Plan> {
     let machine = seen.machine;
     let is_found_again = match machine.creation_request() {

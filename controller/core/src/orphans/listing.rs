@@ -1,5 +1,6 @@
 //! What a look at a provider brought: its VMs, and whether these are all. Decides nothing.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -50,6 +51,15 @@ pub struct Listing {
     pub vms: Vec<Sighting>,
     /// Why these may not be all. `None`: they are.
     pub gap: Option<Gap>,
+}
+
+impl Listing {
+    /// The VMs that run or may yet. Where a driver cannot watch, a Machine without a Node has no other witness than the listing: one whose VM
+    /// is down is asked for as if the VM were missing.
+    pub fn up(&self) -> BTreeSet<ProviderId> {
+        let up = self.vms.iter().filter(|vm| !vm.is_down);
+        up.filter_map(|vm| vm.provider_id.clone()).collect()
+    }
 }
 
 /// Why a listing is not complete.

@@ -34,15 +34,11 @@ pub(super) fn uids(seen: &Observed<'_>) -> BTreeMap<Uid, Option<ProviderId>> {
 
 /// Whose the VM is.
 pub(super) fn of(seen: &Observed<'_>, uids: &BTreeMap<Uid, Option<ProviderId>>, vm: &Sighting) -> Owner {
-    // A Machine that was restored from elsewhere has another uid than its VM is tagged with. A VM of an older controller has no namespace.
-    let claims = |id: &ProviderId| {
-        seen.world
-            .machines
-            .find(OwnedBy::ProviderId, id.as_str())
-            .next()
-            .is_some()
-    };
-    let is_claimed = vm.provider_id.as_ref().is_some_and(claims);
+    let world = seen.world;
+    let claimants = |id: &ProviderId| world.machines.find(OwnedBy::ProviderId, id.as_str()).count();
+    // A Machine that was restored from a backup has another uid than its VM is tagged with.
+    let is_claimed = vm.provider_id.as_ref().is_some_and(|id| claimants(id) > 0);
+    // A VM of an older controller bears no namespace.
     if is_claimed && vm.cluster_id == seen.settings.cluster_id && vm.namespace.is_empty() {
         return Owner::Machine;
     }
@@ -57,13 +53,12 @@ pub(super) fn of(seen: &Observed<'_>, uids: &BTreeMap<Uid, Option<ProviderId>>, 
     };
     // Of a VM that only an older controller has marked nobody knows whether it was ever a Machine's: a bastion bears the same tags.
     let may_be_anything = vm.uid.is_none() && !seen.settings.legacy_marks.is_empty();
-    if may_be_anything && seen.world.machines.get(name).is_none() {
+    if may_be_anything && world.machines.get(name).is_none() {
         return Owner::Unmarked;
     }
     let Some(id) = &vm.provider_id else {
         return Owner::Unnamed;
     };
-    let world = seen.world;
     let is_owned = match &vm.uid {
         Some(uid) => uids.contains_key(uid),
         // An older controller's VM is found by its name.

@@ -189,6 +189,41 @@ fn a_vm_without_a_uid_belongs_to_the_machine_of_its_name() {
     assert_eq!(deleted(&story.look(15, &[older("m-1"), older("lost")], None)), ["lost"]);
 }
 
+#[test]
+fn a_vm_without_a_namespace_is_the_machines_that_names_it() {
+    let mut story = Story::new();
+    let mut named = machine("adopted", "adopted-uid", &json!({}));
+    named.spec.provider_id = Some("p:///adopted".to_owned());
+    story.sees(named);
+    let vm = |name: &str| Sighting {
+        namespace: String::new(),
+        uid: None,
+        provider_id: ProviderId::non_empty(Some(&format!("p:///{name}"))),
+        ..vm(name)
+    };
+    let plan = story.look(0, &[vm("adopted"), vm("stray")], None);
+    assert_eq!(
+        (plan.report.unclear, told(&plan, Finding::Unmarked)),
+        (1, 1),
+        "the stray one alone"
+    );
+}
+
+#[test]
+fn a_listing_has_no_running_vm_where_the_provider_shows_one_that_is_down() {
+    let down = Sighting {
+        is_down: true,
+        ..vm("down")
+    };
+    let listing = Listing {
+        begun: at(0),
+        ended: at(0),
+        vms: vec![vm("up"), down],
+        gap: None,
+    };
+    assert_eq!(listing.up(), vm("up").provider_id.into_iter().collect());
+}
+
 /// A bastion bears the tags of the cluster as well.
 #[test]
 fn a_vm_that_only_an_older_controller_has_marked_is_told_and_never_deleted() {
