@@ -596,6 +596,7 @@ async fn work(
     let epoch = leading.context("the election ended")?;
     shared.env.begin_term();
     shared.lead.begin(epoch);
+    shared.change(|world, uptime| world.begin_term(uptime));
     shared.heartbeat.beat();
     tracing::info!("this process leads");
     tokio::select! {

@@ -246,6 +246,16 @@ impl World {
         }
     }
 
+    /// This process begins to lead. The circuit breakers are those that the classes tell now: while this process followed, another one
+    /// opened and closed them.
+    pub fn begin_term(&mut self, uptime: Duration) {
+        let names: Vec<Name> = self.classes.iter().map(|class| class.key()).collect();
+        for name in names {
+            self.ledger.breakers.forget_class(&name);
+            self.doubt(&name, uptime);
+        }
+    }
+
     /// Asks for all classes to be looked at: what the API server refused of their statuses it may take now.
     pub fn look_at_classes(&mut self, uptime: Duration) {
         let names: Vec<Name> = self.classes.iter().map(|class| class.key()).collect();
@@ -385,6 +395,35 @@ mod tests {
             1,
             "another one has its name"
         );
+    }
+
+    #[test]
+    fn a_leader_takes_over_the_circuit_breakers_that_its_predecessor_opened_and_closed_while_it_followed() {
+        let class = |conditions: Value| -> MachineClass {
+            let metadata = json!({"name": "small", "namespace": "test", "uid": "1"});
+            serde_json::from_value(
+                json!({"metadata": metadata, "provider": "virtual", "status": {"conditions": conditions}}),
+            )
+            .expect("it is a class")
+        };
+        let tells = |status: &str| {
+            json!([{
+                "type": "CapacityAvailable", "status": status, "reason": "ResourceExhausted", "message": "no room",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }])
+        };
+        let is_open = |world: &World| world.ledger.breakers.circuits(&Name::new("small")).create.is_some();
+        let mut world = World::default();
+        world.observe(Change::Applied(class(json!([]))), Duration::ZERO);
+        world.observe(Change::Applied(class(tells("False"))), Duration::ZERO);
+        world.begin_term(Duration::ZERO);
+        assert!(is_open(&world), "the predecessor opened it");
+
+        let mut world = World::default();
+        world.observe(Change::Applied(class(tells("False"))), Duration::ZERO);
+        world.observe(Change::Applied(class(tells("True"))), Duration::ZERO);
+        world.begin_term(Duration::ZERO);
+        assert!(!is_open(&world), "the predecessor closed it");
     }
 
     #[test]

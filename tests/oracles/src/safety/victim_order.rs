@@ -32,6 +32,9 @@ const LIST: &str = "/metadata/annotations/node.machine.sapcloud.io~1trigger-dele
 /// The place of a Machine in the order of leaving: the smaller goes first.
 type Place = (i64, u8, Option<Timestamp>, String);
 
+/// The lowest rank of a phase in which a Machine serves.
+const AVAILABLE: u8 = 5;
+
 /// What a Machine was from some moment on.
 #[derive(Clone)]
 struct Stood {
@@ -151,7 +154,8 @@ impl VictimOrder {
             return Ok(());
         };
         self.hits += 1;
-        // Whose every place since then is before the victim's best.
+        // Whose every place since then is before the victim's best. One that serves may stay in place of one that does not: the deployment
+        // may have none to spare.
         let before: Vec<&Place> = all
             .iter()
             .filter_map(|history| {
@@ -160,7 +164,12 @@ impl VictimOrder {
                     .iter()
                     .map(|stood| in_set(stood, set))
                     .collect();
-                worst?.into_iter().max().filter(|worst| *worst < best)
+                let serves = |place: &Place| place.1 >= AVAILABLE;
+                let may_stay = |worst: &Place| serves(worst) && !serves(best);
+                worst?
+                    .into_iter()
+                    .max()
+                    .filter(|worst| *worst < best && !may_stay(worst))
             })
             .collect();
         let surplus = counted - least;
@@ -222,7 +231,7 @@ fn place(machine: &Value) -> Place {
         "CrashLoopBackOff" => 2,
         "Unknown" | "InPlaceUpdateFailed" => 3,
         "Pending" => 4,
-        "Available" => 5,
+        "Available" => AVAILABLE,
         "Running" | "InPlaceUpdating" | "InPlaceUpdateSuccessful" => 6,
         _ => 0,
     };
