@@ -151,10 +151,7 @@ struct Told {
 
 impl Told {
     fn is_remembered(&self, now: Instant) -> bool {
-        match self.lane {
-            Lane::Prompt => is_fresh(self.heard, now),
-            Lane::Life => now.saturating_duration_since(self.heard) < LIFE_REMEMBERED,
-        }
+        is_remembered(self.lane, self.heard, now)
     }
 }
 
@@ -170,6 +167,8 @@ struct Said {
     held: Option<Box<(Message, i32)>>,
     left_out: u32,
     heard: Instant,
+    /// The lane of what was said last.
+    lane: Lane,
 }
 
 impl Said {
@@ -183,6 +182,7 @@ impl Said {
             held: None,
             left_out: 0,
             heard: now,
+            lane: message.lane,
         }
     }
 
@@ -218,6 +218,13 @@ impl Said {
         };
         told.is_behind = true;
         Some(Some((now.max(sent + COUNT_EVERY), told.number)))
+    }
+}
+
+fn is_remembered(lane: Lane, heard: Instant, now: Instant) -> bool {
+    match lane {
+        Lane::Prompt => is_fresh(heard, now),
+        Lane::Life => now.saturating_duration_since(heard) < LIFE_REMEMBERED,
     }
 }
 
@@ -261,7 +268,7 @@ impl Memory {
             .objects
             .entry(uid.clone())
             .or_insert_with(|| Said::begin(&message, now));
-        said.heard = now;
+        (said.heard, said.lane) = (now, lane);
         if let Some((held, count)) = said.held.as_deref_mut()
             && held.words() == words
         {
@@ -460,7 +467,8 @@ impl Memory {
         self.objects.retain(|_, said| {
             said.told
                 .retain(|told| told.is_behind || told.sent.is_none() || told.is_remembered(now));
-            let owes_nothing = said.left_out == 0 || !is_fresh(said.heard, now);
+            // Machines that come and go faster than their lives can be written owe a word each: they are gone when it could be said.
+            let owes_nothing = said.left_out == 0 || !is_remembered(said.lane, said.heard, now);
             let is_calm = said.bucket.has_beyond(BURST / 2, now) && owes_nothing;
             !said.told.is_empty() || said.held.is_some() || !is_calm
         });

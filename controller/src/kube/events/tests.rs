@@ -444,8 +444,13 @@ async fn what_is_forgotten_does_not_stay_in_memory() {
 
 /// Machines come and go by the thousand, and each tells its life once.
 #[tokio::test(start_paused = true)]
-async fn what_machines_told_of_their_lives_is_forgotten_within_a_minute() {
-    let office = Office::open(200);
+async fn what_machines_told_of_their_lives_is_forgotten_within_a_minute_also_where_it_was_never_written() {
+    for status in [200, 503] {
+        lives_are_forgotten(Office::open(status)).await;
+    }
+}
+
+async fn lives_are_forgotten(office: Office) {
     for number in 0..100 {
         let machine = object(&format!("u{number}"));
         office.publisher.life(&machine, Severity::Normal, "VMCreated", "made");
