@@ -2,7 +2,7 @@
 //!
 //! Decides defaults and refuses what cannot work, each time naming the flag, what is wrong and what to do. With
 //! `env.rs` the only place that reads the environment. Flags that mean what they mean in
-//! machine-controller-manager have its names and defaults (`spec/machine.md` §8.3, `spec/machineset.md` §11).
+//! machine-controller-manager have its names and defaults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -232,7 +232,7 @@ impl ManagerFlags {
         })
     }
 
-    /// The table of `spec/machine.md` §8.2: a target alone is both, except that "no target" leaves the control cluster
+    /// As in the original: a target alone is both, except that "no target" leaves the control cluster
     /// to the pod's own.
     fn clusters(&self) -> (Access, TargetCluster) {
         let target = self

@@ -1,6 +1,6 @@
 //! The seam to everything that a simulator replaces: wall clock, monotonic clock, chance, and who plans.
 //!
-//! With `run.rs` and `config.rs` the only place that reads them (`architecture.md` §2.10).
+//! With `run.rs` and `config.rs` the only place that reads them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

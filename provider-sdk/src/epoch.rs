@@ -1,4 +1,4 @@
-//! Fencing: a manager that has lost its lease must not change anything any more (`driver-api.md` §3.6).
+//! Fencing: a manager that has lost its lease must not change anything any more (SPEC.md, GEN-33 to GEN-36).
 //!
 //! Decides by the highest epoch seen for a cluster. Epochs count the changes of one Lease, so those of two clusters that
 //! share a driver have nothing to do with each other. The memory ends with the process; a new leader speaks soon.

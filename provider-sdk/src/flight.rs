@@ -1,7 +1,7 @@
 //! At most one mutating operation a Machine, whoever asks how often.
 //!
 //! The work runs in a task of its own: tonic drops a handler at its caller's deadline or cancel, and a VM made by a
-//! dropped handler would be made without anyone remembering (`driver-api.md` §9). A repeat of the same call joins the
+//! dropped handler would be made without anyone remembering. A repeat of the same call joins the
 //! running work and gets its answer. Also keeps the tombstones, under the same lock, so that no creation slips between
 //! the check and the start.
 //!
@@ -30,7 +30,7 @@ use crate::types::{MachineKey, is_same_spec};
 /// How long a deleted uid is remembered: far longer than any cache of a manager is stale.
 const TOMBSTONE_LIFE: Duration = Duration::from_secs(3600);
 /// Bound on the memory of tombstones, about 15 MB. Beyond it the oldest are forgotten early: a creation of such a uid
-/// is then stopped by the manager's own live read (`driver-api.md` §6 b) and the provider's idempotency token only.
+/// is then stopped by the manager's own live read and the provider's idempotency token only.
 const TOMBSTONES_MAX: usize = 100_000;
 /// The shortest wait that is told where absence is no fact: another lookup may be asked for at once, and this is no spin.
 const AGAIN_MIN: Duration = Duration::from_secs(1);

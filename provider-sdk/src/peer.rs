@@ -1,6 +1,6 @@
 //! Who may call over a unix socket: the driver's own user, root, and those that were named.
 //!
-//! The kernel tells the peer's uid once, when it connects (`driver-api.md` §9). Over TCP there is nothing to go by;
+//! The kernel tells the peer's uid once, when it connects. Over TCP there is nothing to go by;
 //! there only the loopback address keeps others out.
 
 use tonic::Extensions;

@@ -1,6 +1,6 @@
 //! Why a call failed, as the contract counts it.
 //!
-//! Decides which status code and outcome each reason means (`driver.proto`, `ErrorReason`; `driver-api.md` §5).
+//! Decides which status code and outcome each reason means (`driver.proto`, `ErrorReason`; SPEC.md, "Errors").
 
 use tonic::Code;
 
@@ -217,7 +217,7 @@ impl Reason {
         }
     }
 
-    /// What such a failure leaves behind unless the author says otherwise (`driver-api.md` §5, column "outcome").
+    /// What such a failure leaves behind unless the author says otherwise (SPEC.md, "Errors").
     pub(crate) fn usual_outcome(&self) -> Outcome {
         match self {
             Self::InvalidField { .. }

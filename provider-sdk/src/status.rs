@@ -1,7 +1,7 @@
 //! How a [`DriverError`] travels: a status whose details fit into HTTP/2 trailers.
 //!
 //! Decides what is cut when a text is too long. Both sides of a connection may drop a whole status whose trailers are
-//! over their limit (`driver-api.md` §9), so the code and the reason always win over the texts.
+//! over their limit, so the code and the reason always win over the texts.
 
 use std::time::Duration;
 

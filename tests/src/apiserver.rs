@@ -1,5 +1,5 @@
 //! Control planes for tests: those of `millwright_dev::apiserver` with the token that `bench/measure.py` expects, under
-//! the rule of architecture.md §5 for machines without Go. It may not start anything else.
+//! the rule for machines without Go. It may not start anything else.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The figures of a benchmark run beside those of the Go original (architecture.md §4), as a Markdown table. It may not
+//! The figures of a benchmark run beside those of the Go original, as a Markdown table. It may not
 //! measure anything.
 
 use std::fmt::Write as _;

@@ -105,7 +105,7 @@ const NEEDED: &[(&str, &str, &[&str])] = &[
         "MachineDeployment",
         &["200", "200 unchanged", "404 NotFound", "409 Conflict", "422 Invalid"],
     ),
-    // The precondition on the uid of design/kube-rs.md §9.
+    // The precondition on the uid.
     (
         "patch.json",
         "Machine",

@@ -1,6 +1,6 @@
 //! Laws of a deployment's plan: both bounds of a rollout after every step, one set for a template, old sets that only shrink.
 //!
-//! Source: S3–S5, S15 and S16 of `reliability.md`, `design/rollout.md` §6. The terms are the group's (`deployment::group`); how a plan
+//! S3–S5, S15 and S16 (tests/README.md), MD-6, MD-7. The terms are the group's (`deployment::group`); how a plan
 //! came to its numbers is not looked at.
 
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 //! no program contains them.
 //!
 //! A law reads the observation and the plan and nothing of how the plan was made, so it holds for a planner written
-//! anew. Sources: `reliability.md` §2 (S1–S4, S9, S10, S16), `architecture.md` §2, `spec/machine.md` §1.2.
+//! anew. S1–S4, S9, S10, S16 (tests/README.md), GE-1 and GE-2, MC-27.
 
 mod class;
 mod deployment;

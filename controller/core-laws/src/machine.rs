@@ -305,7 +305,7 @@ fn is_proven(seen: &machine::Observed<'_>) -> bool {
     }
 }
 
-/// The table of `spec/machine.md` §1.2. Staying is always allowed, and deletion leads to `Terminating` and nowhere else, but
+/// Which phases may follow each other (MC-27). Staying is always allowed, and deletion leads to `Terminating` and nowhere else, but
 /// for a Machine that nobody began, which may stay so.
 fn is_edge(from: &Phase, to: &Phase, deleting: bool) -> bool {
     if deleting || *to == Phase::Terminating {

@@ -2,7 +2,7 @@
 //!
 //! Counts; `set::repair` decides about single Machines. A Machine whose VM is proven gone, or announced to go, is not counted: nothing
 //! that is kept would recover. A Machine whose driver reports that its VM does not run is counted before a second report confirms it.
-//! Source: `user-pains.md` 35–37, 41; S6 of `reliability.md`. The default is that of the node lifecycle controller of Kubernetes; Cluster
+//! MS-9; pains 35–37, 41; S6. The default is that of the node lifecycle controller of Kubernetes; Cluster
 //! API calls such a limit `maxUnhealthy`.
 
 use std::fmt;

@@ -3,7 +3,7 @@
 use crate::ids::Name;
 
 /// One report of a watch. After `Restarted` come the `Listed` objects, then `Synced`; what was not listed in between is
-/// gone, because a watch that lost its place sends no deletions for what it missed (`kube-rs.md` §2).
+/// gone, because a watch that lost its place sends no deletions for what it missed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<K> {
     /// A new listing begins. Keep what is known: it stays true until `Synced`.

@@ -2,7 +2,7 @@
 //! alive while they are needed.
 //!
 //! Decides from what was observed; fetches no Secret and asks no driver (the shell's `Check` step does, and stores its
-//! [`Readiness`]). Source: `spec/machine.md` §2.2–2.3, W4, W7, W44, W45.
+//! [`Readiness`]). CL-1 and CL-2; W4, W7, W44, W45.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -166,7 +166,7 @@ pub fn account(class: &MachineClass, driver: DriverName) -> Option<Account> {
     Some(Account(driver, secret_keys(class).pop()?))
 }
 
-/// What `nodeTemplate` lacks, if it is there: the autoscaler scales from zero by it (`spec/machine.md` §2.2).
+/// What `nodeTemplate` lacks, if it is there: the autoscaler scales from zero by it (CL-1).
 pub fn node_template_fault(class: &MachineClass) -> Option<Fault> {
     let template = class.spec.node_template.as_ref()?;
     let resources = ["cpu", "gpu", "memory"]

@@ -1,8 +1,7 @@
 //! The pods of a Node whose Machine is deleted: which of them must go before the VM does, and how far each is.
 //!
 //! Known only to this process and only while the Node is drained; all of it can be asked again. Decides about single pods; when the
-//! drain ends, and when it is forced, is decided by `machine::drain`. Source: `spec/machine.md` §5.4, S7 of `reliability.md`,
-//! `user-pains.md` C.
+//! drain ends, and when it is forced, is decided by `machine::drain`. MC-22, MC-23; S7.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

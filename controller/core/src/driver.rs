@@ -1,6 +1,6 @@
 //! What a driver can say, without a wire type: its answers, its failures, and how long to wait after each.
 //!
-//! Decides the pace and the class of a reaction from a failure (`driver-api.md` §5, one table, data). Knows no gRPC:
+//! Decides the pace and the class of a reaction from a failure (GE-12; one table, data). Knows no gRPC:
 //! `controller/src/driver/call.rs` turns statuses into these values.
 
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ words!(
 );
 
 impl Code {
-    /// The code's name as the original spells it in `lastOperation.errorCode` (`spec/api.md` §3.3).
+    /// The code's name as the original spells it in `lastOperation.errorCode`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Cancelled => "Canceled",
@@ -162,7 +162,7 @@ pub struct Failure {
     pub last_known_state: Option<String>,
 }
 
-/// How fast to try again (`driver-api.md` §5, column "pace").
+/// How fast to try again (GE-12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// 5 s, doubling with each failure in a row, up to 10 min.
@@ -229,7 +229,7 @@ impl Failure {
     pub fn word(&self) -> &'static str {
         match self.reason {
             Some(Reason::InitializationFailed) => "Uninitialized",
-            // tonic reports a passed deadline as CANCELLED (`driver-api.md` §9).
+            // tonic reports a passed deadline as CANCELLED.
             None if self.code == Code::Cancelled && self.message.contains("Timeout expired") => {
                 Code::DeadlineExceeded.word()
             }

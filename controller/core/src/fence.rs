@@ -1,6 +1,6 @@
 //! Read-your-writes: which version of an object is the oldest that may still be believed.
 //!
-//! Every write returns the version that it made, and the store takes that object at once (`architecture.md` §2.4). A
+//! Every write returns the version that it made, and the store takes that object at once (GE-4). A
 //! watch event that was under way meanwhile is older than it; the fence keeps such an event from undoing what the
 //! store already knows, and keeps an object that we saw the last of from coming back. It knows uids and versions only.
 

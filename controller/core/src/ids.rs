@@ -84,7 +84,7 @@ text_id!(
     DriverName
 );
 
-/// `metadata.resourceVersion`, comparable since Kubernetes 1.35 (KEP-5504) and, on etcd, before (`kube-rs.md` §5).
+/// `metadata.resourceVersion`, comparable since Kubernetes 1.35 (KEP-5504) and, on etcd, before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceVersion(u64);
 

@@ -26,7 +26,7 @@ use crate::machine::Calls;
 use crate::orphans::Inventories;
 use crate::sight::later;
 
-/// A creation that was sent so long ago and not answered is taken for lost. `reliability.md` F10 lets a request land minutes
+/// A creation that was sent so long ago and not answered is taken for lost (GE-7). The simulator's fault F10 lets a request land minutes
 /// late; this is also how old S4 lets a view be.
 pub const LINGERS: SignedDuration = SignedDuration::from_mins(5);
 

@@ -1,4 +1,4 @@
-//! Everything in Millwright that decides, in the order in which a change travels (`aesthetics.md` §3).
+//! Everything in Millwright that decides, in the order in which a change travels. `README.md` beside `src` numbers its rules.
 //!
 //! Pure: no async, no clock, no randomness, no network. The walls are kept by `tests/tests/walls.rs`.
 

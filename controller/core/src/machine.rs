@@ -161,7 +161,7 @@ fn awaits_node(seen: &Observed<'_>) -> bool {
     seen.settings.has_target && machine.provider_id().is_some() && machine.node_label().is_some()
 }
 
-/// The creation timeout in force (`spec/machine.md` §3.8): annotation, then spec, then the operator's.
+/// The creation timeout in force (MC-8): annotation, then spec, then the operator's.
 fn creation_timeout(seen: &Observed<'_>) -> SignedDuration {
     seen.machine
         .creation_timeout()

@@ -1,6 +1,6 @@
 //! VMs at the provider that no Machine owns: which are deleted, which are told, which are left.
 //!
-//! The protocol (`driver-api.md` §6d, `user-pains.md` A and B, S3 of `reliability.md`). A VM is deleted as an orphan only if
+//! The protocol (OR-1; S3). A VM is deleted as an orphan only if
 //!
 //! - its tags name this cluster, this namespace, and a Machine;
 //! - two complete listings show it, apart by more than the time by which lookups at the provider may lag;

@@ -1,8 +1,8 @@
 //! The permit without which nothing asks a driver to delete a VM. Decides nothing: it consumes the evidence.
 //!
 //! `DeleteMachine` is the one call that cannot be taken back, so `driver/call.rs` takes a permit by value and only the
-//! functions of this file make one (`architecture.md` §2.7). Each names its evidence: that is the list of all reasons
-//! for which Millwright ever deletes a VM (`reliability.md` S3: no VM is deleted whose Machine is wanted; S6: illness
+//! functions of this file make one (GE-11). Each names its evidence: that is the list of all reasons
+//! for which Millwright ever deletes a VM (S3: no VM is deleted whose Machine is wanted; S6: illness
 //! alone is no reason to delete).
 
 use crate::api::{Machine, meta};

@@ -1,6 +1,6 @@
 //! What every planner returns, whatever its kind: steps, when to look again, why; and what a step's failure means to the others.
 //!
-//! Decides nothing. Rules (`architecture.md` §2): every prefix of the steps is safe, because a crash can stop after any of
+//! Decides nothing. Rules (GE-1, GE-2): every prefix of the steps is safe, because a crash can stop after any of
 //! them; telling a failure never stands behind the step that failed; a plan can say why it does not act.
 
 use std::collections::BTreeSet;

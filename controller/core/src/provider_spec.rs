@@ -1,6 +1,6 @@
 //! Which `providerSpec` can travel to a driver, and the digest that tells two specs apart.
 //!
-//! Decides what the Driver API cannot carry without loss (`driver-api.md` §3.14, §9): integers that a double does not
+//! Decides what the Driver API cannot carry without loss (CL-3): integers that a double does not
 //! hold, specs over the size limit, nesting that protobuf decoders refuse. Never looks at what a spec means: that is
 //! the driver's.
 

@@ -1,7 +1,7 @@
 //! The keyed delay queue: which key is worked on next, and when.
 //!
 //! Decides order and pace; knows nothing of what a key stands for. Time is passed in as the process's uptime, so wall
-//! clock jumps cannot move it. Rules (`kube-rs.md` §5):
+//! clock jumps cannot move it. Rules:
 //! - a key is held once and worked on by one worker at a time; what arrives meanwhile makes it run once more;
 //! - the earliest wanted time wins;
 //! - a back-off is never undercut by noise: while it runs, only [`Urgency::Prompt`] news wakes the key early, and only

@@ -1,6 +1,6 @@
 //! Since when this process sees what it judges, and the one rule of timeouts that follows from it.
 //!
-//! Time counts only while the manager could see (`architecture.md` §2.10, `user-pains.md` B): an outage, a restart or a lost
+//! Time counts only while the manager could see (GE-5): an outage, a restart or a lost
 //! lease burns no timeout, because nobody knows what would have been seen meanwhile. Persisted times may have been written by a
 //! wrong clock too; a timeout that begins no earlier than this process's own view is immune to that. Pure: times are passed in.
 

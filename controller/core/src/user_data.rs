@@ -1,6 +1,6 @@
 //! Boot configuration: which placeholders of the template are filled in and how, and the id of the bootstrap token.
 //!
-//! Decides as `spec/machine.md` §3.2 says. Makes no token (that needs randomness) and keeps no copy of one: the filled
+//! MC-5. Makes no token (that needs randomness) and keeps no copy of one: the filled
 //! text is written once, into a buffer of its final size, so that its owner can wipe it.
 
 use std::borrow::Cow;
@@ -124,7 +124,7 @@ fn query_escape(text: &str) -> Cow<'_, [u8]> {
 }
 
 /// Id of a Machine's bootstrap token: 6 characters of `a-z0-9`, the form that Kubernetes asks for. Taken from the uid
-/// and not from the name, whose last bytes collide within a few hundred machines (`spec/machine.md` W11). `attempt`
+/// and not from the name, whose last bytes collide within a few hundred machines (W11). `attempt`
 /// grows when the id turns out to be another's.
 pub fn bootstrap_token_id(uid: &Uid, attempt: u32) -> String {
     const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";

@@ -1,7 +1,7 @@
 //! Who must look again when what changed: the whole table, one function per kind.
 //!
 //! Says who and how urgently, never what they will do. A change that nobody's plan reads wakes nobody: a thousand nodes'
-//! heartbeats must cost nothing (`spec/machine.md` W38).
+//! heartbeats must cost nothing (GE-6, W38).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Everything that is known, in one place: the stores of all kinds and what this process alone knows.
 //!
-//! One owner per fact (`architecture.md` §2): the stores hold what was observed, the ledger what this process alone knows. Takes changes and answers, and keeps the queue of what must be looked at;
+//! One owner per fact (GE-3): the stores hold what was observed, the ledger what this process alone knows. Takes
+//! changes and answers, and keeps the queue of what must be looked at;
 //! decides nothing about objects: `wake` says who must look, planners what then happens.
 
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! A Kubernetes API held in memory: a value with rules.
 //!
 //! Decides what a kube-apiserver would answer. Pure: no clock, no randomness, no network; times and ids come in with each
-//! request, so that the simulator and an HTTP server can share it (`reliability.md` §5).
+//! request, so that the simulator and an HTTP server can share it.
 //!
 //! [`api::Api::handle`] is the one door; [`api::Api::events`] tells a watch what came after, and [`api::Api::collect`] plays the
 //! controllers that follow deletions. `tests/value/*.cases` holds what the real server answered.

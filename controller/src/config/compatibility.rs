@@ -2,8 +2,6 @@
 //!
 //! Flags of its two programs that mean nothing here by themselves are taken all the same, hidden from the help. One of them is reason enough
 //! to behave as the original does where the two differ, and the log says so.
-//!
-//! Source: `spec/machine.md` §8.3, `spec/machineset.md` §11.
 
 use std::net::{IpAddr, SocketAddr};
 

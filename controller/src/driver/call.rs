@@ -495,7 +495,7 @@ async fn always() -> Result<(), Failure> {
 }
 
 /// All places stayed taken. Nothing was sent, so nothing is left behind. Not RESOURCE_EXHAUSTED: an autoscaler would take
-/// that for a stock-out (`driver-api.md` §2).
+/// that for a stock-out.
 fn no_place(waited: Duration, places: usize) -> Failure {
     let why =
         format!("not sent: {places} calls of this kind are under way at the driver and none ended within {waited:?}");

@@ -2,7 +2,7 @@
 //!
 //! Decides when to ask next: every second while nothing answers, seldom while something else answers, every half minute
 //! while all is well, and at once after a call failed in a way that the driver did not choose. A channel reconnects
-//! by itself and tells nobody: only asking shows that the driver behind it was replaced (`driver-api.md` §9), and is done at once where a
+//! by itself and tells nobody: only asking shows that the driver behind it was replaced, and is done at once where a
 //! connection ended that had lasted.
 
 use std::sync::atomic::AtomicU64;

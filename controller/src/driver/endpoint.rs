@@ -286,7 +286,7 @@ impl Endpoint {
             Self::Tls { .. } => tonic::transport::Endpoint::from_shared("http://localhost")
                 .map(|endpoint| endpoint.origin(self.to_string().parse().expect("a host and a port are a URI"))),
         };
-        // No HTTP/2 pings: servers of other languages throw a client off for them (`driver-api.md` §9).
+        // No HTTP/2 pings: servers of other languages throw a client off for them.
         let endpoint = endpoint
             .expect("an address with a port is a valid endpoint")
             .connect_timeout(CONNECT_TIMEOUT);

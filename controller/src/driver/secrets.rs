@@ -158,7 +158,7 @@ pub struct ClassSecrets {
     pub user_data: Option<Arc<Zeroizing<Vec<u8>>>>,
 }
 
-/// Why a class's Secrets cannot be had. Never an empty map instead (`spec/machine.md` W7).
+/// Why a class's Secrets cannot be had. Never an empty map instead (CL-2, W7).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// It does not exist.

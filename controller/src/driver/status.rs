@@ -2,7 +2,7 @@
 //!
 //! Decides only what a status says, not what to do about it (`millwright_core::driver` does). The rule behind all of it:
 //! without an `ErrorInfo` of the contract's domain nobody knows that the driver made the status, so nothing is known of
-//! what the call has left behind (`driver-api.md` §3.7, §9).
+//! what the call has left behind (SPEC.md, GEN-21).
 
 use jiff::SignedDuration;
 use millwright_core::driver::{Code, Effect, Failure, Reason};

@@ -1,5 +1,5 @@
 //! How fast an account may be called once its provider has said that it is called too fast: the rate is halved, and rises by a fixed
-//! step with each call that succeeds (`driver-api.md` §6f, `user-pains.md` 104, 106, 112).
+//! step with each call that succeeds (SPEC.md, "What slows the account"; pains 104, 106, 112).
 //!
 //! A value: the time is passed in, and nothing waits here ([`super::accounts`] does). Nothing is limited before the first refusal,
 //! and nothing any more once it is long ago. Crates for this (governor, leaky-bucket) keep a rate that is known; this one is to be
@@ -24,7 +24,7 @@ const SEARCH: f64 = 0.25;
 const CALM: Duration = Duration::from_secs(120);
 /// After this time without a refusal it is dropped in any case: it was learned from another day's load.
 const FORGOTTEN: Duration = Duration::from_secs(600);
-/// Longest pause that a provider can ask for, that of `RetryInfo` (`driver-api.md` §5).
+/// Longest pause that a provider can ask for, that of `RetryInfo` (GE-12).
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A deletion is sent so long after the last refusal and the last deletion whatever pause was asked for: one that is far too long holds up

@@ -1,8 +1,8 @@
 //! The clients of the control and the target cluster, and what every request passes on its way out.
 //!
 //! In this order: places and budget, the fence, the time limit, the count. Decides no retries: kube's own are off,
-//! because a POST that is silently sent twice and an eviction that is silently repeated are worse than an error
-//! (`kube-rs.md` §1). Who asked decides what a failure means.
+//! because a POST that is silently sent twice and an eviction that is silently repeated are worse than an error.
+//! Who asked decides what a failure means.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::telemetry::Metrics;
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// How many requests are under way at once, watches and the lease apart. Each needs a connection of its own (HTTP/1.1),
-/// and a server with two cores was busy with 32 (`kube-rs.md` §9).
+/// and a server with two cores was busy with 32.
 const PLACES: usize = 32;
 
 /// What the HTTP client underneath answers.

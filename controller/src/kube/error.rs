@@ -1,6 +1,6 @@
 //! What a failed request means to whoever made it. The one place that reads `kube::Error`.
 //!
-//! Facts about the server's answers come from a real kube-apiserver (`kube-rs.md` §9).
+//! Facts about the server's answers come from a real kube-apiserver.
 
 use kube::client::AuthError;
 use kube::core::Status;

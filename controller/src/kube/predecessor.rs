@@ -5,7 +5,6 @@
 //! original that is started beside it stands by, as it would for a replica of its own. Where another holds one all the same, the process
 //! ends. Without an election nobody looks. A Lease of the original's by which the process itself is elected (`--compatibility original`)
 //! is the election's.
-//! Source: `spec/machine.md` §8.2, `spec/machineset.md` §11 (the names of its Leases).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! An object as a watch brings it: readable as its kind, or at least by its metadata.
 //!
-//! Without this, one object of a shape that we do not know fails the whole list and the watch never starts
-//! (`kube-rs.md` §2). kube's own guard would do, but it asks for whole objects where only metadata is wanted.
+//! Without this, one object of a shape that we do not know fails the whole list and the watch never starts.
+//! kube's own guard would do, but it asks for whole objects where only metadata is wanted.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;

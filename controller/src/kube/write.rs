@@ -1,8 +1,8 @@
 //! Every write to the API, with the precondition that makes a stale one fail.
 //!
 //! Chooses nothing. Objects of ours are written by merge patches of only our fields that carry the resourceVersion that
-//! was read: versions are the cluster's, so that guards the uid as well, and unknown fields stay (`architecture.md`
-//! §2.5, `kube-rs.md` §9). Nodes have other writers every few seconds and are written by strategic merge of list items
+//! was read: versions are the cluster's, so that guards the uid as well, and unknown fields stay
+//! (S8, S10). Nodes have other writers every few seconds and are written by strategic merge of list items
 //! of ours, guarded by uid. Deletions carry the uid. Answers are read without `managedFields`. Nothing here repeats a
 //! request.
 

@@ -20,7 +20,7 @@ use super::step::StepError;
 use crate::kube::error::WriteError;
 use crate::kube::write::Own;
 
-/// How many children are written at once: what an API server with two cores takes without queueing (`architecture.md` §4).
+/// How many children are written at once: what an API server with two cores takes without queueing.
 pub(super) const TOGETHER: usize = 32;
 
 /// Does the same to all children, so many at once. All are tried; the first failure is told.

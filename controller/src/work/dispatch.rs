@@ -1,7 +1,7 @@
 //! Takes keys that are due, has each worked on by one task at a time, gives it back with its verdict.
 //!
 //! Chooses nothing but how many at once. A panic in one pass is logged, counted and costs that key a back-off, nothing
-//! else (`kube-rs.md` §0).
+//! else.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;

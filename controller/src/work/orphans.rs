@@ -401,7 +401,7 @@ async fn live(shared: &Shared, name: &Name) -> Result<Option<Arc<Machine>>, Read
     }
 }
 
-/// The VM by its own key (`driver-api.md` §6d).
+/// The VM by its own key (OR-2).
 fn target(shared: &Shared, via: &Via, vm: &Sighting, machine: &Name) -> Target {
     Target {
         tagged_uid: None,

@@ -2,7 +2,7 @@
 //! goes.
 //!
 //! The Secret's name is a function of the Machine's uid, so a repeat finds the same token and the VM gets the same
-//! bytes. Chooses nothing but the next name where one is another's. Source: `spec/machine.md` §3.3, W11, W40.
+//! bytes. Chooses nothing but the next name where one is another's (MC-5; W11, W40).
 
 use std::sync::Arc;
 

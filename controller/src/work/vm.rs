@@ -1,7 +1,7 @@
 //! Driver calls about one Machine: each runs as a task of its own and gives its answer to the queue.
 //!
 //! Chooses nothing: which call, and whether, is the plan's. A worker never waits for a driver, so a thousand machines
-//! can be in creation while workers stay free (`architecture.md` §2.2).
+//! can be in creation while workers stay free.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

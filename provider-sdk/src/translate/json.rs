@@ -1,7 +1,7 @@
 //! `google.protobuf.Struct` to JSON and back.
 //!
 //! The wire has only doubles, and serde refuses 100.0 for a `u32`: an integral number within the range that doubles
-//! hold exactly becomes an integer again (`driver-api.md` §3.14).
+//! hold exactly becomes an integer again.
 
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value as Wire};

@@ -1,4 +1,4 @@
-//! What must hold in every step of a run, and at its end (`reliability.md` §2).
+//! What must hold in every step of a run, and at its end (tests/README.md has the list).
 //!
 //! Judges only ground truth: the objects that the API server holds, the VMs that the cloud holds, and the record of who
 //! did what. It shares no rule and no line with the program under test, and depends on nothing of it: an oracle that

@@ -2,7 +2,7 @@
 //!
 //! It reads a deployment, decides, and writes what it read back whole; a newer version in the way is a conflict, and it comes again. It names
 //! victims on the deployment, in one write with the lower count, and cordons their nodes; or, as older versions do, makes them the
-//! first to go and lowers the count afterwards. It lowers nothing while a rollout is under way. Source: `spec/api.md` §10.
+//! first to go and lowers the count afterwards. It lowers nothing while a rollout is under way (MD-12).
 
 use std::sync::Arc;
 

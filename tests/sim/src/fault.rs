@@ -1,4 +1,4 @@
-//! The faults that runs may have, by the names of `reliability.md` §3, each with its usual rate.
+//! The faults that runs may have, by name (tests/README.md has the table), each with its usual rate.
 //!
 //! F15 (reads of an older state) is left out: every GET and every list of the manager asks for the newest state, which no
 //! server of this age answers from an older one. Watches may lag, and do: F17 to F19.

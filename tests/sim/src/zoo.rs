@@ -1,7 +1,7 @@
 //! Bugs that systems like this one had, put back into ours one at a time: each must be caught, by the property that it breaks.
 //!
-//! A mutant is a value: where its mistake sits ([`Hooks`]), and the workload and faults that bring it out. Rows are those of
-//! `user-pains.md`, the list of complaints from which they were taken. How soon each is caught stands in `zoo.md`, made by
+//! A mutant is a value: where its mistake sits ([`Hooks`]), and the workload and faults that bring it out. Rows are the pains of
+//! `tests/rows.yaml`. How soon each is caught stands in `zoo.md`, made by
 //! `sim zoo`.
 
 use std::sync::{Mutex, PoisonError};

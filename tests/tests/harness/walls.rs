@@ -1,4 +1,4 @@
-//! The walls of architecture.md §1: which crate may use which, what the deciding crate may not contain, and which
+//! The walls between our crates: which crate may use which, what the deciding crate may not contain, and which
 //! top-level folders there are. Read from Cargo and the checkout, so that nobody has to remember them.
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What a machine may cost the API server (architecture.md §4): at most 6 requests to create, 8 to delete, statuses of
+//! What a machine may cost the API server: at most 6 requests to create, 8 to delete, statuses of
 //! sets and deployments included, events and leases not; and nothing at all while nothing happens.
 #![allow(
     clippy::unwrap_used,

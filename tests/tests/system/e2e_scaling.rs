@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_secs(60);
 const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
 
-/// Objects of the original's shape (`spec/api.md`), with fields that this version does not know.
+/// Objects of the original's shape, with fields that this version does not know.
 fn peer_objects(name: &str) -> String {
     format!(
         r##"

@@ -32,7 +32,7 @@ const REST: Duration = Duration::from_secs(4);
 /// How often a request may be answered in the same way by an error. Whoever looks twice, and once more after a break, is in no loop.
 const TRIES: usize = 3;
 
-/// The fields of the original's objects, at any depth. Source: spec/api.md §3 to §6.
+/// The fields of the original's objects, at any depth.
 const FIELDS: &str = "address addresses apiGroup architecture autoPreserveFailedMachineCount autoPreserveFailedMachineMax \
     availableReplicas capacity class collisionCount conditions creationTimeout credentialsSecretRef currentStatus description \
     disableHealthTimeout drainTimeout effect errorCode failedMachines fullyLabeledReplicas healthTimeout inPlaceUpdate \

@@ -66,7 +66,7 @@ const DURATIONS_IN_TEMPLATES: [&str; 5] = [
 /// A column of `kubectl get`: title, type, path, whether only `-o wide` shows it, and what it says.
 type Column = (&'static str, &'static str, &'static str, bool, &'static str);
 
-// The narrow columns are the original's, in its order (`spec/api.md` §1). Wide ones after ProviderID are additions, and so are all
+// The narrow columns are the original's, in its order. Wide ones after ProviderID are additions, and so are all
 // of a class, for which the original declares none.
 const AGE: Column = (
     "Age",
@@ -247,7 +247,7 @@ fn scalable(crd: &mut CustomResourceDefinition, written: &[&str], changes: &str)
         refuse(duration, "!self.startsWith('-')", "must not be negative");
     }
     values(property(property(template, "metadata"), "labels")).max_length = Some(LONGEST_LABEL);
-    // Without the field `/scale` answers 500, and Go writers drop a 0 (`spec/api.md` §7).
+    // Without the field `/scale` answers 500, and Go writers drop a 0.
     property(spec, "replicas").default = Some(JSON(0.into()));
     refuse(
         spec,

@@ -407,7 +407,7 @@ impl Machine {
     }
 
     /// The Machine's own creation timeout: the annotation wins over the spec, and what cannot be read does not count
-    /// (`spec/machine.md` §3.8).
+    /// (MC-8).
     pub fn creation_timeout(&self) -> Option<SignedDuration> {
         let annotated = meta::annotation(&self.metadata, keys::EFFECTIVE_CREATION_TIMEOUT).map(GoDuration::from_text);
         let read = |duration: &GoDuration| duration.get().ok();

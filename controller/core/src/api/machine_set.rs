@@ -120,13 +120,13 @@ pub struct MachineSetStatus {
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// Number of Machine names that were ever given out. Advanced before the Machines are created, so that two writers cannot use a
-    /// name twice (`architecture.md` §2.6).
+    /// name twice (MS-3).
     #[serde(deserialize_with = "lenient::int64", skip_serializing_if = "is_zero_wide")]
     #[schemars(
         description = "Number of Machine names that were ever given out; advanced before the Machines are created."
     )]
     pub next_machine_number: i64,
-    /// Number of Machine names known to have been used or given up: those below need no second look (`architecture.md` §2.6).
+    /// Number of Machine names known to have been used or given up: those below need no second look (MS-3).
     #[serde(deserialize_with = "lenient::int64", skip_serializing_if = "is_zero_wide")]
     #[schemars(description = "Number of Machine names that are known to have been used or given up.")]
     pub settled_machine_number: i64,

@@ -1,4 +1,4 @@
-//! What could never work in a spec (`spec/api.md` §8), in words: the field, what it says, what it should say. Decides nothing else.
+//! What could never work in a spec (GE-9), in words: the field, what it says, what it should say. Decides nothing else.
 //!
 //! The API server refuses the plainest of these (`crds`); these functions judge whatever is stored. Negative bounds, bounds beyond
 //! 100 % and bounds that are both zero are no faults: the original accepts them, and a rollout counts them sensibly.
@@ -132,7 +132,7 @@ fn word_fault<T: Word>(field: &str, word: &Lenient<T>, choices: &str) -> Option<
 }
 
 /// A deployment without a strategy, or without its type, rolls as a Deployment of Kubernetes does: its type's comment in the
-/// original promises that, although the original then ignores the deployment (`spec/api.md` §6).
+/// original promises that, although the original then ignores the deployment.
 fn strategy_fault(strategy: Option<&Strategy>) -> Option<String> {
     let strategy = strategy?;
     let missing = |field: &str| {

@@ -1,7 +1,7 @@
 //! What a rollout waits for that does not move, in the words of its condition: the machine that is not well, who refuses what, or the
 //! rule that lets nothing go.
 //!
-//! Source: `design/rollout.md` §2 and §3, whose terms the rules are. What only a person can mend is told before what may pass. Decides
+//! MD-12; the rules are those of MD-6 and MD-7. What only a person can mend is told before what may pass. Decides
 //! only words.
 
 use jiff::Timestamp;

@@ -1,6 +1,6 @@
 //! Which set's number rises or falls: the rules of a rollout.
 //!
-//! Source: `design/rollout.md` §3. Why they hold: a number rises only by room that the snapshot shows, so Machines and those that
+//! MD-7. Why they hold: a number rises only by room that the snapshot shows, so Machines and those that
 //! may be made by the numbers never exceed D + s; an available Machine goes only by slack that the snapshot shows, so available
 //! ones never fall below D − u by our acts; a deletion makes no room before its Machine is gone. Numbers are stored before
 //! anything follows from them, so both hold after any crash. Pure arithmetic; knows no objects.
@@ -31,7 +31,7 @@ pub enum Mode {
 /// What a bound is that nobody gave, as for Deployments.
 const DEFAULT: &str = "25%";
 
-/// Surge and unavailable as counts. Source: `spec/machinedeployment.md` §6.1, §6.2; negative bounds count as zero.
+/// Surge and unavailable as counts. MD-6; negative bounds count as zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// How many more Machines than wanted there may be.

@@ -1,6 +1,6 @@
 //! The freeze of a deployment: none of its sets makes a Machine while it carries the label, and it tells which set carries it.
 //!
-//! Source: `spec/machineset.md` §10.2, §10.3. A label beside the original's condition is the original's, and goes when no set is frozen any
+//! MD-14. A label beside the original's condition is the original's, and goes when no set is frozen any
 //! more; one without it is a person's. Writes nothing.
 
 use super::group::Members;

@@ -1,6 +1,6 @@
 //! The terms of a rollout, each with one definition: what a deployment's sets have and want.
 //!
-//! Source: `design/rollout.md` §2. Everything is counted from Machines and numbers, never from a set's status, which lags. Decides
+//! MD-6. Everything is counted from Machines and numbers, never from a set's status, which lags. Decides
 //! nothing; `budget` does, from these terms alone.
 
 use std::sync::Arc;
@@ -191,7 +191,7 @@ pub struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Sorts the deployment's sets. Which is the new one: the oldest that has the template (`spec/machinedeployment.md` §5.1).
+    /// Sorts the deployment's sets. Which is the new one: the oldest that has the template (MD-3).
     pub fn of(seen: &Observed<'a>) -> Self {
         let mut sets = seen.owned();
         let template = &seen.deployment.spec.template;

@@ -1,6 +1,6 @@
 //! Revisions of a deployment's templates, and which old sets are kept for a way back.
 //!
-//! Source: `spec/machinedeployment.md` §5.2, §14, without weakness 14: the history of a set is appended to only when its revision
+//! MD-10: the history of a set is appended to only when its revision
 //! changes, and is bounded. Decides nothing about Machines: only sets that have and want none are deleted.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The hash label of a set that the deployment adopted or that was made by hand: without it two sets of one deployment select each
 //! other's Machines.
 //!
-//! Source: `spec/machinedeployment.md` §5.4. Nothing waits and nothing is remembered: what is written next follows from what is
+//! MD-4. Nothing waits and nothing is remembered: what is written next follows from what is
 //! stored. First the template gets the label, so that new Machines bear it; then the set's own plan brings it to the Machines that
 //! exist (`set::bring`); only when all bear it the set selects by it, because a set gives up Machines that it does not select.
 

@@ -1,6 +1,6 @@
 //! Machines that the autoscaler wants deleted: who they are, how they are marked, and when the list forgets them.
 //!
-//! Source: `spec/machinedeployment.md` §3, `spec/api.md` §10.5. The list is an annotation of the deployment, `name~time,…`. Whom it
+//! MD-9. The list is an annotation of the deployment, `name~time,…`. Whom it
 //! names goes, and is never exchanged for another (S16): sets delete named Machines whatever their count is. A name stays on the
 //! list until its Machine is on its way, and one that is not known yet stays for as long as a view may lag.
 

@@ -1,6 +1,6 @@
 //! Name and hash of a deployment's set: a function of the template, so that a repeat meets its own set.
 //!
-//! Nobody needs the original's hash (`spec/machinedeployment.md` §5.3): sets are found by comparing templates. Ours must
+//! Nobody needs the original's hash (MD-3): sets are found by comparing templates. Ours must
 //! stay the same for the same template, release after release; a golden value keeps it.
 
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn told(deployment: &MachineDeployment) -> i32 {
     status.and_then(|status| status.collision_count).unwrap_or(0)
 }
 
-/// JSON with sorted keys and without what says nothing (`spec/api.md` §11.3). Other than `meaningful`, it leaves nothing of an empty
+/// JSON with sorted keys and without what says nothing. Other than `meaningful`, it leaves nothing of an empty
 /// entry of a list: hashes that are in use were made so.
 fn canonical(value: &Value) -> String {
     match value {

@@ -1,6 +1,6 @@
 //! What a deployment passes on to the set of its template without a rollout.
 //!
-//! Source: `spec/machinedeployment.md` §5.2: annotations but those that are the deployment's own, nodeTemplate and configuration,
+//! MD-5: annotations but those that are the deployment's own, nodeTemplate and configuration,
 //! `minReadySeconds`, `autoPreserveFailedMachineMax`; and `deletePolicy`, which the deployment has as an annotation. Old sets get, beside
 //! their numbers, what steers the end of their Machines. Decides nothing about numbers.
 
@@ -105,7 +105,7 @@ pub fn fallen(deployment: &MachineDeployment, sets: &[&set::Observed<'_>]) -> i6
     most.map_or(0, |most| (most - i64::from(deployment.spec.replicas)).max(0))
 }
 
-/// Whether an annotation of a deployment is its sets', too (`spec/api.md` §9.2, end).
+/// Whether an annotation of a deployment is its sets', too (MD-5).
 pub fn is_passed(key: &str) -> bool {
     !keys::NOT_COPIED_TO_SETS.contains(&key)
 }

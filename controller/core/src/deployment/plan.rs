@@ -1,6 +1,6 @@
 //! What a deployment and its sets do now: one plan from one snapshot.
 //!
-//! Source: `design/rollout.md`, `spec/machinedeployment.md`. A plan either changes numbers or follows them: Machines are made and deleted by
+//! MD-1, MD-2. A plan either changes numbers or follows them: Machines are made and deleted by
 //! numbers that are stored. Which number changes is `budget`'s; what a set does about its Machines is `set::plan`'s, which is told what
 //! it may do.
 
@@ -106,7 +106,7 @@ fn invalid(seen: &Observed<'_>, members: &Members<'_>, fault: String, now: Times
 }
 
 /// Sets that nobody controls and that the selector matches, by their own labels. A set that the deployment controls stays its own,
-/// whatever the labels of the set become (`spec/machinedeployment.md` §4 releases it).
+/// whatever the labels of the set become (MD-2).
 fn adoptable<'a>(seen: &Observed<'a>) -> Vec<&'a Arc<MachineSet>> {
     let Some(Ok(selector)) = seen.deployment.spec.selector.as_ref().map(Matcher::new) else {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! The condition `Progressing`: whether a rollout moves, and if not, what it waits for.
 //!
-//! Source: `spec/machinedeployment.md` §11, §12.2. The autoscaler shrinks a deployment only at `True NewMachineSetAvailable` or
-//! `Unknown DeploymentPaused` (`spec/api.md` §10.6), so these words and when they are said are a contract. Decides only words and
+//! MD-12. The autoscaler shrinks a deployment only at `True NewMachineSetAvailable` or
+//! `Unknown DeploymentPaused`, so these words and when they are said are a contract. Decides only words and
 //! when they change by time alone.
 
 use jiff::{SignedDuration, Timestamp};

@@ -1,4 +1,4 @@
-//! `spec.rollbackTo`: the template of an earlier revision becomes the deployment's again. Source: `spec/machinedeployment.md` §13.
+//! `spec.rollbackTo`: the template of an earlier revision becomes the deployment's again (MD-11).
 //!
 //! Decides what the deployment becomes; the rollout that follows is an ordinary one, because the earlier set is found by its
 //! template. One write changes template, annotations and order, so that no crash leaves a half of it.

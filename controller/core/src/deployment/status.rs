@@ -1,5 +1,4 @@
-//! What a deployment's status says. Source: `spec/api.md` §6, `spec/machinedeployment.md` §12; the order of conditions
-//! and the reasons of `Progressing` are read by the autoscaler (`spec/api.md` §10.6).
+//! What a deployment's status says. The order of conditions and the reasons of `Progressing` are read by the autoscaler (MD-12).
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

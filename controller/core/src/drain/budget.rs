@@ -1,6 +1,6 @@
 //! PodDisruptionBudgets that never let a pod go: found out at once, not after hours of waiting.
 //!
-//! Says what is wrong with one; what follows is decided elsewhere. Source: `spec/machine.md` §5.4, `user-pains.md` 63.
+//! Says what is wrong with one; what follows is decided elsewhere. MC-25; pains 63.
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 

@@ -1,6 +1,6 @@
 //! Where volumes are attached, as the cluster's VolumeAttachments say; known only while a Node is drained whose pods have volumes.
 //!
-//! Says what is so; how long anybody waits for it is decided by `drain` and `machine::drain`. Source: `user-pains.md` C 55, 56, 65:
+//! Says what is so; how long anybody waits for it is decided by `drain` and `machine::drain`. MC-25; pains 55, 56, 65:
 //! the objects, not a driver's names, tell what is detached.
 
 use k8s_openapi::api::storage::v1::{VolumeAttachment, VolumeAttachmentStatus};

@@ -1,6 +1,6 @@
 //! No VM yet: intent first, then get-or-create, then what identifies the VM.
 //!
-//! Order (S1, S2 of `reliability.md`; `driver-api.md` §6): the finalizer is stored, the phase `Pending` is written as
+//! Order (S1, S2; MC-1, MC-4): the finalizer is stored, the phase `Pending` is written as
 //! the intent (that write is also the live read which shows that the Machine is not being deleted), then CreateMachine
 //! with the uid as its key. A crash anywhere leaves a Machine whose next plan repeats the call and gets the same VM.
 //! May not: read a Node, end the Machine's life otherwise than by phase `Failed`.
@@ -22,7 +22,7 @@ use crate::sight::{Judging, later};
 /// How often a VM is looked for that may have been made before its class was changed.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
-/// Prefix of the original's description of a failed creation (`spec/machine.md` T3).
+/// Prefix of the original's description of a failed creation (MC-7).
 const PROVIDER_SAYS: &str = "Cloud provider message - ";
 
 /// Decides what a Machine without a recorded VM needs.
@@ -152,7 +152,7 @@ fn prerequisites<'a>(seen: &Observed<'a>, now: Timestamp) -> Result<&'a Recipe, 
 }
 
 /// Says on the Machine what it waits for. One that nobody has looked at becomes Pending, so that whoever looks for machines that
-/// wait finds it; waiting burns no timeout (`driver-api.md` §6h), because the phase begins anew when a VM is asked for.
+/// wait finds it; waiting burns no timeout (MC-3), because the phase begins anew when a VM is asked for.
 fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
     waiting(seen, &why, now).plan(seen.machine, why)
 }
@@ -168,7 +168,7 @@ fn waiting(seen: &Observed<'_>, why: &Why, now: Timestamp) -> StatusChange {
 }
 
 /// Another Machine has met what this one would meet too, and tries again for both. The code is what it would have got: the autoscaler
-/// takes Machines without capacity by it (`spec/api.md` §10.4).
+/// takes Machines without capacity by it (MC-9).
 fn suspended(seen: &Observed<'_>, breaker: &CircuitBreaker, look: Timestamp, now: Timestamp) -> Plan {
     let why = Why::Parked(breaker.to_string());
     let change = waiting(seen, &why, now)

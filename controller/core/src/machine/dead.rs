@@ -4,7 +4,7 @@
 //! A kubelet that is silent says nothing of the VM: it may be cut off, and its pods may run. So it takes two witnesses before its pods
 //! are taken for ended: the Node is not ready, and the driver says that the VM does not run; or nobody heard of the kubelet for as long
 //! as pods tolerate it. Decides no deletion: `drain` does.
-//! Source: `user-pains.md` C (57, 64, 65, 68), `spec/machine.md` §5.3, §5.4.
+//! MC-24; pains 57, 64, 65, 68.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};

@@ -16,8 +16,7 @@
 //! | none of these | Rest | volumes, Nodes, the token, the finalizer |
 //!
 //! S2: our finalizer leaves only when nothing is left at the provider. Needs no good class, Secret or Node: each absence
-//! is a case of its own (W4). Source: `spec/machine.md` §5,
-//! `driver-api.md` §6c; the markers at the end of descriptions are the original's program counter (§5.2).
+//! is a case of its own (W4). MC-21, MC-26; the markers at the end of descriptions are the original's program counter.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
@@ -419,7 +418,7 @@ fn blocked(seen: &Observed<'_>, why: Why, now: Timestamp) -> Plan {
 }
 
 /// A create whose answer nobody saw may still bring a VM into view: the end is believed only when the driver does not
-/// know the VM after the provider's propagation delay either (`driver-api.md` §6c). That is counted from the first
+/// know the VM after the provider's propagation delay either (MC-26). That is counted from the first
 /// "nothing is left", because until then a create may have been running in the driver.
 fn unproven(seen: &Observed<'_>, gone_since: Timestamp, now: Timestamp) -> Option<Plan> {
     // A look-up may not show yet what was made a moment ago, by this process or by the one before it.

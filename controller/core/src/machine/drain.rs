@@ -6,7 +6,7 @@
 //! deleted without grace vanishes from the API server while its kubelet may still run it, and its StatefulSet would start a second one.
 //! The timeout counts only while this manager could drain. Where the provider has announced when the VM ends, each pod that is left is
 //! deleted so early that it has its whole grace. What becomes of the Machine is decided by `machine::leave`, `in_place` and `preserve`.
-//! Source: `spec/machine.md` §5.4, `user-pains.md` C.
+//! MC-22 to MC-25.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The node has joined: copy its conditions, tell a healthy one from an unhealthy one.
 //!
 //! May not fail a Machine: `judgement` says who is unhealthy, and who has failed for it.
-//! Source: `spec/machine.md` §1.2 T6b, T7, T9 and T19, §2.4 (a deleted Node takes its Machine along), §4.1–4.2.
+//! MC-12, MC-13, MC-14, MC-16 (a deleted Node takes its Machine along).
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
@@ -162,7 +162,7 @@ fn looked_at(seen: &Observed<'_>, now: Timestamp) -> Plan {
     plan.or_at(sync.wake, now)
 }
 
-/// Somebody deleted the Node, and its Machine is deleted too (`spec/machine.md` §2.4), unless the limit of unhealthy machines is reached.
+/// Somebody deleted the Node, and its Machine is deleted too (MC-16), unless the limit of unhealthy machines is reached.
 pub fn node_deleted(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let limit = &seen.settings.unhealthy_threshold;
     if !seen.losers.reaches(limit) {

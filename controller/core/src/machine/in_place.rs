@@ -17,7 +17,7 @@
 //! Every row is one write that follows from what is stored, so a crash after any of them goes on with the next. A Machine whose set has the
 //! template again, because the rollout was taken back, loses its labels and its cordon wherever the agent has not begun. Who is selected,
 //! and who moves to the new set, is `deployment::in_place`'s; who failed for too long is given up by `set::repair`.
-//! Source: `spec/machine.md` §1.2 T10–T15, §4.6; `spec/machinedeployment.md` §9.1; W9 and W10 cannot happen.
+//! MC-19; W9 and W10 cannot happen.
 
 pub mod marks;
 

@@ -1,7 +1,7 @@
 //! A VM exists and its node has not joined: initialise, wait, time out.
 //!
-//! May not: create a VM, or fail a Machine whose node is there (that is `health`'s). Source: `spec/machine.md` §1.2
-//! T6a and T8, §3.4 step 7, §4.2; W19 (initialisation is never skipped), W42 (a Node counts by its providerID).
+//! May not: create a VM, or fail a Machine whose node is there (that is `health`'s).
+//! MC-10, MC-11; W19 (initialisation is never skipped), W42 (a Node counts by its providerID).
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
@@ -17,7 +17,7 @@ use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, me
 use crate::driver::{Capability, Initialization, VmState};
 use crate::sight::{Judging, later};
 
-/// Pause before a VM that its driver did not find is asked for again (`driver-api.md` §6e).
+/// Pause before a VM that its driver did not find is asked for again (MC-11).
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// How long a VM may take to boot before it is doubted that it runs, and the pause between two questions then.

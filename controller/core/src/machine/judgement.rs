@@ -2,7 +2,7 @@
 //!
 //! The manager of the Machine writes what it sees: phase `Unknown`, and since when. Who has been unhealthy for too long is failed: by
 //! `set::repair`, within limits, where a set owns the Machine; by [`alone`] where nobody does, and then nobody replaces it.
-//! Source: `spec/machine.md` T9 and T14, S6 of `reliability.md`.
+//! MC-13, MC-14; S6.
 
 use std::fmt;
 

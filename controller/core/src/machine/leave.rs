@@ -1,8 +1,8 @@
 //! Before the VM of a deleted Machine goes: its Node is drained, and the volumes of its pods follow them.
 //!
-//! The drain is not begun again (`user-pains.md` 66) once the mark at the end of the status's description (`keys::DELETION_MARKS`) says
+//! The drain is not begun again (MC-22; pains 66) once the mark at the end of the status's description (`keys::DELETION_MARKS`) says
 //! that the VM is being removed, unless the Node is not cordoned: then new pods may have come.
-//! Source: `spec/machine.md` §5.2–5.4, S7 and L2 of `reliability.md`.
+//! MC-22; S7, L2.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;

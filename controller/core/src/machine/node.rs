@@ -1,4 +1,4 @@
-//! What a Machine's plan reads off a Node. Writes nothing; `spec/machine.md` §4.1 is the rule of health.
+//! What a Machine's plan reads off a Node. Writes nothing; MC-12 is the rule of health.
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
@@ -116,7 +116,7 @@ pub fn unhealthy_conditions(node: &Node, watched: &[String]) -> Vec<String> {
 }
 
 /// Whether the conditions tell another story: types or statuses, not heartbeats or words, but how far an update in place is
-/// (`spec/machine.md` §4.2).
+/// (MC-12).
 pub fn conditions_differ(copied: &[NodeCondition], live: &[NodeCondition]) -> bool {
     let story = |conditions: &[NodeCondition]| {
         let told = |condition: &NodeCondition| {
@@ -147,7 +147,7 @@ pub fn taints(node: &Node) -> &[Taint] {
     spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 
-/// Whether somebody wants the Node left alone: it gets nothing from us, and its end is not its Machine's (`spec/machine.md` §2.4).
+/// Whether somebody wants the Node left alone: it gets nothing from us, and its end is not its Machine's (MC-16).
 pub fn is_unmanaged(node: &Node) -> bool {
     meta::annotation(&node.metadata, keys::NOT_MANAGED).is_some()
 }

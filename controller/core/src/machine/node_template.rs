@@ -1,6 +1,6 @@
 //! A Machine's `spec.nodeTemplate` comes to its Node: a three-way merge of labels, annotations and taints.
 //!
-//! Source: `spec/machine.md` §4.4. What the template says stands on the Node; what it said when it was last applied and says no more
+//! MC-17. What the template says stands on the Node; what it said when it was last applied and says no more
 //! goes; whatever else is there is somebody else's. The memory of what was applied is an annotation of the Node in the original's
 //! format, so that either controller goes on where the other stopped. One that nobody can read counts as "nothing was applied" and
 //! is replaced, where the original would fail for ever. Taints are told apart by key and effect and compared by their value, never by

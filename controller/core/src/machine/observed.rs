@@ -231,7 +231,7 @@ pub struct Unmade {
 /// What this process knows of a Machine's VM. It dies with the process, and all of it can be asked again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// The call that is under way. One at a time (`driver-api.md` §6j).
+    /// The call that is under way. One at a time (MC-1).
     pub running: Option<Call>,
     /// What was known of the class when it began.
     pub asked_under: Option<Stamp>,

@@ -59,7 +59,7 @@ impl fmt::Display for Lost {
     }
 }
 
-/// Bounds of the pause that a driver advises, those of `RetryInfo` (`driver-api.md` §5).
+/// Bounds of the pause that a driver advises, those of `RetryInfo` (GE-12).
 const POLL_BOUNDS: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(1), SignedDuration::from_mins(10));
 
 /// The pause that a driver advises, within reason.
@@ -193,7 +193,7 @@ impl Calls {
     }
 
     /// Why the VM does not run any more and will not by itself, as its driver said since that time. Two answers, `SECOND_LOOK` or
-    /// `WHILE_READY` apart, must say so: one answer may be false (`user-pains.md` 49), and a VM that is stopped may be about to start. An
+    /// `WHILE_READY` apart, must say so: one answer may be false (MC-15; pains 49), and a VM that is stopped may be about to start. An
     /// announced end is believed at once. `node`: the Machine's Node, where it is seen.
     pub fn lost(&self, since: Timestamp, node: Option<&Node>) -> Option<Lost> {
         let since = self.doubted_since(since);

@@ -1,6 +1,6 @@
 //! A Machine that is kept for somebody who wants to look at it: until when, what its Node bears meanwhile, and how that ends.
 //!
-//! Source: `spec/machine.md` §6. Everything follows from facts that are stored: what is requested ([`request`]), the phase, the time that is told in
+//! MC-20. Everything follows from facts that are stored: what is requested ([`request`]), the phase, the time that is told in
 //! `preserveExpiryTime`, when the pods were gone, and what the Node bears. So a begin or an end that was interrupted anywhere goes on; the
 //! time is stored first and taken back last. The time counts from when the preservation began, whatever is changed later, and the Machine is
 //! looked at again when it comes. Phases and their times are not touched (W23). A Failed Machine that has an owner keeps a time that is over
@@ -101,7 +101,7 @@ impl fmt::Display for End {
     }
 }
 
-/// What follows from a request (the table of `spec/machine.md` §6).
+/// What follows from a request (the table of MC-20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
     Keep(Asked),

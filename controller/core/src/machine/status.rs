@@ -1,6 +1,6 @@
 //! What a plan writes into a Machine's status: the words, and whether they are there already.
 //!
-//! Decides nothing about when; phases, types and the suffix markers are the original's (`spec/machine.md` §1, §5.2), so
+//! Decides nothing about when; phases, types and the suffix markers are the original's (MC-21, MC-27), so
 //! that dashboards, the autoscaler and a rolled-back original read them.
 
 use jiff::Timestamp;

@@ -1,9 +1,9 @@
 //! Pods and the autoscaler are steered away from a Node whose Machine has an old template, while a rollout replaces it.
 //!
-//! Source: `spec/machinedeployment.md` §7.2, §7.3: the taint `PreferNoSchedule`, and the annotation that keeps the autoscaler from taking
-//! the Node, with a second one that says that it is ours. Weaknesses 8, 9 and 17 there cannot happen: it is the Machine's own pass, so
+//! MC-18: the taint `PreferNoSchedule`, and the annotation that keeps the autoscaler from taking
+//! the Node, with a second one that says that it is ours. It is the Machine's own pass, so
 //! Nodes that join late get both, what a user has put on a Node is never taken, and what is ours goes when no rollout moves any more.
-//! Nodes of new Machines need nothing: the autoscaler leaves a deployment alone while it rolls (`spec/api.md` §10.6).
+//! Nodes of new Machines need nothing: the autoscaler leaves a deployment alone while it rolls (MD-12).
 
 use k8s_openapi::api::core::v1::Taint;
 

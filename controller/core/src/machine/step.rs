@@ -26,7 +26,7 @@ pub enum Step {
     /// Store our finalizer on the Machine.
     AddFinalizer,
     /// Read the Machine live and stop here unless it is the same one and not deleting: no CreateMachine on a cached
-    /// view (`driver-api.md` §6b).
+    /// view (MC-4).
     Confirm,
     /// Read the Machine's Node live, and stop here unless the target cluster answers and the Node is gone or unhealthy: nobody is given
     /// up for what was so when the cluster was last heard of.
@@ -81,7 +81,7 @@ pub enum Step {
     },
     /// Delete the bootstrap token's Secret, if it is there.
     DropToken,
-    /// Delete the Machine: its Node was deleted by somebody (`spec/machine.md` §2.4).
+    /// Delete the Machine: its Node was deleted by somebody (MC-16).
     DeleteMachine,
     /// Delete the Node and take our finalizer from it. Does nothing if the Node is another VM's.
     RemoveNode(NodeName),

@@ -1,6 +1,6 @@
 //! A class's `nodeTemplate.virtualCapacity` comes to the Nodes of its Machines: extended resources in `status.capacity`.
 //!
-//! Source: `spec/machine.md` §4.4. A three-way merge as that of the template, written by itself: what the one write meets is nothing to
+//! MC-17. A three-way merge as that of the template, written by itself: what the one write meets is nothing to
 //! the other (W43). The memory goes in the same write of the status as the capacity, so that neither is ever there without the other.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! How a rollout stands: done, under way, or failed. Source: `spec/machinedeployment.md` §12.3, kubectl's `rollout status`.
+//! How a rollout stands: done, under way, or failed, as kubectl's `rollout status` does (MD-13).
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Parts of a set's template that Machines which exist take over without being replaced.
 //!
-//! Source: `spec/machineset.md` §5: nodeTemplate and the timeouts for Machines in use, the class's kind for all; and the hash label of a
-//! set that does not select by it yet (`spec/machinedeployment.md` §5.4). Nothing else of a template reaches a Machine that exists.
+//! MS-6: nodeTemplate and the timeouts for Machines in use, the class's kind for all; and the hash label of a
+//! set that does not select by it yet (MD-4). Nothing else of a template reaches a Machine that exists.
 //!
 //! Of the values below spec the one that was written last holds: a change of the template reaches all Machines, and what a person writes
 //! on one of them afterwards stays there until the template says another thing of that field. An annotation of the Machine holds what the

@@ -1,5 +1,5 @@
 //! Which Machines a set adopts and which it releases. Labels decide only that: a Machine whose controller is the set counts for
-//! the set, whatever its labels are. Source: `spec/machineset.md` §3, without its defects.
+//! the set, whatever its labels are (MS-1).
 //!
 //! A release is what a person gets who changes a label of a Machine in service, as for a Pod of a ReplicaSet: the Machine goes on
 //! alone and another is made. Whoever else changes labels (an admission policy, a labelling operator) does so to each Machine that

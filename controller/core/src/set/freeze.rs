@@ -1,6 +1,6 @@
 //! The freeze of a set: a label by which no Machine is made.
 //!
-//! Source: `spec/machineset.md` §10. The original's safety controller freezes a set that has too many Machines, by the label and a
+//! MS-11. The original's safety controller freezes a set that has too many Machines, by the label and a
 //! condition. Here Machines that are too many are deleted by the plan that finds them, so that such a freeze is ended where it is found. A
 //! label without the condition is a person's, and stays until the person takes it off or asks for the thaw by annotation.
 

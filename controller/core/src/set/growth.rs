@@ -16,7 +16,7 @@ use crate::ids::Name;
 use crate::ledger::LINGERS;
 use crate::sight::later;
 
-/// The largest batch: what an API server with two cores takes at once without queueing (`architecture.md` §4).
+/// The largest batch: what an API server with two cores takes at once without queueing.
 pub const LARGEST_BATCH: usize = 32;
 /// The pause between two batches. With [`LARGEST_BATCH`] it bounds what a scale-up that is taken back after a second has made:
 /// below 300 Machines.

@@ -1,6 +1,6 @@
 //! Which Failed Machines are kept without being asked: the newest, up to a maximum.
 //!
-//! Source: `spec/machineset.md` §6; its weakness 18 is not copied: counted are Machines, not what a status says of them, and of all sets of
+//! MS-10: counted are Machines, not what a status says of them, and of all sets of
 //! a deployment together. While machines of several templates are there nobody is added, and in the set of the present template nobody
 //! stays: the rollout would wait for them (#1137 of the peer). One whose time is over is not taken again. Decides nothing about Machines
 //! that users annotate.

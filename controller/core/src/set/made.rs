@@ -1,6 +1,6 @@
 //! A Machine as a set posts it: with its finalizer, owner and labels, so that no moment passes without them.
 //!
-//! Source: `spec/machineset.md` §7.2 and §12.17. Decides nothing about how many.
+//! MS-5. Decides nothing about how many.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Names of a set's Machines: the name of number `n` is a function of the set's uid and `n`.
 //!
 //! A repeat of a creation therefore meets AlreadyExists instead of making another Machine, whoever repeats it
-//! (`architecture.md` §2.6, S4). Decides names only; the counter lives in the set's status.
+//! (MS-3, S4). Decides names only; the counter lives in the set's status.
 
 use sha2::{Digest as _, Sha256};
 

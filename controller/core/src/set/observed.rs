@@ -167,7 +167,7 @@ pub enum Step {
     Create(Vec<NewMachine>),
     /// Delete these Machines, together.
     Delete(Vec<Victim>),
-    /// Bring parts of the template to Machines that exist (`spec/machineset.md` §5).
+    /// Bring parts of the template to Machines that exist (MS-6).
     Bring(Vec<Brought>),
     /// Move unhealthy Machines to phase `Failed`, by which they are replaced.
     GiveUp(Vec<GivenUp>),

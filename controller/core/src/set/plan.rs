@@ -1,6 +1,6 @@
 //! How many Machines a set makes or removes now.
 //!
-//! Source: `spec/machineset.md` §2 and §7; the budget S4: after any prefix of the steps the set controls no more
+//! MS-2, MS-8; the budget S4: after any prefix of the steps the set controls no more
 //! Machines that are not leaving than it wants, or than it had. Deletions therefore come before creations, a deleting
 //! Machine does not count (§12.11 there), and creations are named by the counter (`set::names`). A plan creates one batch; the
 //! next one is planned from what is so then, so that a scale-up can be taken back (`growth`). A Machine that cannot be written
@@ -227,7 +227,7 @@ fn without<'a>(
     machines.filter(|machine| !goes(machine)).collect()
 }
 
-/// In the hands of the deployment's in-place transfer: never deleted (`spec/machineset.md` §7).
+/// In the hands of the deployment's in-place transfer: never deleted (MS-7).
 pub(super) fn is_exempt(machine: &Machine) -> bool {
     meta::label(&machine.metadata, keys::UPDATE_RESULT) == Some(keys::UPDATE_SUCCESSFUL)
 }

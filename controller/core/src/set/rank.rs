@@ -1,6 +1,6 @@
 //! Which Machines a scale-down deletes first: named ones, then unhealthy ones, then as `deletePolicy` says.
 //!
-//! The order of the original's table (`spec/machineset.md` §7.3), with `deletePolicy` (seed 002) behind health, and with equal Machines
+//! The order of the original's table (MS-7), with `deletePolicy` (seed 002) behind health, and with equal Machines
 //! told apart by name, so that two passes choose the same victims. Machines that are updated in place rank as healthy: their work would
 //! be lost.
 

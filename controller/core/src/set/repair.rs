@@ -3,7 +3,7 @@
 //! `machine::judgement` says how each is. One whose VM is proven gone, or is announced to go, fails at once. Of the others, which have been
 //! unhealthy for longer than their health timeout, at most so many of a deployment fail at once, until their replacements run; and
 //! none while a limit of unhealthy Machines is reached (`breaker`). Decides nothing about what is deleted: `set::plan` replaces.
-//! Source: `spec/machine.md` T9, `design/rollout.md` §1, S6 of `reliability.md`.
+//! MS-9; MC-14; S6.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What a set's status says. Source: `spec/machineset.md` §9, with `minReadySeconds` enforced (seed 002), lists in the
-//! order of names (§12.5 there) and terminal faults in `errorReason` and `errorMessage`.
+//! What a set's status says (MS-12): `minReadySeconds` is enforced, lists are in the order of names, and terminal
+//! faults are in `errorReason` and `errorMessage`.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};

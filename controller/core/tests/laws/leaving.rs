@@ -1,4 +1,4 @@
-//! The order of leaving, against the table of `spec/machineset.md` §7.3 and seed 002's `deletePolicy`, written down apart
+//! The order of leaving, against the table of MS-7 and `deletePolicy`, written down apart
 //! from the code that ranks: named Machines, then unhealthy ones, then the policy.
 
 use std::sync::Arc;

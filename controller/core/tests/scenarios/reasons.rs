@@ -1,4 +1,4 @@
-//! Every failure that a driver can report, and what a Machine makes of it: the table of `driver-api.md` §5.
+//! Every failure that a driver can report, and what a Machine makes of it (GE-12).
 
 use std::path::Path;
 use std::time::Duration;

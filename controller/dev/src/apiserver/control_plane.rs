@@ -291,7 +291,7 @@ fn start_apiserver(binaries: &Binaries, dir: &Path, address: SocketAddr, flags: 
             "--disable-admission-plugins=ServiceAccount",
         ])
         .args(flags)
-        // The settings under which the figures of architecture.md §4 were measured.
+        // The settings under which the figures of the benchmark (tests/README.md) were measured.
         .args(["--enable-priority-and-fairness=false", "--max-requests-inflight=4000"])
         .arg("--max-mutating-requests-inflight=2000");
     Process::start("kube-apiserver", command, &dir.join("kube-apiserver.log"))

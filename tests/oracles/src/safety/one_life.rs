@@ -10,7 +10,7 @@ pub(crate) struct OneLife {
     hits: u64,
 }
 
-/// Which phase may follow which, deletion apart (`spec/machine.md` §1.2; nothing is left in place of `Terminating`).
+/// Which phase may follow which, deletion apart (MC-27; nothing is left in place of `Terminating`).
 const EDGES: &[(&str, &[&str])] = &[
     ("", &["Pending", "Available", "CrashLoopBackOff", "Failed", "Running"]),
     ("CrashLoopBackOff", &["Pending", "Available", "Failed", "Running"]),

@@ -1,5 +1,5 @@
 //! S16: of two Machines that a set could do without, the one deleted is the one that ranks first: by priority, then by phase, from those
-//! that never were anything to those that run, then the oldest, then by name (`spec/machineset.md` §7.3).
+//! that never were anything to those that run, then the oldest, then by name (MS-7).
 //!
 //! Judged by what a manager could have seen: a Machine counts with the worst place that it had at any time since the oldest view that the
 //! deletion may rest on, the victim with its best. Sets in which somebody marked, preserved or chose otherwise are left out.

@@ -143,7 +143,7 @@ pub fn budget(least: u32) -> Value {
 }
 
 /// A changed deployment as the autoscaler writes it back whole, by Go's types: a number that is zero is left out, and null and empty
-/// members come that nobody asked for (`spec/api.md` §11.3).
+/// members come that nobody asked for.
 pub fn as_go_writes(mut deployment: Value, change: &Value) -> Value {
     merge::apply(&mut deployment, change);
     let of_go = json!({ "creationTimestamp": null });

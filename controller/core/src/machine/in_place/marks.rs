@@ -1,7 +1,7 @@
 //! What a Node bears of an update in place: the labels that move it, and the condition that tells how far it is.
 //!
 //! The labels are inputs, whoever wrote them: `candidate` is this Machine's, `selected` the deployment's or a user's, the result the
-//! agent's (`spec/machinedeployment.md` §9.1). The condition is the only memory. Decides what a Node gains and loses for it, not when it is
+//! agent's (MC-19). The condition is the only memory. Decides what a Node gains and loses for it, not when it is
 //! drained.
 
 use jiff::Timestamp;

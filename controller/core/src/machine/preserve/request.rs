@@ -1,6 +1,6 @@
 //! What is requested for a Machine: keep it or not, by the annotation of the Machine, of its Node, and of what the Node last said.
 //!
-//! Source: `spec/machine.md` §6, table of effective values. The Node's word wins over the Machine's. What it last said is remembered on
+//! MC-20. The Node's word wins over the Machine's. What it last said is remembered on
 //! the Machine, so that a word that was taken back while no manager looked counts as taken back. Where the Node cannot be seen, or is gone,
 //! nothing is taken for taken back. A value that nobody can read changes nothing, and is told. Writes nothing.
 
@@ -141,7 +141,7 @@ pub fn fault(machine: &Machine, node: Option<&Node>) -> Option<String> {
     })
 }
 
-/// Whether a Failed Machine is kept for somebody who wants to look at it, or is about to be (`spec/machineset.md` §7.5).
+/// Whether a Failed Machine is kept for somebody who wants to look at it, or is about to be (MC-20).
 pub fn keeps_failed(machine: &Machine, requested: Option<Value>, now: Timestamp) -> bool {
     match machine.preserved_until() {
         Some(until) => until > now,
