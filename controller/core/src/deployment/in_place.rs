@@ -2,8 +2,8 @@
 //!
 //! MD-8. A Machine whose update has begun does not count as available until it is
 //! over, so slack and allowance decide how many may begin, as they decide in a rolling update how many may go; Machines that are not available
-//! begin first (§16.21). One that was updated moves in one write, from which the sets' numbers follow (`budget`), so nothing is left half-way
-//! (§16.2, §16.4). Machines of another set with the same template move by the same step, whatever the strategy. Who is selected by hand
+//! begin first. One that was updated moves in one write, from which the sets' numbers follow (`budget`), so nothing is left half-way.
+//! Machines of another set with the same template move by the same step, whatever the strategy. Who is selected by hand
 //! counts like those that are selected here. Decides nothing about Nodes but who is selected.
 
 use std::sync::Arc;

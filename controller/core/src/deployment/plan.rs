@@ -269,7 +269,7 @@ fn change(
         let is_sized = row.is_new || change.replicas.is_some() || row.number > 0;
         change.annotations = pass_on::changes(seen.deployment, member.set, revision, is_sized);
         change.hash_label = label::due(member, now);
-        // The original kept the set from making Machines while they were updated in place; now it has the template again (§16.4).
+        // The original kept the set from making Machines while they were updated in place; now it has the template again (MD-8).
         change.may_grow_again = row.is_new && meta::label(&member.set.metadata, keys::SCALE_UP_DISABLED).is_some();
         if !change.is_empty() {
             steps.push((row.number < *number, Step::Change(Box::new(change))));

@@ -81,7 +81,7 @@ pub fn bring(set: &MachineSet, template: &MachineSpec, hash: Option<&str>, machi
     let has_own_timeout = meta::annotation(&set.metadata, keys::EFFECTIVE_CREATION_TIMEOUT).is_some();
     let carried = CARRIED.iter().filter(|field| {
         let reaches = !is_ending || field.steers_end;
-        // The annotation has put its own value there (§7.2), and the template's would put it back.
+        // The annotation has put its own value there (MC-8), and the template's would put it back.
         reaches && !(has_own_timeout && field.name == "creationTimeout")
     });
     let mut values = None;

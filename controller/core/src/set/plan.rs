@@ -2,7 +2,7 @@
 //!
 //! MS-2, MS-8; the budget S4: after any prefix of the steps the set controls no more
 //! Machines that are not leaving than it wants, or than it had. Deletions therefore come before creations, a deleting
-//! Machine does not count (§12.11 there), and creations are named by the counter (`set::names`). A plan creates one batch; the
+//! Machine does not count, and creations are named by the counter (`set::names`). A plan creates one batch; the
 //! next one is planned from what is so then, so that a scale-up can be taken back (`growth`). A Machine that cannot be written
 //! costs only itself: it is left alone until its pause is over, and counts as it is.
 
@@ -299,7 +299,7 @@ pub fn may_go_until(machine: &MachineView<'_>) -> Option<Timestamp> {
     machine.deletion_sent.map(|sent| later(sent, LINGERS))
 }
 
-/// Machines to replace whatever the count is: failed ones, and those that the autoscaler marked (§7.4, §7.5 there).
+/// Machines to replace whatever the count is: failed ones, and those that the autoscaler marked (MS-8).
 fn replaceable<'a>(
     seen: &Observed<'_>,
     present: &[&'a MachineView<'a>],
