@@ -25,7 +25,7 @@ pub struct Claim<'a> {
 
 /// The Node of a Machine: by the VM's id, else by the name that the VM registers with. Of several Nodes with that id, as after a kubelet
 /// came back under another name, one that is ready. Where several Machines bear the same id, as after a copy of a manifest, one of them has
-/// the Node and the others have none (M11).
+/// the Node and the others have none (MC-11).
 pub fn node_of<'a>(world: &'a World, machine: &Machine) -> Claim<'a> {
     let by_id = machine.provider_id().and_then(|id| {
         let nodes = world.nodes.find(NodeBy::ProviderId, id.as_str());

@@ -54,7 +54,7 @@ pub async fn ensure(shared: &Shared, machine: &Machine) -> Result<Zeroizing<Stri
 }
 
 /// A token lives as long as its Machine may take to join. One that was made at an earlier try, or before a time in which nobody
-/// could look, lives on (M8): its value stays, because a VM may have it already. One whose Machine vanished meanwhile is removed again.
+/// could look, lives on (MC-5): its value stays, because a VM may have it already. One whose Machine vanished meanwhile is removed again.
 async fn keep_alive(shared: &Shared, machine: &Machine, found: &Secret, name: &str) -> Result<(), StepError> {
     let lifetime = lifetime(shared, machine);
     let wanted = later(shared.env.wall(), lifetime);

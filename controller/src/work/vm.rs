@@ -139,7 +139,7 @@ async fn ask(
     };
     let secrets = match secrets_of(shared, &request.secrets).await {
         Ok(secrets) => secrets,
-        // Without its credentials a driver could look into another account, and find nothing there (P2).
+        // Without its credentials a driver could look into another account, and find nothing there (CL-2).
         Err(error) => return failed(call, Failure::not_sent(Code::Unavailable, error.to_string())),
     };
     let target = target_of(shared, machine, request.class, Arc::clone(&secrets.data));

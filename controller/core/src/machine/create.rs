@@ -375,7 +375,7 @@ pub fn room(seen: &Observed<'_>, now: Timestamp) -> Option<(Step, Why)> {
 }
 
 /// What identifies the VM, if the Machine does not carry all of it. What its driver says of this Machine's own uid counts more than
-/// what the Machine says: a copied manifest carries another's VM and Node (M11). Only a Machine that has not joined is put right.
+/// what the Machine says: a copied manifest carries another's VM and Node. Only a Machine that has not joined is put right.
 pub fn identify(seen: &Observed<'_>, vm: &Vm) -> Option<Step> {
     let machine = seen.machine;
     let is_open = !machine.has_joined() && !meta::is_deleting(&machine.metadata);
@@ -390,7 +390,7 @@ pub fn identify(seen: &Observed<'_>, vm: &Vm) -> Option<Step> {
     (provider_id.is_some() || node.is_some()).then_some(Step::Identify { provider_id, node })
 }
 
-/// T1 and T2: the VM exists.
+/// The VM exists (MC-9).
 fn accepted(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> StatusChange {
     let told = |state, text: &str, phase| {
         StatusChange::told(seen.machine, OperationType::Create, state, text.to_owned(), now)

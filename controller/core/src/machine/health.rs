@@ -24,7 +24,7 @@ const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 const OTHERS_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Decides what a Machine in phase `Failed` needs that failed for its Node or its VM: nothing, unless both turn out to be well before it is
-/// deleted; then it is Running again (T19).
+/// deleted; then it is Running again (MC-13).
 pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let staying = |joined: &&Node| node::belongs(joined, seen.machine) && !meta::is_deleting(&joined.metadata);
     let joined = seen.node.filter(staying);
@@ -232,7 +232,7 @@ fn runs_again(seen: &Observed<'_>, now: Timestamp) -> Plan {
         .act(Why::VmRuns)
 }
 
-/// T7a: the Node was there once and is not any more.
+/// The Node was there once and is not any more.
 fn missing(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let machine = seen.machine;
     if let Some(rival) = seen.rival.filter(|_| seen.settings.has_target) {

@@ -198,7 +198,7 @@ fn never_initializes(seen: &Observed<'_>) -> bool {
 
 /// InitializeMachine, or the question whether it has work to do, failed.
 fn failing(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> Plan {
-    // The original's text (T4), so that its readers find it.
+    // The original's text, so that its readers find it.
     let text = format!("Provider error: {}. {}", trouble.failure.message, keys::MARK_INITIALIZE);
     let change = StatusChange::told(seen.machine, OperationType::Create, OperationState::Failed, text, now)
         .with_code(trouble.failure.word())
@@ -237,7 +237,7 @@ fn met(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
     arrived(seen, joined, steps, now)
 }
 
-/// Decides what a Machine needs that failed before it joined: nothing, but if its node has come all the same, it has joined (T19).
+/// Decides what a Machine needs that failed before it joined: nothing, but if its node has come all the same, it has joined (MC-13).
 pub fn late(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let fits = |joined: &&Node| {
         let is_own = node::belongs(joined, seen.machine) && !meta::is_deleting(&joined.metadata);
@@ -290,7 +290,7 @@ pub(super) fn needs_token(seen: &Observed<'_>) -> bool {
     seen.calls.token_until.is_some() || seen.class.recipe().is_none_or(|recipe| recipe.needs_token)
 }
 
-/// T8: the creation timeout ran out. The Node is read live before that costs the VM: a watch behind a proxy may bring nothing and be taken
+/// The creation timeout ran out (MC-11). The Node is read live before that costs the VM: a watch behind a proxy may bring nothing and be taken
 /// for a quiet one.
 pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let timeout = GoDuration::from(super::creation_timeout(seen));

@@ -205,7 +205,7 @@ impl StatusChange {
 
     /// The body of a JSON merge patch of `/status`.
     pub fn patch(&self) -> Value {
-        // Who is being deleted is not preserved (T17).
+        // Who is being deleted is not preserved (MC-20).
         let preserved = (self.phase == Phase::Terminating).then_some(Value::Null);
         let current = given([
             ("phase", Some(json!(self.phase.as_str()))),
