@@ -122,7 +122,8 @@ impl Driver {
     }
 
     /// The driver remembers a higher epoch than that of the Lease, which this process has just read and holds: a Lease was lost, or a
-    /// clock was wrong. From now on this driver, and no other, is told a higher one than it names, or than it was told if it names none (MAN-13).
+    /// clock was wrong. From now on this driver, and no other, is told a higher one than it names, or than it was told if it names none
+    /// (MAN-13).
     pub fn raise_epoch(&self) {
         let heard = self.epoch_heard.load(Ordering::Acquire);
         let needed = heard.saturating_add(1).saturating_sub(self.lead.epoch().unwrap_or(0));

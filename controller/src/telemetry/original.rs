@@ -3,8 +3,8 @@
 //! What stands in objects and queues is read from the world at each scrape, so a series ends with its object (W30); what happened is counted
 //! when it does. There are as many series as objects: a few for each Machine, set and deployment. Decides nothing.
 //! `tests/original-metrics.txt` has them all.
-//! Left out: what the original registers and never feeds (`mcm_reflector_*`), and its requests to API servers (`rest_client_*`), for which there
-//! is `millwright_api_request_seconds`.
+//! Left out: what the original registers and never feeds (`mcm_reflector_*`), and its requests to API servers (`rest_client_*`), for which
+//! there is `millwright_api_request_seconds`.
 
 mod deployments;
 mod happened;

@@ -104,8 +104,8 @@ pub struct Parts {
 
 impl Shared {
     /// A driver says that a newer leader has spoken to it. The Lease decides: if it is ours, the driver remembers an epoch that is none
-    /// any more; it alone is told a higher one, and only its own machines wait for that (MAN-13). Gives what to tell of that. `None`: the Lease
-    /// is not ours; the election has seen so or sees it at its next look, and ends the term.
+    /// any more; it alone is told a higher one, and only its own machines wait for that (MAN-13). Gives what to tell of that. `None`: the
+    /// Lease is not ours; the election has seen so or sees it at its next look, and ends the term.
     pub async fn leads_against(&self, driver: Option<&Driver>) -> Result<Option<&'static str>, ReadError> {
         let name = driver.map_or("", |driver| driver.info().name.as_str());
         if !self.lead.still_leads().await? {

@@ -1,5 +1,5 @@
-//! What `provider-sdk/README.md` promises to the author of a provider: a driver written on the SDK, in a process of its own, makes machines under
-//! the real manager, and no cluster is needed for it.
+//! What `provider-sdk/README.md` promises to the author of a provider: a driver written on the SDK, in a process of its own, makes
+//! machines under the real manager, and no cluster is needed for it.
 #![allow(clippy::unwrap_used, reason = "a test says by its panic what went wrong")]
 
 use std::path::Path;

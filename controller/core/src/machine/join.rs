@@ -290,8 +290,8 @@ pub(super) fn needs_token(seen: &Observed<'_>) -> bool {
     seen.calls.token_until.is_some() || seen.class.recipe().is_none_or(|recipe| recipe.needs_token)
 }
 
-/// The creation timeout ran out (MC-11). The Node is read live before that costs the VM: a watch behind a proxy may bring nothing and be taken
-/// for a quiet one.
+/// The creation timeout ran out (MC-11). The Node is read live before that costs the VM: a watch behind a proxy may bring nothing and be
+/// taken for a quiet one.
 pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let timeout = GoDuration::from(super::creation_timeout(seen));
     let why = obstacle(seen).map_or_else(String::new, |why| format!(": {why}"));
