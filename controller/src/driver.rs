@@ -27,7 +27,7 @@ mod target;
 mod throttle;
 mod tls;
 
-pub use answer::{Listed, Page, ValidationReport};
+pub use answer::{Listed, Page, ValidationReport, info_flaws, refusal};
 pub use call::{CallObserver, CallRecord, Driver};
 pub use connection::{ManagerIdentity, OnChange, Pauses};
 pub use endpoint::{Connect, Endpoint, EndpointError, Endpoints, NamedEndpoint, Peers, Wire};

@@ -46,8 +46,9 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// Idempotent: gone is [`Deletion::Deleted`], never an error, whether or not this driver ever saw the VM. `Deleted`
     /// says that nothing is left and that nothing can still arrive: if the provider may yet show a VM of this uid,
-    /// answer [`Deletion::Deleting`]. (After the start of the process the SDK does so by itself, until `propagation_delay` has passed.) A VM whose tags name another cluster or uid is left alone: `NotOwned` if
-    /// `provider_id` points at one.
+    /// answer [`Deletion::Deleting`]. (After the start of the process the SDK does so by itself, until `propagation_delay`
+    /// has passed.) A VM whose tags name another cluster or uid is left alone: `NotOwned` if there is no VM of the key and
+    /// `provider_id` names such a VM.
     fn delete_machine(
         &self,
         request: DeleteMachine,

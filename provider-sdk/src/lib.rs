@@ -36,10 +36,10 @@
 //!
 //!     async fn delete_machine(&self, request: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
 //!         let mut vms = self.0.lock().expect("no holder of this lock panics");
-//!         if vms.values().any(|vm| vm.provider_id == request.provider_id && vm.key.uid != request.key.uid) {
+//!         let was_there = vms.remove(&request.key.uid).is_some();
+//!         if !was_there && vms.values().any(|vm| vm.provider_id == request.provider_id) {
 //!             return Err(DriverError::new(Reason::NotOwned, "the id names another machine's VM"));
 //!         }
-//!         vms.remove(&request.key.uid);
 //!         Ok(Deletion::Deleted) // also if it was not there: deletion is a state to reach, not an act
 //!     }
 //!

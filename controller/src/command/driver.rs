@@ -7,10 +7,11 @@ mod manifests;
 mod show;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_core::driver::Failure as Said;
-use millwright_core::ids::DriverName;
+use millwright_core::ids::{DriverName, Name, ProviderId, Uid};
 use millwright_core::user_data;
 use millwright_proto::v1;
 use millwright_proto::v1::driver_service_client::DriverServiceClient;
@@ -23,7 +24,9 @@ use super::flags::{Deletion, DriverCommand, DriverFlags, DriverReach, Machine, S
 use super::output;
 use crate::config::tls_files;
 use crate::driver::bounds;
-use crate::driver::{DriverClass, Lifeline, Peers, SecretData, Wire, reason_name};
+use crate::driver::{
+    DriverClass, Lifeline, MachineKey, Peers, SecretData, Target, Wire, info_flaws, reason_name, refusal,
+};
 
 /// Largest answer that is read: a page of 1,000 VMs has less.
 const LARGEST: usize = 64 << 20;
@@ -60,9 +63,15 @@ struct Caller<'f> {
 
 /// What a call about a class sends of it.
 struct Sent {
-    class: v1::MachineClass,
-    secrets: SecretData,
+    class: DriverClass,
+    secrets: Arc<SecretData>,
     user_data: Vec<u8>,
+}
+
+impl Sent {
+    fn class(&self) -> Option<v1::MachineClass> {
+        Some(self.class.to_wire())
+    }
 }
 
 impl<'f> Caller<'f> {
@@ -124,21 +133,30 @@ impl<'f> Caller<'f> {
         let wire =
             wire.map_err(|error| Failure::Manifest(format!("MachineClass {}: providerSpec: {error}", class.name)))?;
         Ok(Sent {
-            class: wire.with_object(&class.object).to_wire(),
-            secrets: class.secrets.into_iter().collect(),
+            class: wire.with_object(&class.object),
+            secrets: Arc::new(class.secrets.into_iter().collect()),
             user_data: class.user_data,
         })
     }
 
-    fn key(&self, machine: &Machine, namespace: &str) -> v1::MachineKey {
+    fn target(&self, sent: &Sent, machine: &Machine, provider_id: &str) -> Target {
         let cluster_id = self.flags.cluster_id.clone();
-        let (namespace, name) = (namespace.to_owned(), machine.name.clone());
+        let (namespace, name) = (sent.class.to_wire().namespace, &machine.name);
         let uid = machine.uid.clone();
-        v1::MachineKey {
-            uid: uid.unwrap_or_else(|| uid_of(&cluster_id, &namespace, &name)),
-            cluster_id,
-            namespace,
-            name,
+        let uid = uid.unwrap_or_else(|| uid_of(&cluster_id, &namespace, name));
+        Target {
+            key: MachineKey {
+                cluster_id,
+                namespace,
+                name: Name::new(name),
+                uid: Uid::new(uid),
+            },
+            class: sent.class.clone(),
+            secrets: Arc::clone(&sent.secrets),
+            tagged_uid: None,
+            former_namespace: None,
+            provider_id: ProviderId::non_empty(Some(provider_id)),
+            last_known_state: None,
         }
     }
 
@@ -157,14 +175,18 @@ impl<'f> Caller<'f> {
 
     async fn info(&self) -> Result<(), Failure> {
         let info = self.driver().await?;
-        self.print("GetDriverInfoResponse", &info, || show::info(&info))
+        self.print("GetDriverInfoResponse", &info, || show::info(&info))?;
+        let flaws = info_flaws(&info).map_err(|why| refused("GetDriverInfo", &why))?;
+        flaws.iter().for_each(|flaw| output::note(flaw));
+        Ok(())
     }
 
     async fn validate(&self, live: bool) -> Result<(), Failure> {
         let sent = self.sent().await?;
-        let name = sent.class.name.clone();
+        let class = sent.class.to_wire();
+        let name = class.name.clone();
         let request = v1::ValidateMachineClassRequest {
-            machine_class: Some(sent.class),
+            machine_class: Some(class),
             secret_data: sent.secrets.to_wire().into_iter().collect(),
             live,
         };
@@ -193,7 +215,7 @@ impl<'f> Caller<'f> {
     async fn template(&self) -> Result<(), Failure> {
         let sent = self.sent().await?;
         let request = v1::GetNodeTemplateRequest {
-            machine_class: Some(sent.class),
+            machine_class: sent.class(),
             secret_data: sent.secrets.to_wire().into_iter().collect(),
         };
         let mut client = self.client.clone();
@@ -205,19 +227,19 @@ impl<'f> Caller<'f> {
 
     async fn create(&self, machine: &Machine, user_data: Option<Vec<u8>>) -> Result<(), Failure> {
         let sent = self.sent().await?;
-        let key = self.key(machine, &sent.class.namespace);
-        let template = user_data.unwrap_or(sent.user_data);
+        let target = self.target(&sent, machine, "");
+        let template = user_data.unwrap_or_else(|| sent.user_data.clone());
         if user_data::needs_token(&template) {
             output::note(
                 "the boot configuration wants a bootstrap token, and there is none: its placeholder stays, so no node will join",
             );
         }
-        let filled = user_data::fill(&template, None, &key.name);
+        let filled = user_data::fill(&template, None, &machine.name);
         let filled = filled.map_err(|error| Failure::Manifest(error.to_string()))?;
         let secrets = sent.secrets.sending(&filled, None);
         let request = v1::CreateMachineRequest {
-            key: Some(key),
-            machine_class: Some(sent.class),
+            key: target.key.to_wire(),
+            machine_class: sent.class(),
             secret_data: sent.secrets.to_wire().into_iter().collect(),
             user_data: filled,
             ..v1::CreateMachineRequest::default()
@@ -226,37 +248,41 @@ impl<'f> Caller<'f> {
         let answer = self
             .ask("CreateMachine", &secrets, client.create_machine(request))
             .await?;
-        self.machine(answer.machine)
+        self.machine("CreateMachine", &target, answer.machine)
     }
 
     async fn status(&self, machine: &Machine, provider_id: &str) -> Result<(), Failure> {
         let sent = self.sent().await?;
+        let target = self.target(&sent, machine, provider_id);
         let request = v1::GetMachineStatusRequest {
-            key: Some(self.key(machine, &sent.class.namespace)),
+            key: target.key.to_wire(),
             provider_id: provider_id.to_owned(),
-            machine_class: Some(sent.class),
+            machine_class: sent.class(),
             secret_data: sent.secrets.to_wire().into_iter().collect(),
         };
         let mut client = self.client.clone();
         let call = client.get_machine_status(request);
         let answer = self.ask("GetMachineStatus", &sent.secrets, call).await?;
-        self.machine(answer.machine)
+        self.machine("GetMachineStatus", &target, answer.machine)
     }
 
-    fn machine(&self, machine: Option<v1::Machine>) -> Result<(), Failure> {
+    /// Prints the VM of an answer, and fails where a manager would refuse the answer (SPEC.md, MAN-18).
+    fn machine(&self, method: &'static str, target: &Target, machine: Option<v1::Machine>) -> Result<(), Failure> {
+        let refusal = refusal(target, machine.clone());
         let machine = machine.unwrap_or_default();
-        self.print("Machine", &machine, || show::machines(std::slice::from_ref(&machine)))
+        self.print("Machine", &machine, || show::machines(std::slice::from_ref(&machine)))?;
+        refusal.map_or(Ok(()), |why| Err(refused(method, &why)))
     }
 
     /// Asks until nothing is left, unless once is enough.
     async fn delete(&self, deletion: &Deletion) -> Result<(), Failure> {
         let sent = self.sent().await?;
-        let key = self.key(&deletion.machine, &sent.class.namespace);
+        let target = self.target(&sent, &deletion.machine, &deletion.provider_id);
         loop {
             let request = v1::DeleteMachineRequest {
-                key: Some(key.clone()),
+                key: target.key.to_wire(),
                 provider_id: deletion.provider_id.clone(),
-                machine_class: Some(sent.class.clone()),
+                machine_class: sent.class(),
                 secret_data: sent.secrets.to_wire().into_iter().collect(),
                 last_known_state: String::new(),
             };
@@ -267,7 +293,7 @@ impl<'f> Caller<'f> {
             let is_gone = answer.state() == v1::machine::State::Deleted;
             let word = if is_gone { "deleted" } else { "is being deleted" };
             self.print("DeleteMachineResponse", &answer, || {
-                format!("machine/{} {word}\n", key.name)
+                format!("machine/{} {word}\n", deletion.machine.name)
             })?;
             if is_gone || !deletion.wait {
                 return Ok(());
@@ -283,7 +309,7 @@ impl<'f> Caller<'f> {
         loop {
             let request = v1::ListMachinesRequest {
                 cluster_id: self.flags.cluster_id.clone(),
-                machine_class: Some(sent.class.clone()),
+                machine_class: sent.class(),
                 secret_data: sent.secrets.to_wire().into_iter().collect(),
                 page_size: 0,
                 page_token: std::mem::take(&mut all.next_page_token),
@@ -321,7 +347,7 @@ impl<'f> Caller<'f> {
         let sent = self.sent().await?;
         let request = Request::new(v1::WatchMachinesRequest {
             cluster_id: self.flags.cluster_id.clone(),
-            machine_class: Some(sent.class),
+            machine_class: sent.class(),
             secret_data: sent.secrets.to_wire().into_iter().collect(),
             ..v1::WatchMachinesRequest::default()
         });
@@ -356,6 +382,14 @@ fn uid_of(cluster_id: &str, namespace: &str, name: &str) -> String {
         part(17, 20),
         part(20, 32)
     )
+}
+
+/// An OK that a manager would not take for one.
+fn refused(method: &'static str, why: &str) -> Failure {
+    Failure::Driver {
+        method,
+        said: format!("a manager refuses this answer: {why}"),
+    }
 }
 
 /// What a driver says of a call that failed.

@@ -530,16 +530,31 @@ fn propagation_delay(response: &v1::GetDriverInfoResponse) -> SignedDuration {
     told.min(LONGEST_PROPAGATION)
 }
 
-/// What the driver says of itself beyond reason and is not taken as said: for the log.
-pub(super) fn overstated(response: &v1::GetDriverInfoResponse) -> Option<String> {
-    let told = response.propagation_delay.and_then(duration)?;
-    (told > LONGEST_PROPAGATION).then(|| {
+/// What the driver says of itself against the contract and is used all the same: for the log.
+pub(super) fn flaws(response: &v1::GetDriverInfoResponse) -> Vec<String> {
+    let told = response.propagation_delay.and_then(duration).unwrap_or_default();
+    let delay = (told > LONGEST_PROPAGATION).then(|| {
         let taken = LONGEST_PROPAGATION.as_secs();
         format!(
             "propagation_delay of {} s is too long, {taken} s is taken",
             told.as_secs()
         )
-    })
+    });
+    let is_nameless = response.vendor_version.trim().is_empty();
+    let version = is_nameless.then(|| {
+        "vendor_version is empty: another version of the driver is noticed only when its connection ends".to_owned()
+    });
+    delay.into_iter().chain(version).collect()
+}
+
+/// For people who try a driver: what a manager would log of the answer to GetDriverInfo, or why it would not use the driver.
+pub fn info_flaws(response: &v1::GetDriverInfoResponse) -> Result<Vec<String>, String> {
+    driver_info(response).map(|_| flaws(response))
+}
+
+/// For people who try a driver: why a manager would refuse the VM of an OK answer (SPEC.md, MAN-18).
+pub fn refusal(target: &Target, machine: Option<v1::Machine>) -> Option<String> {
+    vm_found(target, machine, None).err().map(|failure| failure.message)
 }
 
 /// A DNS label or domain. Upper case is taken too: `MachineClass.provider` of older manifests says "AWS".

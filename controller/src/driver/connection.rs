@@ -121,7 +121,7 @@ pub(super) struct Connection {
     /// The last handshake failed in a way that a driver may get over by the next.
     is_on_trial: bool,
     /// What was last warned of.
-    overstated: Option<String>,
+    flaws: Vec<String>,
 }
 
 type Answer = Result<v1::GetDriverInfoResponse, Trouble>;
@@ -138,7 +138,7 @@ impl Connection {
             lifeline,
             shared,
             is_on_trial: false,
-            overstated: None,
+            flaws: Vec::new(),
         }
     }
 
@@ -197,7 +197,7 @@ impl Connection {
         let trouble = match answer.and_then(read) {
             Ok((info, response)) => {
                 self.is_on_trial = false;
-                self.tell_overstated(&response);
+                self.tell_flaws(&response);
                 return self.shown(info, &response);
             }
             Err(trouble) => trouble,
@@ -277,16 +277,16 @@ impl Connection {
         }
     }
 
-    /// Warns of what the driver says of itself and is not taken as said: once while it says the same.
-    fn tell_overstated(&mut self, response: &v1::GetDriverInfoResponse) {
-        let overstated = answer::overstated(response);
-        if self.overstated == overstated {
+    /// Warns of what the driver says of itself against the contract: once while it says the same.
+    fn tell_flaws(&mut self, response: &v1::GetDriverInfoResponse) {
+        let flaws = answer::flaws(response);
+        if self.flaws == flaws {
             return;
         }
-        if let Some(why) = &overstated {
-            tracing::warn!(endpoint = %self.endpoint, driver = response.name, why, "the driver's own word is not taken");
+        for why in &flaws {
+            tracing::warn!(endpoint = %self.endpoint, driver = response.name, why, "the driver breaks the contract in GetDriverInfo");
         }
-        self.overstated = overstated;
+        self.flaws = flaws;
     }
 
     fn driver(&self, info: DriverInfo, lanes: Lanes) -> Driver {

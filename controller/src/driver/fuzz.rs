@@ -225,7 +225,7 @@ fn read(bytes: &[u8]) -> Kept {
         kept.opaque.extend(last_known_state);
     }
     if let Ok(answer) = v1::GetDriverInfoResponse::decode(bytes) {
-        kept.shown.extend(answer::overstated(&answer));
+        kept.shown.extend(answer::flaws(&answer));
         match answer::driver_info(&answer) {
             Ok(info) => kept.info(info),
             Err(why) => kept.show(&why),

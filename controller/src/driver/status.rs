@@ -83,6 +83,9 @@ pub(super) fn failure(status: &tonic::Status) -> Failure {
         return unsigned(failure);
     };
     failure.reason = reason_of(&info.reason);
+    if failure.reason.is_none() {
+        failure.message += &unknown_reason(&info.reason);
+    }
     if let Some(detail) = details.detail {
         failure.effect = effect(detail.outcome());
         // One that no VM may have names none.
@@ -93,6 +96,17 @@ pub(super) fn failure(status: &tonic::Status) -> Failure {
         failure.message = naming(failure.message, &failure.provider_ids);
     }
     contradicted(failure)
+}
+
+/// What people are told of a reason that this manager does not know: a newer driver's, or a mistake.
+fn unknown_reason(name: &str) -> String {
+    match name.strip_prefix(REASON_PREFIX) {
+        _ if name.is_empty() => " (its ErrorInfo has no reason)".to_owned(),
+        Some(bare) if reason_of(bare).is_some() => {
+            format!(" (its reason {name} counts for nothing: a reason is written without {REASON_PREFIX})")
+        }
+        Some(_) | None => format!(" (its reason {:?} is none that this manager knows)", cut(name, 64)),
+    }
 }
 
 /// A status of which nobody knows that the driver made it.
@@ -300,6 +314,26 @@ mod tests {
                 .expect("the prefix is the enum's");
             assert_eq!(reason_of(name).map(reason_name), Some(name));
         }
+    }
+
+    #[test]
+    fn a_reason_that_is_not_known_counts_for_nothing_and_is_told() {
+        let of = |reason| failure(&status(tonic::Code::NotFound, "m", vec![info(ERROR_DOMAIN, reason)]));
+        for (reason, told) in [
+            ("", "m (its ErrorInfo has no reason)"),
+            (
+                "ERROR_REASON_MACHINE_NOT_FOUND",
+                "m (its reason ERROR_REASON_MACHINE_NOT_FOUND counts for nothing: a reason is written without ERROR_REASON_)",
+            ),
+            (
+                "SOLD_OUT\n",
+                "m (its reason \"SOLD_OUT \" is none that this manager knows)",
+            ),
+        ] {
+            let failure = of(reason);
+            assert_eq!((failure.reason, failure.message.as_str()), (None, told));
+        }
+        assert_eq!(of("MACHINE_NOT_FOUND").message, "m");
     }
 
     /// Rows: D5.

@@ -150,7 +150,8 @@ impl NodeMetadata {
 }
 
 impl MachineKey {
-    pub(super) fn to_wire(&self) -> Option<v1::MachineKey> {
+    /// The message that travels; always some.
+    pub fn to_wire(&self) -> Option<v1::MachineKey> {
         Some(v1::MachineKey {
             cluster_id: self.cluster_id.clone(),
             namespace: self.namespace.clone(),

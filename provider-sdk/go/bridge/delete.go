@@ -95,10 +95,11 @@ func (b *Bridge) gone(ctx context.Context, r *request, foreign bool) (bool, *sdk
 
 // deletable are the VMs of the machine's name that are its own. Foreign: there is one of another uid.
 func (b *Bridge) deletable(ctx context.Context, r *request, all []listed, hint string) (own []listed, foreign bool, failed *sdk.Error) {
+	var refused *sdk.Error // DEL-2: the id decides only where the key finds no VM
 	for _, vm := range all {
 		if vm.name != r.key.Name {
 			if vm.id == hint {
-				return nil, false, about(sdk.NotOwned, hint, "the VM is that of machine "+vm.name)
+				refused = about(sdk.NotOwned, hint, "the VM is that of machine "+vm.name)
 			}
 			continue
 		}
@@ -116,9 +117,12 @@ func (b *Bridge) deletable(ctx context.Context, r *request, all []listed, hint s
 			continue
 		}
 		if vm.id == hint {
-			return nil, false, about(sdk.NotOwned, hint, "the VM is that of another uid")
+			refused = about(sdk.NotOwned, hint, "the VM is that of another uid")
 		}
 		foreign = true
+	}
+	if len(own) == 0 && refused != nil {
+		return nil, false, refused
 	}
 	return own, foreign, nil
 }

@@ -313,10 +313,12 @@ impl Driver for VirtualDriver {
         let due = self.due(Call::DeleteMachine, &request.machine_class);
         due.before().await?;
         let own = Ownership::of_machine(&request.key, &request.machine_class);
-        self.refuse_foreign(region, &own, &request.key, &request.provider_id)?;
         let (deletion, provider_id) = match self.locate_doomed(region, &own, &request) {
             Located::Found(vm) => (self.terminate(&vm).await?, Some(vm.provider_id())),
-            Located::Absent => (Deletion::Deleted, None),
+            Located::Absent => {
+                self.refuse_foreign(region, &own, &request.key, &request.provider_id)?;
+                (Deletion::Deleted, None)
+            }
             Located::TooEarly(left) => return Err(too_early(left)),
         };
         due.after(provider_id.as_deref()).await?;

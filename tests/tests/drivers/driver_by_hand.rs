@@ -8,9 +8,12 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
+use millwright_proto::v1;
 use millwright_tests::fleet::VirtualProvider;
 use millwright_tests::programs::programs;
 use serde_json::Value;
+
+use crate::liar::{Liar, vm_of};
 
 const CLASS: &str = "\
 apiVersion: machine.sapcloud.io/v1alpha1
@@ -124,6 +127,42 @@ async fn a_watch_prints_what_there_is_and_each_change_until_it_is_interrupted() 
     assert!(lines.any(|line| line.starts_with("DELETED   one   ")));
     watch.kill().unwrap();
     watch.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_a_manager_would_refuse_is_shown_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let liar = Liar::at(&dir.path().join("liar.sock"));
+    let class = dir.path().join("class.yaml");
+    std::fs::write(&class, CLASS.replace("provider: virtual", "provider: liar")).unwrap();
+    let manager = programs().await.manager.clone();
+    let create = || {
+        let mut command = Command::new(&manager);
+        command.args(["driver", "create", "one"]);
+        command
+            .arg(format!("--endpoint={}", liar.endpoint()))
+            .arg("-f")
+            .arg(&class);
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, err) = create();
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+
+    liar.creates(|key| {
+        let uid = "00000000-0000-0000-0000-000000000000".to_owned();
+        Ok(Some(vm_of(v1::MachineKey { uid, ..key })))
+    });
+    let (code, out, err) = create();
+    assert_eq!(code, Some(1), "{err}");
+    assert!(out.contains("liar:///00000000"), "{out}");
+    assert!(
+        err.starts_with(
+            "error: CreateMachine: a manager refuses this answer: the driver answered with the VM of another machine"
+        ),
+        "{err}"
+    );
 }
 
 #[tokio::test]

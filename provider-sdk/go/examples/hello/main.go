@@ -70,12 +70,15 @@ func (h *hello) CreateMachine(_ context.Context, r *pb.CreateMachineRequest) (*p
 func (h *hello) DeleteMachine(_ context.Context, r *pb.DeleteMachineRequest) (*pb.DeleteMachineResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if _, found := h.vms[id(r.Key)]; found {
+		delete(h.vms, id(r.Key))
+		return &pb.DeleteMachineResponse{State: pb.Machine_STATE_DELETED}, nil
+	}
 	for _, vm := range h.vms {
-		if vm.ProviderId == r.ProviderId && id(vm.Key) != id(r.Key) {
+		if vm.ProviderId == r.ProviderId {
 			return nil, sdk.Fail(sdk.NotOwned, "the VM is that of another machine")
 		}
 	}
-	delete(h.vms, id(r.Key))
 	return &pb.DeleteMachineResponse{State: pb.Machine_STATE_DELETED}, nil
 }
 

@@ -336,6 +336,19 @@ async fn what_belongs_to_others_is_neither_made_nor_taken() {
         .expect("the key decides")
         .into_inner();
     assert_eq!(deleted.state(), State::Deleted);
+
+    let stays = make(&mut driver, "stays").await;
+    make(&mut driver, "goes").await;
+    let misled = v1::DeleteMachineRequest {
+        provider_id: stays.provider_id.clone(),
+        ..delete("goes")
+    };
+    driver.delete_machine(misled).await.expect("the key finds its VM");
+    let shown = driver.get_machine_status(status_of("stays")).await;
+    assert_eq!(
+        shown.expect("it stays").into_inner().machine.map(|vm| vm.provider_id),
+        Some(stays.provider_id)
+    );
 }
 
 #[tokio::test]
