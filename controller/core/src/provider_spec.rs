@@ -8,6 +8,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::ids::DriverName;
+use crate::status::is_unseen;
 
 /// Most bytes of a `providerSpec` as compact JSON.
 pub const MAX_BYTES: usize = 256 * 1024;
@@ -175,11 +176,11 @@ pub fn essentials(spec: &Value) -> Value {
     })
 }
 
-/// What a driver says of where its VMs are, as it is stored: without fields that have no value, and with whole numbers alone, so that it
-/// comes back from the API server as it was.
+/// What a driver says of where its VMs are, as it is stored: without fields that have no value, with whole numbers alone, so that it
+/// comes back from the API server as it was, and with texts that a terminal shows as they are.
 pub fn locator(told: &Value) -> Result<Value, String> {
     check(told).map_err(|error| error.to_string())?;
-    let kept = cut(&whole_numbers(told)?, MAX_DEPTH, usize::MAX).unwrap_or_default();
+    let kept = cut(&storable(told)?, MAX_DEPTH, usize::MAX).unwrap_or_default();
     match canonical(&kept).len() {
         ..=KEPT_BYTES => Ok(kept),
         bytes => Err(format!("it has {bytes} bytes as JSON; at most {KEPT_BYTES} are kept")),
@@ -187,7 +188,11 @@ pub fn locator(told: &Value) -> Result<Value, String> {
 }
 
 /// Numbers travel as doubles. The API server stores those without a fraction as integers; a fraction may come back as its neighbour.
-fn whole_numbers(value: &Value) -> Result<Value, String> {
+fn storable(value: &Value) -> Result<Value, String> {
+    let seen = |text: &String| match text.contains(is_unseen) {
+        true => Err("a text holds a control character".to_owned()),
+        false => Ok(text.clone()),
+    };
     match value {
         Value::Number(number) => {
             let whole = number
@@ -196,14 +201,13 @@ fn whole_numbers(value: &Value) -> Result<Value, String> {
             let whole = whole.map(|whole| Value::from(whole as i64));
             whole.ok_or_else(|| format!("the number {number} is not a whole one: write it as a text"))
         }
-        Value::Array(items) => items.iter().map(whole_numbers).collect(),
+        Value::Array(items) => items.iter().map(storable).collect(),
         Value::Object(fields) => {
-            let fields = fields
-                .iter()
-                .map(|(name, field)| Ok((name.clone(), whole_numbers(field)?)));
+            let fields = fields.iter().map(|(name, field)| Ok((seen(name)?, storable(field)?)));
             fields.collect::<Result<_, String>>().map(Value::Object)
         }
-        Value::Null | Value::Bool(_) | Value::String(_) => Ok(value.clone()),
+        Value::String(text) => seen(text).map(Value::String),
+        Value::Null | Value::Bool(_) => Ok(value.clone()),
     }
 }
 

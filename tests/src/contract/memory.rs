@@ -39,9 +39,11 @@ pub enum Said {
     Events(Vec<Value>),
 }
 
-/// An answer with what its caller is warned of, so that both are compared.
-pub(super) fn warned(mut answer: Value, warnings: &[String]) -> Value {
-    if let (Some(fields), false) = (answer.as_object_mut(), warnings.is_empty()) {
+/// An answer with what its caller is warned of, so that both are compared. A 404 has none: the server may have tried a patch on a cached
+/// copy of an object that is gone, and warns or not by chance.
+pub(super) fn warned(code: u16, mut answer: Value, warnings: &[String]) -> Value {
+    let is_told = code != 404 && !warnings.is_empty();
+    if let (Some(fields), true) = (answer.as_object_mut(), is_told) {
         fields.insert("warnings".to_owned(), warnings.into());
     }
     answer

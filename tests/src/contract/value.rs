@@ -100,7 +100,7 @@ impl Sandbox {
         match self.answer(step) {
             Answer::Object { code, body, warnings } => Reply {
                 code,
-                said: Said::Object(warned(Value::clone(&body), &warnings)),
+                said: Said::Object(warned(code, Value::clone(&body), &warnings)),
             },
             Answer::List(listing) => Reply {
                 code: 200,

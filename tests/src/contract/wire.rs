@@ -130,7 +130,7 @@ impl Wire {
             });
         }
         let said = match serde_json::from_str(&text) {
-            Ok(object @ Value::Object(_)) => Said::Object(warned(object, &warnings)),
+            Ok(object @ Value::Object(_)) => Said::Object(warned(code, object, &warnings)),
             Ok(_) | Err(_) => Said::Text(text.into_owned()),
         };
         Ok(Reply { code, said })

@@ -443,6 +443,10 @@ fn a_locator_that_cannot_be_kept_is_dropped_and_told_and_the_rest_of_the_answer_
     assert!(long.contains("bytes as JSON; at most 4096"), "{long}");
     let fraction = dropped(&none, json!({"x": [31.245_270_191_439_438]}));
     assert!(fraction.contains("is not a whole one"), "{fraction}");
+    for locator in [json!({"region": "eu\u{1b}[31m"}), json!({"a": [{"\r": 1}]})] {
+        let told = dropped(&none, locator);
+        assert!(told.contains("control character"), "{told}");
+    }
     for secret in ["0123456789abcdef0123", r#"pa"ss\word-0123456789"#] {
         let secrets = SecretData::from_iter([("key".to_owned(), secret.as_bytes().to_vec())]);
         for locator in [json!({"account": [{"key": secret}]}), json!({"account": {secret: 1}})] {
