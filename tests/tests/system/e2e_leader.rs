@@ -13,6 +13,7 @@ use millwright_tests::fleet::Manager;
 use millwright_tests::laws;
 use millwright_tests::scene::{Scene, shared_plane};
 use millwright_tests::script::Script;
+use millwright_tests::service::eventually;
 use tokio::time::Instant;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -101,7 +102,12 @@ async fn a_leader_that_was_frozen_past_its_lease_writes_nothing_more_and_stands_
     scene.scale(6).await;
     signal(scene.manager.service.pid(), rustix::process::Signal::CONT);
     scene.settled_at(6, LIMIT).await;
-    scene.manager.service.wait_for_log(STANDS_AGAIN, LIMIT).await;
+    let both = [&scene.manager.service, &standby.service];
+    let stands = || match scene.manager.service.log().contains(STANDS_AGAIN) {
+        true => Ok(()),
+        false => Err("not there"),
+    };
+    eventually("the thawed leader stands by", LIMIT, &both, async || stands()).await;
     let journal = scene.journal().await.unwrap();
     laws::one_vm_a_machine(&journal).unwrap();
     assert_eq!(laws::vms_made(&journal), 6);
