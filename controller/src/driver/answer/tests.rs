@@ -246,6 +246,7 @@ fn one_vm_with_a_bad_node_name_does_not_hide_the_others_of_a_list() {
 fn a_propagation_delay_beyond_an_hour_is_cut_and_said() {
     let info = |seconds| v1::GetDriverInfoResponse {
         name: "virtual".into(),
+        vendor_version: "1".into(),
         propagation_delay: Some(prost_types::Duration { seconds, nanos: 0 }),
         ..Default::default()
     };
@@ -257,8 +258,13 @@ fn a_propagation_delay_beyond_an_hour_is_cut_and_said() {
     };
     assert_eq!((delay(-1), delay(3), delay(3600)), (0, 3, 3600));
     assert_eq!((delay(3601), delay(i64::MAX)), (3600, 3600));
-    assert_eq!(overstated(&info(3600)), None);
-    assert!(overstated(&info(i64::MAX)).is_some_and(|why| why.contains("3600 s is taken")));
+    assert_eq!(flaws(&info(3600)), Vec::<String>::new());
+    assert!(flaws(&info(i64::MAX)).join("").contains("3600 s is taken"));
+    let nameless = v1::GetDriverInfoResponse {
+        vendor_version: " ".to_owned(),
+        ..info(1)
+    };
+    assert!(flaws(&nameless).join("").starts_with("vendor_version is empty: "));
 }
 
 #[test]
