@@ -342,7 +342,9 @@ pub(super) fn validation(secrets: &SecretData, read: Violations) -> Result<Valid
     let mut all = response.violations;
     // Those that keep machines from being made come first: none of them is cut for a warning.
     all.sort_by_key(|violation| !is_fatal(violation));
-    let more = all.len().saturating_sub(bounds::VIOLATIONS) + left_out;
+    let locator = response.locator.map(|told| locator(secrets, told)).transpose();
+    let room = bounds::VIOLATIONS - usize::from(locator.is_err());
+    let more = all.len().saturating_sub(room) + left_out;
     let violation = |violation: &v1::Violation| Violation {
         fatal: is_fatal(violation),
         field: bounds::word(&secrets.mask(&violation.field)),
@@ -350,7 +352,7 @@ pub(super) fn validation(secrets: &SecretData, read: Violations) -> Result<Valid
         // Each Machine of the class says all of them.
         description: bounds::word(&secrets.mask(&violation.description)),
     };
-    let mut violations: Vec<Violation> = all.iter().take(bounds::VIOLATIONS).map(violation).collect();
+    let mut violations: Vec<Violation> = all.iter().take(room).map(violation).collect();
     if let Some(last) = violations.last_mut().filter(|_| more > 0) {
         last.description.push_str(&format!(" (and {more} more)"));
     }
@@ -358,7 +360,7 @@ pub(super) fn validation(secrets: &SecretData, read: Violations) -> Result<Valid
     if let Some(why) = fault(secrets, &key, bounds::inventory_key) {
         return Err(broken_answer(format!("the driver answered with {why}")));
     }
-    let locator = match response.locator.map(|told| locator(secrets, told)).transpose() {
+    let locator = match locator {
         Ok(locator) => locator,
         // The rest of the answer holds: a part of the spec is recorded instead, as for a driver without a locator.
         Err(why) => {

@@ -449,6 +449,18 @@ fn a_locator_that_cannot_be_kept_is_dropped_and_told_and_the_rest_of_the_answer_
     assert!(long.contains("bytes as JSON; at most 4096"), "{long}");
     let fraction = dropped(&none, json!({"x": [31.245_270_191_439_438]}));
     assert!(fraction.contains("is not a whole one"), "{fraction}");
+    let many = v1::ValidateMachineClassResponse {
+        violations: vec![v1::Violation::default(); bounds::VIOLATIONS],
+        locator: Some(structs::provider_spec(&json!({"x": 0.5})).expect("it can travel")),
+        ..Default::default()
+    };
+    let report = validation(&none, many.into()).expect("a bad class");
+    assert_eq!(report.violations.len(), bounds::VIOLATIONS);
+    let [.., last, dropped] = report.violations.as_slice() else {
+        panic!("there are {} violations", bounds::VIOLATIONS)
+    };
+    assert_eq!(last.description, " (and 1 more)");
+    assert_eq!(dropped.reason, "LOCATOR_DROPPED");
     for locator in [json!({"region": "eu\u{1b}[31m"}), json!({"a": [{"\r": 1}]})] {
         let told = dropped(&none, locator);
         assert!(told.contains("control character"), "{told}");
