@@ -28,6 +28,7 @@ pub mod permit;
 pub mod plan;
 pub mod provider_spec;
 pub mod queue;
+pub mod refusal;
 pub mod rollout;
 pub mod selector;
 pub mod set;

@@ -81,7 +81,7 @@ fn by_phase(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Phase::Available if awaits_node(seen) => judged_anew(seen, now),
         Phase::Running if is_yet_to_join(seen) && seen.node.is_none() => begun_anew(seen, now),
         Phase::Failed if is_blind(seen) => Plan::rest(Why::Failed),
-        Phase::Failed if crate::set::repair::is_given_up(machine) => health::given_up(seen, now),
+        Phase::Failed if machine.is_given_up() => health::given_up(seen, now),
         Phase::Failed if has_failed_to_join(machine) => join::late(seen, now),
         Phase::New | Phase::CrashLoopBackOff => create::plan(seen, now),
         // The original writes Pending only after the VM is recorded; ours is the intent that comes before.

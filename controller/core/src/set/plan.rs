@@ -19,9 +19,10 @@ use super::observed::{MachineView, Observed, Plan, Step, Victim, Why};
 use super::{keep, rank, repair, status};
 use crate::api::{Machine, Phase, keys, meta, validity};
 use crate::ids::Name;
-use crate::ledger::{LINGERS, OwnerNotes, Refusal};
+use crate::ledger::{LINGERS, OwnerNotes};
 use crate::machine::preserve::request;
 use crate::owner;
+use crate::refusal::Refusal;
 use crate::sight::later;
 use crate::status::{STATUS_PACE, paced};
 
