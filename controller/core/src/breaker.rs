@@ -12,8 +12,8 @@ use crate::api::lenient::{IntOrPercent, Rounding};
 use crate::api::{Machine, MachineSet, meta};
 use crate::kin;
 use crate::kinds::{Health, NodeBy, OwnedBy, in_zone};
+use crate::ledger::Calls;
 use crate::machine::judgement::is_ended;
-use crate::machine::observed::Calls;
 use crate::settings::Settings;
 use crate::world::World;
 

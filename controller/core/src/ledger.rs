@@ -22,10 +22,13 @@ use crate::circuit_breaker::{Account, Breakers};
 use crate::class::{self, InUse, Readiness};
 use crate::drain::Drain;
 use crate::ids::{DriverName, Name, Uid};
-use crate::machine::Calls;
 use crate::orphans::Inventories;
 use crate::refusal::Refusal;
 use crate::sight::later;
+
+mod calls;
+
+pub use calls::{Answer, Calls, Doubt, Trouble, Unmade};
 
 /// A creation that was sent so long ago and not answered is taken for lost (GE-7). The simulator's fault F10 lets a request land minutes
 /// late; this is also how old S4 lets a view be.

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
 use crate::settings::Settings;
 use crate::sight::later;
-pub use observed::{Answer, Call, Calls, ClassView, Doubt, DriverView, Observed, Trouble, Unmade};
+pub use observed::{ClassView, DriverView, Observed};
 pub use outcome::{Lost, Pacing};
 pub use preserve::Keeping;
 pub use status::StatusChange;

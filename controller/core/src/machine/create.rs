@@ -8,7 +8,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::delete;
-use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
+use super::observed::{ClassView, DriverView, Observed};
 use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
@@ -16,7 +16,8 @@ use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, meta, validity};
 use crate::circuit_breaker::{Admission, Cause, CircuitBreaker, Operation, is_suspended};
 use crate::class::{Readiness, Recipe};
-use crate::driver::{Code, Initialization, Reaction, Reason, Vm, VmState};
+use crate::driver::{Call, Code, Initialization, Reaction, Reason, Vm, VmState};
+use crate::ledger::Trouble;
 use crate::sight::{Judging, later};
 
 /// How often a VM is looked for that may have been made before its class was changed.

@@ -11,10 +11,11 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 
 use super::node;
 use super::node_patch::Sketch;
-use super::observed::{Call, DriverView, Observed};
+use super::observed::{DriverView, Observed};
 use super::outcome::Lost;
 use super::step::{Plan, Step, Why};
 use crate::api::keys;
+use crate::driver::Call;
 use crate::sight::later;
 
 /// How long a Node is unhealthy before its pods are waited for no longer: as long as pods tolerate one that is not ready by default.

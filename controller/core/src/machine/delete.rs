@@ -23,15 +23,16 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::leave::{self, Due};
 use super::node;
-use super::observed::{Call, DriverView, Observed, Trouble};
+use super::observed::{DriverView, Observed};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::circuit_breaker::{Admission, Cause, Operation};
 use crate::drain::Drain;
-use crate::driver::{Pace, Reaction, Reason};
+use crate::driver::{Call, Pace, Reaction, Reason};
 use crate::ids::NodeName;
+use crate::ledger::Trouble;
 use crate::sight::later;
 
 /// After how many failed look-ups of the node's name the VM is removed although that name is not known.

@@ -9,12 +9,13 @@ use k8s_openapi::api::core::v1::Node;
 use super::judgement::{Fault, LAST_LOOK, alone, is_reported, runs_after_all};
 use super::node;
 use super::node_sync::sync;
-use super::observed::{Call, DriverView, Observed};
+use super::observed::{DriverView, Observed};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{OperationState, OperationType, Phase, meta};
 use crate::breaker::Tripped;
+use crate::driver::Call;
 use crate::sight::later;
 
 /// How often the driver is asked for the VM of an unhealthy node.

@@ -7,14 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
 use super::node_sync::{Sync, sync};
-use super::observed::{Call, DriverView, Observed, Trouble};
+use super::observed::{DriverView, Observed};
 use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use super::{create, delete, node};
 use crate::api::lenient::GoDuration;
 use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
-use crate::driver::{Capability, Initialization, VmState};
+use crate::driver::{Call, Capability, Initialization, VmState};
+use crate::ledger::Trouble;
 use crate::sight::{Judging, later};
 
 /// Pause before a VM that its driver did not find is asked for again (MC-11).

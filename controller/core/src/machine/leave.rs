@@ -366,8 +366,9 @@ mod tests {
     use super::*;
     use crate::circuit_breaker::Circuits;
     use crate::drain::Volumes;
-    use crate::driver::Deletion;
-    use crate::machine::observed::{Answer, Call, Calls, ClassView, DriverView};
+    use crate::driver::{Call, Deletion};
+    use crate::ledger::{Answer, Calls};
+    use crate::machine::observed::{ClassView, DriverView};
     use crate::machine::outcome::Pacing;
     use crate::machine::steer::Standing;
     use crate::settings::Settings;

@@ -2,9 +2,10 @@
 //!
 //! One place for the shell, which plans, and for everybody who explains a plan. Decides nothing.
 
-use super::observed::{Calls, ClassView, DriverView, Observed};
-use crate::api::{Machine, meta};
+use super::observed::{ClassView, DriverView, Observed};
+use crate::api::{Machine, keys, meta};
 use crate::ids::Name;
+use crate::ledger::Calls;
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;
@@ -60,4 +61,19 @@ pub fn look<T>(asked: Asked<'_>, machine: &Machine, look: impl FnOnce(&Observed<
         circuits: world.circuits_of(machine),
         settings,
     })
+}
+
+impl<'a> ClassView<'a> {
+    /// The class that a Machine names, as it is known now.
+    fn of(world: &'a World, name: Option<&'a Name>) -> Self {
+        let Some(name) = name else { return Self::Unnamed };
+        match world.classes.get(name) {
+            None => Self::Missing(name.as_str()),
+            Some(class) => Self::Present {
+                name: name.as_str(),
+                guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
+                readiness: world.ledger.readiness(name),
+            },
+        }
+    }
 }

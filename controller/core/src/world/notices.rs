@@ -13,7 +13,7 @@ use crate::api::{Machine, Phase, meta};
 use crate::driver::VmState;
 use crate::ids::{Name, ProviderId, Uid};
 use crate::kinds::OwnedBy;
-use crate::machine::Calls;
+use crate::ledger::Calls;
 use crate::notice::Notice;
 use crate::orphans::{Inventory, Way};
 use crate::wake::{Key, Wake};

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{CreationRequest, Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness, Recipe};
+use millwright_core::driver::Call;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::kin;
 use millwright_core::ledger::OwnerNotes;
@@ -138,7 +139,7 @@ impl Stage {
         }
     }
 
-    fn call(&mut self, seen: &Machine, machine: Name, uid: Uid, call: machine::Call) -> bool {
+    fn call(&mut self, seen: &Machine, machine: Name, uid: Uid, call: Call) -> bool {
         self.world.begins(seen, call);
         let live = self.etcd.machines.get(&machine);
         let hint = live.and_then(|live| live.provider_id());
