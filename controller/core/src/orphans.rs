@@ -19,7 +19,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::lenient::{IntOrPercent, Rounding};
-use crate::breaker::{self, Tripped};
+use crate::breaker::{Tripped, tally};
 use crate::ids::{Name, ProviderId, Uid};
 use crate::kinds::{NodeBy, OwnedBy};
 use crate::settings::Settings;
@@ -330,13 +330,13 @@ impl Look<'_> {
                 limit,
             };
         }
-        if let Some(tripped) = breaker::tripped(seen.world, None, seen.settings) {
+        if let Some(tripped) = tally::tripped(seen.world, None, seen.settings) {
             return Why::Breaker(tripped);
         }
         let (mut held, cap) = (None, (ours * CAP_PERCENT / 100).max(1));
         orphans.retain(|(_, vm, _)| {
             let zone = Some(vm.zone.as_str()).filter(|zone| !zone.is_empty());
-            let tripped = breaker::tripped(seen.world, zone, seen.settings);
+            let tripped = tally::tripped(seen.world, zone, seen.settings);
             held = held.take().or(tripped.clone());
             tripped.is_none()
         });

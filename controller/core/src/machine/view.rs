@@ -4,12 +4,13 @@
 
 use super::observed::{ClassView, DriverView, Observed};
 use crate::api::{Machine, keys, meta};
+use crate::breaker::tally;
 use crate::ids::Name;
+use crate::kin;
 use crate::ledger::Calls;
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;
-use crate::{breaker, kin};
 
 /// What is asked about a Machine besides the world.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +52,7 @@ pub fn look<T>(asked: Asked<'_>, machine: &Machine, look: impl FnOnce(&Observed<
             true => claim.rival,
             false => twin(),
         },
-        losers: breaker::of_losers(world, machine, settings),
+        losers: tally::of_losers(world, machine, settings),
         virtual_capacity: class.and_then(|class| class.virtual_capacity()),
         standing: kin::standing(world, machine),
         drain: world.ledger.drains.get(&meta::identity(&machine.metadata).1),
