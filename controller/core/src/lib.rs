@@ -13,6 +13,7 @@ pub mod driver;
 pub mod explain;
 pub mod fence;
 pub mod ids;
+mod intake;
 pub mod kin;
 pub mod kinds;
 pub mod laws;

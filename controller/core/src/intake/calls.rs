@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::World;
 use crate::api::{CreationRequest, Machine, meta};
 use crate::circuit_breaker::{Cause, Circuits, Operation, Outcome};
 use crate::class;
@@ -19,6 +18,7 @@ use crate::machine::delete;
 use crate::queue::Urgency;
 use crate::sight::later;
 use crate::wake::{Key, Wake};
+use crate::world::World;
 
 impl World {
     /// The circuit breakers before a Machine's calls.

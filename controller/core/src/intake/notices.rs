@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::World;
 use crate::api::{Machine, Phase, meta};
 use crate::driver::VmState;
 use crate::ids::{Name, ProviderId, Uid};
@@ -17,6 +16,7 @@ use crate::ledger::Calls;
 use crate::notice::Notice;
 use crate::orphans::{Inventory, Way};
 use crate::wake::{Key, Wake};
+use crate::world::World;
 
 impl World {
     /// Takes a notice. Gives whether a Machine's VM is doubted because of it, and was not before.
