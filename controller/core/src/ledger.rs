@@ -22,7 +22,7 @@ use crate::circuit_breaker::{Account, Breakers};
 use crate::class::{self, InUse, Readiness};
 use crate::drain::Drain;
 use crate::ids::{DriverName, Name, Uid};
-use crate::orphans::Inventories;
+use crate::orphans::inventory::Inventories;
 use crate::refusal::Refusal;
 use crate::sight::later;
 
