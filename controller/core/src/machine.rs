@@ -33,8 +33,7 @@ use crate::settings::Settings;
 use crate::sight::later;
 pub use observed::{ClassView, DriverView, Observed};
 pub use outcome::{Lost, Pacing};
-pub use preserve::Keeping;
-pub use status::StatusChange;
+pub use status::{Keeping, StatusChange};
 pub use step::{Plan, Step, Why};
 pub use view::look;
 

@@ -239,7 +239,35 @@ impl StatusChange {
     }
 }
 
+/// What is stored of a preservation. Both times are written, whatever they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    /// Until when.
+    pub until: Option<Timestamp>,
+    /// When the pods were gone.
+    pub drained: Option<Timestamp>,
+}
+
+impl Keeping {
+    /// What is stored.
+    pub fn of(machine: &Machine) -> Self {
+        Self {
+            until: machine.preserved_until(),
+            drained: machine.preserve_drained(),
+        }
+    }
+
+    /// The body of a JSON merge patch of `/status`.
+    pub fn patch(&self) -> Value {
+        let current = json!({
+            "preserveExpiryTime": self.until.map(seconds),
+            "preserveDrainedTime": self.drained.map(seconds),
+        });
+        json!({ "status": { "currentStatus": current } })
+    }
+}
+
 /// RFC 3339 in whole seconds, as `metav1.Time` is written.
-pub(super) fn seconds(at: Timestamp) -> String {
+fn seconds(at: Timestamp) -> String {
     format!("{at:.0}")
 }
