@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
 
 use super::budget::Mode;
-use super::group::{Members, Stand, length};
+use super::members::{Members, Stand, length};
 use super::observed::{Observed, Step};
 use super::plan::refusal;
 use crate::api::template::Scope;

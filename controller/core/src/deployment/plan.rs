@@ -13,7 +13,7 @@ use super::blocker::blocker;
 use super::budget::{self, Mode};
 use super::change::{NewSet, SetChange};
 use super::freeze;
-use super::group::{Members, Stand};
+use super::members::{Members, Stand};
 use super::names::names;
 use super::observed::{Observed, Plan, Step, Why};
 use super::rollback::roll_back;

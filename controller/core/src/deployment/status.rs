@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::budget::Bounds;
-use super::group::{Members, Stand};
+use super::members::{Members, Stand};
 use super::observed::Observed;
 use super::plan::unwritable;
 use super::progress::{Progress, TimedOut, timed_out};

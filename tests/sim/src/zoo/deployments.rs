@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use millwright::env::Planners;
 use millwright_core::api::{MachineDeployment, keys, meta};
-use millwright_core::deployment::group::Members;
+use millwright_core::deployment::members::Members;
 use millwright_core::deployment::{self, Observed, Plan, Step, Why};
 use millwright_core::set::{self, Allowance, MachineView};
 use millwright_sandbox::request::{Request, Verb};
