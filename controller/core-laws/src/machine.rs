@@ -117,7 +117,7 @@ fn machine_step(
         }
         // It has no VM, or never had its Node, whatever its phase says.
         Step::Record(change)
-            if change.phase == Phase::Pending && (machine::knows_no_vm(machine) || machine::is_yet_to_join(seen)) =>
+            if change.phase == Phase::Pending && (machine::knows_no_vm(machine) || seen.is_yet_to_join()) =>
         {
             None
         }

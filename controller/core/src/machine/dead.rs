@@ -31,7 +31,7 @@ pub fn silent_at(found: &Node) -> Option<Timestamp> {
 /// The same, of a Node that is ready and whose filesystem is read-only for too long, where that is watched: its kubelet ends no pod. With other
 /// conditions, as DiskPressure, it does.
 pub fn at(seen: &Observed<'_>, found: &Node) -> Option<Timestamp> {
-    let watched = super::node_conditions(seen);
+    let watched = seen.node_conditions();
     let is_read_only = |told: &&NodeCondition| {
         told.type_ == keys::NODE_READONLY_FILESYSTEM
             && told.status != keys::STATUS_FALSE

@@ -32,7 +32,7 @@ pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if is_reported(seen.machine) {
         return looked_again(seen, joined, now);
     }
-    match joined.filter(|joined| node::is_healthy(joined, &super::node_conditions(seen))) {
+    match joined.filter(|joined| node::is_healthy(joined, &seen.node_conditions())) {
         Some(joined) => judged(seen, joined, now),
         None => Plan::rest(Why::Failed),
     }
@@ -188,7 +188,7 @@ fn fault(seen: &Observed<'_>, joined: &Node) -> Option<Fault> {
     let is_believed = since.and_then(|since| seen.calls.runs_since(since)) == Some(true);
     match lost.filter(|_| seen.calls.doubt.is_some() || is_reported(machine)) {
         Some(lost) => Some(Fault::Vm(lost)),
-        None if !node::is_healthy(joined, &super::node_conditions(seen)) => Some(Fault::NodeUnhealthy),
+        None if !node::is_healthy(joined, &seen.node_conditions()) => Some(Fault::NodeUnhealthy),
         None => (is_reported(machine) && since.is_some() && !is_believed).then_some(Fault::Reported),
     }
 }

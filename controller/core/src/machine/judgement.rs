@@ -137,7 +137,7 @@ impl Witnesses<'_> {
     }
 
     fn watched(&self) -> Vec<String> {
-        super::watched_conditions(self.machine, self.settings)
+        node::watched_conditions(self.machine, self.settings)
     }
 
     /// How long it may be unhealthy.

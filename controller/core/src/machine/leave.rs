@@ -38,7 +38,7 @@ pub fn due<'a>(seen: &Observed<'a>, now: Timestamp) -> Option<Due<'a>> {
     if is_asked(seen) {
         return None;
     }
-    if super::is_blind(seen) {
+    if seen.is_blind() {
         return awaited(seen).filter(|until| now < *until).map(Due::Await);
     }
     let found = node_to_drain(seen)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -58,7 +58,35 @@ impl<'a> Observed<'a> {
     pub fn own_node(&self) -> Option<&'a Node> {
         let is_own = |node: &&Node| node::belongs(node, self.machine) && !node::is_unmanaged(node);
         let own = self.node.filter(is_own);
-        own.filter(|_| self.settings.has_target && !super::is_blind(self))
+        own.filter(|_| self.settings.has_target && !self.is_blind())
+    }
+
+    /// There is a target cluster, and its Nodes are out of sight.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.settings.has_target && self.sight.target_since.is_none()
+    }
+
+    /// Whether the Machine carries all that names its VM and its node. Without a target cluster there is none to wait for.
+    pub(crate) fn awaits_node(&self) -> bool {
+        let machine = self.machine;
+        self.settings.has_target && machine.provider_id().is_some() && machine.node_label().is_some()
+    }
+
+    /// The creation timeout in force (MC-8): annotation, then spec, then the operator's.
+    pub(crate) fn creation_timeout(&self) -> SignedDuration {
+        self.machine
+            .creation_timeout()
+            .unwrap_or(self.settings.creation_timeout)
+    }
+
+    /// The node conditions in force: the Machine's own list, then the operator's.
+    pub(crate) fn node_conditions(&self) -> Vec<String> {
+        node::watched_conditions(self.machine, self.settings)
+    }
+
+    /// Whether the Machine's Node is awaited, and the Machine has never had it.
+    pub fn is_yet_to_join(&self) -> bool {
+        self.awaits_node() && !self.machine.has_joined()
     }
 
     /// What the Machine is judged by.

@@ -174,7 +174,7 @@ fn stop(scene: &Scene<'_>, why: End, forgets: bool) -> Plan {
     };
     let mut plan = Plan::rest(why);
     plan.steps.extend(end_of_drain(scene));
-    if super::is_blind(seen) {
+    if seen.is_blind() {
         // What its Node says, and bears, is not known.
         return plan;
     }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
 use serde_json::{Value, json};
 
+use super::observed::Observed;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::Word;
 use crate::api::{CreationRequest, Machine, OperationReason, OperationState, OperationType, Phase};
@@ -265,6 +266,24 @@ impl Keeping {
         });
         json!({ "status": { "currentStatus": current } })
     }
+}
+
+/// Stores a breadcrumb of the driver that the Machine does not carry yet: it wants to see it again at its next call.
+pub(super) fn crumb_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let crumb = seen.calls.crumb.as_ref()?;
+    if self::crumb(seen.machine).as_ref() == Some(crumb) {
+        return None;
+    }
+    let change = StatusChange::same(seen.machine, now)?.with_crumb(Some(crumb));
+    Some(change.act(Why::CrumbChanged))
+}
+
+/// The stored breadcrumb.
+pub(super) fn crumb(machine: &Machine) -> Option<String> {
+    machine
+        .status
+        .as_ref()
+        .and_then(|status| status.last_known_state.clone())
 }
 
 /// RFC 3339 in whole seconds, as `metav1.Time` is written.
