@@ -6,6 +6,7 @@
 mod blocker;
 pub mod budget;
 pub mod change;
+mod facts;
 pub mod freeze;
 pub mod group;
 pub mod history;

@@ -84,7 +84,7 @@ impl World {
     pub fn replaced(&mut self, set: &Name, uid: &Uid, now: Timestamp) {
         let notes = self.ledger.notes(uid);
         let machines = self.machines.find(OwnedBy::Controller, uid.as_str());
-        let times = set::replacements(notes, machines.map(Arc::as_ref)).saturating_add(1);
+        let times = set::facts::replacements(notes, machines.map(Arc::as_ref)).saturating_add(1);
         self.note_owner::<MachineSet>(set, uid, |notes| notes.replaced = Some((times, now)));
     }
 

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::budget::{self, Bounds, Mode};
+use super::facts::unseen;
 use super::group::{Group, Row};
 use super::observed::Observed;
 use super::pass_on;
-use super::plan::unseen;
 use super::progress::{TimedOut, timed_out};
 use crate::api::machine_deployment::StrategyType;
 use crate::api::template::Scope;
 use crate::api::{MachineSet, meta};
+use crate::set::facts::{counts_as_available, is_leaving};
 use crate::set::growth::unanswered;
-use crate::set::plan::{counts_as_available, is_leaving};
 use crate::set::{self, MachineView};
 use crate::sight::Judging;
 

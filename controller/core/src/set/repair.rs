@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::facts::{is_kept, is_leaving};
 use super::observed::{MachineView, Observed, Plan, Step, Why};
-use super::plan::{is_kept, is_leaving};
 use crate::api::{Machine, OperationReason, OperationType, Phase, meta};
 use crate::breaker::{self, Tripped};
 use crate::driver::Code;

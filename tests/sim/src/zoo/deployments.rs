@@ -185,7 +185,7 @@ fn surge_forgets_leaving<'a>(seen: &Observed<'a>, now: Timestamp) -> Plan {
     let staying = |member: &set::Observed<'a>| -> Vec<MachineView<'a>> {
         let is_going = meta::is_deleting(&member.set.metadata);
         let machines = member.machines.iter();
-        let staying = machines.filter(|machine| is_going || !set::plan::is_leaving(machine));
+        let staying = machines.filter(|machine| is_going || !set::facts::is_leaving(machine));
         staying.cloned().collect()
     };
     let machines: Vec<Vec<MachineView<'_>>> = seen.sets.iter().map(staying).collect();
