@@ -311,6 +311,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::api::MachineClass;
     use crate::change::Change;
 
     fn set(uid: &str) -> MachineSet {

@@ -38,7 +38,7 @@ fn may_be_available(seen: &Observed<'_>, machine: &MachineView<'_>, now: Timesta
 }
 
 /// Whether the Machine is updated in place, so that it does not serve.
-pub fn is_being_updated(machine: &MachineView<'_>) -> bool {
+pub(crate) fn is_being_updated(machine: &MachineView<'_>) -> bool {
     machine
         .update
         .as_ref()
@@ -46,7 +46,7 @@ pub fn is_being_updated(machine: &MachineView<'_>) -> bool {
 }
 
 /// Until when a deletion of the Machine that was not answered may still arrive.
-pub fn may_go_until(machine: &MachineView<'_>) -> Option<Timestamp> {
+pub(crate) fn may_go_until(machine: &MachineView<'_>) -> Option<Timestamp> {
     machine.deletion_sent.map(|sent| later(sent, LINGERS))
 }
 
@@ -56,7 +56,7 @@ pub fn is_kept(machine: &MachineView<'_>, now: Timestamp) -> bool {
 }
 
 /// How often failed Machines of a set were replaced in a row with none of `machines`, which are the set's, becoming ready since.
-pub fn replacements<'a>(notes: &OwnerNotes, machines: impl IntoIterator<Item = &'a Machine>) -> u32 {
+pub(crate) fn replacements<'a>(notes: &OwnerNotes, machines: impl IntoIterator<Item = &'a Machine>) -> u32 {
     let Some((times, at)) = notes.replaced else { return 0 };
     let is_ready = |machine: &&Machine| matches!(machine.phase(), Phase::Running | Phase::Available);
     let mut ready = machines.into_iter().filter(is_ready);
@@ -67,7 +67,7 @@ pub fn replacements<'a>(notes: &OwnerNotes, machines: impl IntoIterator<Item = &
 }
 
 /// Running for `minReadySeconds`, or made where no node is expected.
-pub fn is_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
+pub(crate) fn is_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
     available_at(seen, machine).is_some_and(|at| at <= now)
 }
 
