@@ -12,8 +12,9 @@ use millwright_core::api::template::Scope;
 use millwright_core::api::{MachineSet, Template, meta};
 use millwright_core::deployment::budget::Bounds;
 use millwright_core::deployment::change::SetChange;
-use millwright_core::deployment::group::{Members, Row};
+use millwright_core::deployment::group::Row;
 use millwright_core::deployment::in_place::Transfer;
+use millwright_core::deployment::members::Members;
 use millwright_core::deployment::observed::{Observed, Plan, Step};
 use millwright_core::deployment::progress::{TimedOut, timed_out};
 use millwright_core::ids::Uid;
@@ -158,7 +159,7 @@ fn transferred(seen: &Observed<'_>, members: &Members<'_>, moved: &Transfer) -> 
     let is_updated = update.is_some_and(|update| update.marks.outcome == Some(Outcome::Successful));
     let template = &seen.deployment.spec.template;
     let is_twin = from.is_some_and(|from| from.set.spec.template.semantically_equal(template, Scope::Rollout));
-    let stays = !set::plan::is_leaving(machine);
+    let stays = !set::facts::is_leaving(machine);
     let is_right = (is_updated || is_twin) && stays && is_new(members, &moved.to) && !seen.deployment.spec.paused;
     (!is_right).then(|| Broken::WrongVictim(meta::name(&machine.metadata).to_owned()))
 }
@@ -177,7 +178,7 @@ fn selected(seen: &Observed<'_>, members: &Members<'_>, patches: &[NodePatch], n
                 update.is_some_and(|update| update.node.name == patch.node && !update.marks.is_under_way())
             };
             let machine = member.owned().find(is_it)?;
-            Some(set::plan::counts_as_available(member, machine, now))
+            Some(set::facts::counts_as_available(member, machine, now))
         });
         match found {
             Some(is_available) => taken += i64::from(is_available),
@@ -268,7 +269,7 @@ fn taken(members: &Members<'_>, plan: &Plan, now: Timestamp) -> usize {
         let is_counted = |machine: &&MachineView<'_>| {
             machine.uid().is_some_and(|uid| victims.contains(&uid))
                 && !machine.is_named
-                && set::plan::counts_as_available(member, machine, now)
+                && set::facts::counts_as_available(member, machine, now)
         };
         match meta::is_deleting(&member.set.metadata) {
             true => 0,
@@ -304,7 +305,7 @@ fn kept_unasked(seen: &Observed<'_>, members: &Members<'_>, plan: &Plan) -> Opti
     let most = usize::try_from(seen.deployment.spec.auto_preserve_failed_machine_max).unwrap_or(0);
     let machines = members.sets.iter().flat_map(|member| member.owned());
     let before = machines
-        .filter(|machine| !set::plan::is_leaving(machine) && is_auto(machine))
+        .filter(|machine| !set::facts::is_leaving(machine) && is_auto(machine))
         .count();
     let marks = plan.steps.iter().filter_map(|step| match step {
         Step::Of(_, set::Step::Keep(marks)) => Some(marks.iter()),

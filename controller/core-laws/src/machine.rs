@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use millwright_core::api::{NodeTemplateSpec, Phase, keys, meta};
 use millwright_core::circuit_breaker::{Admission, Operation};
-use millwright_core::driver::{Capability, Initialization};
+use millwright_core::driver::{Call, Capability, Initialization};
 use millwright_core::machine;
 use millwright_core::machine::in_place::marks::{Marks, Reason};
 use millwright_core::machine::node_patch::NodePatch;
 use millwright_core::machine::preserve::request::Value;
-use millwright_core::machine::{Call, DriverView, node};
+use millwright_core::machine::{DriverView, node};
 
 use crate::report::{Report as _, reported_first};
 use crate::{Broken, wakes_later};
@@ -117,7 +117,7 @@ fn machine_step(
         }
         // It has no VM, or never had its Node, whatever its phase says.
         Step::Record(change)
-            if change.phase == Phase::Pending && (machine::knows_no_vm(machine) || machine::is_yet_to_join(seen)) =>
+            if change.phase == Phase::Pending && (machine::knows_no_vm(machine) || seen.is_yet_to_join()) =>
         {
             None
         }

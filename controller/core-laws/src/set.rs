@@ -10,8 +10,8 @@ use millwright_core::machine::Lost;
 use millwright_core::machine::judgement::Fault;
 use millwright_core::owner;
 use millwright_core::selector::Matcher;
+use millwright_core::set::facts::is_leaving;
 use millwright_core::set::names::Names;
-use millwright_core::set::plan::is_leaving;
 use millwright_core::set::{self, MachineView, rank};
 
 use crate::report::{Report as _, reported_first};
@@ -185,7 +185,7 @@ fn kept_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> V
     let present = || seen.owned().filter(|own| !is_leaving(own) && !is_released(plan, own));
     let wanted = usize::try_from(seen.set.spec.replicas).unwrap_or(0);
     let mut allowed = present().count().saturating_sub(wanted);
-    let kept = present().filter(goes).filter(|own| set::plan::is_kept(own, now));
+    let kept = present().filter(goes).filter(|own| set::facts::is_kept(own, now));
     let kept = kept.filter(|own| !own.is_named && !own.is_triggered_for_deletion());
     let replaced = kept.filter(|_| match allowed {
         0 => true,
@@ -245,7 +245,7 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
     let mut one_stays = false;
     for machine in rank::rank(ordinary, policy, now) {
         let is_held = seen.allowance.lose.is_some()
-            && (set::plan::counts_as_available(seen, machine, now) || set::plan::is_needed_still(seen, machine, now));
+            && (set::facts::counts_as_available(seen, machine, now) || set::facts::is_needed_still(seen, machine, now));
         one_stays |= !is_victim(machine) && !waits(machine, now) && !is_held;
         if one_stays && is_victim(machine) {
             broken.push(Broken::VictimOrder(meta::name(&machine.metadata).to_owned()));
@@ -257,7 +257,7 @@ fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Ve
     broken.extend((took_wanted && left < wanted).then_some(Broken::TooFewLeft));
     let lost = present()
         .filter(|own| is_victim(own) && !goes_anyway(own))
-        .filter(|own| set::plan::counts_as_available(seen, own, now))
+        .filter(|own| set::facts::counts_as_available(seen, own, now))
         .count();
     broken.extend(
         seen.allowance

@@ -13,9 +13,8 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{Machine, OperationReason, meta};
-use crate::driver::{Code, Failure, Reason};
+use crate::driver::{Call, Code, Failure, Reason};
 use crate::ids::{Name, Uid};
-use crate::machine::Call;
 use crate::sight::later;
 
 /// What a call is for.

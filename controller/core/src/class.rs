@@ -15,9 +15,9 @@ use crate::api::{CreationRequest, MachineClass, keys, meta};
 use crate::circuit_breaker::{Account, Circuits};
 use crate::driver::{Drivers, Violation};
 use crate::ids::{DriverName, SecretKey};
-use crate::ledger::Refusal;
 use crate::plan::Bearing;
 use crate::provider_spec::SpecError;
+use crate::refusal::Refusal;
 use crate::sight::later;
 
 /// What is known of a class since it, its Secrets or its driver last changed.

@@ -1,15 +1,18 @@
 //! One MachineDeployment with its sets and their Machines: one plan from one snapshot.
 //!
-//! Read `group` (the terms), `budget` (the rules), `plan` (what comes first, and what follows) in this order.
+//! Read `group` (the terms), `members` (what they are taken from), `budget` (the rules), `plan` (what comes first, and what follows) in
+//! this order.
 
 mod blocker;
 pub mod budget;
 pub mod change;
+mod facts;
 pub mod freeze;
 pub mod group;
 pub mod history;
 pub mod in_place;
 pub mod label;
+pub mod members;
 pub mod named;
 pub mod names;
 pub mod observed;

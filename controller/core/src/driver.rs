@@ -1,4 +1,4 @@
-//! What a driver can say, without a wire type: its answers, its failures, and how long to wait after each.
+//! What a driver can be asked and can say, without a wire type: calls, answers, failures, and how long to wait after each.
 //!
 //! Decides the pace and the class of a reaction from a failure (GE-12; one table, data). Knows no gRPC:
 //! `controller/src/driver/call.rs` turns statuses into these values.
@@ -9,6 +9,19 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::lenient::{Word as _, words};
 use crate::ids::{DriverName, NodeName, ProviderId, Uid};
+
+/// One of the calls that a Machine's plan can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// CreateMachine.
+    Create,
+    /// InitializeMachine.
+    Initialize,
+    /// GetMachineStatus.
+    Status,
+    /// DeleteMachine.
+    Delete,
+}
 
 words!(
     /// A gRPC status code.

@@ -10,7 +10,7 @@ use crate::api::{Machine, MachineClass, MachineDeployment, MachineSet, Phase, ke
 use crate::class;
 use crate::machine::{node, virtual_capacity};
 use crate::status::{LONGEST_WORD, plain};
-use crate::store::{Store, Stored};
+use crate::store::{NoIndex, Store, Stored};
 
 /// A Secret as it is watched: that it is there and changed, not what it holds.
 pub type SecretMeta = PartialObjectMeta<Secret>;
@@ -59,7 +59,7 @@ impl Health {
             Phase::Unknown => Some(Self::Ill),
             // One that is preserved is set aside: it would hold up the others for as long.
             Phase::Failed if machine.preserved_until().is_some() => None,
-            Phase::Failed if crate::set::repair::is_given_up(machine) => Some(Self::Ill),
+            Phase::Failed if machine.is_given_up() => Some(Self::Ill),
             _ => None,
         }
     }
@@ -109,10 +109,6 @@ pub enum ClassBy {
     /// The driver that it names; the empty text where it names none.
     Driver,
 }
-
-/// Kinds that are found by name alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NoIndex {}
 
 fn controller(meta: &ObjectMeta) -> (OwnedBy, String) {
     let owner = meta::controller_of(meta).map(|owner| owner.uid.clone());

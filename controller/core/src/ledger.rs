@@ -22,9 +22,13 @@ use crate::circuit_breaker::{Account, Breakers};
 use crate::class::{self, InUse, Readiness};
 use crate::drain::Drain;
 use crate::ids::{DriverName, Name, Uid};
-use crate::machine::Calls;
-use crate::orphans::Inventories;
+use crate::orphans::inventory::Inventories;
+use crate::refusal::Refusal;
 use crate::sight::later;
+
+mod calls;
+
+pub use calls::{Answer, Calls, Doubt, Trouble, Unmade};
 
 /// A creation that was sent so long ago and not answered is taken for lost (GE-7). The simulator's fault F10 lets a request land minutes
 /// late; this is also how old S4 lets a view be.
@@ -57,36 +61,6 @@ pub struct Ledger {
     pub inventories: Inventories,
     /// Counts doubts about classes, so that no two are taken for the same.
     doubts: u64,
-}
-
-/// A write that the API server refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The server's words.
-    pub message: String,
-    /// When it may be tried again.
-    pub retry_at: Timestamp,
-    /// How often in a row.
-    pub times: u32,
-}
-
-impl Refusal {
-    /// Whether it is too early to try again.
-    pub fn holds(&self, now: Timestamp) -> bool {
-        now < self.retry_at
-    }
-
-    /// The refusal after `before`, with a pause that doubles from 5 s to 1 min: quotas and webhooks are mended by people, who look at once.
-    pub fn after(before: Option<&Self>, message: String, now: Timestamp) -> Self {
-        let times = before.map_or(0, |before| before.times).saturating_add(1);
-        let doublings = times.saturating_sub(1).min(4);
-        let pause = SignedDuration::from_secs(5 << doublings).min(SignedDuration::from_mins(1));
-        Self {
-            message,
-            retry_at: later(now, pause),
-            times,
-        }
-    }
 }
 
 /// What is known of a set or a deployment.
@@ -422,16 +396,5 @@ mod tests {
             ledger.drains.len(),
         );
         assert_eq!(left, (0, 0, 0, 0, 0, 0));
-    }
-
-    #[test]
-    fn the_pause_after_a_refusal_grows_up_to_a_minute() {
-        let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
-        let mut refusal = Refusal::after(None, "no".to_owned(), now);
-        assert_eq!(refusal.retry_at, now + SignedDuration::from_secs(5));
-        for _ in 0..20 {
-            refusal = Refusal::after(Some(&refusal), "no".to_owned(), now);
-        }
-        assert_eq!(refusal.retry_at, now + SignedDuration::from_mins(1));
     }
 }

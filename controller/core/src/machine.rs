@@ -29,12 +29,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::api::{Machine, OperationState, OperationType, Phase, keys, meta};
-use crate::settings::Settings;
 use crate::sight::later;
-pub use observed::{Answer, Call, Calls, ClassView, Doubt, DriverView, Observed, Trouble, Unmade};
+pub use observed::{ClassView, DriverView, Observed};
 pub use outcome::{Lost, Pacing};
-pub use preserve::Keeping;
-pub use status::StatusChange;
+pub use status::{Keeping, StatusChange};
 pub use step::{Plan, Step, Why};
 pub use view::look;
 
@@ -71,21 +69,21 @@ fn by_phase(seen: &Observed<'_>, now: Timestamp) -> Plan {
         | Phase::InPlaceUpdating
         | Phase::InPlaceUpdateSuccessful
         | Phase::InPlaceUpdateFailed
-            if is_blind(seen) =>
+            if seen.is_blind() =>
         {
             Plan::rest(Why::TargetAway)
         }
         // It has none, whatever its phase says.
         Phase::Running | Phase::Unknown | Phase::Available if knows_no_vm(machine) => begun_anew(seen, now),
         // A Machine whose Node is awaited is in service only with a Node.
-        Phase::Available if awaits_node(seen) => judged_anew(seen, now),
-        Phase::Running if is_yet_to_join(seen) && seen.node.is_none() => begun_anew(seen, now),
-        Phase::Failed if is_blind(seen) => Plan::rest(Why::Failed),
-        Phase::Failed if crate::set::repair::is_given_up(machine) => health::given_up(seen, now),
+        Phase::Available if seen.awaits_node() => judged_anew(seen, now),
+        Phase::Running if seen.is_yet_to_join() && seen.node.is_none() => begun_anew(seen, now),
+        Phase::Failed if seen.is_blind() => Plan::rest(Why::Failed),
+        Phase::Failed if machine.is_given_up() => health::given_up(seen, now),
         Phase::Failed if has_failed_to_join(machine) => join::late(seen, now),
         Phase::New | Phase::CrashLoopBackOff => create::plan(seen, now),
         // The original writes Pending only after the VM is recorded; ours is the intent that comes before.
-        Phase::Pending if !awaits_node(seen) => create::plan(seen, now),
+        Phase::Pending if !seen.awaits_node() => create::plan(seen, now),
         Phase::Pending => join::plan(seen, now),
         Phase::Running | Phase::Unknown => health::plan(seen, now),
         Phase::Available => health::without_node(seen, now),
@@ -98,10 +96,10 @@ fn by_phase(seen: &Observed<'_>, now: Timestamp) -> Plan {
 
 /// A Machine that stays, in a phase of leaving or in one that is not ours: what it carries and its Node say how it is.
 fn judged_anew(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    if is_blind(seen) {
+    if seen.is_blind() {
         return Plan::rest(Why::TargetAway);
     }
-    match awaits_node(seen) && !is_yet_to_join(seen) {
+    match seen.awaits_node() && !seen.is_yet_to_join() {
         true => health::plan(seen, now),
         false => begun_anew(seen, now),
     }
@@ -116,11 +114,6 @@ fn has_failed_to_join(machine: &Machine) -> bool {
 /// Whether nothing of a VM is known.
 pub fn knows_no_vm(machine: &Machine) -> bool {
     machine.provider_id().is_none() && machine.node_label().is_none() && !machine.has_joined()
-}
-
-/// Whether the Machine's Node is awaited, and the Machine has never had it.
-pub fn is_yet_to_join(seen: &Observed<'_>) -> bool {
-    awaits_node(seen) && !seen.machine.has_joined()
 }
 
 /// The phase goes back to that of a Machine whose VM is asked for, or found: the request for a VM that is there finds it.
@@ -155,32 +148,6 @@ fn from_the_future(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     Some(StatusChange::again(seen.machine, now)?.act(Why::ClockWasWrong))
 }
 
-/// Whether the Machine carries all that names its VM and its node. Without a target cluster there is none to wait for.
-fn awaits_node(seen: &Observed<'_>) -> bool {
-    let machine = seen.machine;
-    seen.settings.has_target && machine.provider_id().is_some() && machine.node_label().is_some()
-}
-
-/// The creation timeout in force (MC-8): annotation, then spec, then the operator's.
-fn creation_timeout(seen: &Observed<'_>) -> SignedDuration {
-    seen.machine
-        .creation_timeout()
-        .unwrap_or(seen.settings.creation_timeout)
-}
-
-/// The node conditions in force: the Machine's own list, then the operator's.
-fn node_conditions(seen: &Observed<'_>) -> Vec<String> {
-    watched_conditions(seen.machine, seen.settings)
-}
-
-/// The same, of a Machine.
-pub fn watched_conditions(machine: &Machine, settings: &Settings) -> Vec<String> {
-    match machine.spec.node_conditions.as_deref() {
-        Some(own) if !own.is_empty() => own.split(',').map(str::to_owned).collect(),
-        Some(_) | None => settings.node_conditions.clone(),
-    }
-}
-
 /// The merge patch that puts our finalizer on a Machine. No controller acts on one that has neither finalizer nor status, so all requests
 /// for its VM will be recorded. Of one that was begun, whose finalizer somebody has taken, its annotation says whether they are.
 pub fn guarded(machine: &Machine) -> Value {
@@ -193,11 +160,6 @@ pub fn guarded(machine: &Machine) -> Value {
     json!({ "metadata": { "finalizers": held, "annotations": { keys::REQUESTS_RECORDED: keys::PRESENT } } })
 }
 
-/// There is a target cluster, and its Nodes are out of sight.
-fn is_blind(seen: &Observed<'_>) -> bool {
-    seen.settings.has_target && seen.sight.target_since.is_none()
-}
-
 /// Stores `status.creationRequest` of a Machine whose VM another controller made, or whose record names no inventory, once a listing or a
 /// watch through its class has shown the VM ([`Calls::reached`]).
 fn request_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
@@ -207,22 +169,4 @@ fn request_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     }
     let change = StatusChange::same(seen.machine, now)?.with_request(reached);
     Some(change.act(Why::VmReached))
-}
-
-/// Stores a breadcrumb of the driver that the Machine does not carry yet: it wants to see it again at its next call.
-fn crumb_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
-    let crumb = seen.calls.crumb.as_ref()?;
-    if self::crumb(seen.machine).as_ref() == Some(crumb) {
-        return None;
-    }
-    let change = StatusChange::same(seen.machine, now)?.with_crumb(Some(crumb));
-    Some(change.act(Why::CrumbChanged))
-}
-
-/// The stored breadcrumb.
-fn crumb(machine: &Machine) -> Option<String> {
-    machine
-        .status
-        .as_ref()
-        .and_then(|status| status.last_known_state.clone())
 }

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::meta;
 use crate::ids::Name;
-use crate::ledger::Refusal;
+use crate::refusal::Refusal;
 
 /// What to do now, when to look again, and why.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,6 +2,7 @@
 
 pub mod bring;
 pub mod claim;
+pub mod facts;
 pub mod freeze;
 pub mod growth;
 pub mod keep;
@@ -17,6 +18,6 @@ pub mod view;
 pub use bring::Brought;
 pub use made::NewMachine;
 pub use observed::{Allowance, MachineView, Observed, Plan, Step, Victim, Why};
-pub use plan::{plan, replacements};
+pub use plan::plan;
 pub use status::StatusChange;
 pub use view::{Asked, look};

@@ -51,6 +51,10 @@ pub trait Stored: Resource {
     }
 }
 
+/// Kinds that are found by name alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoIndex {}
+
 /// What a change did to one object. Never empty on both sides.
 #[derive(Debug)]
 pub struct Touched<K> {

@@ -10,8 +10,8 @@ use futures::{StreamExt as _, stream};
 use millwright_core::api::meta;
 use millwright_core::api::pruned::Pruned;
 use millwright_core::ids::{Name, Uid};
-use millwright_core::ledger::Refusal;
 use millwright_core::owner;
+use millwright_core::refusal::Refusal;
 use millwright_core::world::Kind;
 use serde_json::Value;
 

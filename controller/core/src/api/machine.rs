@@ -325,6 +325,11 @@ impl Machine {
         self.current()?.preserve_drained_time.as_ref().map(|time| time.0)
     }
 
+    /// Whether it failed for its Node or its VM.
+    pub fn is_given_up(&self) -> bool {
+        *self.phase() == Phase::Failed && self.operation_type() == Some(OperationType::HealthCheck)
+    }
+
     /// What was last done to the Machine.
     pub fn last_operation(&self) -> Option<&LastOperation> {
         self.status.as_ref()?.last_operation.as_ref()

@@ -7,11 +7,12 @@
 use jiff::Timestamp;
 
 use super::budget::Mode;
-use super::group::{Group, Members, Stand, length};
+use super::group::Group;
 use super::in_place;
+use super::members::{Members, Stand, length};
 use crate::api::{Phase, keys, meta};
+use crate::set::facts::{counts_as_available, is_kept, is_leaving};
 use crate::set::growth::unanswered;
-use crate::set::plan::{counts_as_available, is_kept, is_leaving};
 use crate::set::{MachineView, Observed, freeze, repair};
 
 /// Why nothing moves.

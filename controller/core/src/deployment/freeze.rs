@@ -3,7 +3,7 @@
 //! MD-14. A label beside the original's condition is the original's, and goes when no set is frozen any
 //! more; one without it is a person's. Writes nothing.
 
-use super::group::Members;
+use super::members::Members;
 use super::observed::{Observed, Step};
 use super::status::Wanted;
 use crate::api::{MachineDeployment, keys, meta};

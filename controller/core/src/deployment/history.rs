@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::group::Members;
+use super::members::Members;
 use crate::api::template::Scope;
 use crate::api::{MachineDeployment, MachineSet, Template, keys, meta};
 use crate::owner;

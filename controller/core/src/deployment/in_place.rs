@@ -13,15 +13,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
 
 use super::budget::Mode;
-use super::group::{Members, Stand, length};
+use super::facts::refusal;
+use super::members::{Members, Stand, length};
 use super::observed::{Observed, Step};
-use super::plan::refusal;
 use crate::api::template::Scope;
 use crate::api::{Machine, MachineSet, keys, meta};
 use crate::machine::in_place::marks::{self, Outcome, Reason, Update};
 use crate::machine::node_patch::NodePatch;
 use crate::owner;
-use crate::set::plan::{counts_as_available, is_being_updated, is_leaving};
+use crate::set::facts::{counts_as_available, is_being_updated, is_leaving};
 use crate::set::{self, MachineView};
 
 /// A Machine that goes over to another set.

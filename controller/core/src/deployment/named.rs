@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::observed::{Mark, Observed, Step};
 use crate::api::{MachineDeployment, keys, meta};
 use crate::ledger::LINGERS;
-use crate::set::plan::is_leaving;
+use crate::set::facts::is_leaving;
 use crate::set::{self, MachineView};
 use crate::sight::later;
 

@@ -13,10 +13,11 @@ use super::rollback::RollBack;
 use super::status::StatusChange;
 use crate::api::{Machine, MachineDeployment, MachineSet, keys, meta};
 use crate::ids::Uid;
-use crate::ledger::{OwnerNotes, Refusal};
+use crate::ledger::OwnerNotes;
 use crate::machine::node_patch::NodePatch;
 use crate::owner;
 use crate::plan::Bearing;
+use crate::refusal::Refusal;
 use crate::set;
 use crate::sight::Sight;
 

@@ -12,17 +12,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::blocker::blocker;
 use super::budget::{self, Mode};
 use super::change::{NewSet, SetChange};
+use super::facts::{adoptable, arriving, refusal, unseen};
 use super::freeze;
-use super::group::{Members, Stand};
+use super::members::{Members, Stand};
 use super::names::names;
 use super::observed::{Observed, Plan, Step, Why};
 use super::rollback::roll_back;
 use super::{history, in_place, label, named, pass_on, status};
 use crate::api::{MachineSet, keys, meta, validity};
-use crate::ids::Name;
-use crate::ledger::{LINGERS, Refusal};
 use crate::owner;
-use crate::selector::Matcher;
 use crate::set::growth::may_still_arrive;
 use crate::set::repair::given_up_before;
 use crate::set::{self, Allowance, keep};
@@ -105,23 +103,6 @@ fn invalid(seen: &Observed<'_>, members: &Members<'_>, fault: String, now: Times
     told(plan, seen, members, &situation, now)
 }
 
-/// Sets that nobody controls and that the selector matches, by their own labels. A set that the deployment controls stays its own,
-/// whatever the labels of the set become (MD-2).
-fn adoptable<'a>(seen: &Observed<'a>) -> Vec<&'a Arc<MachineSet>> {
-    let Some(Ok(selector)) = seen.deployment.spec.selector.as_ref().map(Matcher::new) else {
-        return Vec::new();
-    };
-    let is_free = |set: &MachineSet| meta::controller_of(&set.metadata).is_none() && !meta::is_deleting(&set.metadata);
-    let sets = seen.sets.iter().map(|member| member.set);
-    sets.filter(|set| is_free(set) && selector.selects(&set.metadata))
-        .collect()
-}
-
-/// Why the API server refused the last write to a set.
-pub(super) fn refusal<'a>(seen: &Observed<'a>, set: &MachineSet) -> Option<&'a Refusal> {
-    seen.refusals.get(&meta::uid(&set.metadata)?)
-}
-
 /// The sets that may be written now.
 fn writable<'a>(
     seen: &Observed<'_>,
@@ -131,28 +112,6 @@ fn writable<'a>(
 ) -> Vec<&'a Arc<MachineSet>> {
     let why = |message| Why::Set(set::Why::Refused(message));
     plan.writable(sets, |set| (&set.metadata, refusal(seen, set)), why, now)
-}
-
-/// The first set of the deployment's that cannot be written, or not be adopted, with the API server's words.
-pub(super) fn unwritable<'a>(seen: &Observed<'a>) -> Option<(&'a MachineSet, &'a str)> {
-    let own = seen.owned().into_iter().map(|member| member.set);
-    let mut sets = own.chain(adoptable(seen));
-    sets.find_map(|set| Some((&**set, refusal(seen, set)?.message.as_str())))
-}
-
-/// Sets of earlier templates that are not seen and may be there, each with its number and until when it may still arrive. The creation
-/// of the present template's set is sent again, which finds it.
-pub(super) fn unseen<'a>(seen: &'a Observed<'_>, now: Timestamp) -> impl Iterator<Item = (i32, Timestamp)> + 'a {
-    let is_present = |name: &str| names(seen.deployment).any(|(present, _)| present == name);
-    let unseen = arriving(seen, now).filter(move |(name, _, _)| !is_present(name.as_str()));
-    unseen.map(|(_, number, until)| (number, until))
-}
-
-/// Sets whose creation was not answered and that are not seen, each with its number and until when it may still arrive.
-fn arriving<'a>(seen: &'a Observed<'_>, now: Timestamp) -> impl Iterator<Item = (&'a Name, i32, Timestamp)> + 'a {
-    let sent = seen.notes.unanswered_sets.iter();
-    let timed = sent.map(|(name, (number, sent))| (name, *number, later(*sent, LINGERS)));
-    timed.filter(move |(name, _, until)| *until > now && !(seen.exists)(name.as_str()))
 }
 
 /// A valid deployment that stays.
@@ -200,7 +159,7 @@ fn serve(seen: &Observed<'_>, members: &Members<'_>, now: Timestamp) -> Plan {
     };
     let arrives = unseen(seen, now).map(|(_, until)| until);
     let machines = members.sets.iter().flat_map(|member| member.machines);
-    let may_go = machines.filter_map(set::plan::may_go_until);
+    let may_go = machines.filter_map(set::facts::may_go_until);
     let known = arrives.chain(may_go).filter(|until| *until > now).min();
     told(plan, seen, members, &situation, now).or_at(known, now)
 }

@@ -6,7 +6,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::group::{Members, Stand};
+use super::members::{Members, Stand};
 use super::observed::Observed;
 use super::status::{Counts, Situation, Wanted};
 use super::{blocker, history};

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::budget::Bounds;
-use super::group::{Members, Stand};
+use super::facts::unwritable;
+use super::members::{Members, Stand};
 use super::observed::Observed;
-use super::plan::unwritable;
 use super::progress::{Progress, TimedOut, timed_out};
 use super::{freeze, names};
 use crate::api::machine_deployment::{MachineDeploymentCondition, MachineDeploymentStatus};
@@ -100,7 +100,7 @@ impl Counts {
             let count = |test: &dyn Fn(&Machine) -> bool| length(member.owned().filter(|view| test(view)).count());
             counts.replicas += count(&|_| true);
             counts.ready += count(&|machine| *machine.phase() == Phase::Running);
-            counts.available += count(&|machine| set::status::is_available(member, machine, now));
+            counts.available += count(&|machine| set::facts::is_available(member, machine, now));
             counts.preserved += count(&is_preserved);
             counts.numbers = counts.numbers.saturating_add(member.set.spec.replicas);
         }

@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus, Volume};
 
 use crate::api::meta;
 use crate::ids::{Name, Uid};
-use crate::kinds::NoIndex;
-use crate::store::Stored;
+use crate::store::{NoIndex, Stored};
 
 /// A static pod of the kubelet, which the API server only mirrors.
 const MIRROR: &str = "kubernetes.io/config.mirror";

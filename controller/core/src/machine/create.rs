@@ -8,15 +8,16 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::delete;
-use super::observed::{Call, ClassView, DriverView, Observed, Trouble};
+use super::observed::{ClassView, DriverView, Observed};
 use super::outcome::Lost;
-use super::status::StatusChange;
+use super::status::{StatusChange, crumb};
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, meta, validity};
 use crate::circuit_breaker::{Admission, Cause, CircuitBreaker, Operation, is_suspended};
 use crate::class::{Readiness, Recipe};
-use crate::driver::{Code, Initialization, Reaction, Reason, Vm, VmState};
+use crate::driver::{Call, Code, Initialization, Reaction, Reason, Vm, VmState};
+use crate::ledger::Trouble;
 use crate::sight::{Judging, later};
 
 /// How often a VM is looked for that may have been made before its class was changed.
@@ -127,7 +128,7 @@ fn is_waiting(machine: &Machine) -> bool {
 
 /// Whether a VM can only be asked for with a token of a target cluster that is away.
 fn lacks_token(seen: &Observed<'_>, recipe: &Recipe) -> bool {
-    recipe.needs_token && super::is_blind(seen)
+    recipe.needs_token && seen.is_blind()
 }
 
 /// What must be there before any driver is asked. The error is the plan that says what is missing.
@@ -254,7 +255,7 @@ fn out_of_time(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
     if is_exhausted || is_suspended(seen.machine) || seen.calls.trouble.as_ref().is_some_and(is_stopped) {
         return None;
     }
-    let timeout = super::creation_timeout(seen);
+    let timeout = seen.creation_timeout();
     let since = seen.machine.phase_since()?;
     if !seen.sight.expired(since, timeout, Judging::Driver, now) {
         return None;
@@ -323,7 +324,7 @@ fn made(seen: &Observed<'_>, vm: &Vm, now: Timestamp) -> Plan {
         return plan;
     }
     let accepted = accepted(seen, vm, now);
-    let crumb_known = accepted.last_known_state.is_none() || accepted.last_known_state == super::crumb(seen.machine);
+    let crumb_known = accepted.last_known_state.is_none() || accepted.last_known_state == crumb(seen.machine);
     if *seen.machine.phase() != Phase::Pending || !seen.settings.has_target || !crumb_known {
         steps.push(Step::Record(Box::new(accepted)));
     }

@@ -11,10 +11,11 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 
 use super::node;
 use super::node_patch::Sketch;
-use super::observed::{Call, DriverView, Observed};
+use super::observed::{DriverView, Observed};
 use super::outcome::Lost;
 use super::step::{Plan, Step, Why};
 use crate::api::keys;
+use crate::driver::Call;
 use crate::sight::later;
 
 /// How long a Node is unhealthy before its pods are waited for no longer: as long as pods tolerate one that is not ready by default.
@@ -30,7 +31,7 @@ pub fn silent_at(found: &Node) -> Option<Timestamp> {
 /// The same, of a Node that is ready and whose filesystem is read-only for too long, where that is watched: its kubelet ends no pod. With other
 /// conditions, as DiskPressure, it does.
 pub fn at(seen: &Observed<'_>, found: &Node) -> Option<Timestamp> {
-    let watched = super::node_conditions(seen);
+    let watched = seen.node_conditions();
     let is_read_only = |told: &&NodeCondition| {
         told.type_ == keys::NODE_READONLY_FILESYSTEM
             && told.status != keys::STATUS_FALSE

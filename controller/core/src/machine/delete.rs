@@ -23,15 +23,16 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::leave::{self, Due};
 use super::node;
-use super::observed::{Call, DriverView, Observed, Trouble};
-use super::status::StatusChange;
+use super::observed::{DriverView, Observed};
+use super::status::{StatusChange, crumb_due};
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, keys, meta};
 use crate::circuit_breaker::{Admission, Cause, Operation};
 use crate::drain::Drain;
-use crate::driver::{Pace, Reaction, Reason};
+use crate::driver::{Call, Pace, Reaction, Reason};
 use crate::ids::NodeName;
+use crate::ledger::Trouble;
 use crate::sight::later;
 
 /// After how many failed look-ups of the node's name the VM is removed although that name is not known.
@@ -85,7 +86,7 @@ fn stage<'a>(seen: &Observed<'a>, now: Timestamp) -> Stage<'a> {
         (None, None) => Stage::Vm,
         (None, Some(gone_since)) => match unproven(seen, gone_since, now) {
             Some(plan) => Stage::Proof(plan),
-            None if super::is_blind(seen) => Stage::Away(gone_since),
+            None if seen.is_blind() => Stage::Away(gone_since),
             None => Stage::Rest(gone_since),
         },
     }
@@ -100,7 +101,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
         Stage::Calling(call) => Plan::rest(Why::CallRunning(call)),
         Stage::Unmade => Plan::act(vec![Step::RemoveFinalizer], Why::NeverMade),
         Stage::Unaskable(why) => blocked(seen, why, now),
-        Stage::LockedOut(since) if super::is_blind(seen) && may_have_token(seen) => blind(seen, since, now),
+        Stage::LockedOut(since) if seen.is_blind() && may_have_token(seen) => blind(seen, since, now),
         Stage::LockedOut(_) => {
             let token = may_have_token(seen).then_some(Step::DropToken);
             Plan::act(
@@ -281,7 +282,7 @@ fn remove_vm(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if let Some(plan) = find_node(seen, now) {
         return plan;
     }
-    if let Some(plan) = super::crumb_due(seen, now) {
+    if let Some(plan) = crumb_due(seen, now) {
         return plan;
     }
     match seen.calls.delete_at {

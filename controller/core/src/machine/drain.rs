@@ -277,7 +277,7 @@ pub(super) fn tell_node(seen: &Observed<'_>, found: &Node, now: Timestamp) -> Op
     if known.is_some_and(|told| told.status == keys::STATUS_TRUE) {
         return None;
     }
-    let reason = match node::is_healthy(found, &super::node_conditions(seen)) {
+    let reason = match node::is_healthy(found, &seen.node_conditions()) {
         true => keys::REASON_SCALE_DOWN,
         false => keys::REASON_UNHEALTHY,
     };

@@ -9,12 +9,13 @@ use k8s_openapi::api::core::v1::Node;
 use super::judgement::{Fault, LAST_LOOK, alone, is_reported, runs_after_all};
 use super::node;
 use super::node_sync::sync;
-use super::observed::{Call, DriverView, Observed};
+use super::observed::{DriverView, Observed};
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{OperationState, OperationType, Phase, meta};
 use crate::breaker::Tripped;
+use crate::driver::Call;
 use crate::sight::later;
 
 /// How often the driver is asked for the VM of an unhealthy node.
@@ -31,7 +32,7 @@ pub fn given_up(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if is_reported(seen.machine) {
         return looked_again(seen, joined, now);
     }
-    match joined.filter(|joined| node::is_healthy(joined, &super::node_conditions(seen))) {
+    match joined.filter(|joined| node::is_healthy(joined, &seen.node_conditions())) {
         Some(joined) => judged(seen, joined, now),
         None => Plan::rest(Why::Failed),
     }
@@ -187,7 +188,7 @@ fn fault(seen: &Observed<'_>, joined: &Node) -> Option<Fault> {
     let is_believed = since.and_then(|since| seen.calls.runs_since(since)) == Some(true);
     match lost.filter(|_| seen.calls.doubt.is_some() || is_reported(machine)) {
         Some(lost) => Some(Fault::Vm(lost)),
-        None if !node::is_healthy(joined, &super::node_conditions(seen)) => Some(Fault::NodeUnhealthy),
+        None if !node::is_healthy(joined, &seen.node_conditions()) => Some(Fault::NodeUnhealthy),
         None => (is_reported(machine) && since.is_some() && !is_believed).then_some(Fault::Reported),
     }
 }

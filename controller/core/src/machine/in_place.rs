@@ -138,7 +138,7 @@ pub fn done(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let Some(found) = staying_node(seen) else {
         return health::plan(seen, now);
     };
-    let is_healthy = node::is_healthy(found, &super::node_conditions(seen));
+    let is_healthy = node::is_healthy(found, &seen.node_conditions());
     let marks = Marks::of(found);
     let awaits_set = matches!(seen.standing, Standing::InPlace | Standing::Aside) && marks.outcome.is_some();
     let is_marked = marks.is_labelled() && !matches!(seen.standing, Standing::InPlace | Standing::Aside);

@@ -7,14 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
 use super::node_sync::{Sync, sync};
-use super::observed::{Call, DriverView, Observed, Trouble};
+use super::observed::{DriverView, Observed};
 use super::outcome::Lost;
-use super::status::StatusChange;
+use super::status::{StatusChange, crumb_due};
 use super::step::{Plan, Step, Why};
 use super::{create, delete, node};
 use crate::api::lenient::GoDuration;
 use crate::api::{OperationReason, OperationState, OperationType, Phase, keys, meta};
-use crate::driver::{Capability, Initialization, VmState};
+use crate::driver::{Call, Capability, Initialization, VmState};
+use crate::ledger::Trouble;
 use crate::sight::{Judging, later};
 
 /// Pause before a VM that its driver did not find is asked for again (MC-11).
@@ -33,7 +34,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     {
         return Plan::act(vec![identify], Why::VmMade);
     }
-    if super::is_blind(seen) {
+    if seen.is_blind() {
         return Plan::rest(Why::TargetAway);
     }
     // A Node that is on its way out is none that has joined.
@@ -48,7 +49,7 @@ pub fn plan(seen: &Observed<'_>, now: Timestamp) -> Plan {
     if seen.calls.vm.as_ref().is_some_and(|vm| vm.state == VmState::Failed) {
         return create::plan(seen, now);
     }
-    if let Some(plan) = super::crumb_due(seen, now).or_else(|| token_due(seen, deadline)) {
+    if let Some(plan) = crumb_due(seen, now).or_else(|| token_due(seen, deadline)) {
         return plan;
     }
     if let Some((told, why)) = create::room(seen, now) {
@@ -78,7 +79,7 @@ fn obstacle(seen: &Observed<'_>) -> Option<Why> {
         });
     }
     let found = seen.node?;
-    let bad = node::unhealthy_conditions(found, &super::node_conditions(seen)).join(", ");
+    let bad = node::unhealthy_conditions(found, &seen.node_conditions()).join(", ");
     Some(match node::belongs(found, seen.machine) {
         false => Why::NodeForeign,
         true if !bad.is_empty() => Why::NodeNotReady(bad),
@@ -135,7 +136,7 @@ fn never_joined(seen: &Observed<'_>, lost: Lost, now: Timestamp) -> Plan {
 /// When the Machine is given up. `None`: its time does not run, because its driver or the target cluster is away.
 pub fn deadline(seen: &Observed<'_>, now: Timestamp) -> Option<Timestamp> {
     let since = seen.machine.phase_since().unwrap_or(now);
-    seen.sight.deadline(since, super::creation_timeout(seen), Judging::Join)
+    seen.sight.deadline(since, seen.creation_timeout(), Judging::Join)
 }
 
 /// The bootstrap token was made for the creation timeout. Where that counts anew, because nobody could look for a while, the token
@@ -146,7 +147,7 @@ fn token_due(seen: &Observed<'_>, deadline: Option<Timestamp>) -> Option<Plan> {
     let written = seen
         .machine
         .phase_since()
-        .map(|since| later(since, super::creation_timeout(seen)));
+        .map(|since| later(since, seen.creation_timeout()));
     let until = seen.calls.token_until.max(written)?;
     (deadline > until).then(|| Plan::act(vec![Step::EnsureToken], Why::Joining))
 }
@@ -185,7 +186,7 @@ pub fn uninitialized(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
         Some(_) if is_late => Some(timed_out(seen, now)),
         Some(again) if now < again => {
             let wait = Plan::wait(again, Why::NotInitialized).or_at(deadline, now);
-            Some(super::crumb_due(seen, now).unwrap_or(wait))
+            Some(crumb_due(seen, now).unwrap_or(wait))
         }
         Some(_) | None => Some(Plan::act(vec![Step::Call(call)], Why::NotInitialized)),
     }
@@ -215,7 +216,7 @@ fn failing(seen: &Observed<'_>, trouble: &Trouble, now: Timestamp) -> Plan {
 
 /// The Machine's own Node is there.
 fn met(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
-    let healthy = node::is_healthy(joined, &super::node_conditions(seen));
+    let healthy = node::is_healthy(joined, &seen.node_conditions());
     // Before the node is fit: pods must not come to it that its taints would have kept away.
     let Sync {
         mut steps,
@@ -241,9 +242,9 @@ fn met(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Plan {
 pub fn late(seen: &Observed<'_>, now: Timestamp) -> Plan {
     let fits = |joined: &&Node| {
         let is_own = node::belongs(joined, seen.machine) && !meta::is_deleting(&joined.metadata);
-        is_own && node::is_healthy(joined, &super::node_conditions(seen))
+        is_own && node::is_healthy(joined, &seen.node_conditions())
     };
-    let Some(joined) = seen.node.filter(|_| super::awaits_node(seen)).filter(fits) else {
+    let Some(joined) = seen.node.filter(|_| seen.awaits_node()).filter(fits) else {
         return Plan::rest(Why::Failed);
     };
     let known = seen.calls.vm.as_ref().map(|vm| vm.initialization);
@@ -293,7 +294,7 @@ pub(super) fn needs_token(seen: &Observed<'_>) -> bool {
 /// The creation timeout ran out (MC-11). The Node is read live before that costs the VM: a watch behind a proxy may bring nothing and be
 /// taken for a quiet one.
 pub fn timed_out(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let timeout = GoDuration::from(super::creation_timeout(seen));
+    let timeout = GoDuration::from(seen.creation_timeout());
     let why = obstacle(seen).map_or_else(String::new, |why| format!(": {why}"));
     let text = match seen.settings.has_target {
         true => format!("The machine failed to join the cluster in {timeout}{why}"),

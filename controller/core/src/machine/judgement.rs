@@ -10,13 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
 use super::node;
-use super::observed::{Calls, Observed};
+use super::observed::Observed;
 use super::outcome::Lost;
 use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{Machine, OperationReason, OperationState, OperationType, Phase, meta};
 use crate::ids::NodeName;
+use crate::ledger::Calls;
 use crate::settings::Settings;
 use crate::sight::{Judging, Sight, later};
 
@@ -136,7 +137,7 @@ impl Witnesses<'_> {
     }
 
     fn watched(&self) -> Vec<String> {
-        super::watched_conditions(self.machine, self.settings)
+        node::watched_conditions(self.machine, self.settings)
     }
 
     /// How long it may be unhealthy.

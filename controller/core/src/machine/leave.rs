@@ -38,7 +38,7 @@ pub fn due<'a>(seen: &Observed<'a>, now: Timestamp) -> Option<Due<'a>> {
     if is_asked(seen) {
         return None;
     }
-    if super::is_blind(seen) {
+    if seen.is_blind() {
         return awaited(seen).filter(|until| now < *until).map(Due::Await);
     }
     let found = node_to_drain(seen)?;
@@ -366,8 +366,9 @@ mod tests {
     use super::*;
     use crate::circuit_breaker::Circuits;
     use crate::drain::Volumes;
-    use crate::driver::Deletion;
-    use crate::machine::observed::{Answer, Call, Calls, ClassView, DriverView};
+    use crate::driver::{Call, Deletion};
+    use crate::ledger::{Answer, Calls};
+    use crate::machine::observed::{ClassView, DriverView};
     use crate::machine::outcome::Pacing;
     use crate::machine::steer::Standing;
     use crate::settings::Settings;

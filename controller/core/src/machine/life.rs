@@ -6,8 +6,7 @@
 use jiff::Timestamp;
 
 use super::node_patch::NodePatch;
-use super::preserve::Keeping;
-use super::status::StatusChange;
+use super::status::{Keeping, StatusChange};
 use super::step::{Step, Why};
 use super::{drain, leave};
 use crate::api::lenient::GoDuration;

@@ -87,6 +87,14 @@ pub fn attached(node: &Node) -> Vec<&str> {
     names
 }
 
+/// The node conditions in force for a Machine: its own list, then the operator's.
+pub(crate) fn watched_conditions(machine: &Machine, settings: &Settings) -> Vec<String> {
+    match machine.spec.node_conditions.as_deref() {
+        Some(own) if !own.is_empty() => own.split(',').map(str::to_owned).collect(),
+        Some(_) | None => settings.node_conditions.clone(),
+    }
+}
+
 /// Healthy: `Ready` is `True`, and none of the watched conditions is anything but `False` (W12: no `Ready`, no health).
 pub fn is_healthy(node: &Node, watched: &[String]) -> bool {
     unhealthy_conditions(node, watched).is_empty()
@@ -97,7 +105,7 @@ pub fn is_healthy(node: &Node, watched: &[String]) -> bool {
 pub fn keeps_from_failing(live: &Node, machine: &Machine, settings: &Settings) -> bool {
     belongs(live, machine)
         && !meta::is_deleting(&live.metadata)
-        && is_healthy(live, &super::watched_conditions(machine, settings))
+        && is_healthy(live, &watched_conditions(machine, settings))
 }
 
 /// Every condition that makes the Node unhealthy, as `Type=Status (Reason)`.

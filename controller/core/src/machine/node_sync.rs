@@ -9,11 +9,13 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
+use super::in_place::marks;
 use super::node;
 use super::node_patch::Sketch;
 use super::observed::Observed;
+use super::preserve::course;
 use super::step::Step;
-use super::{in_place, node_template, preserve, steer, virtual_capacity};
+use super::{node_template, steer, virtual_capacity};
 use crate::api::lenient::GoDuration;
 use crate::api::{Phase, keys, meta};
 use crate::sight::later;
@@ -55,14 +57,9 @@ pub fn sync(seen: &Observed<'_>, joined: &Node, now: Timestamp) -> Sync {
         sketch.annotations.insert(annotation.0, annotation.1);
     }
     let annotates = seen.settings.annotates_old_nodes;
-    steer::steer(&mut sketch, seen.standing, annotates, preserve::is_kept(seen, now));
-    in_place::marks::sketch(
-        &mut sketch,
-        seen.machine,
-        seen.standing,
-        in_place::marks::Marks::of(joined),
-    );
-    preserve::sketch(&mut sketch, seen, now);
+    steer::steer(&mut sketch, seen.standing, annotates, course::is_kept(seen, now));
+    marks::sketch(&mut sketch, seen.machine, seen.standing, marks::Marks::of(joined));
+    course::sketch(&mut sketch, seen, now);
     let (sketch, faults) = merged(seen, sketch, now, &mut sync);
     sync.is_gated |= sketch.taints.iter().any(node::gates);
     let whole = sketch.patch().map(|patch| patch.leaving_out(faults));

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 
 use super::node;
-use super::observed::{Answer, Call, Calls, Doubt, Trouble, Unmade};
-use crate::driver::{Disturbance, Effect, Failure, Initialization, Reason, Vm, VmState};
+use crate::driver::{Call, Disturbance, Effect, Failure, Initialization, Reason, Vm, VmState};
+use crate::ledger::{Answer, Calls, Doubt, Trouble, Unmade};
 use crate::sight::later;
 
 /// Pause before a VM that is still changing is asked for again, where the driver advises none (driver.proto).

@@ -7,11 +7,11 @@
 //! instead of none: it is not preserved anew, its set replaces it. The deletion of the Machine, or of its Node, overrides all of this. Decides
 //! nothing about which Machines of a set are kept without being asked: `set::keep` does.
 
+pub(crate) mod course;
 pub mod marks;
 pub mod request;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -21,40 +21,13 @@ use super::drain::{self, Progress, Purpose};
 use super::in_place;
 use super::node_patch::Sketch;
 use super::observed::Observed;
-use super::status::seconds;
+use super::status::Keeping;
 use super::step::{Plan, Step, Why};
-use crate::api::{Machine, Phase, keys, meta};
+use crate::api::{Phase, meta};
 use crate::sight::later;
+use course::{Course, Scene};
 use marks::Pods;
-use request::{Request, Source, Value};
-
-/// What is stored of a preservation. Both times are written, whatever they were.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keeping {
-    /// Until when.
-    pub until: Option<Timestamp>,
-    /// When the pods were gone.
-    pub drained: Option<Timestamp>,
-}
-
-impl Keeping {
-    /// What is stored.
-    pub fn of(machine: &Machine) -> Self {
-        Self {
-            until: machine.preserved_until(),
-            drained: machine.preserve_drained(),
-        }
-    }
-
-    /// The body of a JSON merge patch of `/status`.
-    pub fn patch(&self) -> Json {
-        let current = json!({
-            "preserveExpiryTime": self.until.map(seconds),
-            "preserveDrainedTime": self.drained.map(seconds),
-        });
-        json!({ "status": { "currentStatus": current } })
-    }
-}
+use request::{Asked, End};
 
 /// Changes of annotations of the Machine, as the body of a JSON merge patch.
 pub fn annotations(changes: &BTreeMap<&'static str, Option<String>>) -> Json {
@@ -63,125 +36,6 @@ pub fn annotations(changes: &BTreeMap<&'static str, Option<String>>) -> Json {
         .map(|(key, value)| ((*key).to_owned(), json!(value)))
         .collect();
     json!({ "metadata": { "annotations": changes } })
-}
-
-/// Who asked for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked(Value, Source);
-
-impl fmt::Display for Asked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = match (self.0, self.1) {
-            (Value::Auto, _) => return f.write_str("its set keeps it by autoPreserveFailedMachineMax"),
-            (Value::Now | Value::WhenFailed | Value::Never, Source::Machine) => "the Machine",
-            (Value::Now | Value::WhenFailed | Value::Never, Source::Node) => "its Node",
-        };
-        write!(f, "{who} is annotated {}={}", keys::PRESERVE, self.0)
-    }
-}
-
-/// Why a preservation ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Its time is over.
-    Expired,
-    /// The Machine has not failed any more.
-    Recovered,
-    /// Nobody asks for it any more.
-    TakenBack,
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its time is over",
-            Self::Recovered => "the machine has recovered",
-            Self::TakenBack => "nobody asks for it any more",
-        })
-    }
-}
-
-/// What follows from a request (the table of MC-20).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Course {
-    Keep(Asked),
-    /// `forgets`: the annotations go, too.
-    Stop {
-        why: End,
-        forgets: bool,
-    },
-}
-
-fn course(request: Request, is_expired: bool, has_failed: bool) -> Course {
-    let stop = |why, forgets| Course::Stop { why, forgets };
-    match request.value {
-        None | Some(Value::Never) => stop(End::TakenBack, false),
-        Some(_) if is_expired => stop(End::Expired, true),
-        Some(value @ Value::Now) => Course::Keep(Asked(value, request.source)),
-        Some(value @ (Value::WhenFailed | Value::Auto)) if has_failed => Course::Keep(Asked(value, request.source)),
-        Some(Value::WhenFailed) => stop(End::Recovered, false),
-        // The mark is the set's, and its cause is gone (W25).
-        Some(Value::Auto) => stop(End::Recovered, true),
-    }
-}
-
-/// A Machine with what its preservation reads.
-struct Scene<'a> {
-    seen: &'a Observed<'a>,
-    request: Request,
-    now: Timestamp,
-    has_failed: bool,
-    /// Until when it is kept, or was.
-    until: Option<Timestamp>,
-    /// Its Node, where that may be written.
-    node: Option<&'a Node>,
-}
-
-impl<'a> Scene<'a> {
-    /// `None`: nobody requests anything, and nothing is left of a preservation.
-    fn of(seen: &'a Observed<'a>, now: Timestamp) -> Option<Self> {
-        let machine = seen.machine;
-        let own = seen.own_node();
-        let is_bound = machine.preserved_until().is_some()
-            || !request::forgotten(machine).is_empty()
-            || own.is_some_and(marks::is_marked)
-            || seen.drain.is_some();
-        let stays = own.filter(|node| !meta::is_deleting(&node.metadata));
-        is_bound.then(|| Self {
-            seen,
-            request: request::request(machine, own),
-            now,
-            has_failed: *machine.phase() == Phase::Failed,
-            until: machine.preserved_until(),
-            node: stays,
-        })
-    }
-
-    fn course(&self) -> Course {
-        let is_expired = self.until.is_some_and(|until| until <= self.now);
-        course(self.request, is_expired, self.has_failed)
-    }
-
-    /// Whether the pods of its Node have yet to go.
-    fn needs_drain(&self) -> bool {
-        let since = self.seen.machine.phase_since();
-        self.has_failed && self.seen.machine.preserve_drained().is_none_or(|at| Some(at) < since)
-    }
-}
-
-/// Whether the Machine is preserved now: its time is stored and runs, and somebody requests it.
-pub fn is_kept(seen: &Observed<'_>, now: Timestamp) -> bool {
-    Scene::of(seen, now).is_some_and(|scene| scene.until.is_some() && matches!(scene.course(), Course::Keep(_)))
-}
-
-/// What the Node is to bear of it, for whoever writes the Node anyway.
-pub fn sketch(node: &mut Sketch<'_>, seen: &Observed<'_>, now: Timestamp) {
-    let Some(scene) = Scene::of(seen, now) else { return };
-    match scene.course() {
-        Course::Keep(_) if scene.until.is_some() => marks::mark(node, scene.has_failed),
-        Course::Keep(_) => {}
-        Course::Stop { forgets, .. } => marks::unmark(node, seen.standing, scene.until.is_some(), forgets),
-    }
 }
 
 /// The plan of a Machine's phase with what its preservation needs. What turns the phase comes alone: the next plan sees it.
@@ -320,7 +174,7 @@ fn stop(scene: &Scene<'_>, why: End, forgets: bool) -> Plan {
     };
     let mut plan = Plan::rest(why);
     plan.steps.extend(end_of_drain(scene));
-    if super::is_blind(seen) {
+    if seen.is_blind() {
         // What its Node says, and bears, is not known.
         return plan;
     }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition};
 use serde_json::{Value, json};
 
+use super::observed::Observed;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::Word;
 use crate::api::{CreationRequest, Machine, OperationReason, OperationState, OperationType, Phase};
@@ -239,7 +240,53 @@ impl StatusChange {
     }
 }
 
+/// What is stored of a preservation. Both times are written, whatever they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    /// Until when.
+    pub until: Option<Timestamp>,
+    /// When the pods were gone.
+    pub drained: Option<Timestamp>,
+}
+
+impl Keeping {
+    /// What is stored.
+    pub fn of(machine: &Machine) -> Self {
+        Self {
+            until: machine.preserved_until(),
+            drained: machine.preserve_drained(),
+        }
+    }
+
+    /// The body of a JSON merge patch of `/status`.
+    pub fn patch(&self) -> Value {
+        let current = json!({
+            "preserveExpiryTime": self.until.map(seconds),
+            "preserveDrainedTime": self.drained.map(seconds),
+        });
+        json!({ "status": { "currentStatus": current } })
+    }
+}
+
+/// Stores a breadcrumb of the driver that the Machine does not carry yet: it wants to see it again at its next call.
+pub(super) fn crumb_due(seen: &Observed<'_>, now: Timestamp) -> Option<Plan> {
+    let crumb = seen.calls.crumb.as_ref()?;
+    if self::crumb(seen.machine).as_ref() == Some(crumb) {
+        return None;
+    }
+    let change = StatusChange::same(seen.machine, now)?.with_crumb(Some(crumb));
+    Some(change.act(Why::CrumbChanged))
+}
+
+/// The stored breadcrumb.
+pub(super) fn crumb(machine: &Machine) -> Option<String> {
+    machine
+        .status
+        .as_ref()
+        .and_then(|status| status.last_known_state.clone())
+}
+
 /// RFC 3339 in whole seconds, as `metav1.Time` is written.
-pub(super) fn seconds(at: Timestamp) -> String {
+fn seconds(at: Timestamp) -> String {
     format!("{at:.0}")
 }

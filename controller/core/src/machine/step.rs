@@ -7,13 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::in_place::marks::Reason;
 use super::node_patch::NodePatch;
-use super::observed::Call;
 use super::outcome::Lost;
-use super::preserve::{Asked, End, Keeping};
-use super::status::StatusChange;
+use super::preserve::request::{Asked, End};
+use super::status::{Keeping, StatusChange};
 use crate::breaker::Tripped;
 use crate::circuit_breaker::Operation;
 use crate::drain::PodRef;
+use crate::driver::Call;
 use crate::ids::{Name, NodeName, NodeRef, ProviderId, Uid};
 use crate::plan::Bearing;
 

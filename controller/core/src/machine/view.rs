@@ -2,13 +2,15 @@
 //!
 //! One place for the shell, which plans, and for everybody who explains a plan. Decides nothing.
 
-use super::observed::{Calls, ClassView, DriverView, Observed};
-use crate::api::{Machine, meta};
+use super::observed::{ClassView, DriverView, Observed};
+use crate::api::{Machine, keys, meta};
+use crate::breaker::tally;
 use crate::ids::Name;
+use crate::kin;
+use crate::ledger::Calls;
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;
-use crate::{breaker, kin};
 
 /// What is asked about a Machine besides the world.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +52,7 @@ pub fn look<T>(asked: Asked<'_>, machine: &Machine, look: impl FnOnce(&Observed<
             true => claim.rival,
             false => twin(),
         },
-        losers: breaker::of_losers(world, machine, settings),
+        losers: tally::of_losers(world, machine, settings),
         virtual_capacity: class.and_then(|class| class.virtual_capacity()),
         standing: kin::standing(world, machine),
         drain: world.ledger.drains.get(&meta::identity(&machine.metadata).1),
@@ -60,4 +62,19 @@ pub fn look<T>(asked: Asked<'_>, machine: &Machine, look: impl FnOnce(&Observed<
         circuits: world.circuits_of(machine),
         settings,
     })
+}
+
+impl<'a> ClassView<'a> {
+    /// The class that a Machine names, as it is known now.
+    fn of(world: &'a World, name: Option<&'a Name>) -> Self {
+        let Some(name) = name else { return Self::Unnamed };
+        match world.classes.get(name) {
+            None => Self::Missing(name.as_str()),
+            Some(class) => Self::Present {
+                name: name.as_str(),
+                guarded: meta::has_finalizer(&class.metadata, keys::FINALIZER),
+                readiness: world.ledger.readiness(name),
+            },
+        }
+    }
 }

@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::APART;
 use crate::api::{Machine, keys, meta};
-use crate::breaker;
+use crate::breaker::tally;
 use crate::ids::{Name, NodeRef, ProviderId, Uid};
 use crate::kinds::OwnedBy;
 use crate::machine::node;
@@ -106,7 +106,7 @@ pub fn plan(world: &World, sight: &Sight, settings: &Settings, now: Timestamp) -
         let is_old = later(created, settings.orphan_min_age) <= listed;
         let is_seen_twice = listed >= later(first, APART.min(settings.orphan_period));
         let zone = crate::kinds::zone(node);
-        let is_due = || is_old && is_seen_twice && breaker::tripped(world, zone, settings).is_none();
+        let is_due = || is_old && is_seen_twice && tally::tripped(world, zone, settings).is_none();
         if is_held(node) || is_due() {
             plan.removals.push(Evidence {
                 node: reference,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::Machine;
 use crate::change::Change;
-use crate::ids::NodeName;
+use crate::ids::{NodeName, Uid};
 use crate::world::Kind;
 
 const PERIOD: SignedDuration = SignedDuration::from_mins(15);

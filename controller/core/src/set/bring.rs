@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::api::template::meaningful;
 use crate::api::{Machine, MachineSet, MachineSpec, Phase, keys, meta};
 use crate::merge::{filled, given, replacing};
-use crate::set::plan::is_exempt;
+use crate::set::facts::is_exempt;
 
 /// Parts of the template for one Machine.
 #[derive(Clone, Debug, PartialEq)]

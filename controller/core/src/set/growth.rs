@@ -6,11 +6,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::facts::is_leaving;
 use super::freeze;
 use super::made::NewMachine;
 use super::names::Names;
 use super::observed::{MachineView, Observed, Plan, Step, Why};
-use super::plan::is_leaving;
 use crate::api::{keys, meta};
 use crate::ids::Name;
 use crate::ledger::LINGERS;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
+use super::facts::{is_exempt, is_leaving};
 use super::observed::{MachineView, Observed};
-use super::plan::{is_exempt, is_leaving};
 use crate::api::{Machine, Phase, keys, meta};
 use crate::ids::Uid;
 

@@ -17,12 +17,12 @@ use crate::api::{Machine, MachineSet, meta};
 use crate::breaker::{Tally, Tripped};
 use crate::class;
 use crate::ids::{Name, Uid};
-use crate::ledger::{OwnerNotes, Refusal};
-use crate::machine::Calls;
+use crate::ledger::{Calls, OwnerNotes};
 use crate::machine::in_place::marks::Update;
 use crate::machine::judgement::Fault;
 use crate::machine::preserve::request::Value;
 use crate::plan::Bearing;
+use crate::refusal::Refusal;
 use crate::settings::Settings;
 use crate::sight::Sight;
 

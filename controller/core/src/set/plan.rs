@@ -13,15 +13,15 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::bring::{bring, hash_to_bring};
 use super::claim::{Claims, claims};
+use super::facts::{counts_as_available, is_exempt, is_kept, is_leaving, is_needed_still, replacements};
 use super::freeze;
 use super::growth::{grow, may_still_arrive, settles_at};
 use super::observed::{MachineView, Observed, Plan, Step, Victim, Why};
 use super::{keep, rank, repair, status};
-use crate::api::{Machine, Phase, keys, meta, validity};
+use crate::api::{Phase, keys, meta, validity};
 use crate::ids::Name;
-use crate::ledger::{LINGERS, OwnerNotes, Refusal};
-use crate::machine::preserve::request;
 use crate::owner;
+use crate::refusal::Refusal;
 use crate::sight::later;
 use crate::status::{STATUS_PACE, paced};
 
@@ -209,11 +209,6 @@ fn tend(
     adopt.into_iter().chain(release).chain(bring).collect()
 }
 
-/// Whether somebody asked for its deletion. No phase says so: anybody may write one.
-pub fn is_leaving(machine: &Machine) -> bool {
-    meta::is_deleting(&machine.metadata)
-}
-
 /// All but those that go.
 fn without<'a>(
     machines: impl Iterator<Item = &'a MachineView<'a>>,
@@ -225,11 +220,6 @@ fn without<'a>(
         .collect();
     let goes = |machine: &MachineView<'_>| machine.metadata.uid.as_deref().is_some_and(|uid| going.contains(uid));
     machines.filter(|machine| !goes(machine)).collect()
-}
-
-/// In the hands of the deployment's in-place transfer: never deleted (MS-7).
-pub(super) fn is_exempt(machine: &Machine) -> bool {
-    meta::label(&machine.metadata, keys::UPDATE_RESULT) == Some(keys::UPDATE_SUCCESSFUL)
 }
 
 /// Machines above the number, in the order of leaving. Where the deployment cannot spare an available one, the next that is not available
@@ -267,36 +257,6 @@ fn excess<'a>(
     plan.withheld.extend(held.into_iter().map(|name| (name, Why::Held)));
     // Who cannot be deleted stays chosen: another one would go in its place for good.
     writable(leaving, now, plan)
-}
-
-/// Whether the Machine is needed although its deletion was sent: it may be there still, and is not deleted again.
-pub fn is_needed_still(seen: &Observed<'_>, machine: &MachineView<'_>, now: Timestamp) -> bool {
-    !seen.allowance.resend && may_be_available(seen, machine, now) && !counts_as_available(seen, machine, now)
-}
-
-/// Whether deleting the Machine makes the set's available ones fewer: not while it is updated in place. One whose deletion was sent and
-/// not answered may be going, as long as such a request may take to arrive.
-pub fn counts_as_available(seen: &Observed<'_>, machine: &MachineView<'_>, now: Timestamp) -> bool {
-    let may_be_going = may_go_until(machine).is_some_and(|until| until > now);
-    !may_be_going && may_be_available(seen, machine, now)
-}
-
-/// The same, whether or not a deletion of it was sent.
-fn may_be_available(seen: &Observed<'_>, machine: &MachineView<'_>, now: Timestamp) -> bool {
-    !is_leaving(machine) && !is_being_updated(machine) && status::is_available(seen, machine, now)
-}
-
-/// Whether the Machine is updated in place, so that it does not serve.
-pub fn is_being_updated(machine: &MachineView<'_>) -> bool {
-    machine
-        .update
-        .as_ref()
-        .is_some_and(|update| update.marks.is_under_way())
-}
-
-/// Until when a deletion of the Machine that was not answered may still arrive.
-pub fn may_go_until(machine: &MachineView<'_>) -> Option<Timestamp> {
-    machine.deletion_sent.map(|sent| later(sent, LINGERS))
 }
 
 /// Machines to replace whatever the count is: failed ones, and those that the autoscaler marked (MS-8).
@@ -353,22 +313,6 @@ fn replaceable<'a>(
 fn replacement_pause(seen: &Observed<'_>, present: &[&MachineView<'_>]) -> SignedDuration {
     let doublings = replacements(seen.notes, present.iter().map(|view| &**view.machine)).min(6);
     SignedDuration::from_secs(REPLACE_AFTER.as_secs() << doublings).min(REPLACE_AT_MOST)
-}
-
-/// How often failed Machines of a set were replaced in a row with none of `machines`, which are the set's, becoming ready since.
-pub fn replacements<'a>(notes: &OwnerNotes, machines: impl IntoIterator<Item = &'a Machine>) -> u32 {
-    let Some((times, at)) = notes.replaced else { return 0 };
-    let is_ready = |machine: &&Machine| matches!(machine.phase(), Phase::Running | Phase::Available);
-    let mut ready = machines.into_iter().filter(is_ready);
-    match ready.any(|machine| machine.phase_since().is_some_and(|since| since >= at)) {
-        true => 0,
-        false => times,
-    }
-}
-
-/// Whether a Failed Machine is kept for somebody who wants to look at it, or is about to be.
-pub fn is_kept(machine: &MachineView<'_>, now: Timestamp) -> bool {
-    *machine.phase() == Phase::Failed && request::keeps_failed(machine, machine.request, now)
 }
 
 fn victim(seen: &Observed<'_>, machine: &MachineView<'_>, is_replaced: bool, now: Timestamp) -> Victim {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::facts::{is_kept, is_leaving};
 use super::observed::{MachineView, Observed, Plan, Step, Why};
-use super::plan::{is_kept, is_leaving};
 use crate::api::{Machine, OperationReason, OperationType, Phase, meta};
 use crate::breaker::{self, Tripped};
 use crate::driver::Code;
@@ -169,7 +169,7 @@ pub fn replaced_at(
 
 /// Whether a Machine failed because its VM was said not to run, and its driver has not said so since.
 pub fn awaits_driver(machine: &MachineView<'_>) -> bool {
-    let is_said = is_given_up(machine) && machine.operation_reason() == Some(OperationReason::VmReported);
+    let is_said = machine.is_given_up() && machine.operation_reason() == Some(OperationReason::VmReported);
     is_said && machine.calls.and_then(|calls| runs_after_all(machine, calls)) != Some(false)
 }
 
@@ -182,13 +182,8 @@ pub fn given_up_before(seen: &Observed<'_>, now: Timestamp) -> usize {
 
 /// Whether a Machine that had joined failed.
 fn is_failed(machine: &Machine) -> bool {
-    is_given_up(machine)
+    machine.is_given_up()
         || (*machine.phase() == Phase::Failed && machine.operation_type() == Some(OperationType::InPlaceUpdate))
-}
-
-/// Whether a Machine failed for its Node or its VM.
-pub fn is_given_up(machine: &Machine) -> bool {
-    *machine.phase() == Phase::Failed && machine.operation_type() == Some(OperationType::HealthCheck)
 }
 
 /// Who is kept although its time is over: the first, how many, and by which limit.

@@ -1,9 +1,10 @@
 //! What a set's status says (MS-12): `minReadySeconds` is enforced, lists are in the order of names, and terminal
 //! faults are in `errorReason` and `errorMessage`.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::facts::{available_at, is_available};
 use super::names::Names;
 use super::observed::{MachineView, Observed};
 use super::{claim, freeze, growth, keep, repair};
@@ -12,7 +13,6 @@ use crate::api::machine_set::{MachineSetCondition, MachineSetStatus};
 use crate::api::operation::{LastOperation, MachineSummary};
 use crate::api::{Machine, MachineSet, OperationState, Phase, keys, meta};
 use crate::selector;
-use crate::sight::later;
 use crate::status::{LONGEST_TEXT, LONGEST_WORD, plain, stored_time, text_is_same};
 
 /// Something that keeps the set from what it wants.
@@ -140,39 +140,6 @@ pub(crate) fn length(count: usize) -> i32 {
 /// Failed, and kept for inspection.
 pub(crate) fn is_preserved(machine: &Machine) -> bool {
     *machine.phase() == Phase::Failed && machine.preserved_until().is_some()
-}
-
-/// Running for `minReadySeconds`, or made where no node is expected.
-pub fn is_available(seen: &Observed<'_>, machine: &Machine, now: Timestamp) -> bool {
-    available_at(seen, machine).is_some_and(|at| at <= now)
-}
-
-/// How long a Machine of the set must have been running to be available.
-fn min_ready(seen: &Observed<'_>) -> SignedDuration {
-    let owner = || meta::controller_of(&seen.set.metadata);
-    if !seen.settings.heeds_min_ready && owner().is_some_and(|owner| owner.kind == "MachineDeployment") {
-        return SignedDuration::ZERO;
-    }
-    SignedDuration::from_secs(i64::from(seen.set.spec.min_ready_seconds.max(0)))
-}
-
-fn available_at(seen: &Observed<'_>, machine: &Machine) -> Option<Timestamp> {
-    let wait = min_ready(seen);
-    match machine.phase() {
-        Phase::Available => Some(Timestamp::MIN),
-        Phase::Running if wait.is_zero() => Some(Timestamp::MIN),
-        Phase::Running => machine.phase_since().map(|since| later(since, wait)),
-        Phase::New
-        | Phase::Pending
-        | Phase::Unknown
-        | Phase::Failed
-        | Phase::CrashLoopBackOff
-        | Phase::Terminating
-        | Phase::InPlaceUpdating
-        | Phase::InPlaceUpdateSuccessful
-        | Phase::InPlaceUpdateFailed
-        | Phase::Other(_) => None,
-    }
 }
 
 /// When the next running Machine becomes available.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::observed::{Allowance, MachineView, Observed};
 use crate::api::{Machine, MachineSet, Phase, keys, meta};
-use crate::breaker::{self, Tally};
+use crate::breaker::{Tally, tally};
 use crate::class::Readiness;
 use crate::ids::Name;
 use crate::kin;
@@ -106,11 +106,11 @@ fn look_around<'a>(asked: &Asked<'a>, set: &Arc<MachineSet>, machines: &mut [Mac
         if !is_ill && !node.is_some_and(|node| meta::is_deleting(&node.metadata)) {
             continue;
         }
-        view.group = *group.get_or_insert_with(|| breaker::of_group(world, set, asked.settings));
+        view.group = *group.get_or_insert_with(|| tally::of_group(world, set, asked.settings));
         view.node = node.filter(|node| node::belongs(node, view));
         let zone = view.node.and_then(kinds::zone);
         view.zone = zone.map_or_else(Tally::default, |zone| {
-            *zones.entry(zone).or_insert_with(|| breaker::of_zone(world, zone))
+            *zones.entry(zone).or_insert_with(|| tally::of_zone(world, zone))
         });
     }
 }

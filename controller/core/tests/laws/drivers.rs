@@ -1,8 +1,9 @@
 //! Drivers that say the same for ever, whatever it is: no Machine asks them without pause, and no law is broken.
 
 use jiff::SignedDuration;
-use millwright_core::driver::{Deletion, Failure, Vm};
-use millwright_core::machine::{Answer, Call, Pacing};
+use millwright_core::driver::{Call, Deletion, Failure, Vm};
+use millwright_core::ledger::Answer;
+use millwright_core::machine::Pacing;
 use millwright_core::narrate;
 use millwright_laws as laws;
 use proptest::prelude::*;

@@ -13,13 +13,12 @@ use millwright_core::change::Change;
 use millwright_core::circuit_breaker::{Breakers, Operation, Outcome};
 use millwright_core::class::{Fault, Readiness, Recipe};
 use millwright_core::drain::{Drain, Volumes};
-use millwright_core::driver::{Capability, DriverInfo};
+use millwright_core::driver::{Call, Capability, DriverInfo};
 use millwright_core::ids::{DriverName, Name, NodeName, Uid};
-use millwright_core::ledger::Refusal;
+use millwright_core::ledger::{Calls, Doubt, Trouble, Unmade};
 use millwright_core::machine::steer::Standing;
-use millwright_core::machine::{
-    self, Call, Calls, ClassView, Doubt, DriverView, Observed, Plan, Step, Trouble, Unmade,
-};
+use millwright_core::machine::{self, ClassView, DriverView, Observed, Plan, Step};
+use millwright_core::refusal::Refusal;
 use millwright_core::settings::Settings;
 use millwright_core::sight::Sight;
 use millwright_core::{merge, narrate};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use millwright_core::driver::Call;
 use millwright_core::ledger::OwnerNotes;
-use millwright_core::machine::Call;
 use millwright_core::set::{self, Observed, Plan};
 
 use crate::cloud::Dictated;

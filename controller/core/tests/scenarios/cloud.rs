@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 use millwright_core::driver::{
-    Code, Deletion, Disturbance, DriverInfo, Effect, Failure, Initialization, Reason, Vm, VmState,
+    Call, Code, Deletion, Disturbance, DriverInfo, Effect, Failure, Initialization, Reason, Vm, VmState,
 };
 use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
-use millwright_core::machine::{Answer, Call};
+use millwright_core::ledger::Answer;
 
 /// One VM.
 #[derive(Clone, Debug)]

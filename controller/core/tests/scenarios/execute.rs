@@ -6,11 +6,13 @@ use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{CreationRequest, Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::change::Change;
 use millwright_core::class::{self, Readiness, Recipe};
+use millwright_core::driver::Call;
 use millwright_core::ids::{Name, Uid};
 use millwright_core::kin;
-use millwright_core::ledger::{OwnerNotes, Refusal};
+use millwright_core::ledger::OwnerNotes;
 use millwright_core::machine::node;
 use millwright_core::machine::node_patch::NodePatch;
+use millwright_core::refusal::Refusal;
 use millwright_core::wake::{Key, Wake};
 use millwright_core::{deployment, machine, owner, set};
 use serde_json::{Value, json};
@@ -137,7 +139,7 @@ impl Stage {
         }
     }
 
-    fn call(&mut self, seen: &Machine, machine: Name, uid: Uid, call: machine::Call) -> bool {
+    fn call(&mut self, seen: &Machine, machine: Name, uid: Uid, call: Call) -> bool {
         self.world.begins(seen, call);
         let live = self.etcd.machines.get(&machine);
         let hint = live.and_then(|live| live.provider_id());

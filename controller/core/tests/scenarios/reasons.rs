@@ -4,9 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use expect_test::expect_file;
-use millwright_core::driver::{Code, Reason};
+use millwright_core::driver::{Call, Code, Reason};
 use millwright_core::ids::Name;
-use millwright_core::machine::Call;
 
 use crate::cloud::{Dictated, failure};
 use crate::script;

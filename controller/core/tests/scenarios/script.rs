@@ -26,9 +26,9 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{CreationRequest, Machine, MachineClass, MachineDeployment, MachineSet, keys, meta};
 use millwright_core::class::{Fault, Readiness, Recipe};
-use millwright_core::driver::Capability;
+use millwright_core::driver::{Call, Capability};
 use millwright_core::ids::{DriverName, Name};
-use millwright_core::machine::{Call, node, preserve};
+use millwright_core::machine::{node, preserve};
 use millwright_core::merge;
 use serde_json::{Value, json};
 

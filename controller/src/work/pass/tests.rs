@@ -6,8 +6,8 @@ use jiff::SignedDuration;
 use millwright_core::api::{Machine, MachineSet, OperationState, OperationType, keys};
 use millwright_core::change::Change;
 use millwright_core::ids::Uid;
-use millwright_core::ledger::Refusal;
 use millwright_core::machine;
+use millwright_core::refusal::Refusal;
 use serde_json::json;
 
 use super::*;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use millwright::env::Planners;
 use millwright_core::api::{MachineDeployment, keys, meta};
-use millwright_core::deployment::group::Members;
+use millwright_core::deployment::members::Members;
 use millwright_core::deployment::{self, Observed, Plan, Step, Why};
 use millwright_core::set::{self, Allowance, MachineView};
 use millwright_sandbox::request::{Request, Verb};
@@ -185,7 +185,7 @@ fn surge_forgets_leaving<'a>(seen: &Observed<'a>, now: Timestamp) -> Plan {
     let staying = |member: &set::Observed<'a>| -> Vec<MachineView<'a>> {
         let is_going = meta::is_deleting(&member.set.metadata);
         let machines = member.machines.iter();
-        let staying = machines.filter(|machine| is_going || !set::plan::is_leaving(machine));
+        let staying = machines.filter(|machine| is_going || !set::facts::is_leaving(machine));
         staying.cloned().collect()
     };
     let machines: Vec<Vec<MachineView<'_>>> = seen.sets.iter().map(staying).collect();

@@ -5,8 +5,9 @@ use std::cell::Cell;
 use jiff::{SignedDuration, Timestamp};
 use millwright::env::Planners;
 use millwright_core::api::{Machine, OperationState, OperationType, Phase, keys, meta};
+use millwright_core::driver::Call;
 use millwright_core::ids::ProviderId;
-use millwright_core::machine::{self, Call, DriverView, Observed, Plan, StatusChange, Step, Why};
+use millwright_core::machine::{self, DriverView, Observed, Plan, StatusChange, Step, Why};
 
 use super::Mutant;
 use crate::hooks::Hooks;

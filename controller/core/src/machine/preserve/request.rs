@@ -75,6 +75,42 @@ pub struct Request {
     pub source: Source,
 }
 
+/// Who asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked(pub(super) Value, pub(super) Source);
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = match (self.0, self.1) {
+            (Value::Auto, _) => return f.write_str("its set keeps it by autoPreserveFailedMachineMax"),
+            (Value::Now | Value::WhenFailed | Value::Never, Source::Machine) => "the Machine",
+            (Value::Now | Value::WhenFailed | Value::Never, Source::Node) => "its Node",
+        };
+        write!(f, "{who} is annotated {}={}", keys::PRESERVE, self.0)
+    }
+}
+
+/// Why a preservation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its time is over.
+    Expired,
+    /// The Machine has not failed any more.
+    Recovered,
+    /// Nobody asks for it any more.
+    TakenBack,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its time is over",
+            Self::Recovered => "the machine has recovered",
+            Self::TakenBack => "nobody asks for it any more",
+        })
+    }
+}
+
 /// What is requested for a Machine whose Node is seen, or is gone, or cannot be seen. A Node that is left alone is not asked.
 pub fn request(machine: &Machine, node: Option<&Node>) -> Request {
     let of_machine = Request {

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::World;
 use crate::api::{CreationRequest, Machine, meta};
 use crate::circuit_breaker::{Cause, Circuits, Operation, Outcome};
 use crate::class;
+use crate::driver::Call;
 use crate::ids::Name;
 use crate::kinds::OwnedBy;
-use crate::machine::{Answer, Pacing};
-use crate::machine::{Call, Calls, Unmade, delete};
+use crate::ledger::{Answer, Calls, Unmade};
+use crate::machine::Pacing;
+use crate::machine::delete;
 use crate::queue::Urgency;
 use crate::sight::later;
 use crate::wake::{Key, Wake};
+use crate::world::World;
 
 impl World {
     /// The circuit breakers before a Machine's calls.

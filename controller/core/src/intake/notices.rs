@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::World;
 use crate::api::{Machine, Phase, meta};
 use crate::driver::VmState;
 use crate::ids::{Name, ProviderId, Uid};
 use crate::kinds::OwnedBy;
-use crate::machine::Calls;
+use crate::ledger::Calls;
 use crate::notice::Notice;
 use crate::orphans::{Inventory, Way};
 use crate::wake::{Key, Wake};
+use crate::world::World;
 
 impl World {
     /// Takes a notice. Gives whether a Machine's VM is doubted because of it, and was not before.
