@@ -456,11 +456,11 @@ fn a_locator_that_cannot_be_kept_is_dropped_and_told_and_the_rest_of_the_answer_
     };
     let report = validation(&none, many.into()).expect("a bad class");
     assert_eq!(report.violations.len(), bounds::VIOLATIONS);
-    let [.., last, dropped] = report.violations.as_slice() else {
+    let [.., last, warning] = report.violations.as_slice() else {
         panic!("there are {} violations", bounds::VIOLATIONS)
     };
     assert_eq!(last.description, " (and 1 more)");
-    assert_eq!(dropped.reason, "LOCATOR_DROPPED");
+    assert_eq!(warning.reason, "LOCATOR_DROPPED");
     for locator in [json!({"region": "eu\u{1b}[31m"}), json!({"a": [{"\r": 1}]})] {
         let told = dropped(&none, locator);
         assert!(told.contains("control character"), "{told}");
