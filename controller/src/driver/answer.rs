@@ -532,7 +532,7 @@ fn propagation_delay(response: &v1::GetDriverInfoResponse) -> SignedDuration {
     told.min(LONGEST_PROPAGATION)
 }
 
-/// What the driver says of itself against the contract and is used all the same: for the log.
+/// What the driver says of itself against the contract, for the log: it is used nevertheless.
 pub(super) fn flaws(response: &v1::GetDriverInfoResponse) -> Vec<String> {
     let told = response.propagation_delay.and_then(duration).unwrap_or_default();
     let delay = (told > LONGEST_PROPAGATION).then(|| {
