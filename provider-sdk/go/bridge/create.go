@@ -34,7 +34,7 @@ func (b *Bridge) create(ctx context.Context, r *request, in *pb.CreateMachineReq
 		return nil, failed
 	}
 	if seen == nil || seen.rest { // what is left of an earlier attempt is the driver's to take up
-		return b.make(ctx, r, in)
+		return b.make(ctx, r, in, b.profile.withIdentity(in.MachineClass.ProviderSpec.AsMap(), in))
 	}
 	if seen.unlisted {
 		return nil, about(sdk.NameConflict, seen.id, "the driver finds a VM of the name that is not the cluster's")
@@ -53,7 +53,7 @@ func (b *Bridge) create(ctx context.Context, r *request, in *pb.CreateMachineReq
 		return b.adopt(r, in, seen), nil
 	case b.profile.again == resumes:
 		slog.Info("resuming", "machine", place(in.Key), "vm", seen.id)
-		return b.make(ctx, r, in)
+		return b.make(ctx, r, in, b.finishing(r, in, seen, whose))
 	case b.profile.again == destroys:
 		return nil, about(sdk.VMInconsistent, seen.id, "an earlier process may have left the VM half-made, and the driver cannot go on with it")
 	}
@@ -95,12 +95,20 @@ func (b *Bridge) adopt(r *request, in *pb.CreateMachineRequest, seen *sight) *si
 	return seen
 }
 
-// make lets the driver create.
-func (b *Bridge) make(ctx context.Context, r *request, in *pb.CreateMachineRequest) (*sight, *sdk.Error) {
+// finishing is the spec by which the driver finds the VM that is there. It looks by a role in its request, whichever it meets
+// first: one that the VM does not bear would hide the VM, and the driver would make another.
+func (b *Bridge) finishing(r *request, in *pb.CreateMachineRequest, seen *sight, whose owner) map[string]any {
+	if whose == legacy || b.profile.marksIn(seen.spec, r.labels) != r.marks {
+		return seen.spec
+	}
+	return b.profile.withIdentity(in.MachineClass.ProviderSpec.AsMap(), in)
+}
+
+// make lets the driver create by this spec.
+func (b *Bridge) make(ctx context.Context, r *request, in *pb.CreateMachineRequest, spec map[string]any) (*sight, *sdk.Error) {
 	slog.Info("creating", "machine", place(in.Key), "uid", in.Key.Uid)
 	b.memory.doubt(in.Key)
 	told, stop := b.tellEarly(ctx, r)
-	spec := b.profile.withIdentity(in.MachineClass.ProviderSpec.AsMap(), in)
 	out, failed := b.driver.call(ctx, callCreate, r.fields(spec, "", in.UserData))
 	stop()
 	b.memory.doubt(in.Key)

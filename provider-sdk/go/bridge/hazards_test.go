@@ -374,6 +374,22 @@ func TestAVmOfAnOlderControllerIsTheMachinesOwn(t *testing.T) {
 	w.has(0)
 }
 
+// The driver looks by one of the roles in its request: a role that the older VM does not bear would hide it.
+func TestADriverThatFinishesFindsTheVmOfAnOlderController(t *testing.T) {
+	w := start(t, t.TempDir(), "no-status,create-resumes", settings{profile: plain + ",uid-role,resumes"})
+	old := w.older("m-1")
+	if made := w.made(key("m-1", 1)); made.ProviderId != old.ID {
+		t.Error(made)
+	}
+	w.has(1)
+	foreign := w.foreign("m-2")
+	w.class.LegacyMarks = map[string]string{"kubernetes.io/cluster/other": "1"}
+	if made := w.made(key("m-2", 2)); made.ProviderId != foreign.ID {
+		t.Error(made)
+	}
+	w.has(2)
+}
+
 func TestLegacyMarksShowAndDeleteWhatTheClassesMarksDoNot(t *testing.T) {
 	w := start(t, t.TempDir(), "", settings{})
 	old := w.foreign("m-1") // its marks are those that legacy_marks will say

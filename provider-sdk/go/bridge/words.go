@@ -20,21 +20,24 @@ func says(pattern string, reason sdk.Reason) word {
 var words = map[string][]word{
 	"aws": {
 		says(`RequestLimitExceeded|Throttling`, sdk.RateLimited),
-		says(`InsufficientInstanceCapacity|InsufficientHostCapacity|InsufficientReservedInstanceCapacity|SpotMaxPriceTooLow`, sdk.CapacityUnavailable),
+		says(`Insufficient\w*Capacity|InsufficientFreeAddressesInSubnet|SpotMaxPriceTooLow`, sdk.CapacityUnavailable),
 		says(`\w*LimitExceeded|MaxSpotInstanceCountExceeded`, sdk.QuotaExceeded),
-		says(`InvalidAMIID|Invalid\w+ID\.NotFound|InvalidKeyPair\.NotFound|InvalidSubnet|InvalidGroup\.NotFound|Invalid IAM Instance Profile`, sdk.DependencyMissing),
+		says(`InvalidAMIID|Invalid\w+ID\.NotFound|InvalidKeyPair\.NotFound|InvalidSubnet|InvalidGroup\.NotFound|InvalidKMSKey|Invalid IAM Instance Profile`, sdk.DependencyMissing),
 		says(`Invalid value '[^']*' for InstanceType|instance type .* not supported`, sdk.SpecOutOfRange),
 		says(`AuthFailure|InvalidClientTokenId|SignatureDoesNotMatch|InvalidAccessKeyId|ExpiredToken`, sdk.CredentialsRejected),
-		says(`UnauthorizedOperation|AccessDenied`, sdk.AccessDenied),
+		says(`UnauthorizedOperation|AccessDenied|OptInRequired|error Blocked:`, sdk.AccessDenied),
 		says(`OperationNotPermitted.*terminat`, sdk.DeleteBlocked),
+		says(`InvalidParameter|MissingParameter|InvalidBlockDeviceMapping|Invalid\w+\.Malformed`, sdk.InvalidField),
 	},
 	"openstack": {
 		says(`no valid host was found|not enough hosts available`, sdk.CapacityUnavailable),
 		says(`quota exceeded|exceeded for (cores|instances|ram)|QuotaExceeded|VolumeSizeExceeds`, sdk.QuotaExceeded),
 		says(`flavor.*(not found|could not be found|no resource)|unable to find flavor`, sdk.SpecOutOfRange),
-		says(`(image|network|subnet|security group|key ?pair|server group|volume type).*(not found|could not be found|no resource|does not exist)|unable to find (image|network|subnet)`, sdk.DependencyMissing),
+		says(`(image|network|subnet|security.?group|key ?pair|server group|volume type).*(not found|could not be found|no resource|does not exist)|unable to find (image|network|subnet|security.?group)`, sdk.DependencyMissing),
+		says(`can ?not find requested image|invalid key_name|requested availability zone is not available`, sdk.DependencyMissing),
 		says(`requires authentication|authentication failed|invalid user / password`, sdk.CredentialsRejected),
 		says(`policy doesn't allow|not authorized`, sdk.AccessDenied),
+		says(`no suitable endpoint could be found|"badRequest"`, sdk.InvalidField), // a region that the catalog does not have; a request that no repeat mends
 	},
 	"azure": {
 		says(`SkuNotAvailable|ZonalAllocationFailed|OverconstrainedAllocation|AllocationFailed`, sdk.CapacityUnavailable),
