@@ -99,12 +99,17 @@ impl<'f> Caller<'f> {
         let answer = tokio::time::timeout(timeout, call).await;
         let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {timeout:?}"))));
         answer.map(Response::into_inner).map_err(|status| {
-            let mut said = told(&secrets.failure(&status));
+            let failure = secrets.failure(&status);
+            let mut said = told(&failure);
             // A status with a cause was made on this side: the connection broke, or there was none.
             if let (Some(_), Some(endpoint)) = (std::error::Error::source(&status), &self.flags.endpoint) {
                 said += &format!(" (at {endpoint})");
             }
-            Failure::Driver { method, said }
+            Failure::Driver {
+                method,
+                said,
+                retry_after: failure.retry_after,
+            }
         })
     }
 
@@ -287,9 +292,20 @@ impl<'f> Caller<'f> {
                 last_known_state: String::new(),
             };
             let mut client = self.client.clone();
-            let answer = self
-                .ask("DeleteMachine", &sent.secrets, client.delete_machine(request))
-                .await?;
+            let answer = self.ask("DeleteMachine", &sent.secrets, client.delete_machine(request));
+            let answer = match answer.await {
+                // Another operation is under way, the provider throttles or the like: the driver says when to come again.
+                Err(Failure::Driver {
+                    retry_after: Some(pause),
+                    said,
+                    ..
+                }) if deletion.wait => {
+                    output::note(&said);
+                    tokio::time::sleep(pause.unsigned_abs()).await;
+                    continue;
+                }
+                answer => answer?,
+            };
             let is_gone = answer.state() == v1::machine::State::Deleted;
             let word = if is_gone { "deleted" } else { "is being deleted" };
             self.print("DeleteMachineResponse", &answer, || {
@@ -389,6 +405,7 @@ fn refused(method: &'static str, why: &str) -> Failure {
     Failure::Driver {
         method,
         said: format!("a manager refuses this answer: {why}"),
+        retry_after: None,
     }
 }
 

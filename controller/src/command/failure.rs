@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use jiff::SignedDuration;
 use millwright_core::rollout;
 
 use super::subject::BadSubject;
@@ -87,6 +88,8 @@ pub enum Failure {
         method: &'static str,
         /// Code, reason and words.
         said: String,
+        /// When the driver wants to be asked again.
+        retry_after: Option<SignedDuration>,
     },
     /// A template that is no YAML.
     #[error("the template cannot be written as YAML: {0}")]

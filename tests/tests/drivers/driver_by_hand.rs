@@ -116,6 +116,27 @@ async fn a_vm_is_made_shown_listed_and_removed_with_the_manifest_of_its_class() 
 }
 
 #[tokio::test]
+async fn a_deletion_that_is_told_to_come_again_does_so_unless_it_need_not_wait() {
+    let desk = Desk::open().await;
+    let faults = "zone: local-a, faults: [{call: DeleteMachine, nth: 1, error: RATE_LIMITED}, {call: DeleteMachine, nth: 2, error: RATE_LIMITED}]";
+    let class = desk.dir.path().join("class.yaml");
+    std::fs::write(&class, CLASS.replace("zone: local-a", faults)).unwrap();
+    desk.well("create one").await;
+    let once = desk.ends("delete one --wait=false").await;
+    assert!(
+        once.code == Some(1)
+            && once
+                .err
+                .starts_with("error: DeleteMachine: Unavailable (RATE_LIMITED): "),
+        "{once:?}"
+    );
+    let ended = desk.ends("delete one").await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.err.starts_with("note: Unavailable (RATE_LIMITED): "), "{ended:?}");
+    assert!(ended.out.ends_with("machine/one deleted\n"), "{ended:?}");
+}
+
+#[tokio::test]
 async fn a_watch_prints_what_there_is_and_each_change_until_it_is_interrupted() {
     let desk = Desk::open().await;
     desk.well("create one").await;
