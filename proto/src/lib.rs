@@ -32,5 +32,5 @@ pub const ERROR_DOMAIN: &str = "machine.driver.v1";
 /// Full name of the service, as health checks and reflection spell it.
 pub const SERVICE_NAME: &str = "machine.driver.v1.DriverService";
 
-/// Metadata key of the leader's epoch (`driver-api.md` §3.6): a decimal number that grows with every new leader.
+/// Metadata key of the leader's epoch (`SPEC.md`, GEN-33): a decimal number that grows with every new leader.
 pub const LEADER_EPOCH_KEY: &str = "machine-leader-epoch";

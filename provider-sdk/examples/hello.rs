@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard};
 use clap::Parser as _;
 use millwright_provider_sdk::{
     Capability, ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError,
-    DriverInfo, GetMachineStatus, Identity, ListMachines, Machine, MachinePage, MachineState, MachineStatus, Reason,
-    ServeArgs, Timestamp, ValidateMachineClass, serve, telemetry,
+    DriverInfo, GetMachineStatus, Identity, ListMachines, Machine, MachineKey, MachinePage, MachineState,
+    MachineStatus, Reason, ServeArgs, Timestamp, ValidateMachineClass, serve, telemetry,
 };
 
 /// What a class of this provider says.
@@ -45,14 +45,21 @@ impl Vm {
     }
 }
 
-/// The VMs by the token that they were ordered with, the Machine's uid.
+/// Cluster id and uid: a VM of another cluster is never touched.
+type Token = (String, String);
+
+fn token(key: &MachineKey) -> Token {
+    (key.cluster_id.clone(), key.uid.clone())
+}
+
+/// The VMs by the token that they were ordered with.
 #[derive(Default)]
 struct Hello {
-    vms: Mutex<BTreeMap<String, Vm>>,
+    vms: Mutex<BTreeMap<Token, Vm>>,
 }
 
 impl Hello {
-    fn vms(&self) -> MutexGuard<'_, BTreeMap<String, Vm>> {
+    fn vms(&self) -> MutexGuard<'_, BTreeMap<Token, Vm>> {
         self.vms.lock().expect("no holder of this lock panics")
     }
 }
@@ -72,7 +79,7 @@ impl Driver for Hello {
             let text = "another machine's VM has the name";
             return Err(DriverError::new(Reason::NameConflict, text).provider_ids([other.provider_id]));
         }
-        let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| Vm {
+        let vm = vms.entry(token(&request.key)).or_insert_with(|| Vm {
             id: format!("hello:///{}", request.key.uid),
             hostname: request.key.node_name(),
             tags: request.tags.clone(),
@@ -90,19 +97,17 @@ impl Driver for Hello {
     /// Gone is success, whether or not it was ever there.
     async fn delete_machine(&self, request: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
         let mut vms = self.vms();
-        let own = &request.key;
-        let is_foreign = |(uid, vm): (&String, &Vm)| vm.id == request.provider_id && *uid != own.uid;
-        if vms.iter().any(is_foreign) {
+        let was_there = vms.remove(&token(&request.key)).is_some();
+        if !was_there && vms.values().any(|vm| vm.id == request.provider_id) {
             let text = "the VM of this id is another machine's";
             return Err(DriverError::new(Reason::NotOwned, text));
         }
-        vms.remove(&own.uid);
         Ok(Deletion::Deleted)
     }
 
     async fn get_machine_status(&self, request: GetMachineStatus, _: Context) -> Result<MachineStatus, DriverError> {
         let vms = self.vms();
-        if let Some(vm) = vms.get(&request.key.uid) {
+        if let Some(vm) = vms.get(&token(&request.key)) {
             return Ok(vm.machine().into());
         }
         // A machine that was restored from a backup names its VM by the id; the VM bears the uid of before.

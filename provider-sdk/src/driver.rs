@@ -33,7 +33,7 @@ pub trait Driver: Send + Sync + 'static {
     /// nothing was made.
     ///
     /// Idempotent: before creating, look for a VM of this uid. One with the same or an unknown `spec_digest` is the
-    /// answer; with another digest it is `SpecConflict`. A VM of the same name and cluster with another uid is
+    /// answer; with another digest it is `SpecConflict`. A VM of the same cluster, namespace and name with another uid is
     /// `NameConflict`; with no uid at all it is the Machine's own. Never a second VM: hand the uid to the provider as
     /// its idempotency token where there is one.
     fn create_machine(

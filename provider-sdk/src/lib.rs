@@ -9,7 +9,11 @@
 //! use millwright_provider_sdk::*;
 //!
 //! #[derive(Default)]
-//! struct Shelf(Mutex<BTreeMap<String, Machine>>); // uid -> VM
+//! struct Shelf(Mutex<BTreeMap<(String, String), Machine>>); // cluster and uid -> VM
+//!
+//! fn id(key: &MachineKey) -> (String, String) {
+//!     (key.cluster_id.clone(), key.uid.clone())
+//! }
 //!
 //! impl Driver for Shelf {
 //!     fn info(&self) -> DriverInfo {
@@ -21,7 +25,7 @@
 //!         if vms.values().any(|vm| vm.key.is_namesake(&request.key)) {
 //!             return Err(DriverError::new(Reason::NameConflict, "another machine's VM has the name"));
 //!         }
-//!         let vm = vms.entry(request.key.uid.clone()).or_insert_with(|| {
+//!         let vm = vms.entry(id(&request.key)).or_insert_with(|| {
 //!             let id = format!("shelf:///{}", request.key.uid);
 //!             let mut vm = Machine::of(Identity::of(&request), id, MachineState::Running);
 //!             vm.node_name = request.key.node_name();
@@ -36,7 +40,7 @@
 //!
 //!     async fn delete_machine(&self, request: DeleteMachine, _: Context) -> Result<Deletion, DriverError> {
 //!         let mut vms = self.0.lock().expect("no holder of this lock panics");
-//!         let was_there = vms.remove(&request.key.uid).is_some();
+//!         let was_there = vms.remove(&id(&request.key)).is_some();
 //!         if !was_there && vms.values().any(|vm| vm.provider_id == request.provider_id) {
 //!             return Err(DriverError::new(Reason::NotOwned, "the id names another machine's VM"));
 //!         }
@@ -47,7 +51,7 @@
 //!         let vms = self.0.lock().expect("no holder of this lock panics");
 //!         // A machine that was restored from a backup names its VM by the id; the VM bears the uid of before.
 //!         let is_restored = |vm: &&Machine| vm.provider_id == request.provider_id && request.key.may_be_restored_from(&vm.key);
-//!         let vm = vms.get(&request.key.uid).or_else(|| vms.values().find(is_restored));
+//!         let vm = vms.get(&id(&request.key)).or_else(|| vms.values().find(is_restored));
 //!         vm.cloned().map(Into::into).ok_or_else(|| DriverError::not_found("no such VM"))
 //!     }
 //!

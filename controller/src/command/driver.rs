@@ -10,7 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millwright_core::driver::Failure as Said;
+use millwright_core::driver::{Code, Failure as Said};
 use millwright_core::ids::{DriverName, Name, ProviderId, Uid};
 use millwright_core::user_data;
 use millwright_proto::v1;
@@ -355,6 +355,12 @@ impl<'f> Caller<'f> {
                 show::cell(&all.unreachable.join(", "))
             ));
         }
+        if all.machines.is_empty() {
+            output::note(&format!(
+                "there are no VMs of cluster {} (--cluster-id)",
+                self.flags.cluster_id
+            ));
+        }
         self.print("ListMachinesResponse", &all, || show::machines(&all.machines))
     }
 
@@ -411,6 +417,9 @@ fn refused(method: &'static str, why: &str) -> Failure {
 
 /// What a driver says of a call that failed.
 fn told(said: &Said) -> String {
+    if said.code == Code::Unimplemented && said.reason.is_none() {
+        return format!("this driver has no such call (it says: {})", said.message);
+    }
     let mut text = said.code.word().to_owned();
     if let Some(reason) = said.reason {
         text += &format!(" ({})", reason_name(reason));
