@@ -532,7 +532,7 @@ fn propagation_delay(response: &v1::GetDriverInfoResponse) -> SignedDuration {
     told.min(LONGEST_PROPAGATION)
 }
 
-/// What the driver says of itself against the contract, for the log: it is used nevertheless.
+/// What an answer to GetDriverInfo lacks, or what of it is not taken as said. The driver is used nevertheless.
 pub(super) fn flaws(response: &v1::GetDriverInfoResponse) -> Vec<String> {
     let told = response.propagation_delay.and_then(duration).unwrap_or_default();
     let delay = (told > LONGEST_PROPAGATION).then(|| {

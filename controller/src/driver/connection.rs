@@ -277,14 +277,14 @@ impl Connection {
         }
     }
 
-    /// Warns of what the driver says of itself against the contract: once while it says the same.
+    /// Warns of flaws in the answer to GetDriverInfo: once while they are the same.
     fn tell_flaws(&mut self, response: &v1::GetDriverInfoResponse) {
         let flaws = answer::flaws(response);
         if self.flaws == flaws {
             return;
         }
         for why in &flaws {
-            tracing::warn!(endpoint = %self.endpoint, driver = response.name, why, "the driver breaks the contract in GetDriverInfo");
+            tracing::warn!(endpoint = %self.endpoint, driver = response.name, why, "the answer to GetDriverInfo has a flaw, and the driver is used");
         }
         self.flaws = flaws;
     }

@@ -33,8 +33,9 @@ pub fn of_group(world: &World, set: &Arc<MachineSet>, settings: &Settings) -> Ta
     tally
 }
 
-/// The same of a Machine whose Node somebody has deleted: whoever deletes all Nodes at once, as a cloud controller manager of another
-/// region does, is not to take all VMs along. Nobody unhealthy: its Node stays, or no set owns it, or it goes itself.
+/// The unhealthy Machines of the group of a Machine whose Node was deleted. A component that deletes all Nodes at once, such as the cloud
+/// controller manager of another region, must not make the manager delete all VMs. No Machine counts as unhealthy where the Node is not
+/// deleted, no set owns the Machine, or the Machine itself is being deleted.
 pub fn of_losers(world: &World, machine: &Machine, settings: &Settings) -> Tally {
     if meta::is_deleting(&machine.metadata) {
         return Tally::default();

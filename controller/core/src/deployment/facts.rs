@@ -1,7 +1,7 @@
-//! What is so of the sets of a deployment, whichever part of its plan asks: which may be adopted, which cannot be written, which may be
-//! there unseen.
+//! Questions about the sets of a deployment that several parts of the plan ask: which sets may be adopted, which cannot be written, and
+//! which may exist although no watch has shown them.
 //!
-//! Decides nothing: what follows, `plan` and its parts say.
+//! Decides nothing: `plan` and its parts decide what follows.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! What is so of a Machine of a set, whichever plan asks: whether it goes, is kept, counts as available, is updated where it is.
+//! Questions about a Machine of a set that several plans ask: is the Machine being deleted, preserved, available, or updated in place?
 //!
-//! Each has one definition here, for sets and deployments alike. Decides nothing: what follows, `plan` and its parts say.
+//! Each question has one answer here, for sets and deployments alike. Decides nothing: `plan` and its parts decide what follows.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -154,8 +154,8 @@ impl VictimOrder {
             return Ok(());
         };
         self.hits += 1;
-        // Whose every place since then is before the victim's best. One that serves may stay in place of one that does not: the deployment
-        // may have none to spare.
+        // Machines that ranked before the victim's best place all the time. A Machine that serves may stay although it ranks first, and one
+        // that does not serve goes instead: the deployment may have no available Machine to spare.
         let before: Vec<&Place> = all
             .iter()
             .filter_map(|history| {
