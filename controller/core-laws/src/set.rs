@@ -219,7 +219,7 @@ fn set_creation(seen: &set::Observed<'_>, batch: &[set::NewMachine], next: i64) 
     broken
 }
 
-/// S10 and S16: victims are the set's own, not spared, the first in the order of leaving, and no more than need be.
+/// S10 and MS-7: victims are the set's own, not spared, the first in the order of leaving, and no more than need be.
 fn set_victims(seen: &set::Observed<'_>, plan: &set::Plan, now: Timestamp) -> Vec<Broken> {
     let victims = || plan.steps.iter().flat_map(set::Step::victims);
     let uids: BTreeSet<&Uid> = victims().map(|victim| &victim.uid).collect();

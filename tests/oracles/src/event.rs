@@ -35,8 +35,6 @@ pub enum By {
 pub enum Act {
     /// A write took effect, or was refused.
     Write(Write),
-    /// A deletion of a Machine left a manager, which wants it until it is answered, whatever ranks before the Machine meanwhile.
-    Condemns { by: By, machine: String },
     /// A list was answered.
     List { by: By, resource: String },
     /// A driver call left the manager.

@@ -10,6 +10,7 @@ mod in_place;
 mod join_patience;
 mod kept;
 mod live_read;
+mod named_victims;
 mod one_at_a_time;
 mod one_life;
 mod one_vm;
@@ -21,7 +22,6 @@ mod rollout_budget;
 mod secrecy;
 mod set_budget;
 mod tokens;
-mod victim_order;
 mod wrong_kill;
 
 use crate::panel::{Oracle, Settings};
@@ -50,7 +50,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {
         Box::new(polite::Polite::default()),
         Box::new(fenced::Fenced::new(settings.elects, settings.margin)),
         Box::new(restart::Restart::default()),
-        Box::new(victim_order::VictimOrder::new(settings.max_lag)),
+        Box::new(named_victims::NamedVictims::new(settings.max_lag)),
         Box::new(tokens::Tokens::new(settings.max_lag, settings.target_may_be_away)),
         Box::new(live_read::LiveRead::new(settings.read_lag)),
         Box::new(adoption::Adoption::new(settings.max_lag)),

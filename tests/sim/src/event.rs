@@ -122,13 +122,6 @@ pub enum What {
     },
     /// A request reached the API.
     Api(ApiRequest),
-    /// A deletion of a Machine left a manager. It may never arrive.
-    Condemns {
-        /// The manager.
-        incarnation: u32,
-        /// The Machine.
-        name: String,
-    },
     /// A call left a manager for the driver.
     Leaves(Departure),
     /// A call reached the driver and was answered.
@@ -319,7 +312,6 @@ impl fmt::Display for Event {
             What::Api(request) => write!(f, "{request} #{:08x}", request.body >> 32),
             What::Begin { elects: true, .. } => f.write_str("begins; managers elect a leader"),
             What::Begin { elects: false, .. } => f.write_str("begins"),
-            What::Condemns { incarnation, name } => write!(f, "manager {incarnation} wants machine {name} deleted"),
             What::Leaves(call) => write!(f, "manager {}: {} {}", call.incarnation, call.method, call.uid),
             What::Driver(call) => write!(
                 f,

@@ -46,10 +46,6 @@ impl Judge {
     fn acts(&mut self, what: &What, truth: &Truth<'_>) -> Vec<Act> {
         match what {
             What::Api(request) => of_request(request, truth).into_iter().collect(),
-            What::Condemns { incarnation, name } => {
-                let (by, machine) = (By::Manager(*incarnation), name.clone());
-                vec![Act::Condemns { by, machine }]
-            }
             What::Leaves(call) => vec![Act::Call(self.call(call))],
             What::Heard {
                 incarnation,

@@ -128,10 +128,6 @@ impl Transport {
             Verb::Watch => &call_fault::OF_WATCHES,
             Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => &call_fault::OF_WRITES,
         };
-        if request.verb == Verb::Delete && request.target.resource == "machines" {
-            let (incarnation, name) = (self.process.incarnation, request.target.name.clone());
-            self.world.tell(What::Condemns { incarnation, name });
-        }
         let about = format!("{:?} {} {}", request.verb, request.target.resource, request.target.name);
         let call_fault = self.world.call_fault(&about, kinds);
         if let Some(answer) = self.stopped(call_fault).await? {

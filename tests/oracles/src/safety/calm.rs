@@ -88,7 +88,6 @@ impl Oracle for Calm {
                 }
             }
             Act::Write(_)
-            | Act::Condemns { .. }
             | Act::List { .. }
             | Act::Call(_)
             | Act::Heard(_)

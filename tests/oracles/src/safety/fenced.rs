@@ -129,8 +129,7 @@ impl Oracle for Fenced {
                 self.told.extend(call.epoch.and_then(|epoch| i64::try_from(epoch).ok()));
                 Ok(())
             }
-            Act::Condemns { .. }
-            | Act::List { .. }
+            Act::List { .. }
             | Act::Listed { .. }
             | Act::Foreign { .. }
             | Act::Heard(_)

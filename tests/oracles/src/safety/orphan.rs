@@ -95,7 +95,6 @@ impl Oracle for Orphan {
                 (_, VmChange::Leaving { .. } | VmChange::Gone { .. }) => {}
             },
             Act::Write(_)
-            | Act::Condemns { .. }
             | Act::List { .. }
             | Act::Call(_)
             | Act::Heard(_)

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use millwright::env::Planners;
-use millwright_core::api::{Machine, MachineSet, Phase, meta};
+use millwright_core::api::{Machine, MachineSet, meta};
 use millwright_core::ids::Name;
 use millwright_core::selector::Matcher;
-use millwright_core::set::{self, MachineView, Observed, Plan, Step, Victim, Why};
+use millwright_core::set::{self, MachineView, Observed, Plan, Step};
 
 use super::Mutant;
 use crate::choices::mix;
 use crate::hooks::Hooks;
 
-pub(super) const ALL: [Mutant; 9] = [
+pub(super) const ALL: [Mutant; 8] = [
     Mutant {
         name: "counts-blind",
         rows: "73, 74",
@@ -83,16 +83,6 @@ pub(super) const ALL: [Mutant; 9] = [
         faults: &["F10x5"],
         rests: false,
         hooks: || deciding(names_from_counter),
-    },
-    Mutant {
-        name: "running-first",
-        rows: "-",
-        what: "machines that run go before machines that are not up yet",
-        property: "S16",
-        workload: "shrink-early",
-        faults: &["F45x2"],
-        rests: false,
-        hooks: || deciding(running_first),
     },
     Mutant {
         name: "adopts-the-leaving",
@@ -211,37 +201,6 @@ fn names_from_counter(seen: &Observed<'_>, now: Timestamp) -> Plan {
     }
     let set = &Arc::new(set);
     set::plan(&Observed { set, ..*seen }, now)
-}
-
-fn running_first(seen: &Observed<'_>, now: Timestamp) -> Plan {
-    let mut plan = set::plan(seen, now);
-    if !matches!(plan.why, Why::TooMany { .. }) {
-        return plan;
-    }
-    let own = meta::uid(&seen.set.metadata);
-    let own = seen
-        .machines
-        .iter()
-        .filter(|machine| meta::controller_uid(&machine.metadata) == own && !meta::is_deleting(&machine.metadata));
-    let mut own: Vec<&MachineView<'_>> = own.collect();
-    own.sort_by_key(|machine| *machine.phase() != Phase::Running);
-    for step in &mut plan.steps {
-        if let Step::Delete(victims) = step {
-            let wrong = own.iter().take(victims.len()).map(|machine| {
-                let (name, uid) = meta::identity(&machine.metadata);
-                let is_replaced = false;
-                Victim {
-                    name,
-                    uid,
-                    version: None,
-                    is_replaced,
-                    is_lost: true,
-                }
-            });
-            *victims = wrong.collect();
-        }
-    }
-    plan
 }
 
 /// The Machines of a set, each with another object in its place.
