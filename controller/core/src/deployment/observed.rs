@@ -185,7 +185,7 @@ impl fmt::Display for Why {
             Self::CoolingOff => f.write_str("waiting before the set is created again"),
             Self::Cleaning => f.write_str("sets beyond the history limit are deleted"),
             Self::Set(why) => why.fmt(f),
-            Self::Settled => f.write_str("the deployment has what it wants"),
+            Self::Settled => f.write_str("the deployment has nothing to change"),
         }
     }
 }

@@ -311,7 +311,7 @@ impl fmt::Display for Why {
                     "{fault}, and other machines are replaced first, {limit} at once (--max-replacements)"
                 )
             }
-            Self::Settled => f.write_str("the set has what it wants"),
+            Self::Settled => f.write_str("the set has nothing to change"),
         }
     }
 }
