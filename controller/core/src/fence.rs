@@ -25,7 +25,7 @@ impl Digest {
     }
 }
 
-/// See the module's text.
+/// The oldest version of each object that a watch may still bring into a store.
 #[derive(Debug, Default)]
 pub struct Fence {
     floors: BTreeMap<Digest, ResourceVersion>,

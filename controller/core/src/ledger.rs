@@ -34,7 +34,7 @@ pub use calls::{Answer, Calls, Doubt, Trouble, Unmade};
 /// late; this is also how old S4 lets a view be.
 pub const LINGERS: SignedDuration = SignedDuration::from_mins(5);
 
-/// See the module's text.
+/// What this process alone knows beside the objects: calls under way, refusals, requests without an answer.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// What is known of each Machine's VM.
@@ -55,7 +55,8 @@ pub struct Ledger {
     pub reports: BTreeMap<Uid, InUse>,
     /// The pods of Nodes that are drained, by the Machine.
     pub drains: BTreeMap<Uid, Drain>,
-    /// Machines that ended while the target cluster was away, or vanished in spite of our finalizer, and may have left a Node or a token there.
+    /// Machines that ended while the target cluster was away, or vanished in spite of our finalizer, and may have left a Node or a token
+    /// there.
     pub leftovers: BTreeMap<Uid, Arc<Machine>>,
     /// Looks at providers for VMs that no Machine owns, and what they brought. By inventory, and gone with its last class.
     pub inventories: Inventories,

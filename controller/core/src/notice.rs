@@ -7,7 +7,7 @@ use crate::driver::{Disturbance, VmState};
 use crate::ids::{Name, ProviderId, Uid};
 use crate::machine::Lost;
 
-/// See the module's text.
+/// What a driver says unasked of one VM, as its watch or a listing brings it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Namespace of the VM's Machine.

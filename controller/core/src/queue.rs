@@ -61,7 +61,7 @@ struct Taken {
     waited: Duration,
 }
 
-/// See the module's text.
+/// Keys that wait for a worker, each once, by urgency and due time, with pauses after failures.
 #[derive(Debug)]
 pub struct Queue<K> {
     entries: BTreeMap<K, Entry>,

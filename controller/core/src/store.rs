@@ -44,8 +44,8 @@ pub trait Stored: Resource {
     /// Takes over from the object as it was known before what the API server drops: fields that the cluster's CRD does not know.
     fn inherit(&mut self, _before: &Self) {}
 
-    /// Whether the object has what the API server dropped of it, where the same version is known without: the answer to a write of ours that
-    /// came after the watch's event.
+    /// Whether the object has what the API server dropped of it, where the same version is known without: the answer to a write of ours
+    /// that came after the watch's event.
     fn completes(&self, _known: &Self) -> bool {
         false
     }
@@ -71,7 +71,7 @@ impl<K> Touched<K> {
     }
 }
 
-/// See the module's text.
+/// The newest known version of every object of one kind, with indexes.
 #[derive(Debug)]
 pub struct Store<K: Stored> {
     objects: BTreeMap<Name, Arc<K>>,

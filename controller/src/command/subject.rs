@@ -6,10 +6,10 @@ use millwright_core::api::{GROUP, Machine, MachineClass, MachineDeployment, Mach
 use millwright_core::explain;
 use millwright_core::ids::Name;
 
-/// The short name; CRD and this agree by a test.
+/// Short names of MachineDeployment. A test compares them with the CRD.
 const SHORT: &[&str] = &["mcd"];
 
-/// Why it cannot be told which deployment is meant.
+/// Why the arguments name no object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSubject {
     /// Only deployments have rollouts.
@@ -20,21 +20,21 @@ pub enum BadSubject {
         "{0:?} is no kind of Millwright: write machinedeployment/NAME, machineset/NAME, machine/NAME or machineclass/NAME (mcd, mcs, mc, mcc)"
     )]
     Unknown(String),
-    /// A kind and nothing more.
-    #[error("{0:?}: the name is missing; write machinedeployment/NAME or just NAME")]
+    /// A kind without a name.
+    #[error("{0:?}: the name is missing; write KIND/NAME, as machinedeployment/workers")]
     NoName(String),
-    /// A name, and it could be of any kind.
+    /// A name without a kind, where several kinds are possible.
     #[error("{0:?}: the kind is missing; write machinedeployment/{0}, machineset/{0}, machine/{0} or machineclass/{0}")]
     NoKind(String),
     /// No object can have the name.
     #[error("{0:?} is not a name that Kubernetes takes (a-z, 0-9, - and ., with a letter or a digit at both ends)")]
     Name(String),
-    /// Two at once.
-    #[error("{0:?} and {1:?}: name one MachineDeployment, as machinedeployment/NAME or just NAME")]
+    /// Two objects where one is expected.
+    #[error("{0:?} and {1:?}: name one object, as machinedeployment/NAME")]
     Two(String, String),
 }
 
-/// The object of any of our kinds that is meant by one or two words.
+/// Parses `KIND/NAME` or `KIND NAME`, of any of our kinds.
 pub fn object(words: &[String]) -> Result<explain::Subject, BadSubject> {
     let (kind, name) = match words {
         [word] => word.split_once('/').ok_or_else(|| BadSubject::NoKind(word.clone()))?,
@@ -56,7 +56,7 @@ pub fn object(words: &[String]) -> Result<explain::Subject, BadSubject> {
     Ok(subject(Name::new(checked(kind, name)?)))
 }
 
-/// The name of the deployment that is meant by one or two words.
+/// Parses `machinedeployment/NAME`, `machinedeployment NAME` or a bare `NAME`, which is a MachineDeployment.
 pub fn name(words: &[String]) -> Result<String, BadSubject> {
     match words {
         [word] => match word.split_once('/') {
@@ -91,7 +91,7 @@ fn is_kind(word: &str) -> bool {
     is_of::<MachineDeployment>(SHORT, word)
 }
 
-/// Kinds are written in any case, in singular, plural or short, with the group, and with the version before it.
+/// Whether a word is the kind: in any case; singular, plural or short; optionally followed by `.GROUP` or `.VERSION.GROUP`.
 fn is_of<K: Resource<DynamicType = ()>>(short: &[&str], word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     let (kind, rest) = word.split_once('.').unwrap_or((&word, GROUP));
@@ -157,6 +157,14 @@ mod tests {
         assert!(of("pod/a").unwrap_err().contains("is no kind of Millwright"));
         assert!(of("a").unwrap_err().contains("the kind is missing"));
         assert!(of("mc/").unwrap_err().contains("the name is missing"));
+        // `why` takes no bare name, and says no word of one.
+        for text in ["mc/", "mc/a mc/b"] {
+            let refusal = of(text).unwrap_err();
+            assert!(
+                !refusal.contains("just NAME") && !refusal.contains("MachineDeployment"),
+                "{refusal}"
+            );
+        }
         let shorts = [Machine::crd(), MachineSet::crd(), MachineClass::crd()].map(|crd| crd.spec.names.short_names);
         let known: [&[&str]; 3] = [&["mc"], &["mcs", "ms"], &["mcc"]];
         assert_eq!(
@@ -177,6 +185,6 @@ mod tests {
         assert!(refusal("mcd/").contains("the name is missing"));
         assert!(refusal("Workers").contains("not a name that Kubernetes takes"));
         assert!(refusal("mcd/a/b").contains("not a name that Kubernetes takes"));
-        assert!(refusal("mcd/a mcd/b").contains("name one MachineDeployment"));
+        assert!(refusal("mcd/a mcd/b").contains("name one object"));
     }
 }

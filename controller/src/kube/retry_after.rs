@@ -1,8 +1,8 @@
 //! Until when an API server asked to be left alone, by `Retry-After`.
 //!
 //! Every request to it waits for that, so that of hundreds of machines only those that were under way are refused; then they come back one
-//! after the other and not all at once. One refusal alone may speak of one object, as an admission webhook's does: only when several came in
-//! a row does it speak of the server.
+//! after the other and not all at once. One refusal alone may speak of one object, as an admission webhook's does: only when several came
+//! in a row does it speak of the server.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ const IN_A_ROW: u32 = 4;
 /// Over how long those who waited come back.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// See the module's text.
+/// The layer of a client that remembers until when a server wants to be left alone.
 #[derive(Debug, Default)]
 pub(super) struct RetryAfter {
     until: Mutex<Option<Instant>>,

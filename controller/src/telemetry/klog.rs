@@ -12,7 +12,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::env::{Outside as _, System};
 
-/// See the module's text.
+/// Writes log lines as klog does, for the parsers of those who run the original.
 pub(super) struct Klog;
 
 impl<S, N> FormatEvent<S, N> for Klog

@@ -27,7 +27,7 @@ use crate::telemetry::Metrics;
 /// The code and the body of an answer.
 pub(super) type Answer = (u16, Value);
 
-/// See the module's text.
+/// A manager without processes around it, whose driver answers as a test says.
 pub(super) struct Scripted {
     pub(super) shared: Arc<Shared>,
     heard: Heard,

@@ -31,7 +31,7 @@ use crate::telemetry::Metrics;
 /// A dispatcher that did not come round for this long hangs: it comes round every few seconds with nothing to do.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
-/// See the module's text.
+/// What all workers share: the world behind its lock, clients, settings, clocks.
 pub struct Shared {
     world: Mutex<World>,
     /// Rung when a key may be due sooner than the dispatcher knows.

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// So often, until it ends in its time.
 const LOOKS: usize = 6;
 
-/// See the module's text. Cheap to clone.
+/// An API server of a test, which serves what the test stored. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Server(Arc<Mutex<Stored>>);
 

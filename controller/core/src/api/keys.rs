@@ -56,10 +56,10 @@ pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 /// Annotation of a template: when somebody asked for all of its Machines anew. Written by: `rollout restart`.
 pub const RESTARTED_AT: &str = "machine.sapcloud.io/restartedAt";
-/// Annotation of the manager's Lease, \[ADD\]: the settings of whoever leads, as JSON.
+/// Annotation of the manager's Lease, not in the original: the settings of whoever leads, as JSON.
 pub const MANAGER_SETTINGS: &str = "machine.sapcloud.io/manager-settings";
-/// Annotation of a deployment, \[ADD\]: `deletePolicy` of the set of its template. An annotation, because writers of whole objects that do
-/// not know a field would drop it. Written by: users.
+/// Annotation of a deployment, not in the original: `deletePolicy` of the set of its template. An annotation, because writers of whole
+/// objects that do not know a field would drop it. Written by: users.
 pub const DELETE_POLICY: &str = "machine.sapcloud.io/delete-policy";
 /// Annotation of a set: the deployment's replicas that the set was last told of. Written by: deployment.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
@@ -93,7 +93,7 @@ pub const LAST_APPLIED_VIRTUAL_CAPACITY: &str = "node.machine.sapcloud.io/last-a
 pub const NOT_MANAGED: &str = "node.machine.sapcloud.io/not-managed-by-mcm";
 /// Annotation of a Node: why its in-place update failed. Written by the node's agent; deployment removes it.
 pub const UPDATE_FAILED_REASON: &str = "node.machine.sapcloud.io/update-failed-reason";
-/// Annotation of a Node, \[ADD\]: it was cordoned before its update in place, so it stays so after it. Written by: machine.
+/// Annotation of a Node, not in the original: it was cordoned before its update in place, so it stays so after it. Written by: machine.
 pub const CORDONED_BEFORE_UPDATE: &str = "node.machine.sapcloud.io/cordoned-before-update";
 /// Annotation of a Node: the autoscaler must not take it. Written by: deployment, machine, users.
 pub const SCALE_DOWN_DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
@@ -101,17 +101,19 @@ pub const SCALE_DOWN_DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-do
 pub const SCALE_DOWN_DISABLED_BY_US: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm";
 /// Annotation that kubectl writes on what it applies; never copied from a deployment to its sets.
 pub const KUBECTL_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Annotation of a Machine, \[ADD\] from Cluster API: any non-empty value ranks it first for deletion. Written by: users.
+/// Annotation of a Machine, taken from Cluster API: any non-empty value ranks it first for deletion. Written by: users.
 pub const DELETE_MACHINE: &str = "cluster.k8s.io/delete-machine";
-/// Annotation of a Machine, \[ADD\]: what its template last said of values that the Machine may have its own of, as JSON. Written by: set.
+/// Annotation of a Machine, not in the original: what its template last said of values that the Machine may have its own of, as JSON.
+/// Written by: set.
 pub const TEMPLATE_VALUES: &str = "machine.sapcloud.io/template-values";
-/// Annotation of a Machine, \[ADD\]: name of the set that released it because its labels no longer match. Written by: set.
+/// Annotation of a Machine, not in the original: name of the set that released it because its labels no longer match. Written by: set.
 pub const RELEASED_BY: &str = "machine.sapcloud.io/released-by";
-/// Annotation of a Machine, \[ADD\]: whoever acts on it records each request for a VM in `status.creationRequest`, so without a record there
-/// is no VM. Written by: set, when it makes the Machine; machine, with the finalizer, where there is no status yet.
+/// Annotation of a Machine, not in the original: whoever acts on it records each request for a VM in `status.creationRequest`, so without a
+/// record there is no VM. Written by: set, when it makes the Machine; machine, with the finalizer, where there is no status yet.
 pub const REQUESTS_RECORDED: &str = "machine.sapcloud.io/requests-recorded";
 
-/// Annotation of a set, \[ADD\]: keys of the annotations that it got from its deployment, parted by commas. Written by: deployment.
+/// Annotation of a set, not in the original: keys of the annotations that it got from its deployment, parted by commas. Written by:
+/// deployment.
 pub const PASSED_ANNOTATIONS: &str = "machine.sapcloud.io/passed-annotations";
 
 /// Annotations of a deployment that its sets do not get: they speak of one object only.
@@ -175,7 +177,7 @@ pub const CONDITION_FROZEN: &str = "Frozen";
 pub const CONDITION_REPLACEMENTS_HELD: &str = "ReplacementsHeld";
 /// Reason of that.
 pub const REASON_TOO_MANY_UNHEALTHY: &str = "TooManyUnhealthy";
-/// Condition of sets and deployments, \[ADD\]: Machines that a set released are still there. Written by: set, deployment.
+/// Condition of sets and deployments, not in the original: Machines that a set released are still there. Written by: set, deployment.
 pub const CONDITION_RELEASED: &str = "MachinesReleased";
 /// Reason of that: somebody changed their labels.
 pub const REASON_LABELS_CHANGED: &str = "LabelsChanged";

@@ -49,7 +49,7 @@ pub struct MachineClassSpec {
     pub node_template: Option<ClassNodeTemplate>,
 }
 
-/// What is known about a MachineClass. \[ADD\]: the original has none. As a subresource it survives the writes of clients that
+/// What is known about a MachineClass. The original has none. As a subresource it survives the writes of clients that
 /// do not know it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

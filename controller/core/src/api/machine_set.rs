@@ -12,7 +12,7 @@ use super::operation::{LastOperation, MachineSummary};
 use super::template::Template;
 
 words!(
-    /// Which Machine goes first where the original's ranking leaves a choice. \[ADD\]
+    /// Which Machine goes first where the original's ranking leaves a choice. Not in the original.
     DeletePolicy {
         /// Any.
         Random,

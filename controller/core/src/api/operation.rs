@@ -67,8 +67,8 @@ pub struct LastOperation {
     /// The driver's code of a failed creation, for example ResourceExhausted.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// [ADD] Why the operation stands as it does, in one word: Waiting, Suspended, NodeRejected, VmReported, VmEnding, Draining, DrainBlocked. Empty: no special reason.
-    /// Absent: another version or another program wrote the operation.
+    /// Not in the original. Why the operation stands as it does, in one word: Waiting, Suspended, NodeRejected, VmReported, VmEnding,
+    /// Draining, DrainBlocked. Empty: no special reason. Absent: another version or another program wrote the operation.
     #[serde(deserialize_with = "lenient::field", skip_serializing_if = "Option::is_none")]
     pub reason: Option<Lenient<OperationReason>>,
     /// When this operation was last written.

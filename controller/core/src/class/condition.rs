@@ -1,7 +1,7 @@
 //! What a class's status says, in the standard shape of Kubernetes: the condition `Ready`, and a condition for each open circuit breaker.
 //!
 //! Decides what is told, and whether it is told already. The conditions of circuit breakers are their memory too: a new process reads
-//! from them which are open. \[ADD\]: the original's classes have no status.
+//! from them which are open. The original's classes have no status.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

@@ -10,7 +10,7 @@ use crate::change::Change;
 use crate::ids::{Name, NodeName, Uid, VolumeName};
 use crate::store::{Store, Stored, Touched};
 
-/// See the module's text.
+/// Which volumes are attached to which Node, as the VolumeAttachments tell.
 #[derive(Debug, Default)]
 pub struct Volumes {
     is_watched: bool,

@@ -1,6 +1,6 @@
 //! Names of a set's Machines: the name of number `n` is a function of the set's uid and `n`.
 //!
-//! A repeat of a creation therefore meets AlreadyExists instead of making another Machine, whoever repeats it
+//! A creation that is repeated, also by another process, has the same name and gets AlreadyExists instead of making another Machine
 //! (MS-3, S4). Decides names only; the counter lives in the set's status.
 
 use sha2::{Digest as _, Sha256};
@@ -14,8 +14,7 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const LENGTH: u32 = 5;
 /// How many suffixes there are: 27^5, about 14 million.
 const SPACE: u64 = 27u64.pow(LENGTH);
-/// The longest name that leaves room for "-" and the suffix in a DNS subdomain of 253 bytes... and, as the original's
-/// generateName, in a node's name of 63: the base is cut to 57 bytes.
+/// The longest base: with "-" and the suffix it has 63 bytes, as names that the API server generates for the original.
 const LONGEST_BASE: usize = 57;
 
 /// The names of one set's Machines.
@@ -39,7 +38,8 @@ impl Names {
             let bytes = seed.iter().skip(at).take(8);
             bytes.fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
         };
-        // An affine map over the suffixes: a bijection, because the factor shares no divisor (3) with their number.
+        // An affine map over the suffixes. It is a bijection, because 3 is the only prime factor of their number and does not divide the
+        // factor.
         let drawn = word(0) % SPACE;
         Self {
             base: cut(set, LONGEST_BASE),
@@ -55,13 +55,13 @@ impl Names {
     }
 }
 
-/// The start of a name before a suffix, of so many bytes at most.
+/// A name, cut to at most `longest` characters, without a trailing "-" or ".".
 pub(crate) fn cut(name: &str, longest: usize) -> String {
     let base: String = name.chars().take(longest).collect();
     base.trim_end_matches(['-', '.']).to_owned()
 }
 
-/// The last letters of a number, as Kubernetes writes random suffixes.
+/// The suffix for a place: its number in base 27, in the alphabet of Kubernetes' random suffixes.
 pub(crate) fn suffix(mut place: u64) -> String {
     let mut letters = String::new();
     for _ in 0..LENGTH {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn every_drawn_factor_gives_a_bijection() {
-        // Exhaustive over a small sample of uids: the first 1000 places differ pairwise from those 27^4 further on.
+        // Of 50 uids each: the names of 2,000 numbers, half of them 27^4 further on, differ.
         for n in 0..50 {
             let uid = Uid::new(format!("uid-{n}"));
             let names: BTreeSet<String> = (0..1000)

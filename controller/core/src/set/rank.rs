@@ -1,8 +1,8 @@
 //! Which Machines a scale-down deletes first: named ones, then unhealthy ones, then as `deletePolicy` says.
 //!
-//! The order of the original's table (MS-7), with `deletePolicy` (seed 002) behind health, and with equal Machines
-//! told apart by name, so that two passes choose the same victims. Machines that are updated in place rank as healthy: their work would
-//! be lost.
+//! The order of the original's table (MS-7), with `deletePolicy` (as MachineSets of Cluster API have) behind health, and with equal
+//! Machines told apart by name, so that two passes choose the same victims. Machines that are updated in place rank as healthy: their work
+//! would be lost.
 
 use jiff::Timestamp;
 
@@ -32,7 +32,7 @@ struct DeletionOrder {
     priority: i64,
     /// When the Machine was marked for deletion; unmarked ones come last.
     marked: Timestamp,
-    /// Nobody marked the Machine with the annotation of seed 002.
+    /// Nobody marked the Machine with the annotation `cluster.k8s.io/delete-machine`.
     no_user_mark: bool,
     is_healthy: bool,
     /// As `deletePolicy` says: the time of creation, negative for Newest, the same for all without a policy.

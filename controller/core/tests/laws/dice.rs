@@ -6,7 +6,7 @@ use millwright_core::ids::{NodeName, ProviderId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// See the module's text.
+/// Random choices that a test can replay and shrink.
 pub struct Dice {
     tape: std::vec::IntoIter<u16>,
 }

@@ -51,7 +51,7 @@ pub enum Dictated {
     HalfDone,
 }
 
-/// See the module's text.
+/// The VMs of a story, and what its provider answers.
 pub struct Cloud {
     pub vms: BTreeMap<Uid, CloudVm>,
     tombstones: BTreeSet<Uid>,

@@ -57,7 +57,7 @@ pub struct Flight {
     pub unheard: bool,
 }
 
-/// See the module's text.
+/// All that a story acts on: API server, provider, clock, and the planners between them.
 pub struct Stage {
     pub etcd: Etcd,
     /// The API server does not get, or does not answer, what sets delete.

@@ -1,7 +1,7 @@
-//! What was said about each object of late, and what of it waits to be written.
+//! The recent messages about each object, and the events that wait to be written.
 //!
-//! Decides which words are new, which are counted on an event that was told already, and which are left out. Sends nothing and
-//! reads no clock.
+//! Decides of each message whether it becomes a new event, one more count on an existing event, is held back, or is dropped. Sends
+//! nothing and reads no clock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,22 +13,23 @@ use tokio::time::Instant;
 
 use super::{Lane, Severity};
 
-/// The same words after this time without them are a new event.
+/// A message that comes again after this time is a new event.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(300);
-/// The life of a machine tells each of its words once, and machines come and go by the thousand.
+/// The same for the lane of Machines' lives: each message comes once per Machine, and there are thousands of Machines.
 pub(super) const LIFE_REMEMBERED: Duration = Duration::from_secs(30);
 /// How often what is older is forgotten.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// One event is patched at most this often, however often its words are repeated.
+/// One event is patched at most this often, however often its message is repeated.
 pub(super) const COUNT_EVERY: Duration = Duration::from_secs(10);
-/// New events about one object: this many at once, and one more each `REFILL`. client-go limits its sources alike.
+/// Tokens of the bucket that each object has: a new event takes one. client-go's spam filter has the same numbers.
 pub(super) const BURST: u32 = 25;
+/// How long it takes until the bucket of an object has one token more.
 pub(super) const REFILL: Duration = Duration::from_secs(300);
-/// Words that are said again after others are a new event, so that the newest stands last; but not with the last of what
-/// an object may say, which is kept for words that are new.
+/// A message that is repeated after other messages becomes a new event, so that the newest event stands last, unless only this many
+/// tokens are left: these are for new messages.
 pub(super) const KEPT_FOR_NEW_WORDS: u32 = 15;
 
-/// Something that was said.
+/// What is to become an event.
 #[derive(Debug)]
 pub(super) struct Message {
     pub about: ObjectReference,
@@ -40,7 +41,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Two notes of one object would have to meet in 64 bits to be taken for one.
+    /// Hash of reason and note. Two messages are taken for one only where their hashes collide.
     fn words(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.reason, &self.note).hash(&mut hasher);
@@ -53,7 +54,7 @@ impl Message {
     }
 }
 
-/// How often and when last.
+/// Count and time of the last occurrence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Series {
     pub count: i32,
@@ -75,10 +76,10 @@ pub(super) enum Write {
         id: EventId,
         message: Message,
         series: Series,
-        /// Events about the object that were dropped since it was last told.
+        /// Events about the object that were dropped since the last one that was written.
         left_out: u32,
     },
-    /// The count of one that was written.
+    /// A new count for an event that exists at the API server.
     Count {
         id: EventId,
         namespace: String,
@@ -103,6 +104,7 @@ pub(super) type Outcome = (Lane, &'static str);
 /// A token bucket of one object.
 #[derive(Debug, Default)]
 struct Bucket {
+    /// When all its tokens are back. `None`: they are there.
     full_at: Option<Instant>,
 }
 
@@ -112,7 +114,7 @@ impl Bucket {
             .map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
     }
 
-    /// Whether there is a token beyond so many.
+    /// Whether it has more than `kept` tokens.
     fn has_beyond(&self, kept: u32, now: Instant) -> bool {
         self.owed(now) + REFILL * (kept + 1) <= REFILL * BURST
     }
@@ -135,7 +137,7 @@ impl Bucket {
     }
 }
 
-/// An event that was handed over.
+/// An event that was queued, and perhaps written.
 #[derive(Debug)]
 struct Told {
     number: u64,
@@ -143,7 +145,7 @@ struct Told {
     lane: Lane,
     series: Series,
     heard: Instant,
-    /// When it was last written; not yet, where absent.
+    /// When it was last written. `None`: not yet.
     sent: Option<Instant>,
     /// Whether the count is higher than what was written.
     is_behind: bool,
@@ -155,19 +157,19 @@ impl Told {
     }
 }
 
-/// What was said about one object.
+/// The messages about one object.
 #[derive(Debug)]
 struct Said {
     namespace: String,
     object: String,
     bucket: Bucket,
-    /// By their numbers: the newest is the last.
+    /// Its events by number: the newest is the last.
     told: Vec<Told>,
-    /// The newest words, where the bucket had no token for them, with how often they were said.
+    /// The newest message, where the bucket had no token for it, and how often it came.
     held: Option<Box<(Message, i32)>>,
     left_out: u32,
     heard: Instant,
-    /// The lane of what was said last.
+    /// The lane of the last message.
     lane: Lane,
 }
 
@@ -194,8 +196,8 @@ impl Said {
         self.told.retain(|told| told.number != number);
     }
 
-    /// Counts words that were told already, unless they are to be told anew. Gives the event whose count is to be written,
-    /// and when.
+    /// Counts a message whose event exists. `None`: the message needs a new event. `Some(None)`: it is counted, and a write of the count
+    /// is planned already. Else the number of the event whose count is to be written, and when.
     fn repeat(&mut self, words: u64, at: Timestamp, now: Instant) -> Option<Option<(Instant, u64)>> {
         let has_to_spare = self.bucket.has_beyond(KEPT_FOR_NEW_WORDS, now);
         let newest = self.told.last().map(|told| told.number).filter(|_| self.held.is_none());
@@ -232,12 +234,12 @@ fn is_fresh(at: Instant, now: Instant) -> bool {
     now.saturating_duration_since(at) < REMEMBERED
 }
 
-/// Something to be looked at later.
+/// What is due at a later time.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Later {
     /// A count that is behind.
     Count(EventId),
-    /// The held words of this object.
+    /// The held message of this object.
     Held(String),
 }
 
@@ -249,7 +251,7 @@ struct Waiting {
     later: BTreeSet<(Instant, Later)>,
 }
 
-/// All of it.
+/// The messages of all objects, and what waits to be written in each lane.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     objects: BTreeMap<String, Said>,
@@ -260,7 +262,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Takes something that is said. Gives what became of it, and of what had to go for it; nothing yet, where it waits.
+    /// Takes a message. Returns its outcome and those of messages that were dropped for it; nothing while it waits.
     pub fn accept(&mut self, message: Message, now: Instant) -> Vec<Outcome> {
         self.sweep(now);
         let (uid, words, lane) = (message.uid(), message.words(), message.lane);
@@ -287,7 +289,7 @@ impl Memory {
         self.tell(uid, message, now)
     }
 
-    /// Queues words that are new, or holds them until the object may speak again. They take the place of held ones.
+    /// Queues a new message, or holds it until the bucket has a token. A message that was held before is dropped for it.
     fn tell(&mut self, uid: String, message: Message, now: Instant) -> Vec<Outcome> {
         let Some(said) = self.objects.get_mut(&uid) else {
             return Vec::new();
@@ -340,7 +342,7 @@ impl Memory {
         Some((lane, "full"))
     }
 
-    /// Takes the next thing of a lane to write. `all`: also what is not due yet, for the end.
+    /// Takes what a lane writes next. `all`: also what is not due yet, because the process ends.
     pub fn take(&mut self, lane: Lane, now: Instant, all: bool) -> Option<Write> {
         loop {
             if let Some((id, message, left_out)) = self.waiting(lane).new.pop_front() {
@@ -390,7 +392,7 @@ impl Memory {
         })
     }
 
-    /// Queues what was held, if the object may speak again.
+    /// Queues the held message of an object, if its bucket has a token.
     fn let_speak(&mut self, uid: String, now: Instant, all: bool) {
         let Some(said) = self.objects.get_mut(&uid) else {
             return;
@@ -419,7 +421,7 @@ impl Memory {
         waiting.later.first().map(|(at, _)| *at)
     }
 
-    /// A write did not take effect. What could not be created counts as left out; a count is tried again while its words are
+    /// A write did not take effect. An event that could not be created counts as left out; a count is written again while its message is
     /// remembered, unless the event is gone.
     pub fn failed(&mut self, write: &Write, is_gone: bool, now: Instant) {
         let id = match write {
@@ -438,7 +440,7 @@ impl Memory {
         self.waiting(write.lane()).later.insert(again);
     }
 
-    /// Forgets an event that was not written, with others whose omission it would have told.
+    /// Forgets an event that was not written. Its count, and `others`, which its text would have told, are left out.
     fn leave_out(&mut self, id: &EventId, others: u32) {
         if let Some(said) = self.objects.get_mut(&id.uid) {
             let count = said.find(id.number).map_or(0, |told| told.series.count);
@@ -454,8 +456,8 @@ impl Memory {
         }
     }
 
-    /// Forgets what is old, now and then: at every event it would cost more than the event. An object that is forgotten may
-    /// say as much as a new one; so it is kept while it has said half of that.
+    /// Forgets what is old, now and then: at every event it would cost more than the event. An object that is forgotten gets a full
+    /// bucket; so it is kept until half of its bucket is there.
     fn sweep(&mut self, now: Instant) {
         if self
             .swept
@@ -467,7 +469,7 @@ impl Memory {
         self.objects.retain(|_, said| {
             said.told
                 .retain(|told| told.is_behind || told.sent.is_none() || told.is_remembered(now));
-            // Machines that come and go faster than their lives can be written owe a word each: they are gone when it could be said.
+            // Where Machines come and go faster than events can be written, a Machine is gone before its dropped events can be told.
             let owes_nothing = said.left_out == 0 || !is_remembered(said.lane, said.heard, now);
             let is_calm = said.bucket.has_beyond(BURST / 2, now) && owes_nothing;
             !said.told.is_empty() || said.held.is_some() || !is_calm
