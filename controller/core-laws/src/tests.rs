@@ -155,7 +155,7 @@ fn a_machines_bad_health_is_told_before_its_node_is_written() {
         driver: DriverView::Unnamed,
         node: None,
         rival: None,
-        losers: millwright_core::breaker::Tally::default(),
+        losers: millwright_core::replacement_limit::Tally::default(),
         virtual_capacity: None,
         standing: machine::steer::Standing::Aside,
         drain: None,

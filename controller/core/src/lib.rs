@@ -3,7 +3,7 @@
 //! Pure: no async, no clock, no randomness, no network. The walls are kept by `tests/tests/walls.rs`.
 
 pub mod api;
-pub mod breaker;
+
 pub mod change;
 pub mod circuit_breaker;
 pub mod class;
@@ -30,6 +30,7 @@ pub mod plan;
 pub mod provider_spec;
 pub mod queue;
 pub mod refusal;
+pub mod replacement_limit;
 pub mod rollout;
 pub mod selector;
 pub mod set;

@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::lenient::{IntOrPercent, Rounding};
-use crate::breaker::tally;
 use crate::ids::{Name, ProviderId};
 use crate::kinds::{NodeBy, OwnedBy};
+use crate::replacement_limit::tally;
 use crate::settings::Settings;
 use crate::sight::{Judging, Sight, later};
 use crate::world::World;

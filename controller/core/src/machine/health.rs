@@ -14,8 +14,8 @@ use super::status::StatusChange;
 use super::step::{Plan, Step, Why};
 use crate::api::lenient::GoDuration;
 use crate::api::{OperationState, OperationType, Phase, meta};
-use crate::breaker::Tripped;
 use crate::driver::Call;
+use crate::replacement_limit::Tripped;
 use crate::sight::later;
 
 /// How often the driver is asked for the VM of an unhealthy node.

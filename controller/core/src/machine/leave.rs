@@ -405,7 +405,7 @@ mod tests {
             driver: DriverView::Unnamed,
             node: None,
             rival: None,
-            losers: crate::breaker::Tally::default(),
+            losers: crate::replacement_limit::Tally::default(),
             virtual_capacity: None,
             standing: Standing::default(),
             sight,

@@ -10,12 +10,12 @@ use super::judgement::Witnesses;
 use super::node;
 use super::steer::Standing;
 use crate::api::Machine;
-use crate::breaker::Tally;
 use crate::circuit_breaker::{Admission, Cause, Circuits, Operation};
 use crate::class::{Readiness, Recipe};
 use crate::drain::{Drain, Volumes};
 use crate::driver::DriverInfo;
 use crate::ledger::{Calls, Trouble};
+use crate::replacement_limit::Tally;
 use crate::settings::Settings;
 use crate::sight::Sight;
 

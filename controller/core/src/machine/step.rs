@@ -10,12 +10,12 @@ use super::node_patch::NodePatch;
 use super::outcome::Lost;
 use super::preserve::request::{Asked, End};
 use super::status::{Keeping, StatusChange};
-use crate::breaker::Tripped;
 use crate::circuit_breaker::Operation;
 use crate::drain::PodRef;
 use crate::driver::Call;
 use crate::ids::{Name, NodeName, NodeRef, ProviderId, Uid};
 use crate::plan::Bearing;
+use crate::replacement_limit::Tripped;
 
 /// The plan of a Machine.
 pub type Plan = crate::plan::Plan<Step, Why>;

@@ -4,10 +4,10 @@
 
 use super::observed::{ClassView, DriverView, Observed};
 use crate::api::{Machine, keys, meta};
-use crate::breaker::tally;
 use crate::ids::Name;
 use crate::kin;
 use crate::ledger::Calls;
+use crate::replacement_limit::tally;
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;

@@ -20,10 +20,10 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::APART;
 use crate::api::{Machine, keys, meta};
-use crate::breaker::tally;
 use crate::ids::{Name, NodeRef, ProviderId, Uid};
 use crate::kinds::OwnedBy;
 use crate::machine::node;
+use crate::replacement_limit::tally;
 use crate::settings::Settings;
 use crate::sight::{Judging, Sight, later};
 use crate::world::World;

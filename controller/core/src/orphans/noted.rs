@@ -6,8 +6,8 @@ use std::fmt;
 use jiff::Timestamp;
 
 use super::listing::Gap;
-use crate::breaker::Tripped;
 use crate::ids::{ProviderId, Uid};
+use crate::replacement_limit::Tripped;
 
 /// What looks remember.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

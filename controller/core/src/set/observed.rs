@@ -14,7 +14,6 @@ use super::made::NewMachine;
 use super::repair::GivenUp;
 use super::status::StatusChange;
 use crate::api::{Machine, MachineSet, meta};
-use crate::breaker::{Tally, Tripped};
 use crate::class;
 use crate::ids::{Name, Uid};
 use crate::ledger::{Calls, OwnerNotes};
@@ -23,6 +22,7 @@ use crate::machine::judgement::Fault;
 use crate::machine::preserve::request::Value;
 use crate::plan::Bearing;
 use crate::refusal::Refusal;
+use crate::replacement_limit::{Tally, Tripped};
 use crate::settings::Settings;
 use crate::sight::Sight;
 

@@ -12,11 +12,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::facts::{is_kept, is_leaving};
 use super::observed::{MachineView, Observed, Plan, Step, Why};
 use crate::api::{Machine, OperationReason, OperationType, Phase, meta};
-use crate::breaker::{self, Tripped};
 use crate::driver::Code;
 use crate::ids::Name;
 use crate::kinds;
 use crate::machine::judgement::{Failed, Fault, Judgement, LAST_LOOK, Witnesses, runs_after_all};
+use crate::replacement_limit::{self, Tripped};
 use crate::sight::later;
 
 /// How often a set looks whether a zone is well again: nothing of its own changes when others recover.
@@ -29,7 +29,7 @@ impl<'a> Observed<'a> {
         if machine.group.reaches(limit) {
             return Some(Tripped::Group(machine.group, limit.clone()));
         }
-        breaker::tripped_zone(kinds::zone(machine.node?)?, machine.zone, self.settings)
+        replacement_limit::tripped_zone(kinds::zone(machine.node?)?, machine.zone, self.settings)
     }
 
     fn witnesses(&self, view: &'a MachineView<'a>) -> Witnesses<'a> {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::observed::{Allowance, MachineView, Observed};
 use crate::api::{Machine, MachineSet, Phase, keys, meta};
-use crate::breaker::{Tally, tally};
 use crate::class::Readiness;
 use crate::ids::Name;
 use crate::kin;
 use crate::kinds::{self, NodeBy, OwnedBy};
 use crate::machine::node;
 use crate::machine::preserve::request;
+use crate::replacement_limit::{Tally, tally};
 use crate::settings::Settings;
 use crate::sight::Sight;
 use crate::world::World;

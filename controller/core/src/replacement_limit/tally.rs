@@ -1,6 +1,6 @@
 //! How many Machines and Nodes are unhealthy, counted from all that is known.
 //!
-//! Counts, and compares with the limits of `breaker`; decides about no single Machine. A Machine whose VM is proven gone, or announced to
+//! Counts, and compares with the limits of `replacement_limit`; decides about no single Machine. A Machine whose VM is proven gone, or announced to
 //! go, is not counted: nothing that is kept would recover. A Machine whose driver reports that its VM does not run is counted before a
 //! second report confirms it. MS-9.
 
