@@ -246,8 +246,9 @@ enum Later {
 /// What waits to be written.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// With the number of events about the object that were left out before.
-    new: VecDeque<(EventId, Message, u32)>,
+    /// With the number of events about the object that were left out before. The messages are boxed, because the places of a queue that was
+    /// long once stay allocated.
+    new: VecDeque<(EventId, Box<Message>, u32)>,
     later: BTreeSet<(Instant, Later)>,
 }
 
@@ -333,7 +334,9 @@ impl Memory {
         }
         let lane = message.lane;
         let waiting = self.waiting(lane);
-        waiting.new.push_back((EventId { uid, number }, message, left_out));
+        waiting
+            .new
+            .push_back((EventId { uid, number }, Box::new(message), left_out));
         if waiting.new.len() <= lane.places() {
             return None;
         }
@@ -356,7 +359,7 @@ impl Memory {
                 let series = told.series;
                 return Some(Write::Create {
                     id,
-                    message,
+                    message: *message,
                     series,
                     left_out,
                 });
