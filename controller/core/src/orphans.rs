@@ -5,7 +5,7 @@
 //! - its tags name this cluster, this namespace, and a Machine;
 //! - two complete listings show it, apart by more than the time by which lookups at the provider may lag;
 //! - it is older than any creation may take;
-//! - from before the first of these listings on, without a gap, this process has led, the watches have shown all Machines, and the driver has answered;
+//! - from the end of the first of these listings on, without a gap, this process has led, the watches have shown all Machines, and the driver has answered;
 //! - no Machine of its uid is known, none claims it by its id, and the API server itself, asked by the name, has none either;
 //! - no breaker is open, and the VMs without a Machine are no more than `--max-orphans`: what befalls most has a common cause;
 //! - not more than a tenth of the VMs, but one at least, is deleted in one look.

@@ -185,7 +185,7 @@ fn give_back(group: &mut Group) {
     }
 }
 
-/// Rule 0a: numbers beyond D + s fall at once: D fell, or another controller left it so. Machines that are not available first, then
+/// Rule 0b: numbers beyond D + s fall at once: D fell, or another controller left it so. Machines that are not available first, then
 /// old sets, the oldest first, then the new one, which is never above D.
 fn shed_excess(group: &mut Group) {
     shed(group);
@@ -201,7 +201,7 @@ fn shed(group: &mut Group) {
     lower(&mut group.rows, &mut excess, |row| row.number);
 }
 
-/// Rule 0b: where D fell together with Machines that the autoscaler named, the numbers of their sets fall: else an old set would make
+/// Rule 0a: where D fell together with Machines that the autoscaler named, the numbers of their sets fall: else an old set would make
 /// such a Machine again.
 fn shed_named(group: &mut Group) {
     let mut fallen = group.fallen;
