@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use millwright_oracles as oracles;
-use millwright_oracles::panel::Settings;
+use millwright_oracles::settings::Settings;
 use millwright_oracles::{Act, By, Call, Heard, Method, Panel, VmChange, Write};
 use millwright_provider_virtual::cloud::{Event as CloudEvent, Vm};
 use millwright_sandbox::request::Verb;

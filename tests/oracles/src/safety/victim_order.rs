@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::event::{Act, By, Event, Verb, Write};
 use crate::object::{controller, is_deleting, name, phase, text, time, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::{Truth, by_uid};
 
 /// Wishes that come before the phase; whoever has one is left out, with its whole set.
