@@ -14,28 +14,13 @@ use crate::discovery;
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
 use crate::list::{self, Listing};
+pub use crate::moment::Moment;
 use crate::request::{Request, Verb};
 use crate::store::{Change, Key, Object, Place, Store, Tree};
 use crate::table;
 use crate::watch::{self, Batch, Event, Started, Watch};
+use crate::write::part::Part;
 use crate::write::{create, delete, evict, patch, scale, size, update};
-
-/// What the outside lends to one request: the time, and ids that were never given before.
-#[derive(Debug, Clone)]
-pub struct Moment {
-    pub now: Timestamp,
-    /// The uid of the object that the request creates, if it creates one.
-    pub uid: String,
-    /// What is put behind `generateName`.
-    pub suffix: String,
-}
-
-impl Moment {
-    /// The time as metadata tells it, in whole seconds.
-    pub fn seconds(&self) -> String {
-        self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-    }
-}
 
 /// What the API says.
 #[derive(Debug)]
@@ -298,8 +283,8 @@ impl Api {
             Verb::List => list::list(self, kind, request),
             Verb::Watch => watch::start(self, kind, request, moment),
             Verb::Create => create::answer(self, kind, request, moment),
-            Verb::Update => update::answer(self, kind, request, update::Part::Whole, moment),
-            Verb::Patch => patch::answer(self, kind, request, update::Part::Whole, moment),
+            Verb::Update => update::answer(self, kind, request, Part::Whole, moment),
+            Verb::Patch => patch::answer(self, kind, request, Part::Whole, moment),
             Verb::Delete => delete::answer(self, kind, request, moment),
             Verb::DeleteCollection => delete::answer_collection(self, kind, request, moment),
             Verb::Other => Err(not_supported(kind, "")),
@@ -309,8 +294,8 @@ impl Api {
     fn answer_status(&mut self, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
         match request.verb {
             Verb::Get => list::get(self, kind, request),
-            Verb::Update => update::answer(self, kind, request, update::Part::Status, moment),
-            Verb::Patch => patch::answer(self, kind, request, update::Part::Status, moment),
+            Verb::Update => update::answer(self, kind, request, Part::Status, moment),
+            Verb::Patch => patch::answer(self, kind, request, Part::Status, moment),
             Verb::Delete if kind.custom => Err(not_supported(kind, "delete")),
             Verb::Create if kind.custom => Err(not_supported(kind, "create")),
             Verb::Other if kind.custom => Err(not_supported(kind, "")),

@@ -41,6 +41,7 @@
 pub mod accept;
 pub mod api;
 pub mod builtin;
+pub(crate) mod builtin_schemas;
 pub mod collect;
 pub mod discovery;
 pub mod failure;
@@ -53,6 +54,7 @@ pub mod kinds;
 pub mod list;
 pub mod managers;
 pub(crate) mod metadata;
+pub mod moment;
 pub mod object;
 pub mod openapi;
 pub mod patch;

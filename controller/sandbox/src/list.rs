@@ -13,7 +13,6 @@ use std::sync::Arc;
 use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use base64::{DecodeError, Engine};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
@@ -166,11 +165,6 @@ impl Listing {
         };
         json!({ "kind": name, "apiVersion": api_version, "metadata": self.metadata })
     }
-}
-
-/// Writes what always can be written.
-pub(crate) fn write_json(to: &mut Vec<u8>, what: &impl Serialize) {
-    serde_json::to_writer(to, what).expect("what the API says has string keys, and a vector takes all that is written");
 }
 
 /// Answers GET of one object.

@@ -13,10 +13,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api, Moment};
+use crate::api::{Answer, Api};
 use crate::failure::{Cause, Failure};
+use crate::json::write_json;
 use crate::kinds::Kind;
-use crate::list::{Shape, Shown, options_invalid, version_of, write_json};
+use crate::list::{Shape, Shown, options_invalid, version_of};
+use crate::moment::Moment;
 use crate::request::{Query, Request};
 use crate::select::{Labels, Selection};
 use crate::store::{Change, Forgotten, Object, Store, set_version};

@@ -13,6 +13,7 @@ pub mod create;
 pub mod delete;
 pub mod evict;
 pub(crate) mod owners;
+pub mod part;
 pub mod patch;
 pub mod scale;
 pub(crate) mod size;
@@ -20,16 +21,18 @@ pub(crate) mod strictness;
 mod times;
 pub(crate) mod typed;
 pub mod update;
+pub(crate) mod upkeep;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::{Api, Moment};
+use crate::api::Api;
 use crate::failure::{Cause, Failure};
 use crate::golang;
 use crate::json;
 use crate::kinds::{Kind, Kinds};
 use crate::list::options_invalid;
+use crate::moment::Moment;
 use crate::object;
 use crate::protobuf::{self, Envelope};
 use crate::request::{Request, Verb};
