@@ -5,15 +5,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::accept;
-use crate::api::Answer;
+use crate::accept::{self, AGGREGATED};
+use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
 use crate::openapi;
 use crate::request::{Request, Verb};
-
-/// The media type of aggregated discovery, as it is asked for and answered.
-pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Answers a path that names no object.
 pub fn answer(kinds: &Kinds, request: &Request) -> Result<Answer, Failure> {

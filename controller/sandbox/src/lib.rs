@@ -39,6 +39,7 @@
 //! - Writes to claims of volumes that change nothing are not stored anew.
 
 pub mod accept;
+pub mod answer;
 pub mod api;
 pub mod builtin;
 pub(crate) mod builtin_schemas;
@@ -64,6 +65,8 @@ pub mod reply;
 pub mod request;
 pub mod schema;
 pub mod select;
+pub mod shown;
+pub mod state;
 pub mod store;
 pub mod strange;
 pub mod table;

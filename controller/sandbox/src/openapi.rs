@@ -10,7 +10,7 @@ mod paths;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::api::Answer;
+use crate::answer::Answer;
 use crate::builtin_schemas::{Definitions, PREFIX, built_in, references, schema};
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api::{Answer, Api};
+use crate::answer::Answer;
+use crate::api::Api;
 use crate::failure::{Failure, Subject};
 use crate::moment::Moment;
 use crate::request::{Http, Request, Verb};

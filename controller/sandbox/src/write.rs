@@ -26,7 +26,6 @@ pub(crate) mod upkeep;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::Api;
 use crate::failure::{Cause, Failure};
 use crate::golang;
 use crate::json;
@@ -36,6 +35,7 @@ use crate::moment::Moment;
 use crate::object;
 use crate::protobuf::{self, Envelope};
 use crate::request::{Request, Verb};
+use crate::state::Api;
 use crate::store::Key;
 use crate::write::strictness::{Strange, Twice};
 use crate::yaml;

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api::{Answer, Api};
+use crate::answer::Answer;
 use crate::builtin;
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
-use crate::list::Shape;
 use crate::metadata;
 use crate::moment::Moment;
 use crate::object;
 use crate::request::Request;
 use crate::schema::RULES_UNCHECKED;
+use crate::shown::Shape;
+use crate::state::Api;
 use crate::store::{Key, Tree};
 use crate::write::part::Part;
 use crate::write::{Options, admit, at_path, body, invalid, kind_complaints, owners, upkeep};

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api};
+use crate::answer::Answer;
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
-use crate::list::{self, Shape, options_invalid};
+use crate::list::{self, options_invalid};
 use crate::moment::Moment;
 use crate::object::{self, FOREGROUND, ORPHAN};
 use crate::protobuf::{self, Envelope};
 use crate::request::Request;
+use crate::shown::Shape;
+use crate::state::Api;
 use crate::store::{Key, Object, Tree, set_version};
 use crate::write::update::path_in_storage;
 use crate::write::{dry_run_complaint, key_of, kind_unreadable, no_kind, text, typed, upkeep};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api};
+use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::kinds::Kind;
 use crate::moment::Moment;
@@ -17,6 +17,7 @@ use crate::object;
 use crate::protobuf::{self, Envelope};
 use crate::request::Request;
 use crate::select::Labels;
+use crate::state::Api;
 use crate::store::Key;
 use crate::write::delete::{DeleteOptions, delete};
 use crate::write::part::Part;

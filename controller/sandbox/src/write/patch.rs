@@ -9,17 +9,18 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api::{Answer, Api};
+use crate::answer::Answer;
 use crate::builtin;
 use crate::failure::{Cause, Failure, Subject};
 use crate::golang;
 use crate::json;
 use crate::kinds::{Kind, Kinds};
-use crate::list::Shape;
 use crate::moment::Moment;
 use crate::object;
 use crate::patch as patches;
 use crate::request::Request;
+use crate::shown::Shape;
+use crate::state::Api;
 use crate::strange;
 use crate::write::part::Part;
 use crate::write::strictness::{Strange, unmarshalled};
