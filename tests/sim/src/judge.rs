@@ -23,7 +23,7 @@ use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, V
 use crate::fault::{self, Lags};
 use crate::kinds;
 use crate::life::{CLUSTER, CREATION_TIMEOUT, DETACH_TIMEOUT, DRAIN_TIMEOUT, NAMESPACE, ORPHAN_MIN_AGE, ORPHAN_PERIOD};
-use crate::workload::{CANARY, FORSAKEN, NEVER};
+use crate::workload::body::{CANARY, FORSAKEN, NEVER};
 
 /// A panel of all oracles, as one oracle of the simulator's.
 #[derive(Default)]
