@@ -13,8 +13,8 @@ use millwright_core::lease::{BadTerms, Terms};
 use millwright_core::settings::Settings;
 
 use crate::driver::{Endpoint, Endpoints, NamedEndpoint, TlsFiles};
+use crate::kube::access::Access;
 use crate::kube::budget::Budget;
-use crate::kube::client::Access;
 
 pub mod compatibility;
 mod flags;

@@ -27,14 +27,14 @@ mod target;
 mod throttle;
 mod tls;
 
-pub use answer::{Listed, Page, ValidationReport, info_flaws, refusal};
+pub use answer::{Listed, Page, Told, ValidationReport, info_flaws, refusal};
 pub use call::{CallObserver, CallRecord, Driver};
 pub use connection::{ManagerIdentity, OnChange, Pauses};
 pub use endpoint::{Connect, Endpoint, EndpointError, Endpoints, NamedEndpoint, Peers, Wire};
 pub use lanes::{Deadlines, Method};
 pub use lead::Lead;
 pub use lifeline::Lifeline;
-pub use notices::{Notices, Told};
+pub use notices::Notices;
 pub use pool::{DriverState, Pool, PoolSettings};
 pub use roster::{EndpointState, Health};
 pub use secrets::{ClassSecrets, SecretData, SecretError, SecretStore};

@@ -1,5 +1,6 @@
 //! Everything that speaks to an API server. Decides nothing about Machines.
 
+pub mod access;
 pub mod bare;
 pub mod budget;
 pub mod call;

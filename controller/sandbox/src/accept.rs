@@ -19,6 +19,9 @@ pub enum Wanted {
 const SPOKEN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAMED: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
+/// The media type of aggregated discovery, as it is asked for and answered.
+pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
 /// The form in which a request about a kind is to be answered.
 pub fn of_kind(kind: &Kind, request: &Request) -> Result<Wanted, Failure> {
     if !kind.custom && !is_routed(&request.accept) {

@@ -1,109 +1,27 @@
 //! The API as one value with one door.
 //!
-//! Decides which room answers a request. It holds the objects and the kinds; what time it is and which ids are fresh comes in
+//! Decides which module answers a request. The objects and the kinds are in `state`; what time it is and which ids are fresh comes in
 //! with each request, so that the same requests at the same moments give the same answers.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::accept::{self, Wanted};
+pub use crate::answer::Answer;
 use crate::discovery;
 use crate::failure::Failure;
-use crate::kinds::{Kind, Kinds};
-use crate::list::{self, Listing};
+use crate::kinds::Kind;
+use crate::list;
+pub use crate::moment::Moment;
 use crate::request::{Request, Verb};
-use crate::store::{Change, Key, Object, Place, Store, Tree};
+pub use crate::state::Api;
+use crate::store::Store;
 use crate::table;
-use crate::watch::{self, Batch, Event, Started, Watch};
-use crate::write::{create, delete, evict, patch, scale, size, update};
-
-/// What the outside lends to one request: the time, and ids that were never given before.
-#[derive(Debug, Clone)]
-pub struct Moment {
-    pub now: Timestamp,
-    /// The uid of the object that the request creates, if it creates one.
-    pub uid: String,
-    /// What is put behind `generateName`.
-    pub suffix: String,
-}
-
-impl Moment {
-    /// The time as metadata tells it, in whole seconds.
-    pub fn seconds(&self) -> String {
-        self.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-    }
-}
-
-/// What the API says.
-#[derive(Debug)]
-pub enum Answer {
-    /// A JSON body, and the texts of `Warning` headers.
-    Object {
-        code: u16,
-        body: Tree,
-        warnings: Vec<String>,
-    },
-    /// Objects as they are stored.
-    List(Box<Listing>),
-    /// A plain text, where no API lives.
-    Text { code: u16, body: String },
-    /// A stream of events that has begun; ask [`Api::events`] for more.
-    Watch(Box<Started>),
-}
-
-impl Answer {
-    pub(crate) fn ok(body: impl Into<Tree>) -> Self {
-        Self::with(200, body)
-    }
-
-    /// The media type under which it is sent: clients tell the two forms of discovery apart by it.
-    pub fn content_type(&self) -> &'static str {
-        match self {
-            Self::Object { body, .. } if body.get("kind") == Some(&json!("APIGroupDiscoveryList")) => {
-                discovery::AGGREGATED
-            }
-            Self::Object { .. } | Self::List(_) | Self::Watch(_) => "application/json",
-            Self::Text { .. } => "text/plain; charset=utf-8",
-        }
-    }
-
-    pub(crate) fn with(code: u16, body: impl Into<Tree>) -> Self {
-        Self::Object {
-            code,
-            body: body.into(),
-            warnings: Vec::new(),
-        }
-    }
-}
-
-impl From<Failure> for Answer {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::NoPath => Self::Text {
-                code: 404,
-                body: failure.to_string(),
-            },
-            other => Self::with(other.code(), other.status()),
-        }
-    }
-}
-
-/// A Kubernetes API.
-#[derive(Debug, Clone)]
-pub struct Api {
-    pub(crate) store: Store,
-    pub(crate) kinds: Kinds,
-    /// When it was asked last: the time by which events tell ages, as whatever causes one brings its moment.
-    now: Timestamp,
-    /// The versions of objects that hold nulls where they lie, though nobody sees them. The server compares what lies with what it
-    /// would write, so that the next write of such an object takes place even if it changes nothing.
-    pub(crate) nulls: BTreeSet<u64>,
-    /// What the caller of the request under way is to be warned of.
-    warnings: Vec<String>,
-}
+use crate::watch::{self, Batch, Event, Watch};
+use crate::write::part::Part;
+use crate::write::{create, delete, evict, patch, scale, update};
 
 /// The namespaces that are there from the start, as on the server.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -111,13 +29,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 impl Api {
     /// An API with the built-in kinds and the namespaces that every cluster has.
     pub fn new(now: Timestamp) -> Self {
-        let mut api = Self {
-            store: Store::default(),
-            kinds: Kinds::default(),
-            now,
-            nulls: BTreeSet::new(),
-            warnings: Vec::new(),
-        };
+        let mut api = Self::holding(Store::default(), now);
         for (number, name) in NAMESPACES.iter().enumerate() {
             // Uids that no caller makes: version 0 of a uuid is not in use.
             let moment = Moment {
@@ -130,30 +42,6 @@ impl Api {
                 .expect("a namespace of a valid name is admitted into an empty store");
         }
         api
-    }
-
-    /// The API that held these objects at that version. Watches and pages from before answer 410.
-    pub fn restored(version: u64, objects: impl IntoIterator<Item = (Place, Key, Value)>, now: Timestamp) -> Self {
-        let mut api = Self {
-            store: Store::restored(version, objects),
-            kinds: Kinds::default(),
-            now,
-            nulls: BTreeSet::new(),
-            warnings: Vec::new(),
-        };
-        let definitions = Place {
-            group: "apiextensions.k8s.io".to_owned(),
-            plural: "customresourcedefinitions".to_owned(),
-        };
-        for (_, definition) in api.store.all(&definitions) {
-            api.kinds.define(&definition);
-        }
-        api
-    }
-
-    /// Every change after a version, for who keeps them.
-    pub fn changes(&self, after: u64) -> Vec<(&Place, &Change)> {
-        self.store.all_since(after)
     }
 
     /// Creates an object without a request, as an installer would.
@@ -179,11 +67,6 @@ impl Api {
         answer
     }
 
-    /// Tells the caller something that does not hinder his request.
-    pub(crate) fn warn(&mut self, warnings: Vec<String>) {
-        self.warnings.extend(warnings);
-    }
-
     /// What happened after a version that a watch looks at.
     pub fn events(&self, watch: &Watch, after: u64) -> Batch {
         watch::events(&self.store, watch, after, self.now)
@@ -195,46 +78,6 @@ impl Api {
             .bookmarks
             .then(|| Event::Said(watch::bookmark(watch, self.store.version(), false)))
             .map(|event| watch.dressed(event, self.now))
-    }
-
-    /// All kinds that are served, for discovery.
-    pub fn kinds(&self) -> &Kinds {
-        &self.kinds
-    }
-
-    /// One object as it is stored.
-    pub fn stored(&self, place: &Place, key: &Key) -> Option<Arc<Value>> {
-        self.store.get(place, key)
-    }
-
-    /// All objects of a kind as they are stored, in their order.
-    pub fn all<'a>(&'a self, place: &Place) -> impl Iterator<Item = (&'a Key, Arc<Value>)> + use<'a> {
-        self.store.all(place)
-    }
-
-    /// What became of a kind's objects after a version, as far as that is remembered.
-    pub fn changes_of(&self, place: &Place, after: u64) -> impl Iterator<Item = &Change> {
-        self.store.since(place, after).into_iter().flatten()
-    }
-
-    /// The version of the newest write.
-    pub fn version(&self) -> u64 {
-        self.store.version()
-    }
-
-    /// Forgets history, as etcd's compaction does: older watches and pages answer 410.
-    pub fn compact(&mut self, version: u64) {
-        self.store.compact(version);
-    }
-
-    /// Forgets history that is longer than so many changes of one kind.
-    pub fn trim(&mut self, changes: usize) {
-        self.store.trim(changes);
-    }
-
-    /// Keeps the texts alone of kinds with more objects than `many`: a tenth of the room, but each look inside reads the text anew.
-    pub fn cool(&mut self, many: usize) {
-        self.store.cool(many);
     }
 
     fn answer(&mut self, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
@@ -262,7 +105,7 @@ impl Api {
         };
         let answer = self.answer_plain(&kind, request, moment)?;
         Ok(match form {
-            Some(form) => form.of_answer(&kind, answer, moment.now),
+            Some(form) => answer.into_table(form, &kind, moment.now),
             None => answer,
         })
     }
@@ -296,10 +139,10 @@ impl Api {
             Verb::Update | Verb::Patch if request.target.name.is_empty() => Err(nameless(kind, request)),
             Verb::Get => list::get(self, kind, request),
             Verb::List => list::list(self, kind, request),
-            Verb::Watch => watch::start(self, kind, request, moment),
+            Verb::Watch => watch::begin::start(self, kind, request, moment),
             Verb::Create => create::answer(self, kind, request, moment),
-            Verb::Update => update::answer(self, kind, request, update::Part::Whole, moment),
-            Verb::Patch => patch::answer(self, kind, request, update::Part::Whole, moment),
+            Verb::Update => update::answer(self, kind, request, Part::Whole, moment),
+            Verb::Patch => patch::answer(self, kind, request, Part::Whole, moment),
             Verb::Delete => delete::answer(self, kind, request, moment),
             Verb::DeleteCollection => delete::answer_collection(self, kind, request, moment),
             Verb::Other => Err(not_supported(kind, "")),
@@ -309,8 +152,8 @@ impl Api {
     fn answer_status(&mut self, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
         match request.verb {
             Verb::Get => list::get(self, kind, request),
-            Verb::Update => update::answer(self, kind, request, update::Part::Status, moment),
-            Verb::Patch => patch::answer(self, kind, request, update::Part::Status, moment),
+            Verb::Update => update::answer(self, kind, request, Part::Status, moment),
+            Verb::Patch => patch::answer(self, kind, request, Part::Status, moment),
             Verb::Delete if kind.custom => Err(not_supported(kind, "delete")),
             Verb::Create if kind.custom => Err(not_supported(kind, "create")),
             Verb::Other if kind.custom => Err(not_supported(kind, "")),
@@ -318,46 +161,6 @@ impl Api {
                 Err(Failure::NoMethod)
             }
         }
-    }
-
-    /// The stored object that a request names.
-    pub(crate) fn find(&self, kind: &Kind, key: &Key) -> Result<Tree, Failure> {
-        let found = self.store.tree(&kind.place(), key);
-        found.ok_or_else(|| Failure::NotFound {
-            subject: kind.resource(),
-            name: key.name.clone(),
-        })
-    }
-
-    /// Stores an object and lets definitions take effect.
-    pub(crate) fn put(&mut self, kind: &Kind, key: Key, object: Value) -> Result<Tree, Failure> {
-        let place = kind.place();
-        let object = self.store.next(object);
-        size::admit(&object)?;
-        let stored = self.store.put(&place, key, object);
-        if kind.is("CustomResourceDefinition") {
-            let place = defined(&stored);
-            if self.kinds.at(&place).is_none() {
-                self.store.begin(&place);
-            }
-            self.kinds.define(&stored);
-        }
-        Ok(stored)
-    }
-
-    /// Takes an object away; a definition takes its kinds and all their objects with it.
-    pub(crate) fn remove(&mut self, kind: &Kind, key: &Key) -> Option<Object> {
-        let gone = self.store.remove(&kind.place(), key)?;
-        if kind.is("CustomResourceDefinition") {
-            let gone = gone.value();
-            let place = defined(&gone);
-            let keys: Vec<Key> = self.store.all(&place).map(|(key, _)| key.clone()).collect();
-            for key in keys {
-                self.store.remove(&place, &key);
-            }
-            self.kinds.forget(&gone);
-        }
-        Some(gone)
     }
 }
 
@@ -382,14 +185,5 @@ fn not_supported(kind: &Kind, verb: &'static str) -> Failure {
     Failure::NotSupported {
         verb,
         subject: kind.resource(),
-    }
-}
-
-/// Where the objects of a definition lie.
-fn defined(definition: &Value) -> Place {
-    let text = |pointer| crate::object::text(definition, pointer).to_owned();
-    Place {
-        group: text("/spec/group"),
-        plural: text("/spec/names/plural"),
     }
 }

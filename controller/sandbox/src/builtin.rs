@@ -13,9 +13,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::api::Moment;
 use crate::failure::Cause;
 use crate::kinds::Kind;
+use crate::moment::Moment;
 use crate::object::{self, part};
 
 /// Sets a field that is missing.

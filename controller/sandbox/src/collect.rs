@@ -12,15 +12,17 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, Moment};
+use crate::api::Api;
 use crate::failure::Failure;
 use crate::kinds::Kind;
+use crate::moment::Moment;
 use crate::object;
 use crate::object::{FOREGROUND, ORPHAN};
 use crate::store::{Facts, Key, Object, Owner, Place};
 use crate::write::Options;
 use crate::write::delete::{DeleteOptions, Propagation, delete, set_finalizers};
-use crate::write::update::{self, Part};
+use crate::write::part::Part;
+use crate::write::update;
 
 /// One thing to do.
 enum Step {

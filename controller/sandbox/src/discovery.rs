@@ -5,15 +5,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::accept;
-use crate::api::Answer;
+use crate::accept::{self, AGGREGATED};
+use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
 use crate::openapi;
 use crate::request::{Request, Verb};
-
-/// The media type of aggregated discovery, as it is asked for and answered.
-pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Answers a path that names no object.
 pub fn answer(kinds: &Kinds, request: &Request) -> Result<Answer, Failure> {
@@ -75,11 +72,12 @@ fn paths(kinds: &Kinds) -> Vec<String> {
     for check in ["healthz", "livez", "readyz"] {
         out.extend(["etcd", "log", "ping"].map(|part| format!("/{check}/{part}")));
     }
-    out.extend(versions(kinds, "").iter().map(|version| format!("/api/{version}")));
+    out.extend(kinds.versions("").iter().map(|version| format!("/api/{version}")));
     for group in groups(kinds) {
         out.push(format!("/apis/{group}"));
         out.extend(
-            versions(kinds, group)
+            kinds
+                .versions(group)
                 .iter()
                 .map(|version| format!("/apis/{group}/{version}")),
         );
@@ -123,43 +121,9 @@ fn groups(kinds: &Kinds) -> Vec<&str> {
     names
 }
 
-/// The versions of a group, best first.
-pub(crate) fn versions<'a>(kinds: &'a Kinds, group: &str) -> Vec<&'a str> {
-    let mut names: Vec<&str> = kinds
-        .all()
-        .filter(|kind| kind.group == group)
-        .map(|kind| kind.version.as_str())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names.sort_by_key(|version| std::cmp::Reverse(maturity(version)));
-    names
-}
-
-/// How far a version has come: `v2` before `v1`, that before `v1beta1`, that before `v1alpha1`; other names last.
-fn maturity(version: &str) -> (u8, u32, u32) {
-    let Some(rest) = version.strip_prefix('v') else {
-        return (0, 0, 0);
-    };
-    let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-    let (major, stage) = rest.split_at(digits);
-    let Ok(major) = major.parse() else {
-        return (0, 0, 0);
-    };
-    let number = |text: &str| text.parse().ok();
-    if stage.is_empty() {
-        (3, major, 0)
-    } else if let Some(minor) = stage.strip_prefix("beta").and_then(number) {
-        (2, major, minor)
-    } else if let Some(minor) = stage.strip_prefix("alpha").and_then(number) {
-        (1, major, minor)
-    } else {
-        (0, 0, 0)
-    }
-}
-
 fn group(kinds: &Kinds, name: &str) -> Value {
-    let shown: Vec<Value> = versions(kinds, name)
+    let shown: Vec<Value> = kinds
+        .versions(name)
         .iter()
         .map(|version| json!({ "groupVersion": format!("{name}/{version}"), "version": version }))
         .collect();
@@ -183,17 +147,9 @@ fn one_group(kinds: &Kinds, name: &str) -> Result<Value, Failure> {
     Ok(out)
 }
 
-/// The kinds of one group and version, by plural.
-pub(crate) fn served<'a>(kinds: &'a Kinds, group: &str, version: &str) -> impl Iterator<Item = &'a Kind> {
-    kinds
-        .all()
-        .map(AsRef::as_ref)
-        .filter(move |kind| kind.group == group && kind.version == version)
-}
-
 fn resources(kinds: &Kinds, group: &str, version: &str) -> Result<Value, Failure> {
     let mut list = Vec::new();
-    for kind in served(kinds, group, version) {
+    for kind in kinds.served(group, version) {
         list.push(resource(kind));
         list.extend(parts(kind).iter().map(|part| part.resource(kind)));
     }
@@ -341,10 +297,11 @@ fn spoken(kind: &Kind) -> Value {
 fn aggregated(kinds: &Kinds, core: bool) -> Value {
     let names = if core { vec![""] } else { groups(kinds) };
     let group = |name: &str| {
-        let versions: Vec<Value> = versions(kinds, name)
+        let versions: Vec<Value> = kinds
+            .versions(name)
             .into_iter()
             .map(|version| {
-                let resources: Vec<Value> = served(kinds, name, version).map(aggregated_resource).collect();
+                let resources: Vec<Value> = kinds.served(name, version).map(aggregated_resource).collect();
                 json!({ "version": version, "resources": resources, "freshness": "Current" })
             })
             .collect();

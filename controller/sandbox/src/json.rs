@@ -6,6 +6,7 @@
 //! # Not yet
 //! - What is nested deeper than 127 is refused; the server reads 10,000 levels.
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{golang, strange};
@@ -28,6 +29,11 @@ pub(crate) fn read(text: &[u8]) -> Result<Value, String> {
 /// [`read`], and whether a field is named twice.
 pub(crate) fn read_noting(text: &[u8]) -> Result<(Value, bool), String> {
     strange::read(text).or_else(|_| read(text).map(|value| (value, false)))
+}
+
+/// Writes what always can be written.
+pub(crate) fn write_json(to: &mut Vec<u8>, what: &impl Serialize) {
+    serde_json::to_writer(to, what).expect("what the API says has string keys, and a vector takes all that is written");
 }
 
 /// Replaces `\ud800` and its like by the mark for what cannot be read, unless two of them make a letter.

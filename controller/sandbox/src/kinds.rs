@@ -252,6 +252,26 @@ impl Kinds {
         self.all.values().find(|kind| kind.place() == *place)
     }
 
+    /// The versions of a group, best first.
+    pub(crate) fn versions(&self, group: &str) -> Vec<&str> {
+        let mut names: Vec<&str> = self
+            .all()
+            .filter(|kind| kind.group == group)
+            .map(|kind| kind.version.as_str())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names.sort_by_key(|version| std::cmp::Reverse(maturity(version)));
+        names
+    }
+
+    /// The kinds of one group and version, by plural.
+    pub(crate) fn served(&self, group: &str, version: &str) -> impl Iterator<Item = &Kind> {
+        self.all()
+            .map(AsRef::as_ref)
+            .filter(move |kind| kind.group == group && kind.version == version)
+    }
+
     /// The document of a group and version: what `make` made of these kinds the first time.
     pub fn document(&self, group: &str, version: &str, make: impl FnOnce() -> Value) -> Tree {
         let mut documents = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
@@ -276,6 +296,28 @@ impl Kinds {
         self.documents = Arc::default();
         self.all
             .retain(|(known, _, resource), kind| !kind.custom || *known != group || *resource != plural);
+    }
+}
+
+/// How far a version has come: `v2` before `v1`, that before `v1beta1`, that before `v1alpha1`; other names last.
+fn maturity(version: &str) -> (u8, u32, u32) {
+    let Some(rest) = version.strip_prefix('v') else {
+        return (0, 0, 0);
+    };
+    let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+    let (major, stage) = rest.split_at(digits);
+    let Ok(major) = major.parse() else {
+        return (0, 0, 0);
+    };
+    let number = |text: &str| text.parse().ok();
+    if stage.is_empty() {
+        (3, major, 0)
+    } else if let Some(minor) = stage.strip_prefix("beta").and_then(number) {
+        (2, major, minor)
+    } else if let Some(minor) = stage.strip_prefix("alpha").and_then(number) {
+        (1, major, minor)
+    } else {
+        (0, 0, 0)
     }
 }
 

@@ -39,8 +39,10 @@
 //! - Writes to claims of volumes that change nothing are not stored anew.
 
 pub mod accept;
+pub mod answer;
 pub mod api;
 pub mod builtin;
+pub(crate) mod builtin_schemas;
 pub mod collect;
 pub mod discovery;
 pub mod failure;
@@ -53,6 +55,7 @@ pub mod kinds;
 pub mod list;
 pub mod managers;
 pub(crate) mod metadata;
+pub mod moment;
 pub mod object;
 pub mod openapi;
 pub mod patch;
@@ -62,6 +65,8 @@ pub mod reply;
 pub mod request;
 pub mod schema;
 pub mod select;
+pub mod shown;
+pub mod state;
 pub mod store;
 pub mod strange;
 pub mod table;

@@ -11,7 +11,7 @@ use crate::builtin;
 use crate::failure::Cause;
 use crate::kinds::Kind;
 use crate::object::{at, finalizers, is_deleting, name, of_metadata, text};
-use crate::write::update::Part;
+use crate::write::part::Part;
 
 const LABEL_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
      alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \

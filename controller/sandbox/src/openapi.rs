@@ -1,51 +1,19 @@
 //! The shape of objects, told: OpenAPI v3, from which `kubectl explain` prints and by which kubectl learns that the server checks fields.
 //!
-//! Decides what stands under `/openapi/v3`. Custom kinds are told from their definitions; the server's own from `builtins.json`,
-//! which `tests/face/openapi.py` takes from a real kube-apiserver: a crate of types has neither the keys by which lists are merged nor
-//! the kinds that schemas stand for. OpenAPI v2 names no kinds: kubectl 1.32 and later asks for it only where v3 does not know a kind,
+//! Decides what stands under `/openapi/v3`. Custom kinds are told from their definitions; the server's own from
+//! `builtin_schemas`. OpenAPI v2 names no kinds: kubectl 1.32 and later asks for it only where v3 does not know a kind,
 //! and passes over what it does not find there, but not over a document that is missing.
 
 mod custom;
 mod paths;
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::api::Answer;
-use crate::discovery::{served, versions};
+use crate::answer::Answer;
+use crate::builtin_schemas::{Definitions, PREFIX, built_in, references, schema};
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
-
-/// The schemas of the server's own kinds by name, as `io.k8s.api.core.v1.Pod`.
-type Definitions = BTreeMap<String, Value>;
-
-static BUILT_IN: LazyLock<Definitions> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("openapi/builtins.json"))
-        .expect("builtins.json is part of this crate and a test reads all of it")
-});
-
-/// The names of the schemas that stand for a group, version and kind.
-static NAMES: LazyLock<BTreeMap<(String, String, String), String>> = LazyLock::new(|| {
-    let stands_for = |schema: &Value| {
-        let kind = schema.get("x-kubernetes-group-version-kind")?.get(0)?;
-        let text = |key| kind.get(key).and_then(Value::as_str).map(str::to_owned);
-        Some((text("group")?, text("version")?, text("kind")?))
-    };
-    let named = BUILT_IN.iter();
-    named
-        .filter_map(|(name, schema)| Some((stands_for(schema)?, name.clone())))
-        .collect()
-});
-
-/// The schemas of what all objects have.
-pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-pub(crate) const OWNER_REFERENCE: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference";
-pub(crate) const MANAGED_FIELDS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry";
-
-const PREFIX: &str = "#/components/schemas/";
 
 /// Answers a path below `/openapi`.
 pub fn answer(kinds: &Kinds, path: &[&str], accept: &str) -> Result<Answer, Failure> {
@@ -91,7 +59,7 @@ fn index(kinds: &Kinds) -> Value {
     groups.dedup();
     let mut paths = Map::new();
     for group in groups {
-        for version in versions(kinds, group) {
+        for version in kinds.versions(group) {
             let path = if group.is_empty() {
                 format!("api/{version}")
             } else {
@@ -108,7 +76,7 @@ fn index(kinds: &Kinds) -> Value {
 fn hash(kinds: &Kinds, group: &str, version: &str) -> String {
     let mut hasher = Sha256::new();
     hasher.update(env!("CARGO_PKG_VERSION"));
-    for kind in served(kinds, group, version) {
+    for kind in kinds.served(group, version) {
         let open_api = kind.open_api.as_ref().map(Value::to_string);
         let told = (&kind.plural, &kind.kind, &kind.list_kind, kind.namespaced, kind.status);
         hasher.update(format!("{told:?} {:?} {open_api:?}", kind.scale));
@@ -118,7 +86,7 @@ fn hash(kinds: &Kinds, group: &str, version: &str) -> String {
 
 /// All that can be done with the kinds of a group and version, and the schemas that this mentions.
 fn document(kinds: &Kinds, group: &str, version: &str) -> Answer {
-    let all: Vec<&Kind> = served(kinds, group, version).collect();
+    let all: Vec<&Kind> = kinds.served(group, version).collect();
     let Some(first) = all.first() else {
         return nothing();
     };
@@ -152,7 +120,7 @@ fn mentioned(start: &Value, own: &Definitions) -> Map<String, Value> {
     let mut open = Vec::new();
     references(start, &mut open);
     while let Some(name) = open.pop() {
-        let Some(schema) = own.get(name).or_else(|| BUILT_IN.get(name)) else {
+        let Some(schema) = own.get(name).or_else(|| schema(name)) else {
             continue;
         };
         if found.insert(name.to_owned(), schema.clone()).is_none() {
@@ -160,18 +128,6 @@ fn mentioned(start: &Value, own: &Definitions) -> Map<String, Value> {
         }
     }
     found
-}
-
-fn references<'v>(value: &'v Value, out: &mut Vec<&'v str>) {
-    match value {
-        Value::Object(fields) => {
-            let named = fields.get("$ref").and_then(Value::as_str);
-            out.extend(named.and_then(|name| name.strip_prefix(PREFIX)));
-            fields.values().for_each(|inner| references(inner, out));
-        }
-        Value::Array(items) => items.iter().for_each(|inner| references(inner, out)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
 }
 
 fn reference(name: &str) -> Value {
@@ -188,47 +144,9 @@ fn name_of(group: &str, version: &str, kind: &str, custom: bool) -> String {
     built_in(group, version, kind).unwrap_or_default().to_owned()
 }
 
-/// The schema that stands under a name, if it is of the server's own.
-pub(crate) fn schema(name: &str) -> Option<&'static Value> {
-    BUILT_IN.get(name)
-}
-
-/// The fields of a schema that is of the server's own, in the order of their names; none if they have none.
-pub(crate) fn properties(name: &str) -> Option<&'static Map<String, Value>> {
-    schema(name)?.get("properties")?.as_object()
-}
-
-/// All schemas of the server's own kinds by their names.
-pub(crate) fn schemas() -> impl Iterator<Item = (&'static str, &'static Value)> {
-    BUILT_IN.iter().map(|(name, schema)| (name.as_str(), schema))
-}
-
-/// The name under which the schema of a kind stands that is of the server's own.
-pub(crate) fn built_in(group: &str, version: &str, kind: &str) -> Option<&'static str> {
-    let key = (group.to_owned(), version.to_owned(), kind.to_owned());
-    NAMES.get(&key).map(String::as_str)
-}
-
-/// The name of the schema that another one is, or only adds a default to.
-pub(crate) fn referred(schema: &Value) -> Option<&str> {
-    let own = schema.get("$ref").or_else(|| schema.pointer("/allOf/0/$ref"))?;
-    own.as_str()?.strip_prefix(PREFIX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_schema_that_is_mentioned_is_there() {
-        for (name, schema) in BUILT_IN.iter() {
-            let mut mentioned = Vec::new();
-            references(schema, &mut mentioned);
-            for other in mentioned {
-                assert!(BUILT_IN.contains_key(other), "{name} mentions {other}");
-            }
-        }
-    }
 
     #[test]
     fn every_built_in_kind_has_a_schema_and_so_has_its_list() {

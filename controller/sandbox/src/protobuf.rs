@@ -12,9 +12,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::builtin_schemas;
 use crate::json;
 use crate::kinds::Kind;
-use crate::openapi;
 use numbers::{Field, Message};
 use wire::Raw;
 
@@ -84,7 +84,7 @@ impl Envelope {
         // Options are of every group.
         let schema = match self.kind.as_str() {
             "DeleteOptions" => Some(DELETE_OPTIONS),
-            kind => openapi::built_in(group, version, kind),
+            kind => builtin_schemas::built_in(group, version, kind),
         };
         let mut out = match schema {
             Some(schema) => message(schema, &self.raw)?,
@@ -105,7 +105,7 @@ pub fn object(body: &[u8]) -> Result<Value, String> {
 
 /// Whether objects of a kind are read from protobuf.
 pub(crate) fn speaks_of(kind: &Kind) -> bool {
-    let schema = openapi::built_in(&kind.group, &kind.version, &kind.kind);
+    let schema = builtin_schemas::built_in(&kind.group, &kind.version, &kind.kind);
     !kind.custom && schema.is_some_and(|schema| numbers::of(schema).is_some())
 }
 
@@ -115,7 +115,7 @@ fn lossy(text: &[u8]) -> String {
 
 /// Reads a message by the schema that it is of.
 fn message(schema: &str, raw: &[u8]) -> Result<Value, String> {
-    let (Some(message), Some(properties)) = (numbers::of(schema), openapi::properties(schema)) else {
+    let (Some(message), Some(properties)) = (numbers::of(schema), builtin_schemas::properties(schema)) else {
         return Ok(json!({}));
     };
     let mut out = Map::new();
@@ -166,7 +166,8 @@ fn add(out: &mut Map<String, Value>, field: &Field, schema: &Value, said: Raw<'_
         return Ok(());
     }
     // Go sends zeros of what has to have a value, and leaves them out of JSON where its schema has no default for them.
-    let counts_zero = field.counts_zero || schema.get("default").is_some() || openapi::referred(schema).is_some();
+    let counts_zero =
+        field.counts_zero || schema.get("default").is_some() || builtin_schemas::referred(schema).is_some();
     let is_shown = |value: &Value| counts_zero || !is_zero(value);
     if let Some(value) = value(field.name, schema, said)?.filter(is_shown) {
         out.insert(field.name.to_owned(), value);
@@ -197,7 +198,7 @@ fn value(name: &str, schema: &Value, said: Raw<'_>) -> Result<Option<Value>, Str
         (Some("integer"), Raw::Varint(number)) => Ok(Some(json!(number.cast_signed()))),
         (Some("string"), Raw::Bytes(bytes)) if schema["format"] == "byte" => Ok(Some(json!(STANDARD.encode(bytes)))),
         (Some("string"), Raw::Bytes(text)) => Ok(Some(json!(lossy(text)))),
-        (None | Some("object"), Raw::Bytes(inner)) => match openapi::referred(schema) {
+        (None | Some("object"), Raw::Bytes(inner)) => match builtin_schemas::referred(schema) {
             Some(schema) => thing(schema, inner),
             None => Ok(None),
         },

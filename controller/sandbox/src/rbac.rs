@@ -15,8 +15,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api::{Answer, Api, Moment};
+use crate::answer::Answer;
+use crate::api::Api;
 use crate::failure::{Failure, Subject};
+use crate::moment::Moment;
 use crate::request::{Http, Request, Verb};
 use crate::store::{Place, Store};
 use crate::write::key_of;

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::api::Answer;
+use crate::answer::Answer;
 use crate::object;
 use crate::request::Query;
 use crate::store::Tree;

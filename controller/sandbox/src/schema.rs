@@ -22,12 +22,12 @@ use serde_json::Value;
 
 use self::rules::Rule;
 pub use self::{
-    cause::{Cause, Reason},
+    cause::{Cause, Reason, Verdict},
     defaults::fill_defaults,
     numbers::settle_numbers,
     prune::prune,
     read::ReadError,
-    validate::{RULES_UNCHECKED, Scale, Verdict, validate, validate_scale, validate_status},
+    validate::{RULES_UNCHECKED, Scale, validate, validate_scale, validate_status},
 };
 
 mod cause;

@@ -1,7 +1,7 @@
 //! Answers as tables: what `kubectl get` prints.
 //!
-//! Decides which columns a kind has, what stands in each cell, and how much of the object goes along. Works on answers that are
-//! made already; chooses no object and stores none.
+//! Decides which columns a kind has, what stands in each cell, and how much of the object goes along. Works on objects that are
+//! chosen already, and stores none.
 
 mod age;
 mod cells;
@@ -11,14 +11,12 @@ mod path;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::Answer;
 use crate::builtin;
 use crate::failure::Failure;
 use crate::kinds::Kind;
-use crate::list::{Listing, Shape};
 use crate::request::Query;
-use crate::store::{Object, Tree};
-use crate::watch::Event;
+use crate::shown::{Listing, Shape};
+use crate::store::Object;
 
 /// The form of tables that a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +24,7 @@ pub struct Form {
     version: &'static str,
     include: Include,
     /// Whether the columns were told, so that later events of a stream need not repeat them.
-    told: bool,
+    pub(crate) told: bool,
 }
 
 /// How much of the object goes along with its row.
@@ -68,27 +66,6 @@ impl Form {
         })
     }
 
-    /// An answer about a kind in this form. What is no object of that kind, as a `Status`, stays as it is.
-    pub fn of_answer(self, kind: &Kind, answer: Answer, now: Timestamp) -> Answer {
-        match answer {
-            Answer::Object { code, body, warnings } => {
-                let body = self.of_body(kind, &body, now).map_or(body, Tree::from);
-                Answer::Object { code, body, warnings }
-            }
-            Answer::Watch(mut started) => {
-                let mut form = self;
-                for event in &mut started.first {
-                    *event = Event::Said(form.of_event(kind, &event.to_value(), now));
-                    form.told = true;
-                }
-                started.watch.table = Some(form);
-                Answer::Watch(started)
-            }
-            Answer::List(listing) => Answer::ok(self.of_listing(&listing, now)),
-            text @ Answer::Text { .. } => text,
-        }
-    }
-
     /// One event of a watch in this form. Errors stay as they are.
     pub fn of_event(self, kind: &Kind, event: &Value, now: Timestamp) -> Value {
         let what = event.get("type").cloned().unwrap_or_default();
@@ -108,14 +85,15 @@ impl Form {
     }
 
     /// A list, row by row, so that no more than one object is copied at a time.
-    fn of_listing(self, listing: &Listing, now: Timestamp) -> Value {
+    pub(crate) fn of_listing(self, listing: &Listing, now: Timestamp) -> Value {
         let kind = &listing.kind;
         let row = |object: &Object| self.row(kind, &Shape::Whole.of_object(kind, &object.value()), now);
         let rows = listing.objects.iter().map(row).collect();
         self.table(&listing.metadata, &heads::of(kind), rows)
     }
 
-    fn of_body(self, kind: &Kind, body: &Value, now: Timestamp) -> Option<Value> {
+    /// A body in this form. Nothing where it is no object of that kind, as a `Status`.
+    pub(crate) fn of_body(self, kind: &Kind, body: &Value, now: Timestamp) -> Option<Value> {
         let said = body.get("kind").and_then(Value::as_str)?;
         let (heads, rows): (Vec<Head>, Vec<Value>) = if said == kind.kind {
             (heads::of(kind), vec![self.row(kind, body, now)])

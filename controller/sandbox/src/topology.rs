@@ -1,8 +1,8 @@
 //! Where lists and objects are merged item by item, and where they are one piece.
 //!
 //! Decides which parts of a kind's objects have an identity of their own: fields, items of sets, items of keyed lists. Read
-//! from OpenAPI: for our kinds from their CRDs, for the server's own from what `openapi` has of a real server. Says nothing about valid
-//! values; that is the schema's room.
+//! from OpenAPI: for our kinds from their CRDs, for the server's own from what `builtin_schemas` has of a real server. Says nothing about
+//! valid values; that is the schema's room.
 
 mod read;
 mod settle;
@@ -12,9 +12,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
+use crate::builtin_schemas;
 use crate::fields::{Scalar, Step};
 use crate::golang;
-use crate::openapi;
 use crate::schema;
 
 /// The shape of one kind's objects.
@@ -122,7 +122,7 @@ impl Topology {
     /// The shape of a kind that every kube-apiserver brings itself, if it is served here.
     pub fn of_builtin(api_version: &str, kind: &str) -> Option<Self> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let name = openapi::built_in(group, version, kind)?;
+        let name = builtin_schemas::built_in(group, version, kind)?;
         Some(Self {
             root: Shape::Named(name.to_owned()),
             definitions: Arc::clone(&BUILT_IN),

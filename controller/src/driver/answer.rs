@@ -21,7 +21,6 @@ use prost::Message as _;
 
 use super::bounded::{Machines, Violations};
 use super::bounds;
-use super::notices::Told;
 use super::secrets::SecretData;
 use super::status::{MAX_MESSAGE, broken_answer, cut, duration, last_known_state};
 use super::structs;
@@ -91,6 +90,19 @@ impl Listed {
             created: self.created,
         }
     }
+}
+
+/// A message of WatchMachines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A VM is new, changed, or gone.
+    Of(Notice),
+    /// All VMs were told of; from now on changes are.
+    All,
+    /// A VM of another cluster, which must never be shown: for people.
+    Stranger(String),
+    /// Nothing that matters here.
+    Nothing,
 }
 
 /// A VM as people may be told of it. Masked before it is cut: half a secret is one.

@@ -13,8 +13,7 @@ use proptest::prelude::*;
 use prost::Message;
 use tonic_types::pb;
 
-use super::answer::{self, Listed, Page, ValidationReport};
-use super::notices::Told;
+use super::answer::{self, Listed, Page, Told, ValidationReport};
 use super::secrets::SecretData;
 use super::status;
 use super::target::MachineKey;

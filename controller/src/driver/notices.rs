@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_core::driver::{Code, Failure};
-use millwright_core::notice::Notice;
 use millwright_proto::v1;
 use tokio::time::Instant;
 use tonic::{Request, Streaming};
 
-use super::answer;
+use super::answer::{self, Told};
 use super::bounds;
 use super::call::{self, Driver};
 use super::lanes::Method;
@@ -24,19 +23,6 @@ use super::target::Scope;
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// How long a stream may be silent: three signs of life are missing.
 const SILENT: Duration = Duration::from_secs(90);
-
-/// What a driver tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// A VM is new, changed, or gone.
-    Of(Notice),
-    /// All VMs were told of; from now on changes are.
-    All,
-    /// A VM of another cluster, which must never be shown: for people.
-    Stranger(String),
-    /// Nothing that matters here.
-    Nothing,
-}
 
 /// An open stream.
 pub struct Notices {

@@ -1,8 +1,18 @@
-//! What kind of request goes to the API server, read from its method and path. Pure.
+//! What kind of request goes to the API server, read from its method and path, and how long its answer may take. Pure.
 //!
 //! The fence, the limits and the metrics all ask the same questions; they are answered once, here.
 
-use http::{Method, Uri};
+use std::time::Duration;
+
+use http::{Method, Response, Uri};
+use kube::client::DynBody;
+
+/// How long one answer may take, to its last byte. Half of the API server's own limit of a minute: behind that, it has
+/// given up too. kube has no limit of its own, and a peer that is gone would hold a worker for minutes.
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// What the HTTP client underneath answers.
+pub(super) type Answer = Response<Box<DynBody>>;
 
 /// One request as the API server's own metrics would name it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,41 +4,33 @@
 //! because a POST that is silently sent twice and an eviction that is silently repeated are worse than an error.
 //! Who asked decides what a failure means.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::header::{CONNECTION, HeaderValue, USER_AGENT};
+use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::{Body, ClientBuilder, DynBody};
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
+use crate::kube::access::{Access, AccessError, prepared};
 use crate::kube::budget::Budget;
-use crate::kube::call::Call;
+use crate::kube::call::{Answer, Call, TIME_LIMIT};
 use crate::kube::credentials::Credentials;
+use crate::kube::error::NotCarried;
 use crate::kube::leadership::LeadershipReader;
 use crate::kube::outage::{Outage, OutageEnds};
 use crate::kube::retry_after::RetryAfter;
 use crate::telemetry::Metrics;
 
-/// How long one answer may take, to its last byte. Half of the API server's own limit of a minute: behind that, it has
-/// given up too. kube has no limit of its own, and a peer that is gone would hold a worker for minutes.
-const TIME_LIMIT: Duration = Duration::from_secs(30);
-
 /// How many requests are under way at once, watches and the lease apart. Each needs a connection of its own (HTTP/1.1),
 /// and a server with two cores was busy with 32.
 const PLACES: usize = 32;
-
-/// What the HTTP client underneath answers.
-pub(super) type Answer = Response<Box<DynBody>>;
 
 /// Which of the two clusters; a label of metrics and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,39 +49,6 @@ impl Role {
             Self::Target => "target",
         }
     }
-}
-
-/// Where a cluster's address and credentials come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// The service account of the pod we run in.
-    InCluster,
-    /// A kubeconfig file, its current context.
-    File(PathBuf),
-}
-
-/// Why there is no client. None of these heals by waiting.
-#[derive(Debug, thiserror::Error)]
-pub enum AccessError {
-    /// The file is missing, no YAML, or names nothing usable.
-    #[error("kubeconfig {}: {reason}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// We do not run in a pod, or without a service account.
-    #[error("no --kubeconfig was given and this is no pod with a service account: {0}")]
-    InCluster(InClusterError),
-    /// The credentials cannot be used.
-    #[error("no client can be made from {origin}: {reason}")]
-    Unusable {
-        /// The file, or the service account.
-        origin: String,
-        /// What is wrong.
-        reason: String,
-    },
 }
 
 /// What decides about requests of one cluster.
@@ -196,73 +155,6 @@ impl Cluster {
         };
         (cluster, gate)
     }
-}
-
-/// What we want otherwise than kube does.
-pub(super) fn prepared(mut config: Config) -> Config {
-    config.default_retry = false;
-    config.headers.push((
-        USER_AGENT,
-        HeaderValue::from_static(concat!("millwright/", env!("CARGO_PKG_VERSION"))),
-    ));
-    config
-}
-
-pub(super) async fn read(access: &Access) -> Result<Config, AccessError> {
-    match access {
-        Access::InCluster => Config::incluster().map_err(AccessError::InCluster),
-        Access::File(path) => read_file(path).await.map_err(|error| AccessError::File {
-            path: path.clone(),
-            reason: wrong_with(&error),
-        }),
-    }
-}
-
-/// What is wrong with a kubeconfig, without a word of what is in it: the parser would show the lines around the
-/// mistake, and they may be keys.
-pub(crate) fn wrong_with(error: &KubeconfigError) -> String {
-    match error {
-        KubeconfigError::ReadConfig(error, _) => error.to_string(),
-        KubeconfigError::Parse(error) => match error.location() {
-            Some(at) => format!("no kubeconfig, see line {} column {}", at.line(), at.column()),
-            None => "no kubeconfig".to_owned(),
-        },
-        other => other.to_string(),
-    }
-}
-
-async fn read_file(path: &Path) -> Result<Config, KubeconfigError> {
-    let kubeconfig = Kubeconfig::read_from(path)?;
-    let names_proxy = kubeconfig.clusters.iter().any(|named| {
-        named
-            .cluster
-            .as_ref()
-            .is_some_and(|cluster| cluster.proxy_url.is_some())
-    });
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    // kube 5.0.0 looks for the proxy's own name in NO_PROXY. A proxy that the kubeconfig names is used whatever the environment says.
-    if !names_proxy && Matcher::from_env().intercept(&config.cluster_url).is_none() {
-        config.proxy_url = None;
-    }
-    Ok(config)
-}
-
-pub(super) fn origin(access: &Access) -> String {
-    match access {
-        Access::InCluster => "the pod's service account".to_owned(),
-        Access::File(path) => format!("kubeconfig {}", path.display()),
-    }
-}
-
-/// Why a request was not carried to its end by us, whatever the server might have said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotCarried {
-    /// It would have changed something, and we do not lead. It was not sent.
-    #[error("this process is not the leader")]
-    Fenced,
-    /// It was sent; no whole answer came in time.
-    #[error("no answer within {} s", TIME_LIMIT.as_secs())]
-    TimedOut,
 }
 
 struct Rules {

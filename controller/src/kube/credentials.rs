@@ -23,7 +23,8 @@ use tower::util::BoxService;
 use tower::{BoxError, Layer, Service};
 use zeroize::Zeroizing;
 
-use super::client::{Access, AccessError, Answer, origin, read};
+use super::access::{Access, AccessError, origin, prepared, read};
+use super::call::Answer;
 use super::plugin;
 use crate::env::{Outside as _, System};
 use crate::kube::error::plain;
@@ -243,7 +244,7 @@ type Stack = BoxService<Request<Body>, Answer, BoxError>;
 
 fn stack(config: Config) -> Result<Stack, kube::Error> {
     let taken = Taken::default();
-    ClientBuilder::try_from(super::client::prepared(config))?.with_layer(&taken);
+    ClientBuilder::try_from(prepared(config))?.with_layer(&taken);
     Ok(taken.0.into_inner().expect("a builder hands its service to the layer"))
 }
 

@@ -5,13 +5,24 @@
 use kube::client::AuthError;
 use kube::core::Status;
 
-use crate::kube::client::NotCarried;
+use crate::kube::call::TIME_LIMIT;
 
 /// Enough of a reason to act on it; a validation error can list every field of an object.
 const LONGEST_REASON: usize = 1000;
 
 /// The API server's own word for what does not exist.
 const NOT_FOUND: &str = "NotFound";
+
+/// Why a request was not carried to its end by us, whatever the server might have said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotCarried {
+    /// It would have changed something, and we do not lead. It was not sent.
+    #[error("this process is not the leader")]
+    Fenced,
+    /// It was sent; no whole answer came in time.
+    #[error("no answer within {} s", TIME_LIMIT.as_secs())]
+    TimedOut,
+}
 
 /// Why a write did not take effect. The variant alone decides what happens next.
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,7 @@ use tower::{BoxError, service_fn};
 use super::*;
 use crate::config::Election;
 use crate::driver::{Endpoints, Peers};
-use crate::kube::client::Access;
+use crate::kube::access::Access;
 
 /// An API server that lists what it has, minds no versions but the Lease's, and whose watches bring nothing but a bookmark.
 #[derive(Clone, Default)]

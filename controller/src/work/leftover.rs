@@ -14,7 +14,7 @@ use millwright_core::ids::{NodeName, Uid};
 
 use tokio::task::JoinSet;
 
-use super::machine::remove_nodes;
+use super::node::remove_nodes;
 use super::pass::Pass;
 use super::shared::Shared;
 use super::step::StepError;

@@ -6,25 +6,24 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use millwright_core::api::{Machine, Phase, keys, meta};
 use millwright_core::circuit_breaker::Operation;
-use millwright_core::class::Readiness;
-use millwright_core::driver::{Call, DriverInfo, Reaction};
-use millwright_core::ids::{DriverName, Name, NodeName, ProviderId, Uid};
-use millwright_core::kin;
-use millwright_core::ledger::Calls;
+use millwright_core::driver::{Call, Reaction};
+use millwright_core::ids::{Name, NodeName, ProviderId};
 use millwright_core::machine::life::{self, EventKind};
 use millwright_core::machine::node_patch::NodePatch;
-use millwright_core::machine::{self, leave, node, preserve};
-use millwright_core::machine::{DriverView, Observed, StatusChange, Step, Why};
+use millwright_core::machine::{self, preserve};
+use millwright_core::machine::{StatusChange, Step, Why};
 use millwright_core::world::World;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
+use super::node::{remove_nodes, see_node};
 use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;
+use super::view::{driver_of, look_at};
 use super::{leftover, pods, token, vm};
 use crate::driver::DriverState;
-use crate::kube::error::{ReadError, WriteError};
+use crate::kube::error::WriteError;
 use crate::kube::events::Severity;
 use crate::telemetry::original::Moment;
 
@@ -67,52 +66,6 @@ impl Reconciler for Machines {
         }
         Ok(())
     }
-}
-
-/// Shows a Machine with all that is known about it.
-fn look_at<T>(shared: &Shared, world: &World, machine: &Machine, ask: impl FnOnce(&Observed<'_>) -> T) -> T {
-    let uid = meta::identity(&machine.metadata).1;
-    let driver = driver_of(world, machine);
-    let state = driver.as_ref().map(|driver| shared.drivers.get(driver));
-    let (info, nothing): (DriverInfo, _);
-    let driver_name = driver.as_ref().map_or("", |driver| driver.as_str());
-    nothing = Calls::default();
-    let driver_view = match &state {
-        None => DriverView::Unnamed,
-        Some(DriverState::Missing { .. }) => DriverView::Missing { name: driver_name },
-        Some(DriverState::Away { why }) => DriverView::Away { name: driver_name, why },
-        Some(DriverState::Ready(driver)) => {
-            info = driver.info().clone();
-            DriverView::Ready(&info)
-        }
-    };
-    let asked = machine::view::Asked {
-        world,
-        driver: driver_view,
-        calls: world.ledger.calls.get(&uid).unwrap_or(&nothing),
-        sight: shared.sight(driver.as_ref()),
-        settings: &shared.settings,
-    };
-    machine::look(asked, machine, ask)
-}
-
-/// Whether its VM may go although the call had to wait: a Node that joined meanwhile is drained first.
-pub(super) fn is_due_still(shared: &Shared, name: &Name, uid: &Uid) -> bool {
-    let now = shared.env.now();
-    shared.look(|world| {
-        let known = world.machines.get(name);
-        let it = known.filter(|machine| meta::identity(&machine.metadata).1 == *uid);
-        it.is_none_or(|machine| look_at(shared, world, machine, |seen| leave::due(seen, now).is_none()))
-    })
-}
-
-/// The driver of a Machine: the one that was asked for its VM, else the class's.
-fn driver_of(world: &World, machine: &Machine) -> Option<DriverName> {
-    let asked = machine.creation_request().and_then(|request| request.driver());
-    asked.or_else(|| {
-        let class = world.classes.get(&Name::new(machine.class_name()?))?;
-        world.ledger.driver_of(class)
-    })
 }
 
 async fn carry_out(shared: &Arc<Shared>, run: &mut Run<Machines>, step: Step) -> Result<(), StepError> {
@@ -248,19 +201,6 @@ async fn confirm(shared: &Shared, machine: &Machine) -> Result<Arc<Machine>, Ste
     Ok(live)
 }
 
-/// Whoever is given up is given up for what is so now: the watch may not have noticed yet that the target cluster is silent.
-pub(super) async fn see_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Result<(), StepError> {
-    let live = match shared.write.read_node(name).await {
-        Ok(live) => shared.wrote(live),
-        Err(ReadError::Gone) => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
-    match node::keeps_from_failing(&live, machine, &shared.settings) {
-        true => Err(StepError::Void),
-        false => Ok(()),
-    }
-}
-
 /// Malformed durations are said once in a Machine's life, where it begins; nothing waits for a repair.
 fn warn_of_durations(shared: &Shared, machine: &Machine, change: &StatusChange) {
     if change.phase != Phase::Pending || change.since != change.at {
@@ -355,61 +295,13 @@ async fn delete(shared: &Shared, machine: &Machine) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Deletes the Machine's Node, and all others of its VM.
-pub(super) async fn remove_nodes(shared: &Shared, machine: &Machine, name: &NodeName) -> Result<(), StepError> {
-    for node in shared.look(|world| kin::nodes_of(world, machine, name)) {
-        remove_node(shared, machine, &node).await?;
-    }
-    Ok(())
-}
-
-/// Deletes a Node of the Machine's VM. The store may lag behind a node that joined at the last moment, so a Node that it does
-/// not show is asked for by name.
-async fn remove_node(shared: &Shared, machine: &Machine, name: &NodeName) -> Result<(), StepError> {
-    let known = shared.look(|world| world.nodes.get(&Name::new(name.as_str())).cloned());
-    let node = match known {
-        Some(node) => node,
-        None => match shared.write.read_node(name).await {
-            Ok(node) => Arc::new(node),
-            Err(ReadError::Gone) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        },
-    };
-    if !shared.look(|world| kin::goes_with(world, machine, &node)) {
-        return Ok(());
-    }
-    let uid = Uid::new(node.metadata.uid.clone().unwrap_or_default());
-    let left = if meta::is_deleting(&node.metadata) {
-        Some(node)
-    } else {
-        ended(shared.write.delete_node(name, &uid).await)?.map(|left| shared.wrote(left))
-    };
-    if let Some(left) = left.filter(|left| meta::has_finalizer(&left.metadata, keys::NODE_FINALIZER)) {
-        ended(shared.write.release_node(&left).await.map(Some))?;
-    }
-    shared.change(|world, uptime| world.ended::<Node>(&Name::new(name.as_str()), &uid, uptime));
-    Ok(())
-}
-
-/// An object that is gone already is what a deletion wants.
-fn ended<T>(result: Result<Option<T>, WriteError>) -> Result<Option<T>, WriteError> {
-    match result {
-        Err(WriteError::Gone) => Ok(None),
-        other => other,
-    }
-}
-
-/// What a class is known for, cloned out of the world.
-pub fn readiness(shared: &Shared, class: &Name) -> Readiness {
-    shared.look(|world| world.ledger.readiness(class).clone())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::OnceLock;
 
     use http::Method;
     use millwright_core::change::Change;
+    use millwright_core::ids::Uid;
 
     use super::*;
     use crate::work::scripted::{Scripted, failure};

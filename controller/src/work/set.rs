@@ -15,7 +15,7 @@ use millwright_core::world::World;
 use serde_json::json;
 
 use super::children::{self, TOGETHER};
-use super::machine::see_node;
+use super::node::see_node;
 use super::pass::{Planned, Reconciler, Run};
 use super::shared::Shared;
 use super::step::StepError;

@@ -18,8 +18,8 @@ use millwright_core::permit::DeletePermit;
 use millwright_core::user_data;
 use zeroize::Zeroizing;
 
-use super::machine::{is_due_still, readiness};
 use super::shared::Shared;
+use super::view::is_due_still;
 use crate::crash;
 use crate::driver::{
     ClassSecrets, Creation, Driver, DriverClass, DriverState, MachineKey, NodeMetadata, SecretData, SecretError, Target,
@@ -57,6 +57,11 @@ pub fn start(shared: &Arc<Shared>, machine: &Arc<Machine>, call: Call, token: Op
     };
     // The pass ends long before its call: what the call does is seen below it all the same.
     shared.calls.spawn(millwright_trace::beneath(call_and_answer));
+}
+
+/// What a class is known for, cloned out of the world.
+fn readiness(shared: &Shared, class: &Name) -> Readiness {
+    shared.look(|world| world.ledger.readiness(class).clone())
 }
 
 /// Takes an answer in, which wakes the Machine.

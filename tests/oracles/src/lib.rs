@@ -13,8 +13,10 @@ pub mod ending;
 pub mod event;
 pub mod liveness;
 pub mod object;
+pub mod oracle;
 pub mod panel;
 pub mod safety;
+pub mod settings;
 pub mod truth;
 pub mod wanted;
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::event::{Act, Event};
 use crate::object::{is_deleting, name, text, time};
-use crate::panel::Settings;
+use crate::settings::Settings;
 use crate::truth::Truth;
 use crate::wanted;
 

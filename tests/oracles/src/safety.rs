@@ -24,7 +24,8 @@ mod set_budget;
 mod tokens;
 mod wrong_kill;
 
-use crate::panel::{Oracle, Settings};
+use crate::oracle::Oracle;
+use crate::settings::Settings;
 
 /// Every safety property that exists so far, S1 first.
 pub(crate) fn all(settings: &Settings) -> Vec<Box<dyn Oracle>> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use millwright_oracles::panel::Settings;
+use millwright_oracles::settings::Settings;
 use millwright_oracles::{Act, By, Call, Event, Method, Panel, Truth, Verb, Vm, Write};
 use serde_json::{Value, json};
 

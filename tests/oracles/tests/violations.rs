@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use millwright_oracles::panel::Settings;
+use millwright_oracles::settings::Settings;
 use millwright_oracles::wanted::{served, settled as is_settled};
 use millwright_oracles::{
     Act, By, Call, Ending, Event, Heard, Method, Outcome, Panel, Truth, Verb, Violation, Vm, VmChange, Write,

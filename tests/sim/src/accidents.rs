@@ -13,6 +13,7 @@ use millwright_sandbox::object;
 use serde_json::{Value, json};
 
 use crate::event::{Actor, What};
+use crate::kinds;
 use crate::workload;
 use crate::world::World;
 
@@ -64,7 +65,7 @@ impl Debts {
         for name in nodes {
             let text = format!("removes node {name} of a Machine that he made go by force");
             world.tell(What::UserAction { text });
-            let path = workload::path("nodes", &name);
+            let path = kinds::path("nodes", &name);
             world.order(Actor::Human, "DELETE", &path, &Value::Null);
             // The Machine that would let it go is no more.
             world.order(Actor::Human, "PATCH", &path, &without_finalizers());
@@ -120,7 +121,7 @@ pub fn replace(world: &Arc<World>) {
     let Some(mut body) = copy(world, plural, &name) else {
         return;
     };
-    let path = workload::path(plural, &name);
+    let path = kinds::path(plural, &name);
     let about = format!("{plural} {name} is deleted ({policy}) and made again");
     world.tell(What::Fault { name: "F51", about });
     world.enter().returning.insert(path.clone());
@@ -149,14 +150,14 @@ fn replicas(world: &World) -> Value {
 
 /// One object of a kind, if there is any.
 fn one(world: &World, plural: &'static str) -> Option<String> {
-    workload::one(world, "accidents-with", plural)
+    world.one("accidents-with", plural)
 }
 
 /// Does one thing to one object of a kind.
 fn of(world: &World, plural: &'static str, method: &str, body: Value) {
     if let Some(name) = one(world, plural) {
         tell(world, format!("{method} {plural} {name} {body}"));
-        world.order(Actor::Human, method, &workload::path(plural, &name), &body);
+        world.order(Actor::Human, method, &kinds::path(plural, &name), &body);
     }
 }
 
@@ -169,7 +170,7 @@ fn there_and_back(world: &Arc<World>) {
     let Some(name) = one(world, "machinedeployments") else {
         return;
     };
-    let path = workload::path("machinedeployments", &name);
+    let path = kinds::path("machinedeployments", &name);
     let now = world.look(|truth| {
         let stored = truth.named("machinedeployments", &name)?;
         Some(object::text(&stored, "/spec/template/spec/class/name").to_owned())
@@ -196,7 +197,7 @@ fn again(world: &Arc<World>, plural: &'static str, by_force: bool) {
     let Some(body) = workload::fixtures().into_iter().find(|it| object::name(it) == name) else {
         return;
     };
-    let path = workload::path(plural, &name);
+    let path = kinds::path(plural, &name);
     let how = if by_force { "by force, " } else { "" };
     tell(world, format!("{plural} {name} is deleted {how}and made again"));
     world.order(Actor::Human, "DELETE", &path, &Value::Null);
@@ -223,7 +224,7 @@ fn force(world: &World, debts: &Debts) {
     world.order(
         Actor::Human,
         "PATCH",
-        &workload::path(plural, &name),
+        &kinds::path(plural, &name),
         &without_finalizers(),
     );
 }
@@ -249,7 +250,7 @@ fn copy(world: &World, plural: &'static str, name: &str) -> Option<Value> {
 
 /// Makes an object as soon as its name is free, unless somebody else did.
 async fn make(world: &World, plural: &'static str, name: &str, body: &Value) {
-    let collection = workload::collection(plural);
+    let collection = kinds::collection(plural);
     while is_going(world, plural, name) {
         tokio::time::sleep(RETRY).await;
     }

@@ -16,8 +16,9 @@ use millwright_sandbox::store::Tree;
 use serde_json::{Value, json};
 
 use crate::event::{Actor, What};
+use crate::kinds::OURS;
 use crate::life::{CLUSTER, NAMESPACE};
-use crate::workload::{self, OURS};
+use crate::workload::body;
 use crate::world::World;
 
 /// Phases that a Machine of this version or of the original may be found in.
@@ -83,7 +84,7 @@ fn counts(world: &World) -> Value {
 }
 
 fn deployment(world: &World) -> Value {
-    let mut body = workload::body::deployment(world.choose("any-replicas", 4));
+    let mut body = body::deployment(world.choose("any-replicas", 4));
     put(&mut body, "/metadata", "finalizers", finalizers(world));
     let revisions = [
         Value::Null,
@@ -99,7 +100,7 @@ fn deployment(world: &World) -> Value {
 fn set(world: &World, number: u32, owners: &[Value]) -> Value {
     let class = world.pick("any-class", &["small", "large"]);
     let replicas = world.choose("any-replicas", 3);
-    let mut body = workload::body::set_of(&format!("set-{number}"), replicas, class);
+    let mut body = body::set_of(&format!("set-{number}"), replicas, class);
     let metadata = [
         ("finalizers", finalizers(world)),
         ("ownerReferences", one_of(world, "any-owner", owners)),
@@ -122,7 +123,7 @@ fn set(world: &World, number: u32, owners: &[Value]) -> Value {
 async fn machine(world: &Arc<World>, number: u32, sets: &[Value], delays: Delays) {
     let name = format!("machine-{number}");
     let (phase, is_known) = (world.pick("any-phase", &PHASES), world.choose("any-known", 3) > 0);
-    let mut body = workload::body::machine(&name);
+    let mut body = body::machine(&name);
     // A VM without a finalizer on its Machine nobody answers for.
     let (has_vm, guards) = (world.choose("any-vm", 2) == 1, finalizers(world));
     let has_vm = has_vm && !guards.is_null();
@@ -186,7 +187,7 @@ fn status(world: &World, phase: &str) -> Value {
 pub async fn leave(world: &Arc<World>, name: &str) {
     let text = format!("another controller has left machine {name} with a VM that nobody wrote down");
     world.tell(What::UserAction { text });
-    let mut body = workload::body::machine(name);
+    let mut body = body::machine(name);
     put(&mut body, "/metadata", "finalizers", json!([keys::FINALIZER]));
     let delays = Delays {
         create: Duration::ZERO,
@@ -213,7 +214,7 @@ async fn launch(world: &World, uid: &str, name: &str, delays: Delays) -> Value {
         spec_digest: "of an earlier manager's".to_owned(),
         tags: BTreeMap::new(),
         region: "local".to_owned(),
-        zone: workload::ZONE.to_owned(),
+        zone: body::ZONE.to_owned(),
         instance_type: "small".to_owned(),
         delays,
     };

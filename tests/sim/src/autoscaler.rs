@@ -12,8 +12,8 @@ use millwright_sandbox::object;
 use serde_json::{Value, json};
 
 use crate::event::{Actor, What};
+use crate::kinds::path;
 use crate::workload::body::as_go_writes;
-use crate::workload::{one, path};
 use crate::world::World;
 
 /// Most machines that it wants.
@@ -31,7 +31,7 @@ pub async fn run(world: Arc<World>) {
         if world.enter().is_quiet {
             return;
         }
-        if let Some(name) = one(&world, "autoscaled", "machinedeployments") {
+        if let Some(name) = world.one("autoscaled", "machinedeployments") {
             scale(&world, &name).await;
         }
     }

@@ -44,7 +44,7 @@ impl Zoo {
     fn record(&self) -> anyhow::Result<ExitCode> {
         let mutants = mutants(self.mutant.as_deref())?;
         let failed = AtomicUsize::new(0);
-        zoo::record(&mutants, self.most, self.budget, self.threads, |mutant, tape| {
+        tape::record(&mutants, self.most, self.budget, self.threads, |mutant, tape| {
             let path = tape::path(mutant.name);
             let written = match &tape {
                 Some(tape) => std::fs::write(&path, tape.to_string()).map_err(|error| error.to_string()),

@@ -14,7 +14,7 @@ use crate::event::{Actor, What};
 use crate::life::Lives;
 use crate::outage;
 use crate::provider::Port;
-use crate::workload::ZONE;
+use crate::workload::body::ZONE;
 use crate::world::World;
 
 /// Where managers keep the lease for which they stand.

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::account::{Account, bare, no_stock, throttled};
 use crate::call_fault::CallFault;
 use crate::process::Process;
-use crate::workload::ZONE;
+use crate::workload::body::ZONE;
 use crate::world::World;
 
 /// A boot that nobody lives to see.

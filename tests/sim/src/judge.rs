@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use millwright_oracles as oracles;
-use millwright_oracles::panel::Settings;
+use millwright_oracles::settings::Settings;
 use millwright_oracles::{Act, By, Call, Heard, Method, Panel, VmChange, Write};
 use millwright_provider_virtual::cloud::{Event as CloudEvent, Vm};
 use millwright_sandbox::request::Verb;
@@ -23,7 +23,7 @@ use crate::event::{Actor, ApiRequest, Departure, Event, Oracle, Regime, Truth, V
 use crate::fault::{self, Lags};
 use crate::kinds;
 use crate::life::{CLUSTER, CREATION_TIMEOUT, DETACH_TIMEOUT, DRAIN_TIMEOUT, NAMESPACE, ORPHAN_MIN_AGE, ORPHAN_PERIOD};
-use crate::workload::{CANARY, FORSAKEN, NEVER};
+use crate::workload::body::{CANARY, FORSAKEN, NEVER};
 
 /// A panel of all oracles, as one oracle of the simulator's.
 #[derive(Default)]

@@ -61,6 +61,19 @@ pub fn place(plural: &str) -> Place {
     kind(plural).place()
 }
 
+/// Paths of our kinds.
+pub const OURS: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default";
+
+/// Where objects of a kind are made.
+pub fn collection(plural: &str) -> String {
+    kind(plural).collection()
+}
+
+/// Where one object of a kind is.
+pub fn path(plural: &str, name: &str) -> String {
+    format!("{}/{name}", collection(plural))
+}
+
 impl Kind {
     /// Where its objects lie.
     pub fn place(&self) -> Place {

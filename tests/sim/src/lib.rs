@@ -17,7 +17,7 @@
 //! | [`faulty_provider`], [`account`] | the driver with what goes wrong in it; what ails its cloud for a while |
 //! | [`life`], [`actors`] | the managers' lives; kubelets, controllers, what happens now and then |
 //! | [`autoscaler`] | the cluster autoscaler, where a run has one |
-//! | [`chaos`], [`outage`] | harm that comes by itself; outages of minutes and hours, and what must be done all the same |
+//! | [`chaos`], [`outage`], [`refusal`] | harm that comes by itself; outages of minutes and hours, and what must be done nevertheless; a kind of write that is refused |
 //! | [`sockets`] | the directory in which managers look for drivers |
 //! | [`kinds`] | the kinds of objects, by their plurals |
 //! | [`accidents`] | the human's accidents, and what he then owes |
@@ -32,7 +32,7 @@
 //! | [`share`] | how many are shared among threads |
 //! | [`reference`] | how a run must end, by the one in which nothing went wrong |
 //! | [`tape`] | how a run is written down, to be had again by others |
-//! | [`hooks`], [`zoo`] | where mistakes can be put, and those that are; how soon each is caught |
+//! | [`world::hooks`], [`zoo`] | where mistakes can be put, and those that are; how soon each is caught |
 
 pub mod accidents;
 pub mod account;
@@ -51,7 +51,6 @@ pub mod event;
 pub mod fault;
 pub mod faulty_provider;
 pub mod flow;
-pub mod hooks;
 pub mod judge;
 pub mod kinds;
 pub mod life;
@@ -62,6 +61,7 @@ pub mod pods;
 pub mod process;
 pub mod provider;
 pub mod reference;
+pub mod refusal;
 pub mod run;
 pub mod seed;
 pub mod share;

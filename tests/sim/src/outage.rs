@@ -6,14 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millwright_oracles::wanted;
-use millwright_sandbox::api::Answer;
-use millwright_sandbox::request::{Request, Verb};
-use serde_json::json;
+use millwright_sandbox::request::Verb;
 
 use crate::event::{Truth, What};
 use crate::judge::Seen;
 use crate::process::Cut;
-use crate::workload;
+use crate::refusal::Refusal;
 use crate::world::World;
 
 /// Hours for which the target cluster is away.
@@ -24,38 +22,6 @@ const REFUSED: [u64; 2] = [8, 15];
 const LAST: Duration = Duration::from_mins(6);
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// A kind of write that is refused.
-#[derive(Clone, Debug)]
-pub struct Refusal {
-    /// Until when.
-    pub until: Duration,
-    verb: Verb,
-    /// The one Machine that it is about; none: all of them.
-    name: Option<String>,
-    message: &'static str,
-}
-
-impl Refusal {
-    /// The answer to a request, where it is refused.
-    pub fn answers(&self, request: &Request, now: Duration) -> Option<Answer> {
-        let is_meant = now < self.until
-            && request.verb == self.verb
-            && request.target.resource == "machines"
-            && self.name.as_ref().is_none_or(|name| *name == request.target.name);
-        is_meant.then(|| {
-            let body = json!({
-                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": self.message, "reason": "Forbidden", "code": 403,
-            });
-            Answer::Object {
-                code: 403,
-                body: body.into(),
-                warnings: Vec::new(),
-            }
-        })
-    }
-}
 
 /// The target cluster goes away, once in a run.
 pub fn lose_target(world: &Arc<World>) {
@@ -85,7 +51,7 @@ pub fn refuse(world: &Arc<World>) {
     let lasts = Duration::from_mins(world.pick("refused", &REFUSED));
     let machine = match world.choose("refusal", 2) {
         0 => None,
-        _ => workload::one(world, "refused-machine", "machines"),
+        _ => world.one("refused-machine", "machines"),
     };
     let end = begin(world, lasts);
     let refusal = match machine {

@@ -18,8 +18,7 @@ use serde_json::{Value, json};
 
 use crate::clock::after;
 use crate::event::{Actor, Truth};
-use crate::kinds;
-use crate::workload::{collection, path};
+use crate::kinds::{self, collection, path};
 use crate::world::World;
 
 pub mod volumes;

@@ -18,11 +18,11 @@ use crate::choices::{Choices, Count, Deviation};
 use crate::clock::{CloudSky, DAWN, Time};
 use crate::event::{Oracle, Regime, Violation, What};
 use crate::fault::{Enabled, Lags};
-use crate::hooks::Hooks;
 use crate::judge::{Judge, ending};
 use crate::life::Lives;
 use crate::pods::Crew;
 use crate::provider::{Port, Transport};
+use crate::world::hooks::Hooks;
 use crate::world::{Parts, World};
 use crate::{actors, agents, any, autoscaler, outage, reference, tail, workload};
 
@@ -291,7 +291,7 @@ impl Cast {
     /// The workload, the quiet tail, and what time is given beyond.
     async fn act(&self, plan: &Plan, soaks: bool) {
         let world = &self.world;
-        workload::act(world, &self.port, workload::actions(&self.workload).unwrap_or_default()).await;
+        workload::operator::act(world, &self.port, workload::actions(&self.workload).unwrap_or_default()).await;
         if !matches!(plan.faults, Faults::None | Faults::Injected(_)) {
             world.delay("faults-end", &[1000, 0, 5000, 30_000]).await;
         }

@@ -24,10 +24,12 @@ use anyhow::Context as _;
 
 use crate::choices::Deviation;
 use crate::fault::Enabled;
-use crate::hooks::Hooks;
 use crate::provider::Transport;
-use crate::run::{Faults, Outcome, Plan, by_names};
-use crate::{workload, zoo};
+use crate::run::{Faults, Outcome, Plan, by_names, by_seed};
+use crate::shrink::shrink;
+use crate::world::hooks::Hooks;
+use crate::zoo::Mutant;
+use crate::{share, workload, zoo};
 
 /// Where the tapes of this repository lie.
 pub const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tapes");
@@ -84,6 +86,19 @@ impl Tape {
                 .filter(|deviations| !is_named(deviations))
                 .cloned()
                 .collect(),
+        })
+    }
+
+    /// The run of a bug of the zoo by the first of so many seeds that shows it, made small by so many runs. Nothing where no seed shows it.
+    pub fn of_bug(bug: &Mutant, most: u64, budget: usize) -> Option<Self> {
+        let plan = bug.plan();
+        let mut runs = (0..most).map(|seed| by_seed(&plan, seed));
+        let shown = runs.find(|outcome| bug.is_caught(outcome))?;
+        let small = shrink(&plan, &shown.deviations, budget)?;
+        Some(Self {
+            what: bug.what.to_owned(),
+            bug: Some(bug.name.to_owned()),
+            ..Self::of(&plan, &small)?
         })
     }
 
@@ -240,6 +255,11 @@ pub fn committed() -> anyhow::Result<Vec<(String, Tape)>> {
     paths.sort();
     let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     paths.iter().map(|path| Ok((stem(path), Tape::load(path)?))).collect()
+}
+
+/// Records each of these bugs, on so many threads, and hands `keep` each tape that is done.
+pub fn record(bugs: &[Mutant], most: u64, budget: usize, threads: usize, keep: impl Fn(&Mutant, Option<Tape>) + Sync) {
+    share::each(bugs, threads, |bug| keep(bug, Tape::of_bug(bug, most, budget)));
 }
 
 /// Where the tape of that name lies.

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use self::action::{Action, begin, delete, make, moment, of_class, scale, secret, size};
 use self::body::{class, machine, set_of, user_data};
-pub use self::operator::{act, collection, one, path, settle};
 use crate::choices::Choices;
 use crate::event::Regime;
 use crate::pods::Wanted;
@@ -21,21 +20,6 @@ mod orphans;
 mod rollouts;
 mod short;
 mod troubles;
-
-/// Paths of our kinds.
-pub const OURS: &str = "/apis/machine.sapcloud.io/v1alpha1/namespaces/default";
-
-/// What stands in the user data and nowhere else.
-pub const CANARY: &str = "c4n4ry-of-the-user-data";
-
-/// Where every VM stands.
-pub const ZONE: &str = "local-a";
-
-/// A class whose driver never comes.
-pub const FORSAKEN: &str = "forsaken";
-
-/// A class whose Secret never comes.
-pub const NEVER: &str = "never";
 
 /// The names of all workloads.
 pub const ALL: [&str; 39] = [

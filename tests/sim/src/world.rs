@@ -3,6 +3,7 @@
 //! Everything that changes the API or is worth telling passes here, one at a time. Nothing in here waits.
 
 mod api;
+pub mod hooks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use millwright_provider_virtual::cloud::{Cloud, Event as CloudEvent, Happening};
 use millwright_sandbox::api::Api;
+use millwright_sandbox::object;
 use millwright_sandbox::store::Place;
 use tokio::sync::mpsc;
 
@@ -18,12 +20,12 @@ use crate::choices::Choices;
 use crate::clock::Time;
 use crate::event::{Oracle, Truth, Violation, What};
 use crate::fault::Enabled;
-use crate::hooks::Hooks;
 use crate::notifier::{Notifier, Subscription};
-use crate::outage::Refusal;
 use crate::process::{Cut, Link, Process};
+use crate::refusal::Refusal;
 use crate::sockets::Sockets;
 use crate::witness::Witness;
+use crate::world::hooks::Hooks;
 
 /// Seconds that a manager stands still: less than a lease's time, about it, and far beyond it.
 const FREEZES: [u64; 6] = [20, 3, 9, 14, 40, 90];
@@ -194,6 +196,21 @@ impl World {
         let nth = self.choose(point, n) as usize;
         *all.get(nth)
             .unwrap_or_else(|| all.first().expect("there is something to pick from"))
+    }
+
+    /// The name of one object of a kind, by choice, if there is any.
+    pub fn one(&self, point: &'static str, plural: &'static str) -> Option<String> {
+        let names: Vec<String> = self.look(|truth| {
+            truth
+                .all(plural)
+                .map(|object| object::name(&object).to_owned())
+                .collect()
+        });
+        if names.is_empty() {
+            return None;
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Some(self.pick(point, &names).to_owned())
     }
 
     /// Sleeps for one of these numbers of milliseconds.

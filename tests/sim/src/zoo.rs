@@ -6,11 +6,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::hooks::Hooks;
 use crate::run::{Faults, Outcome, Plan, by_seed};
 use crate::share;
-use crate::shrink::shrink;
-use crate::tape::Tape;
+use crate::world::hooks::Hooks;
 
 mod clouds;
 mod deployments;
@@ -98,20 +96,8 @@ impl Mutant {
         (0..most).find(caught).map(|nth| nth + 1)
     }
 
-    /// Its run by the first of so many seeds that shows it, made small by so many runs. Nothing where no seed shows it.
-    pub fn record(&self, most: u64, budget: usize) -> Option<Tape> {
-        let plan = self.plan();
-        let mut runs = (0..most).map(|seed| by_seed(&plan, seed));
-        let shown = runs.find(|outcome| self.is_caught(outcome))?;
-        let smallest = shrink(&plan, &shown.deviations, budget)?;
-        Some(Tape {
-            what: self.what.to_owned(),
-            bug: Some(self.name.to_owned()),
-            ..Tape::of(&plan, &smallest)?
-        })
-    }
-
-    fn is_caught(&self, outcome: &Outcome) -> bool {
+    /// Whether a run shows it, by the property that must catch it.
+    pub fn is_caught(&self, outcome: &Outcome) -> bool {
         let broken = outcome.violation.as_ref();
         broken.is_some_and(|broken| broken.property == self.property)
     }
@@ -180,17 +166,6 @@ pub fn hunt_from(
     });
     let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.into_iter().map(catch).collect()
-}
-
-/// Records each of these, on so many threads, and hands `keep` each tape that is done.
-pub fn record(
-    mutants: &[Mutant],
-    most: u64,
-    budget: usize,
-    threads: usize,
-    keep: impl Fn(&Mutant, Option<Tape>) + Sync,
-) {
-    share::each(mutants, threads, |mutant| keep(mutant, mutant.record(most, budget)));
 }
 
 /// Sorted, those that came to nothing last, so that the order of threads makes no difference.

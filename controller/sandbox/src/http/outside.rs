@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::api::Moment;
+use crate::moment::Moment;
 
 /// Lends each request its moment.
 pub trait Outside: Send + Sync + 'static {

@@ -7,9 +7,9 @@ use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use futures::Stream;
 use futures::stream::iter;
 
-use crate::api::Answer;
-use crate::list::Listing;
+use crate::answer::Answer;
 use crate::reply::{Reply, Style, head};
+use crate::shown::Listing;
 
 /// Bytes of a list that are made at a time.
 const PIECE: usize = 64 * 1024;

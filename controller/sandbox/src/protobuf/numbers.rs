@@ -68,12 +68,12 @@ pub(super) fn of(schema: &str) -> Option<&'static Message> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openapi;
+    use crate::builtin_schemas;
 
     #[test]
     fn every_number_has_a_field_that_the_api_knows() {
         for (name, message) in MESSAGES.iter() {
-            let schema = openapi::schema(&format!("io.k8s.{name}")).expect(name);
+            let schema = builtin_schemas::schema(&format!("io.k8s.{name}")).expect(name);
             for field in message.fields.values() {
                 assert!(schema["properties"][field.name].is_object(), "{name}.{}", field.name);
             }

@@ -4,8 +4,9 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, Moment};
+use crate::api::Api;
 use crate::failure::Failure;
+use crate::moment::Moment;
 
 /// Roles with the groups that they are bound to.
 fn all() -> [(&'static str, Value, &'static [&'static str]); 4] {

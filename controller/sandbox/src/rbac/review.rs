@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 
 use super::deed::{Deed, Thing};
 use super::{AUTHENTICATED, User, allows};
-use crate::api::{Answer, Api, Moment};
+use crate::answer::Answer;
+use crate::api::Api;
 use crate::failure::{Cause, Failure, Subject};
 use crate::kinds::{Counts, Kind};
+use crate::moment::Moment;
 use crate::request::{Request, Verb};
 use crate::write::stated;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a field, in the server's words. Decides wording only.
+//! What is wrong with a field, in the server's words, and what a validation comes to. Decides wording only.
 
 use std::fmt;
 
@@ -147,6 +147,15 @@ impl Cause {
         let detail = format!("supported values: {}", allowed.join(", "));
         Self::with_value(Reason::NotSupported, place, value, &detail)
     }
+}
+
+/// What came of a validation.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why the object is refused; nothing if it is not.
+    pub causes: Vec<Cause>,
+    /// What is told to the author nevertheless: rules that an unchanged value has broken before.
+    pub warnings: Vec<String>,
 }
 
 /// A value as messages show it.

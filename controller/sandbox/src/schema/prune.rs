@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::{Schema, place::Place};
-use crate::openapi;
+use crate::builtin_schemas;
 
 /// The fields that every object has.
 const ENVELOPE: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -61,10 +61,10 @@ impl Gone {
     }
 
     fn metadata(&mut self, value: &mut Value, place: &Place<'_>) {
-        self.keep(value, place, openapi::OBJECT_META);
+        self.keep(value, place, builtin_schemas::OBJECT_META);
         for (list, schema) in [
-            ("ownerReferences", openapi::OWNER_REFERENCE),
-            ("managedFields", openapi::MANAGED_FIELDS),
+            ("ownerReferences", builtin_schemas::OWNER_REFERENCE),
+            ("managedFields", builtin_schemas::MANAGED_FIELDS),
         ] {
             let Some(Value::Array(items)) = value.get_mut(list) else {
                 continue;
@@ -78,7 +78,7 @@ impl Gone {
     /// Keeps what one of the server's own schemas has.
     fn keep(&mut self, value: &mut Value, place: &Place<'_>, schema: &str) {
         let Value::Object(fields) = value else { return };
-        let known = openapi::properties(schema);
+        let known = builtin_schemas::properties(schema);
         fields.retain(|name, _| {
             let kept = known.is_some_and(|known| known.contains_key(name));
             if !kept {

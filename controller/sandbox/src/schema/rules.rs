@@ -10,9 +10,8 @@ use serde_json::Value;
 
 use super::{
     Additional, ReadError, Schema,
-    cause::{Cause, Reason},
+    cause::{Cause, Reason, Verdict},
     place::Place,
-    validate::Verdict,
 };
 
 mod library;

@@ -4,7 +4,12 @@
 
 use serde_json::Value;
 
-use super::{Schema, cause::Cause, place::Place, rules};
+use super::{
+    Schema,
+    cause::{Cause, Verdict},
+    place::Place,
+    rules,
+};
 
 pub use self::scale::{Scale, validate_scale};
 
@@ -16,15 +21,6 @@ mod scale;
 
 /// Said where an object is too wrong for its rules.
 pub const RULES_UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-
-/// What came of a validation.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
-    /// Why the object is refused; nothing if it is not.
-    pub causes: Vec<Cause>,
-    /// What is told to the author all the same: rules that an unchanged value has broken before.
-    pub warnings: Vec<String>,
-}
 
 /// Judges a whole object, in an update against what is stored.
 pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Verdict {

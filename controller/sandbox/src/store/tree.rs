@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use crate::list::write_json;
+use crate::json::write_json;
 
 /// An object that never changes. Clones share it.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Field, Identity, ListShape, ObjectShape, Scalars, Shape};
-use crate::openapi;
+use crate::builtin_schemas;
 
 /// The shapes of the server's own kinds and of all that they mention, by the names of their schemas.
 pub(super) fn built_in() -> Arc<BTreeMap<String, Shape>> {
@@ -17,7 +17,7 @@ pub(super) fn built_in() -> Arc<BTreeMap<String, Shape>> {
         Some(_) => Shape::Scalar(Scalars::Any),
         None => shape(schema),
     };
-    let shapes = openapi::schemas().map(|(name, schema)| (name.to_owned(), shape(schema)));
+    let shapes = builtin_schemas::schemas().map(|(name, schema)| (name.to_owned(), shape(schema)));
     Arc::new(shapes.collect())
 }
 
@@ -39,7 +39,7 @@ fn add_head(object: &mut ObjectShape) {
     object.fields.insert("kind".to_owned(), named(TEXT));
     object.fields.insert(
         "metadata".to_owned(),
-        named(Shape::Named(openapi::OBJECT_META.to_owned())),
+        named(Shape::Named(builtin_schemas::OBJECT_META.to_owned())),
     );
 }
 
@@ -52,7 +52,7 @@ fn text<'v>(schema: &'v Value, name: &str) -> &'v str {
 }
 
 fn shape(schema: &Value) -> Shape {
-    if let Some(name) = openapi::referred(schema) {
+    if let Some(name) = builtin_schemas::referred(schema) {
         return Shape::Named(name.to_owned());
     }
     if is_set(schema, "x-kubernetes-int-or-string") {

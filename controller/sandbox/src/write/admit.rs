@@ -8,7 +8,7 @@ use crate::failure::Cause;
 use crate::kinds::Kind;
 use crate::schema;
 use crate::write::Options;
-use crate::write::update::Part;
+use crate::write::part::Part;
 
 /// Brings an object into the shape of its definition.
 pub(crate) fn settle(kind: &Kind, object: &mut Value, options: &Options) {

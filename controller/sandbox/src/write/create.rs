@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api::{Answer, Api, Moment};
+use crate::answer::Answer;
 use crate::builtin;
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
-use crate::list::Shape;
 use crate::metadata;
+use crate::moment::Moment;
 use crate::object;
 use crate::request::Request;
 use crate::schema::RULES_UNCHECKED;
+use crate::shown::Shape;
+use crate::state::Api;
 use crate::store::{Key, Tree};
-use crate::write::update::Part;
-use crate::write::{Options, admit, at_path, body, invalid, kind_complaints, owners};
+use crate::write::part::Part;
+use crate::write::{Options, admit, at_path, body, invalid, kind_complaints, owners, upkeep};
 
 /// Answers POST to a collection.
 pub fn answer(api: &mut Api, kind: &Arc<Kind>, request: &Request, moment: &Moment) -> Result<Answer, Failure> {
@@ -34,7 +36,7 @@ pub(crate) fn insert(
     options: &Options,
     moment: &Moment,
 ) -> Result<Tree, Failure> {
-    object::tidy(&mut object);
+    upkeep::tidy(&mut object);
     admit::settle(kind, &mut object, options);
     namespace_takes(api, kind, &object)?;
     if object::at(&object, "/metadata/resourceVersion").is_some() {
@@ -42,7 +44,7 @@ pub(crate) fn insert(
             "resourceVersion should not be set on objects to be created".to_owned(),
         ));
     }
-    object::born(kind, &mut object, moment);
+    upkeep::born(kind, &mut object, moment);
     if kind.custom && kind.status {
         object.as_object_mut().and_then(|fields| fields.remove("status"));
     }

@@ -10,16 +10,19 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api, Moment};
+use crate::answer::Answer;
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
-use crate::list::{self, Shape, options_invalid};
+use crate::list::{self, options_invalid};
+use crate::moment::Moment;
 use crate::object::{self, FOREGROUND, ORPHAN};
 use crate::protobuf::{self, Envelope};
 use crate::request::Request;
+use crate::shown::Shape;
+use crate::state::Api;
 use crate::store::{Key, Object, Tree, set_version};
 use crate::write::update::path_in_storage;
-use crate::write::{dry_run_complaint, key_of, kind_unreadable, no_kind, text, typed};
+use crate::write::{dry_run_complaint, key_of, kind_unreadable, no_kind, text, typed, upkeep};
 
 /// What becomes of an object's dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -367,6 +370,6 @@ fn mark_deletion(kind: &Kind, object: &mut Value, grace: i64, now: Timestamp) {
         metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(grace));
     }
     if first && metadata.get("generation").and_then(Value::as_u64).unwrap_or(0) > 0 {
-        object::count(object);
+        upkeep::count(object);
     }
 }

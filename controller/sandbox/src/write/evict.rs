@@ -9,16 +9,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api, Moment};
+use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::kinds::Kind;
+use crate::moment::Moment;
 use crate::object;
 use crate::protobuf::{self, Envelope};
 use crate::request::Request;
 use crate::select::Labels;
+use crate::state::Api;
 use crate::store::Key;
 use crate::write::delete::{DeleteOptions, delete};
-use crate::write::update::Part;
+use crate::write::part::Part;
 use crate::write::{Options, Unread, key_of, owners, text, unrecognized};
 
 /// Answers POST to a pod's eviction.

@@ -11,7 +11,7 @@ use crate::managers::{self, Write};
 use crate::object;
 use crate::patch::apply::{ApplyError, apply};
 use crate::write::Options;
-use crate::write::update::Part;
+use crate::write::part::Part;
 
 /// What a write through this part cannot change, and so cannot come to own.
 fn reset(kind: &Kind, part: Part) -> FieldSet {

@@ -9,19 +9,22 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api::{Answer, Api, Moment};
+use crate::answer::Answer;
 use crate::builtin;
 use crate::failure::{Cause, Failure, Subject};
 use crate::golang;
 use crate::json;
 use crate::kinds::{Kind, Kinds};
-use crate::list::Shape;
+use crate::moment::Moment;
 use crate::object;
 use crate::patch as patches;
 use crate::request::Request;
+use crate::shown::Shape;
+use crate::state::Api;
 use crate::strange;
+use crate::write::part::Part;
 use crate::write::strictness::{Strange, unmarshalled};
-use crate::write::update::{self, Part};
+use crate::write::update;
 use crate::write::{Options, Validation, at_path, create, key_of, kind_unreadable, no_kind, other_kind, owners, typed};
 use crate::yaml;
 

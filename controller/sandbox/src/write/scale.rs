@@ -9,14 +9,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api, Moment};
+use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::json;
 use crate::kinds::{Kind, Scale};
-use crate::list::Shape;
+use crate::moment::Moment;
 use crate::object;
 use crate::request::{Request, Verb};
-use crate::write::update::{self, Part};
+use crate::shown::Shape;
+use crate::state::Api;
+use crate::write::part::Part;
+use crate::write::update;
 use crate::write::{Options, at_path, key_of, patch};
 
 /// Answers every verb of a scale.

@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
-use crate::api::Api;
 use crate::failure::Failure;
 use crate::kinds::Kind;
 use crate::schema;
+use crate::state::Api;
 use crate::strange;
 use crate::write::Validation;
 

@@ -10,9 +10,9 @@ use base64::engine::general_purpose::PAD;
 use base64::{DecodeError, Engine as _};
 use serde_json::Value;
 
+use crate::builtin_schemas;
 use crate::golang;
 use crate::kinds::Kind;
-use crate::openapi;
 use crate::write::times;
 
 /// Texts that stand for bytes are read as leniently as the server does: what is left over of the last letter is not looked at.
@@ -36,7 +36,9 @@ enum Type {
 
 /// The fields of metadata in the order in which they are looked at, which is that of their names.
 static METADATA: LazyLock<Vec<(&str, Type)>> = LazyLock::new(|| {
-    let fields = openapi::properties(openapi::OBJECT_META).into_iter().flatten();
+    let fields = builtin_schemas::properties(builtin_schemas::OBJECT_META)
+        .into_iter()
+        .flatten();
     fields
         .filter_map(|(name, schema)| Some((name.as_str(), Type::of(schema)?)))
         .collect()
@@ -176,15 +178,17 @@ impl Type {
     /// The type of a field of metadata.
     fn of(schema: &Value) -> Option<Self> {
         let said = schema.get("type").and_then(Value::as_str);
-        let items = schema.get("items").and_then(openapi::referred);
+        let items = schema.get("items").and_then(builtin_schemas::referred);
         match (said, items) {
             (Some("string"), _) => Some(Self::Text),
             (Some("integer"), _) => Some(Self::Number),
             (Some("object"), _) => Some(Self::Map),
             (Some("array"), None) => Some(Self::Texts),
-            (Some("array"), Some(openapi::OWNER_REFERENCE)) => Some(Self::Owners),
-            (Some("array"), Some(openapi::MANAGED_FIELDS)) => Some(Self::Entries),
-            (None, _) => openapi::referred(schema)?.ends_with(".Time").then_some(Self::Time),
+            (Some("array"), Some(builtin_schemas::OWNER_REFERENCE)) => Some(Self::Owners),
+            (Some("array"), Some(builtin_schemas::MANAGED_FIELDS)) => Some(Self::Entries),
+            (None, _) => builtin_schemas::referred(schema)?
+                .ends_with(".Time")
+                .then_some(Self::Time),
             _ => None,
         }
     }
@@ -285,7 +289,7 @@ mod tests {
 
     #[test]
     fn every_field_of_metadata_has_a_type() {
-        let fields = openapi::properties(openapi::OBJECT_META).unwrap();
+        let fields = builtin_schemas::properties(builtin_schemas::OBJECT_META).unwrap();
         assert!(fields.keys().eq(METADATA.iter().map(|(name, _)| name)));
     }
 }

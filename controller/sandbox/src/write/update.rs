@@ -4,26 +4,20 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api::{Answer, Api, Moment};
+use crate::answer::Answer;
 use crate::builtin;
 use crate::failure::{Cause, Failure};
 use crate::kinds::Kind;
-use crate::list::Shape;
 use crate::managers::same_but_for_times;
 use crate::metadata;
+use crate::moment::Moment;
 use crate::object;
 use crate::request::Request;
+use crate::shown::Shape;
+use crate::state::Api;
 use crate::store::{Key, Tree};
-use crate::write::{Options, admit, at_path, body, create, invalid, key_of, kind_complaints, owners};
-
-/// Which part of an object a write may change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    Whole,
-    Status,
-    /// The whole, by way of the scale: what differs is the scale's.
-    Scale,
-}
+use crate::write::part::Part;
+use crate::write::{Options, admit, at_path, body, create, invalid, key_of, kind_complaints, owners, upkeep};
 
 /// Answers PUT.
 pub fn answer(
@@ -36,7 +30,7 @@ pub fn answer(
     let mut options = Options::read(request, "UpdateOptions", moment)?;
     let mut object = body(api, kind, request, &mut options)?;
     at_path(kind, request, &mut object)?;
-    object::tidy(&mut object);
+    upkeep::tidy(&mut object);
     let key = key_of(request);
     let shape = Shape::of(&request.accept);
     let Some(old) = api.store.tree(&kind.place(), &key) else {
@@ -124,8 +118,8 @@ pub(crate) fn store(
     options: &Options,
 ) -> Result<Tree, Failure> {
     // Only an apply takes out what is then null, and only custom objects are stored in the form in which it is seen.
-    let leaves_null = options.recorded && kind.custom && object::leaves_null(&new);
-    object::tidy(&mut new);
+    let leaves_null = options.recorded && kind.custom && upkeep::leaves_null(&new);
+    upkeep::tidy(&mut new);
     admit::settle(kind, &mut new, options);
     same_version(kind, key, old, &new)?;
     let owners = object::at(&new, "/metadata/managedFields")
@@ -137,7 +131,7 @@ pub(crate) fn store(
     if let Some(owners) = owners {
         object::metadata(&mut new).insert("managedFields".to_owned(), owners);
     }
-    object::succeed(kind, old, &mut new);
+    upkeep::succeed(kind, old, &mut new);
     builtin::refill(kind, old, &mut new);
     let mut new = match stated {
         Some(stated) => owners::record_as_stated(kind, old, new, stated, part, options),

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::event::{Act, By, Event, Write};
 use crate::object::{controller, is_deleting, name, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 pub(crate) struct Adoption {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::event::{Act, By, Event, Write};
 use crate::object::name;
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 pub(crate) struct Calm {

@@ -21,7 +21,8 @@ use super::in_place::SELECTED;
 use super::kept;
 use crate::event::{Act, By, Call, Event, Method, Verb, Write};
 use crate::object::{controller_kind, is_deleting, is_true, name, phase, selects, text, time, uid};
-use crate::panel::{Oracle, Settings};
+use crate::oracle::Oracle;
+use crate::settings::Settings;
 use crate::truth::{Truth, by_uid};
 
 mod volumes;

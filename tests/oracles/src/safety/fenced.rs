@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::event::{Act, By, Event, Method, Write};
 use crate::object::{number, text};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 /// What an accepted claim of the lease gives to a manager.

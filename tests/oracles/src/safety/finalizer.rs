@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::event::{Act, By, Call, Event, Method, Write};
 use crate::object::{FINALIZER, has_finalizer, name, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::{Truth, by_uid};
 
 #[derive(Default)]

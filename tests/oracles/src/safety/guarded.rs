@@ -2,7 +2,7 @@
 
 use crate::event::{Act, By, Event, Verb};
 use crate::object::name;
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 #[derive(Default)]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::bounds::bounds;
 use crate::event::{Act, By, Event, Write};
 use crate::object::{controller, is_deleting, name, number, phase, text, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::{Truth, by_uid};
 
 /// Labels of a Node.

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::event::{Act, By, Event, Write};
 use crate::object::{name, phase, text, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 /// How the status says so; people and programs look for these words of the original's.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::event::{Act, By, Event, Verb, Write};
 use crate::object::{controller, is_deleting, name, number, phase, text, time, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::{Truth, by_uid};
 
 /// How far a manager's clock may be from the API server's without having been set.

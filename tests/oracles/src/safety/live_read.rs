@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::event::{Act, Call, Event, Method};
 use crate::object::{is_deleting, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 pub(crate) struct LiveRead {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::event::{Act, By, Event, Write};
 use crate::object::{controller, is_deleting, name, phase, text, time, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 /// The autoscaler's list on a deployment, `name~time,…`.

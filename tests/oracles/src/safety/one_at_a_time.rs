@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::kept;
 use crate::event::{Act, By, Event, Write};
 use crate::object::{controller, is_deleting, is_true, name, phase, text, time, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 pub(crate) struct OneAtATime {

@@ -2,7 +2,7 @@
 
 use crate::event::{Act, By, Event, Write};
 use crate::object::{is_deleting, name, phase, text};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 #[derive(Default)]

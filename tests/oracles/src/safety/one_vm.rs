@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::event::{Act, Event, VmChange};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 #[derive(Default)]

@@ -9,7 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::event::{Act, By, Event, VmChange};
 use crate::object::{is_deleting, uid};
-use crate::panel::{Oracle, Settings};
+use crate::oracle::Oracle;
+use crate::settings::Settings;
 use crate::truth::{Truth, by_uid};
 
 /// Clocks of managers may be off by so much.

@@ -11,7 +11,7 @@ use super::in_place::SELECTED;
 use crate::diff;
 use crate::event::{Act, By, Event, Verb, Write};
 use crate::object::{controller, name, text};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 use gifts::Gifts;
 

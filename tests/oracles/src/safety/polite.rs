@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::event::{Act, By, Call, Event, Heard, Method, Outcome, Write};
 use crate::object::text;
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::{Truth, by_uid};
 
 const FIRST: SignedDuration = SignedDuration::from_secs(5);

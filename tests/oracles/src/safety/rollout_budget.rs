@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::bounds;
 use crate::event::{Act, By, Event, Verb, Write};
 use crate::object::{controller, is_deleting, name, number, phase, text, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::{Truth, by_uid};
 
 /// A request that takes longer was held up on its way.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::event::{Act, By, Event};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 pub(crate) struct Secrecy {

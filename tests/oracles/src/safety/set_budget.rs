@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::event::{Act, By, Event, Verb, Write};
 use crate::object::{controller, is_deleting, name, number, selects, uid};
-use crate::panel::{Oracle, Settings};
+use crate::oracle::Oracle;
+use crate::settings::Settings;
 use crate::truth::{Truth, by_uid};
 
 pub(crate) struct SetBudget {

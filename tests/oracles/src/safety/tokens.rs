@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::event::{Act, By, Event, Verb, Write};
 use crate::object::{FINALIZER, has_finalizer, is_token, name, text, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::Truth;
 
 /// On a token's Secret: the uid of its Machine.

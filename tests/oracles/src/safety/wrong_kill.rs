@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::event::{Act, By, Event, Verb, VmChange, Write};
 use crate::object::{controller, is_deleting, name, number, phase, text, uid};
-use crate::panel::Oracle;
+use crate::oracle::Oracle;
 use crate::truth::{Truth, by_uid};
 
 /// The autoscaler's wish on a Machine, and its list on a deployment, `name~time,…`.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Nodes;
 use crate::event::{Actor, Truth};
-use crate::workload::{collection, path};
+use crate::kinds::{collection, path};
 use crate::world::World;
 
 /// What the storage driver holds a VolumeAttachment by until it has detached.

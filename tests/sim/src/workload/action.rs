@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::CANARY;
+use super::body::CANARY;
 use super::body::deployment;
 
 /// One thing that the human does.

@@ -5,13 +5,13 @@ use millwright_sandbox::object;
 use serde_json::{Value, json};
 
 use super::body;
-use super::operator::{one, path};
 use crate::event::{Actor, What};
+use crate::kinds::path;
 use crate::world::World;
 
 /// Makes a machine the first to go, by choice.
 pub fn prefer(world: &World) {
-    if let Some(name) = one(world, "one", "machines") {
+    if let Some(name) = world.one("one", "machines") {
         let text = format!("wants machine {name} to go first");
         world.tell(What::UserAction { text });
         let body = json!({ "metadata": { "annotations": { keys::PRIORITY: keys::PRIORITY_TRIGGERED } } });

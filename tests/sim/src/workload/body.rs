@@ -3,8 +3,20 @@
 use millwright_core::merge;
 use serde_json::{Value, json};
 
-use super::operator::HOLD;
-use super::{CANARY, FORSAKEN, ZONE};
+/// What stands in the user data and nowhere else.
+pub const CANARY: &str = "c4n4ry-of-the-user-data";
+
+/// Where every VM stands.
+pub const ZONE: &str = "local-a";
+
+/// A class whose driver never comes.
+pub const FORSAKEN: &str = "forsaken";
+
+/// A class whose Secret never comes.
+pub const NEVER: &str = "never";
+
+/// The finalizer of another tool.
+pub const HOLD: &str = "example.org/hold";
 
 /// A Secret whose user data bears the canary.
 pub fn user_data(name: &str) -> Value {

@@ -5,8 +5,8 @@ use millwright_provider_virtual::cloud::VmId;
 use serde_json::json;
 
 use super::action::{Action, begin, moment, of_class, patch, scale};
-use super::operator::{one, path};
 use crate::event::{Actor, What};
+use crate::kinds::path;
 use crate::world::World;
 
 /// Workloads in which machines fail, and somebody wants them kept.
@@ -52,7 +52,7 @@ pub fn ask_to_preserve(world: &World) {
     let plural = world.pick("wish-on", &["machines", "nodes"]);
     let value = world.pick("wish", &["when-failed", "now", "false", "", "perhaps"]);
     let value = Some(value).filter(|value| !value.is_empty());
-    if let Some(name) = one(world, "one", plural) {
+    if let Some(name) = world.one("one", plural) {
         let said = value.unwrap_or("nothing any more");
         let text = format!("says of {plural} {name} whether it is to be preserved: {said}");
         world.tell(What::UserAction { text });

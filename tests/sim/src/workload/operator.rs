@@ -8,7 +8,7 @@ use millwright_sandbox::object;
 use serde_json::{Value, json};
 
 use super::action::Action;
-use super::{autoscaler, drains, keep, orphans};
+use super::{autoscaler, body, drains, keep, orphans};
 use crate::any;
 use crate::event::{Actor, What};
 use crate::judge::settled;
@@ -65,8 +65,8 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, actions: Vec<Action>) {
             } => {
                 world.tell(What::UserAction { text });
                 let path = match path.split_once('/') {
-                    Some((plural, name)) => self::path(plural, name),
-                    None => collection(&path),
+                    Some((plural, name)) => kinds::path(plural, name),
+                    None => kinds::collection(&path),
                 };
                 ask(world, method, &path, &body).await;
             }
@@ -74,52 +74,24 @@ pub async fn act(world: &Arc<World>, port: &Arc<Port>, actions: Vec<Action>) {
     }
 }
 
-/// Where objects of a kind are made.
-pub fn collection(plural: &str) -> String {
-    kinds::kind(plural).collection()
-}
-
-/// Where one object of a kind is.
-pub fn path(plural: &str, name: &str) -> String {
-    format!("{}/{name}", collection(plural))
-}
-
-/// The name of one object of a kind, by choice, if there is any.
-pub fn one(world: &World, point: &'static str, plural: &'static str) -> Option<String> {
-    let names: Vec<String> = world.look(|truth| {
-        truth
-            .all(plural)
-            .map(|object| object::name(&object).to_owned())
-            .collect()
-    });
-    if names.is_empty() {
-        return None;
-    }
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Some(world.pick(point, &names).to_owned())
-}
-
 /// Deletes one of a kind, if there is one.
 fn delete_one(world: &World, plural: &'static str) {
-    if let Some(name) = one(world, "one", plural) {
+    if let Some(name) = world.one("one", plural) {
         let text = format!("deletes {plural} {name}");
         world.tell(What::UserAction { text });
-        world.order(Actor::Human, "DELETE", &path(plural, &name), &Value::Null);
+        world.order(Actor::Human, "DELETE", &kinds::path(plural, &name), &Value::Null);
     }
 }
 
 /// Changes one of a kind, if there is one.
 fn change_one(world: &World, text: &str, plural: &'static str, subresource: &str, body: &Value) {
-    if let Some(name) = one(world, "one", plural) {
+    if let Some(name) = world.one("one", plural) {
         let text = format!("{text} {name}");
         world.tell(What::UserAction { text });
-        let path = format!("{}/{subresource}", path(plural, &name));
+        let path = format!("{}/{subresource}", kinds::path(plural, &name));
         world.order(Actor::Human, "PATCH", path.trim_end_matches('/'), body);
     }
 }
-
-/// The finalizer of another tool.
-pub const HOLD: &str = "example.org/hold";
 
 /// Takes that tool's finalizer away.
 fn unhold(world: &World, name: &str) {
@@ -130,12 +102,12 @@ fn unhold(world: &World, name: &str) {
     let kept: Vec<&Value> = held
         .into_iter()
         .flatten()
-        .filter(|finalizer| *finalizer != HOLD)
+        .filter(|finalizer| *finalizer != body::HOLD)
         .collect();
     let text = format!("lets machine {name} go");
     world.tell(What::UserAction { text });
     let body = json!({ "metadata": { "finalizers": kept } });
-    world.order(Actor::Human, "PATCH", &path("machines", name), &body);
+    world.order(Actor::Human, "PATCH", &kinds::path("machines", name), &body);
 }
 
 /// Asks until it is so: a name that is still taken by what goes is waited for.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millwright_provider_virtual::cloud::{Delays, Launch, Owner};
 
-use super::ZONE;
+use super::body::ZONE;
 use crate::event::What;
 use crate::life::{CLUSTER, NAMESPACE};
 use crate::world::World;

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::NEVER;
 use super::action::{Action, begin, history, make, moment, of_class, patch, paused, scale, undo};
+use super::body::NEVER;
 use super::body::{adoptable, of_secret, recreated};
 
 /// Workloads in which the template changes, and what may come between.

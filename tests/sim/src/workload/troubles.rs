@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::FORSAKEN;
 use super::action::{Action, begin, delete, make, moment, of_class, scale};
+use super::body::FORSAKEN;
 use super::body::{forsaken, held, of_secret, set_of, user_data};
 
 /// Workloads in which something else than the size changes: drivers, classes, Machines of others.

@@ -10,10 +10,10 @@ use millwright_sandbox::object;
 
 use super::Mutant;
 use crate::event::{Departure, What};
-use crate::hooks::Hooks;
 use crate::life::CLUSTER;
 use crate::process::Process;
 use crate::world::World;
+use crate::world::hooks::Hooks;
 
 pub(super) const ALL: [Mutant; 2] = [
     Mutant {

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::Mutant;
 use super::wires::put;
 use crate::event::Truth;
-use crate::hooks::Hooks;
+use crate::world::hooks::Hooks;
 
 pub(super) const ALL: [Mutant; 9] = [
     Mutant {

@@ -16,10 +16,10 @@ use serde_json::json;
 use super::Mutant;
 use super::machines::{deciding, is_deleting, told_at};
 use crate::event::Actor;
-use crate::hooks::Hooks;
+use crate::kinds::path;
 use crate::process::Process;
-use crate::workload::path;
 use crate::world::World;
+use crate::world::hooks::Hooks;
 
 pub(super) const ALL: [Mutant; 11] = [
     Mutant {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Mutant;
 use super::machines::deciding;
-use crate::hooks::Hooks;
+use crate::world::hooks::Hooks;
 
 pub(super) const ALL: [Mutant; 3] = [
     Mutant {

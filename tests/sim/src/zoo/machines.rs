@@ -10,7 +10,7 @@ use millwright_core::ids::ProviderId;
 use millwright_core::machine::{self, DriverView, Observed, Plan, StatusChange, Step, Why};
 
 use super::Mutant;
-use crate::hooks::Hooks;
+use crate::world::hooks::Hooks;
 
 pub(super) const ALL: [Mutant; 19] = [
     Mutant {

@@ -11,7 +11,7 @@ use millwright_sandbox::request::{Request, Verb};
 
 use super::Mutant;
 use crate::event::Truth;
-use crate::hooks::{self, Hooks};
+use crate::world::hooks::{self, Hooks};
 
 pub(super) const ALL: [Mutant; 4] = [
     Mutant {

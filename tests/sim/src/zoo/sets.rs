@@ -11,7 +11,7 @@ use millwright_core::set::{self, MachineView, Observed, Plan, Step};
 
 use super::Mutant;
 use crate::choices::mix;
-use crate::hooks::Hooks;
+use crate::world::hooks::Hooks;
 
 pub(super) const ALL: [Mutant; 8] = [
     Mutant {

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::Mutant;
 use crate::event::Truth;
-use crate::hooks::{self, Hooks};
-use crate::workload::CANARY;
+use crate::workload::body::CANARY;
+use crate::world::hooks::{self, Hooks};
 
 pub(super) const ALL: [Mutant; 9] = [
     Mutant {

@@ -6,10 +6,11 @@ use millwright_core::machine::{self, Why};
 use millwright_sim::call_fault::CallFault;
 use millwright_sim::campaign;
 use millwright_sim::event::{Actor, Event, Oracle, Truth, Violation, What};
+use millwright_sim::kinds::{OURS, collection, path};
 use millwright_sim::run::{Faults, Outcome, Plan, by_names, by_seed};
 use millwright_sim::seed;
 use millwright_sim::shrink::shrink;
-use millwright_sim::workload::{self, OURS};
+use millwright_sim::workload;
 use millwright_sim::zoo;
 use serde_json::json;
 
@@ -173,7 +174,7 @@ fn what_the_garbage_collector_removes_is_seen_by_the_oracles_whatever_its_kind()
                 "metadata": { "name": "web-0", "namespace": "default", "ownerReferences": [owner] },
                 "spec": { "containers": [{ "name": "web", "image": "web" }] },
             });
-            world.order(Actor::Human, "POST", &workload::collection("pods"), &pod);
+            world.order(Actor::Human, "POST", &collection("pods"), &pod);
             world.collect();
         })
     };
@@ -203,14 +204,9 @@ fn what_one_request_changes_beside_its_object_is_seen_by_the_oracles() {
                 "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "web-0", "namespace": "default", "labels": labels },
                 "spec": { "containers": [{ "name": "web", "image": "web" }] },
             });
-            let pods = workload::collection("pods");
-            let budget = workload::path("poddisruptionbudgets", "web");
-            world.order(
-                Actor::Human,
-                "POST",
-                &workload::collection("poddisruptionbudgets"),
-                &pdb,
-            );
+            let pods = collection("pods");
+            let budget = path("poddisruptionbudgets", "web");
+            world.order(Actor::Human, "POST", &collection("poddisruptionbudgets"), &pdb);
             world.order(Actor::Human, "POST", &pods, &pod);
             world.order(
                 Actor::Human,
