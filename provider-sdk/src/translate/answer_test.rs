@@ -248,7 +248,7 @@ fn logged(deed: impl FnOnce()) -> String {
     String::from_utf8(kept.0.lock().unwrap().clone()).unwrap()
 }
 
-/// Row: N18. The manager never takes such a VM for an orphan: it may cost money for ever, and only the log can say why.
+/// The manager never takes such a VM for an orphan (MAN-44): it may cost money for ever, and only the log can say why.
 #[test]
 fn vms_that_are_listed_without_create_time_are_told_in_the_log() {
     let seal = Seal::new("c", &MachineClass::default());
