@@ -381,7 +381,8 @@ fn legacy_marks(given: &[(String, String)]) -> Result<BTreeMap<String, String>, 
     }
 }
 
-fn is_cluster_id(text: &str) -> bool {
+/// As every tag of a VM may hold it (SPEC.md, GEN-38).
+pub(crate) fn is_cluster_id(text: &str) -> bool {
     (1..=63).contains(&text.len()) && text.bytes().all(is_label_byte)
 }
 

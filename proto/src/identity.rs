@@ -24,6 +24,13 @@ pub fn identity_tags(key: &v1::MachineKey, class: &str, digest: &str) -> BTreeMa
         .collect()
 }
 
+/// Whether two names may be of one Machine, where either may have been read back from its tag: a tag holds the start of a longer name (CRE-6).
+/// Two whole names are compared as they are. Names that differ only beyond what a tag holds cannot be told apart by it.
+pub fn is_same_name(one: &str, other: &str) -> bool {
+    let is_tag_of = |tag: &str, whole: &str| whole.len() > LONGEST && tag == cut(whole);
+    one == other || is_tag_of(one, other) || is_tag_of(other, one)
+}
+
 /// The start of a value that fits, and ends as a label value may.
 fn cut(value: &str) -> &str {
     match value.len() > LONGEST {
@@ -54,5 +61,20 @@ mod tests {
         assert_eq!(tags["millwright/spec-digest"].len(), 32);
         assert_eq!(tags.len(), 6);
         assert_eq!(identity_tags(&key, "", "").len(), 4);
+    }
+
+    #[test]
+    fn a_name_is_known_again_by_its_tag() {
+        let long = format!("{}.{}", "a".repeat(62), "b".repeat(20));
+        let key = v1::MachineKey {
+            name: long.clone(),
+            ..v1::MachineKey::default()
+        };
+        let tag = &identity_tags(&key, "", "")["millwright/name"];
+        assert_eq!(tag, &"a".repeat(62), "a label value ends with no dot");
+        assert!(is_same_name(&long, &long) && is_same_name(&long, tag) && is_same_name(tag, &long));
+        assert!(!is_same_name(&long, &format!("{long}c")), "both are whole");
+        assert!(!is_same_name("m", "n") && !is_same_name(&long, "a") && !is_same_name("", &long));
+        assert!(!is_same_name(&"a".repeat(62), &"a".repeat(63)), "both fit into a tag");
     }
 }

@@ -8,7 +8,7 @@
 mod identity;
 mod redact;
 
-pub use identity::{DIGEST_TAG, identity_tags};
+pub use identity::{DIGEST_TAG, identity_tags, is_same_name};
 
 /// Generated from `machine/driver/v1/driver.proto`.
 #[allow(

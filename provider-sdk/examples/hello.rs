@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use clap::Parser as _;
+use millwright_provider_sdk::clap::{self, Parser as _};
 use millwright_provider_sdk::{
     Capability, ClassReport, ClassSchema, Context, CreateMachine, DeleteMachine, Deletion, Driver, DriverError,
     DriverInfo, GetMachineStatus, Identity, ListMachines, Machine, MachineKey, MachinePage, MachineState,
-    MachineStatus, Reason, ServeArgs, Timestamp, ValidateMachineClass, serve, telemetry,
+    MachineStatus, Reason, ServeArgs, Timestamp, ValidateMachineClass, serde_json, serve, telemetry,
 };
 
 /// What a class of this provider says.
@@ -129,6 +129,7 @@ impl Driver for Hello {
         Ok(schema)
     }
 
+    /// With `live`, too: a map needs no credentials, and a class names nothing that may be absent (CLS-9).
     async fn validate_machine_class(
         &self,
         request: ValidateMachineClass,

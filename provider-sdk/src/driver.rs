@@ -115,6 +115,10 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// Idempotent: changes nothing, neither here nor at the provider. A bad class is an answer with all its
     /// violations, not an error ([`MachineClass::parse_spec`](crate::MachineClass::parse_spec) gives them all).
+    ///
+    /// With [`live`](ValidateMachineClass::live) the provider is asked, too: for credentials, permissions, and whether what the class names exists.
+    /// The SDK cannot know what a driver asked. Say what could not be checked by a [`warning`](crate::Violation::warning) with the reason
+    /// `NOT_CHECKED`, so that an answer without any means that all is good (CLS-9).
     fn validate_machine_class(
         &self,
         request: ValidateMachineClass,

@@ -111,6 +111,13 @@ mod watch;
 
 /// What times in requests and answers are.
 pub use jiff::Timestamp;
+/// Crates whose types and traits are part of this crate's API, in the versions that it uses: `clap` of [`ServeArgs`], `futures` of
+/// [`WatchStream`], `jiff` of [`Timestamp`], `schemars` of [`ClassSchema::of`], `serde` and `serde_json` of [`MachineClass::spec`] and
+/// [`ClassSchema`], `millwright_proto` of [`in_process`], `tonic` of [`ServeError`]. A driver can name them by these paths. The derives of serde
+/// and schemars need the crate itself among the driver's dependencies, or an attribute such as
+/// `#[serde(crate = "millwright_provider_sdk::serde")]`.
+#[doc(no_inline)]
+pub use {clap, futures, jiff, millwright_proto, schemars, serde, serde_json, tonic};
 
 pub use self::args::{ServeArgs, parse_duration};
 pub use self::driver::Driver;

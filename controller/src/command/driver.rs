@@ -243,7 +243,7 @@ impl<'f> Caller<'f> {
         let filled = filled.map_err(|error| Failure::Manifest(error.to_string()))?;
         let secrets = sent.secrets.sending(&filled, None);
         let request = v1::CreateMachineRequest {
-            key: target.key.to_wire(),
+            key: Some(target.key.to_wire()),
             machine_class: sent.class(),
             secret_data: sent.secrets.to_wire().into_iter().collect(),
             user_data: filled,
@@ -260,7 +260,7 @@ impl<'f> Caller<'f> {
         let sent = self.sent().await?;
         let target = self.target(&sent, machine, provider_id);
         let request = v1::GetMachineStatusRequest {
-            key: target.key.to_wire(),
+            key: Some(target.key.to_wire()),
             provider_id: provider_id.to_owned(),
             machine_class: sent.class(),
             secret_data: sent.secrets.to_wire().into_iter().collect(),
@@ -285,7 +285,7 @@ impl<'f> Caller<'f> {
         let target = self.target(&sent, &deletion.machine, &deletion.provider_id);
         loop {
             let request = v1::DeleteMachineRequest {
-                key: target.key.to_wire(),
+                key: Some(target.key.to_wire()),
                 provider_id: deletion.provider_id.clone(),
                 machine_class: sent.class(),
                 secret_data: sent.secrets.to_wire().into_iter().collect(),

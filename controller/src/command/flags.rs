@@ -7,8 +7,7 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::failure::Failure;
 use super::subject;
-use crate::config::duration;
-use crate::config::mark;
+use crate::config::{duration, is_cluster_id, mark};
 use crate::driver::Endpoint;
 
 /// Where help lists the flags of [`Reach`], apart from what the command is about.
@@ -249,7 +248,7 @@ pub struct DriverReach {
     pub class: Option<String>,
 
     /// Whose VMs. With a manager's own --cluster-id its VMs are seen, and can be deleted
-    #[arg(long, global = true, default_value = "by-hand", value_name = "ID", help_heading = CALL)]
+    #[arg(long, global = true, default_value = "by-hand", value_parser = cluster_id, value_name = "ID", help_heading = CALL)]
     pub cluster_id: String,
 
     /// How long to wait for an answer
@@ -276,11 +275,32 @@ pub enum Shape {
 #[derive(Debug, Args)]
 pub struct Machine {
     /// The machine's name
+    #[arg(value_parser = subject::machine)]
     pub name: String,
 
     /// The machine's uid, by which its VM is known; by default one made of cluster id, namespace and name
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_parser = uid, value_name = "UID")]
     pub uid: Option<String>,
+}
+
+/// A cluster id that drivers take.
+fn cluster_id(text: &str) -> Result<String, String> {
+    match is_cluster_id(text) {
+        true => Ok(text.to_owned()),
+        false => Err("a cluster id has 1 to 63 characters of a-z, 0-9 and -".to_owned()),
+    }
+}
+
+/// A uid that drivers take. Empty: that of a VM that bears none.
+fn uid(text: &str) -> Result<String, String> {
+    let is_digit = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    match text.is_empty() || text.len() == 36 && text.bytes().enumerate().all(is_digit) {
+        true => Ok(text.to_owned()),
+        false => Err("a uid is a UUID, as 0b5c3f1e-6f0a-4c57-9d3e-2f6f3d1c9a01".to_owned()),
+    }
 }
 
 /// What is deleted, and how far.
@@ -343,4 +363,31 @@ pub enum DriverCommand {
     List,
     /// Print the VMs, then each change of one, until interrupted (WatchMachines)
     Watch,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::config::Cli;
+
+    /// What a driver would refuse is refused before it is sent (SPEC.md, GEN-38).
+    #[test]
+    fn a_call_of_a_driver_names_a_machine_that_a_driver_takes() {
+        let parse = |words: &str| Cli::try_parse_from(format!("millwright driver {words}").split(' '));
+        for call in ["create", "status", "delete"] {
+            let refused = parse(&format!("{call} BAD_name")).unwrap_err().to_string();
+            assert!(
+                refused.contains("\"BAD_name\" is not a name that Kubernetes takes"),
+                "{refused}"
+            );
+            assert!(parse(&format!("{call} m-1.a")).is_ok());
+            let refused = parse(&format!("{call} m --uid abc")).unwrap_err().to_string();
+            assert!(refused.contains("a uid is a UUID"), "{refused}");
+            assert!(parse(&format!("{call} m --uid 0B5c3f1e-6f0a-4c57-9d3e-2f6f3d1c9a01")).is_ok());
+        }
+        assert!(parse("delete m --uid= --provider-id p:///1").is_ok(), "DEL-7");
+        let refused = parse("list --cluster-id My_Cluster").unwrap_err().to_string();
+        assert!(refused.contains("a cluster id has 1 to 63 characters"), "{refused}");
+    }
 }

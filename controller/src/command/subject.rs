@@ -27,7 +27,9 @@ pub enum BadSubject {
     #[error("{0:?}: the kind is missing; write machinedeployment/{0}, machineset/{0}, machine/{0} or machineclass/{0}")]
     NoKind(String),
     /// No object can have the name.
-    #[error("{0:?} is not a name that Kubernetes takes (a-z, 0-9, - and ., with a letter or a digit at both ends)")]
+    #[error(
+        "{0:?} is not a name that Kubernetes takes (a-z, 0-9, - and ., with a letter or a digit at both ends and beside each ., 253 at most)"
+    )]
     Name(String),
     /// Two objects where one is expected.
     #[error("{0:?} and {1:?}: name one object, as machinedeployment/NAME")]
@@ -101,10 +103,23 @@ fn is_of<K: Resource<DynamicType = ()>>(short: &[&str], word: &str) -> bool {
     is_known && group.unwrap_or(rest) == GROUP
 }
 
+/// The name of a machine, where no kind but Machine can be meant and none may be written.
+pub fn machine(name: &str) -> Result<String, BadSubject> {
+    match is_name(name) {
+        true => Ok(name.to_owned()),
+        false => Err(BadSubject::Name(name.to_owned())),
+    }
+}
+
+/// A DNS-1123 subdomain, as the API server takes names, and drivers (SPEC.md, GEN-38).
 fn is_name(name: &str) -> bool {
     let is_end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-    name.len() <= 253 && name.bytes().all(is_inner) && is_end(name.bytes().next()) && is_end(name.bytes().last())
+    let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let is_part = |part: &str| {
+        let bytes = part.bytes();
+        bytes.clone().all(is_inner) && is_end(bytes.clone().next()) && is_end(bytes.last())
+    };
+    name.len() <= 253 && name.split('.').all(is_part)
 }
 
 #[cfg(test)]
@@ -185,6 +200,30 @@ mod tests {
         assert!(refusal("mcd/").contains("the name is missing"));
         assert!(refusal("Workers").contains("not a name that Kubernetes takes"));
         assert!(refusal("mcd/a/b").contains("not a name that Kubernetes takes"));
+        assert!(refusal("a..b").contains("not a name that Kubernetes takes"));
         assert!(refusal("mcd/a mcd/b").contains("name one object"));
+    }
+
+    #[test]
+    fn a_machines_name_is_one_that_a_driver_takes() {
+        let longest = "a".repeat(253);
+        for name in ["m", "m-1.zone-a", longest.as_str()] {
+            assert_eq!(machine(name).as_deref(), Ok(name));
+        }
+        let longer = "a".repeat(254);
+        for name in [
+            "",
+            "BAD_name",
+            "-m",
+            "m-",
+            ".m",
+            "m.",
+            "a..b",
+            "a.-b",
+            "machine/m",
+            longer.as_str(),
+        ] {
+            assert!(machine(name).is_err(), "{name}");
+        }
     }
 }

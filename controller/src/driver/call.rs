@@ -149,15 +149,11 @@ impl Driver {
     where
         W: Future<Output = Result<(), Failure>>,
     {
-        let (key, machine_class) = (target.key.to_wire(), Some(target.class.to_wire()));
-        let class = machine_class.as_ref().map_or("", |class| class.name.as_str());
-        let tags = key
-            .as_ref()
-            .map(|key| identity_tags(key, class, &creation.spec_digest))
-            .unwrap_or_default();
+        let (key, machine_class) = (target.key.to_wire(), target.class.to_wire());
+        let tags = identity_tags(&key, &machine_class.name, &creation.spec_digest);
         let request = v1::CreateMachineRequest {
-            key,
-            machine_class,
+            key: Some(key),
+            machine_class: Some(machine_class),
             secret_data: target.secrets.to_wire(),
             user_data: creation.user_data.to_vec(),
             tags,
@@ -181,7 +177,7 @@ impl Driver {
     /// Steps that can only follow the creation.
     pub async fn initialize_machine(&self, target: &Target) -> Result<Vm, Failure> {
         let request = v1::InitializeMachineRequest {
-            key: target.vm_key().to_wire(),
+            key: Some(target.vm_key().to_wire()),
             provider_id: target.provider_id_to_wire(),
             machine_class: Some(target.class.to_wire()),
             secret_data: target.secrets.to_wire(),
@@ -224,7 +220,7 @@ impl Driver {
             return Err(Failure::not_sent(Code::InvalidArgument, why));
         }
         let request = v1::DeleteMachineRequest {
-            key: target.vm_key().to_wire(),
+            key: Some(target.vm_key().to_wire()),
             provider_id: target.provider_id_to_wire(),
             machine_class: Some(target.class.to_wire()),
             secret_data: target.secrets.to_wire(),
@@ -243,7 +239,7 @@ impl Driver {
     /// The VM of a machine.
     pub async fn get_machine_status(&self, target: &Target) -> Result<Vm, Failure> {
         let request = v1::GetMachineStatusRequest {
-            key: target.vm_key().to_wire(),
+            key: Some(target.vm_key().to_wire()),
             provider_id: target.provider_id_to_wire(),
             machine_class: Some(target.class.to_wire()),
             secret_data: target.secrets.to_wire(),

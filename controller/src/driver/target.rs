@@ -151,13 +151,13 @@ impl NodeMetadata {
 
 impl MachineKey {
     /// The message that travels; always some.
-    pub fn to_wire(&self) -> Option<v1::MachineKey> {
-        Some(v1::MachineKey {
+    pub fn to_wire(&self) -> v1::MachineKey {
+        v1::MachineKey {
             cluster_id: self.cluster_id.clone(),
             namespace: self.namespace.clone(),
             name: self.name.as_str().to_owned(),
             uid: self.uid.as_str().to_owned(),
-        })
+        }
     }
 }
 

@@ -1019,7 +1019,8 @@ type Machine struct {
 	// provider that gives ids late.
 	ProviderId string `protobuf:"bytes,2,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
 	// Name that the node will register with. REQUIRED from RUNNING on. At most 63
-	// bytes, and a Kubernetes label value: Machines bear it as a label.
+	// bytes, and a Kubernetes label value: Machines bear it as a label. A Machine's
+	// name is unique in its namespace only (GEN-51).
 	NodeName string        `protobuf:"bytes,3,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
 	State    Machine_State `protobuf:"varint,4,opt,name=state,proto3,enum=machine.driver.v1.Machine_State" json:"state,omitempty"`
 	// Provider's own word for the state ("shutting-down") and a sentence for
@@ -1564,12 +1565,14 @@ type CreateMachineRequest struct {
 	// "millwright/name", "millwright/uid", "millwright/machine-class" and
 	// "millwright/spec-digest" (the first 32 characters), so a driver that keeps
 	// all tags finds its VMs again by them. A name that is longer is cut: the uid is
-	// what identifies. A provider with narrower rules encodes them without loss.
+	// what identifies, and a name that was read from a tag is compared by its start
+	// (CRE-12). A provider with narrower rules encodes them without loss.
 	// Empty, as from grpcurl: the driver makes the same tags of `key` and class.
 	Tags map[string]string `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// SHA-256, lower-case hex, of what the manager made the request of (class spec
-	// and user data template). Stored as a tag, compared as text. Empty: unknown,
-	// and equal to every other.
+	// and user data template). Its tag holds the first 32 characters: a digest that
+	// was read from a tag is equal if this one begins with it (CRE-2). Empty:
+	// unknown, and in conflict with none (GEN-42).
 	SpecDigest string `protobuf:"bytes,6,opt,name=spec_digest,json=specDigest,proto3" json:"spec_digest,omitempty"`
 	// Machine.status.lastKnownState.
 	LastKnownState string `protobuf:"bytes,7,opt,name=last_known_state,json=lastKnownState,proto3" json:"last_known_state,omitempty"`

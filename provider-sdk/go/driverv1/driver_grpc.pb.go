@@ -139,12 +139,13 @@ type DriverServiceClient interface {
 	InitializeMachine(ctx context.Context, in *InitializeMachineRequest, opts ...grpc.CallOption) (*InitializeMachineResponse, error)
 	// Removes the VM and everything made for it (disks, addresses, interfaces).
 	//
-	// Works from MachineKey alone: provider_id is a hint that the manager may not
-	// have. state DELETING: accepted, call again after poll_after. state DELETED:
-	// nothing is left. No such VM: OK with DELETED. MUST NOT return DELETED while
-	// a CreateMachine of the same uid can still make a VM: it waits, cancels it,
-	// or returns ABORTED. MUST NOT touch a VM whose tags name another cluster or
-	// uid: FAILED_PRECONDITION (NOT_OWNED) if provider_id points at one.
+	// Works from key, credentials and place alone (DEL-2): provider_id is a hint
+	// that may be empty, stale or another VM's. state DELETING: accepted, call again
+	// after poll_after. state DELETED: nothing is left. No such VM: OK with DELETED.
+	// MUST NOT return DELETED while a CreateMachine of the same uid can still make a
+	// VM: it waits, cancels it, or returns ABORTED. MUST NOT touch a VM whose tags
+	// name another cluster or uid: FAILED_PRECONDITION (NOT_OWNED) if there is no VM
+	// of the key and provider_id points at such a VM (DEL-6).
 	//
 	// FAILED_PRECONDITION: NOT_OWNED, DELETE_BLOCKED (deletion protection, lock),
 	// VM_INCONSISTENT. ABORTED: OPERATION_IN_PROGRESS.
@@ -177,7 +178,7 @@ type DriverServiceClient interface {
 	// VALIDATE_MACHINE_CLASS. A bad class is an OK answer with violations, all of
 	// them at once. With live=false no provider call is made; with live=true the
 	// driver also checks credentials, permissions and that what the class names
-	// exists, and changes nothing.
+	// exists, and changes nothing. What it cannot check so is a warning (CLS-9).
 	ValidateMachineClass(ctx context.Context, in *ValidateMachineClassRequest, opts ...grpc.CallOption) (*ValidateMachineClassResponse, error)
 	// What a node made of this class would offer, for scale-up from zero.
 	// Capability NODE_TEMPLATE. OUT_OF_RANGE: SPEC_OUT_OF_RANGE (unknown type).
@@ -345,12 +346,13 @@ type DriverServiceServer interface {
 	InitializeMachine(context.Context, *InitializeMachineRequest) (*InitializeMachineResponse, error)
 	// Removes the VM and everything made for it (disks, addresses, interfaces).
 	//
-	// Works from MachineKey alone: provider_id is a hint that the manager may not
-	// have. state DELETING: accepted, call again after poll_after. state DELETED:
-	// nothing is left. No such VM: OK with DELETED. MUST NOT return DELETED while
-	// a CreateMachine of the same uid can still make a VM: it waits, cancels it,
-	// or returns ABORTED. MUST NOT touch a VM whose tags name another cluster or
-	// uid: FAILED_PRECONDITION (NOT_OWNED) if provider_id points at one.
+	// Works from key, credentials and place alone (DEL-2): provider_id is a hint
+	// that may be empty, stale or another VM's. state DELETING: accepted, call again
+	// after poll_after. state DELETED: nothing is left. No such VM: OK with DELETED.
+	// MUST NOT return DELETED while a CreateMachine of the same uid can still make a
+	// VM: it waits, cancels it, or returns ABORTED. MUST NOT touch a VM whose tags
+	// name another cluster or uid: FAILED_PRECONDITION (NOT_OWNED) if there is no VM
+	// of the key and provider_id points at such a VM (DEL-6).
 	//
 	// FAILED_PRECONDITION: NOT_OWNED, DELETE_BLOCKED (deletion protection, lock),
 	// VM_INCONSISTENT. ABORTED: OPERATION_IN_PROGRESS.
@@ -383,7 +385,7 @@ type DriverServiceServer interface {
 	// VALIDATE_MACHINE_CLASS. A bad class is an OK answer with violations, all of
 	// them at once. With live=false no provider call is made; with live=true the
 	// driver also checks credentials, permissions and that what the class names
-	// exists, and changes nothing.
+	// exists, and changes nothing. What it cannot check so is a warning (CLS-9).
 	ValidateMachineClass(context.Context, *ValidateMachineClassRequest) (*ValidateMachineClassResponse, error)
 	// What a node made of this class would offer, for scale-up from zero.
 	// Capability NODE_TEMPLATE. OUT_OF_RANGE: SPEC_OUT_OF_RANGE (unknown type).

@@ -447,6 +447,21 @@ func TestTagsAreEncodedWithoutLossAndSayWhoseAVmIs(t *testing.T) {
 	}
 }
 
+func TestALongNameIsKnownAgainByItsTag(t *testing.T) {
+	long := strings.Repeat("a", 62) + "." + strings.Repeat("b", 20)
+	of := creation1()
+	of.Key.Name, of.Tags = long, nil
+	tag := KeyOf(Tags(of)).Name
+	if len(tag) != 62 || !SameName(tag, long) || !SameName(long, tag) || !SameName(long, long) {
+		t.Fatal(tag)
+	}
+	for _, pair := range [][2]string{{long, long + "c"}, {"m", "n"}, {long, "a"}, {"", long}, {tag, strings.Repeat("a", 63)}} {
+		if SameName(pair[0], pair[1]) || SameName(pair[1], pair[0]) {
+			t.Error(pair)
+		}
+	}
+}
+
 func TestSecretsAreHiddenByValueExceptCommonWords(t *testing.T) {
 	data := map[string][]byte{"key": []byte("line-one-of-it\nline-two-of-it"), "json": []byte(`{"private":"inner-secret"}`), "user": []byte("admin"), "zone": []byte("default")}
 	text := Hide("line-two-of-it inner-secret admin default user-data bGluZS1vbmUtb2YtaXQKbGluZS10d28tb2YtaXQ=", data, []byte("user-data"))

@@ -49,6 +49,13 @@ func SameDigest(one, other string) bool {
 	return length == 0 || length < 32 && one == other || length >= 32 && one[:length] == other[:length]
 }
 
+// SameName says whether two names may be of one machine, where either may have been read back from its tag, which holds the start of a longer
+// name (CRE-6). Two whole names are compared as they are.
+func SameName(one, other string) bool {
+	isTagOf := func(tag, whole string) bool { return len(whole) > 63 && tag == tagValue(whole) }
+	return one == other || isTagOf(one, other) || isTagOf(other, one)
+}
+
 // EncodeTag writes a key or a value in [a-z0-9_-] without loss, for providers that allow no more. "_" escapes a byte.
 func EncodeTag(text string) string {
 	var out strings.Builder
@@ -83,7 +90,8 @@ func DecodeTag(text string) (string, error) {
 	return string(out), nil
 }
 
-// NodeName is a node's name for a Machine: at most 63 bytes, and unique though it was shortened (GEN-46).
+// NodeName is a node's name for a Machine: at most 63 bytes, and unique though it was shortened (GEN-46). Machines of one name in two
+// namespaces have the same one: it is for clusters whose Machines are in one namespace (GEN-51).
 func NodeName(key *pb.MachineKey) string {
 	if len(key.Name) <= 63 {
 		return key.Name

@@ -226,6 +226,51 @@ fn a_page_leaves_foreign_and_deleted_vms_out_and_is_never_too_long() {
     assert!(refused(page(answer, &seal, "c", 2)));
 }
 
+/// The log of what is done in between, without its times and levels.
+fn logged(deed: impl FnOnce()) -> String {
+    #[derive(Clone, Default)]
+    struct Lines(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let kept = Lines::default();
+    let writer = kept.clone();
+    let log = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_ansi(false);
+    tracing::subscriber::with_default(log.finish(), deed);
+    String::from_utf8(kept.0.lock().unwrap().clone()).unwrap()
+}
+
+/// The manager never takes such a VM for an orphan (MAN-44): it may cost money for ever, and only the log can say why.
+#[test]
+fn vms_that_are_listed_without_create_time_are_told_in_the_log() {
+    let seal = Seal::new("c", &MachineClass::default());
+    let list = |machines: Vec<Machine>| {
+        let answer = MachinePage {
+            machines,
+            ..MachinePage::default()
+        };
+        page(answer, &seal, "c", 3).unwrap();
+    };
+    let dated = Machine {
+        create_time: Some(Timestamp::UNIX_EPOCH),
+        ..running()
+    };
+    let text = logged(|| list(vec![dated.clone(), running(), running()]));
+    assert!(
+        text.contains("without create_time") && text.contains("count=2"),
+        "{text}"
+    );
+    assert_eq!(logged(|| list(vec![dated])), "");
+}
+
 #[test]
 fn errors_of_a_class_come_before_warnings() {
     let violation = |severity| Violation {

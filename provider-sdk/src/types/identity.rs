@@ -234,6 +234,40 @@ mod tests {
         }
     }
 
+    /// VMs that exist are found by these labels: their spelling must never change.
+    #[test]
+    fn an_identity_is_spelled_in_labels_of_providers_as_ever() {
+        // As Google Compute Engine takes labels.
+        const GCE: TagCodec = TagCodec::new(63, |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+        // As Yandex Cloud does: all that tags hold, but capital letters.
+        const YANDEX: TagCodec = TagCodec::new(
+            63,
+            |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'/' | b'@' | b'\\'),
+        );
+        let (name, digest) = (format!("m.{}", "n".repeat(50)), "ab".repeat(16));
+        let uid = "0b5c9d1e-6a7f-4e5d-8c3b-2a1908f7e6d5";
+        let gce = [
+            ("millwright_2fcluster", "shoot--a--b"),
+            ("millwright_2fmachine-class", "small_2ev1"),
+            ("millwright_2fname", &name.replace('.', "_2e")),
+            ("millwright_2fnamespace", "default"),
+            ("millwright_2fspec-digest", &digest),
+            ("millwright_2fuid", uid),
+        ];
+        let yandex = [
+            ("millwright/cluster", "shoot--a--b"),
+            ("millwright/machine-class", "small.v1"),
+            ("millwright/name", &name),
+            ("millwright/namespace", "default"),
+            ("millwright/spec-digest", &digest),
+            ("millwright/uid", uid),
+        ];
+        for (codec, labels) in [(GCE, tags(gce)), (YANDEX, tags(yandex))] {
+            assert_eq!(codec.encode(&identity().tags()).expect("it fits"), labels);
+            assert_eq!(Identity::from_tags(&codec.decode(&labels)), identity());
+        }
+    }
+
     #[test]
     fn an_escape_is_two_lower_case_hex_digits_and_all_else_stays_as_it_is() {
         for text in ["a_+f", "a_-1", "a_2E", "a_fF", "a_2", "a_ 2"] {

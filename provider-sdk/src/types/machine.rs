@@ -1,6 +1,7 @@
 //! A VM and the Machine that it belongs to.
 
 use jiff::Timestamp;
+use millwright_proto::is_same_name;
 use sha2::{Digest as _, Sha256};
 
 use super::Identity;
@@ -27,6 +28,8 @@ pub struct MachineKey {
 impl MachineKey {
     /// A name for the Machine's node, where the node may be named after the Machine: the Machine's own, or where that is longer than a node's name
     /// may be, its start and 12 hex digits that tell it from others.
+    ///
+    /// Machines of one name in two namespaces have the same one: it is for clusters whose Machines are in one namespace (GEN-51).
     pub fn node_name(&self) -> String {
         if self.name.len() <= NODE_NAME_MAX {
             return self.name.clone();
@@ -39,16 +42,19 @@ impl MachineKey {
 
     /// Whether that is another Machine of the same name, in the same namespace and cluster: its VM keeps this one from being made
     /// (`NAME_CONFLICT`). A VM without a uid was made by an older controller and is no namesake but the Machine's own.
+    ///
+    /// Either key may have been read from tags, which hold the start of a name of more than 63 bytes (CRE-12).
     pub fn is_namesake(&self, other: &Self) -> bool {
-        let is_same_name =
-            self.cluster_id == other.cluster_id && self.namespace == other.namespace && self.name == other.name;
-        is_same_name && self.is_other_uid(other)
+        self.namespace == other.namespace && self.may_be_restored_from(other)
     }
 
     /// Whether a VM of that key may have been this Machine's before the Machine was restored from a backup (GET-5): it bears the same cluster
     /// and name, and another uid. A restore may also change the namespace: the manager knows whether it did.
+    ///
+    /// Names are compared as by [`is_namesake`](Self::is_namesake).
     pub fn may_be_restored_from(&self, other: &Self) -> bool {
-        self.cluster_id == other.cluster_id && self.name == other.name && self.is_other_uid(other)
+        let is_same_name = self.cluster_id == other.cluster_id && is_same_name(&self.name, &other.name);
+        is_same_name && self.is_other_uid(other)
     }
 
     fn is_other_uid(&self, other: &Self) -> bool {
@@ -237,6 +243,7 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{CreateMachine, MachineClass};
 
     #[test]
     fn a_long_name_of_a_machine_becomes_a_short_one_of_a_node_and_stays_unique() {
@@ -254,5 +261,33 @@ mod tests {
         assert_ne!(name, other.node_name());
         assert_eq!(name, one.node_name());
         assert_eq!(key("m.1".to_owned()).node_name(), "m.1");
+    }
+
+    /// A driver reads its VMs' keys from tags, which hold the start of a long name.
+    #[test]
+    fn a_vm_whose_tags_hold_the_start_of_a_long_name_is_a_namesake_and_may_be_handed_over() {
+        let key = |uid: &str| MachineKey {
+            cluster_id: "dev".into(),
+            namespace: "default".into(),
+            name: format!("{}.{}", "a".repeat(62), "b".repeat(20)),
+            uid: uid.into(),
+        };
+        let request = CreateMachine::new(key("before"), MachineClass::default());
+        let tagged = Identity::from_tags(&request.tags).key;
+        assert!(tagged.name.len() < 63);
+        let (now, same) = (key("now"), key("before"));
+        assert!(tagged.is_namesake(&now) && now.is_namesake(&tagged), "NAME_CONFLICT");
+        assert!(now.may_be_restored_from(&tagged), "GET-5");
+        assert!(!tagged.is_namesake(&same) && !same.may_be_restored_from(&tagged));
+        let elsewhere = MachineKey {
+            namespace: "other".into(),
+            ..now.clone()
+        };
+        assert!(!tagged.is_namesake(&elsewhere) && elsewhere.may_be_restored_from(&tagged));
+        let whole = MachineKey {
+            name: format!("{}c", now.name),
+            ..now.clone()
+        };
+        assert!(!whole.is_namesake(&same), "two whole names differ");
     }
 }

@@ -43,6 +43,8 @@ pub enum Script {
     Fail(DriverError),
     /// Makes the VM, logs what an author may log, and fails with it.
     LogAll,
+    /// Makes the VM once the process is asked to stop.
+    UntilStopping,
 }
 
 #[derive(Default)]
@@ -71,6 +73,11 @@ impl Driver for Scripted {
             Script::PanicOnce if first => panic!("scripted"),
             Script::PanicOnce => {}
             Script::Fail(error) => return Err(error.clone()),
+            Script::UntilStopping => {
+                assert!(!context.is_stopping(), "nobody has asked it to stop yet");
+                context.stopping().await;
+                assert!(context.is_stopping() && !context.is_cancelled());
+            }
             Script::LogAll => tracing::info!(key = ?request.key, class = ?request.machine_class, "author"),
         }
         let mut vms = self.cloud.vms.lock().unwrap();

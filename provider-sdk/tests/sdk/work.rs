@@ -111,6 +111,23 @@ async fn other_work_on_the_same_machine_has_to_wait() {
     assert_eq!(answer.state(), v1::machine::State::Deleted);
 }
 
+/// What is recorded within the time that is left is found by the repeat: the author has to know that the time runs.
+#[tokio::test]
+async fn work_under_way_is_told_that_the_process_stops_and_its_answer_still_arrives() {
+    let mut served = Served::start_with(Script::UntilStopping, Duration::from_secs(60)).await;
+    let mut client = served.client().await;
+    let creation = tokio::spawn(async move { client.create_machine(create(1)).await });
+    while served.cloud.creates.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!creation.is_finished(), "nobody has asked the process to stop");
+    served.ask_to_stop();
+    let made = creation.await.unwrap().expect("the work ends within the drain timeout");
+    assert!(made.into_inner().machine.is_some());
+    served.ended().await.expect("nothing is left");
+}
+
 #[tokio::test]
 async fn a_deleted_uid_never_comes_back() {
     let served = Served::start(Script::Succeed).await;

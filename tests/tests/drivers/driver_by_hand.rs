@@ -97,7 +97,11 @@ async fn a_vm_is_made_shown_listed_and_removed_with_the_manifest_of_its_class() 
     assert_eq!(made["key"]["namespace"], "shop");
     let shown = desk.well("status one").await;
     let id = made["providerId"].as_str().unwrap();
-    assert!(shown.starts_with("NAME") && shown.contains(id), "{shown}");
+    assert!(
+        shown.starts_with("NAMESPACE   NAME ") && shown.contains("\nshop        one "),
+        "{shown}"
+    );
+    assert!(shown.contains(id), "{shown}");
     assert!(desk.well("list").await.contains(id));
     assert!(desk.well("list -o yaml").await.contains(&format!("providerId: {id}")));
     let others = desk.json("list --cluster-id shop").await;
@@ -142,10 +146,10 @@ async fn a_watch_prints_what_there_is_and_each_change_until_it_is_interrupted() 
     desk.well("create one").await;
     let mut watch = desk.command("watch").await.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.starts_with("UPSERT   one   ")));
+    assert!(lines.any(|line| line.starts_with("UPSERT   shop   one   ")));
     assert!(lines.any(|line| line == "SYNCED"));
     desk.well("delete one").await;
-    assert!(lines.any(|line| line.starts_with("DELETED   one   ")));
+    assert!(lines.any(|line| line.starts_with("DELETED   shop   one   ")));
     watch.kill().unwrap();
     watch.wait().unwrap();
 }

@@ -100,16 +100,25 @@ pub fn template(template: &v1::NodeTemplate) -> String {
     headless(&rows)
 }
 
-/// VMs, a line each.
+/// VMs, a line each. A list has the VMs of all namespaces, so the namespace comes first, as with `kubectl get --all-namespaces`.
 pub fn machines(machines: &[v1::Machine]) -> String {
     let rows: Vec<_> = machines.iter().map(row).collect();
     table::lines(
-        ["NAME", "STATE", "PROVIDER-ID", "NODE", "ZONE", "TYPE", "CREATED"],
+        [
+            "NAMESPACE",
+            "NAME",
+            "STATE",
+            "PROVIDER-ID",
+            "NODE",
+            "ZONE",
+            "TYPE",
+            "CREATED",
+        ],
         &rows,
     )
 }
 
-fn row(machine: &v1::Machine) -> [String; 7] {
+fn row(machine: &v1::Machine) -> [String; 8] {
     let key = machine.key.clone().unwrap_or_default();
     let created = machine.create_time.as_ref().map(ToString::to_string);
     let state = word(machine.state().as_str_name(), "STATE_");
@@ -118,6 +127,7 @@ fn row(machine: &v1::Machine) -> [String; 7] {
         false => format!("{state} ({})", cell(&machine.state_message)),
     };
     [
+        cell(&key.namespace),
         cell(&key.name),
         said,
         cell(&machine.provider_id),
@@ -169,6 +179,7 @@ mod tests {
     fn a_vm_is_a_line_for_people_and_the_contracts_spelling_for_programs() {
         let machine = v1::Machine {
             key: Some(v1::MachineKey {
+                namespace: "shop".to_owned(),
                 name: "one".to_owned(),
                 ..v1::MachineKey::default()
             }),
@@ -179,7 +190,8 @@ mod tests {
         };
         let table = machines(std::slice::from_ref(&machine));
         assert!(
-            table.contains("one    FAILED (no boot)   virtual:///1   -      -      -      -"),
+            table.starts_with("NAMESPACE   NAME   STATE ")
+                && table.contains("shop        one    FAILED (no boot)   virtual:///1   -      -      -      -"),
             "{table}"
         );
         let told = json("Machine", &machine).unwrap();

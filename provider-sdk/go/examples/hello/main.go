@@ -38,7 +38,7 @@ func id(key *pb.MachineKey) string { return key.ClusterId + "/" + key.Uid }
 // named is the VM of the cluster with the machine's name, whatever uid it bears.
 func (h *hello) named(key *pb.MachineKey) *pb.Machine {
 	for _, vm := range h.vms {
-		if vm.Key.ClusterId == key.ClusterId && vm.Key.Namespace == key.Namespace && vm.Key.Name == key.Name {
+		if vm.Key.ClusterId == key.ClusterId && vm.Key.Namespace == key.Namespace && sdk.SameName(vm.Key.Name, key.Name) {
 			return vm
 		}
 	}
@@ -88,7 +88,8 @@ func (h *hello) GetMachineStatus(_ context.Context, r *pb.GetMachineStatusReques
 	defer h.mu.Unlock()
 	vm := h.vms[id(r.Key)]
 	for _, other := range h.vms {
-		if vm == nil && other.ProviderId == r.ProviderId && other.Key.ClusterId == r.Key.ClusterId && other.Key.Name == r.Key.Name {
+		isRestored := other.Key.ClusterId == r.Key.ClusterId && sdk.SameName(other.Key.Name, r.Key.Name)
+		if vm == nil && other.ProviderId == r.ProviderId && isRestored {
 			vm = other
 		}
 	}

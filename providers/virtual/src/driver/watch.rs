@@ -1,22 +1,22 @@
 //! The watch: all VMs of a cluster in a region, then what happens to them.
 //!
 //! Bounded: a reader that falls too far behind loses its place and starts over. Cannot resume. Says that all VMs were shown once lookups must
-//! show all that were ordered before the watch began.
+//! show all that were ordered before the watch began. Tells of a VM again only in another state: all else of a VM stays as it is (WAT-4).
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     time::Duration,
 };
 
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
-use millwright_provider_sdk::{Change, DriverError, Reason, WatchEvent, WatchStream};
+use millwright_provider_sdk::{Change, DriverError, MachineKey, MachineState, Reason, WatchEvent, WatchStream};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::{answer, ownership::Ownership};
 use crate::{
     clock,
-    cloud::{Cloud, Event, Happening, VmId},
+    cloud::{Cloud, Event, Happening, Vm, VmId},
 };
 
 /// One watch, and how far it is.
@@ -27,7 +27,8 @@ struct Watch {
     own: Ownership,
     /// When lookups show every VM that was ordered before the watch began. `None`: that was said.
     complete_at: Option<Timestamp>,
-    shown: HashSet<VmId>,
+    /// The state in which each VM that is there was told of last.
+    told: HashMap<VmId, MachineState>,
     /// What is told next.
     changes: VecDeque<Change>,
 }
@@ -40,7 +41,7 @@ pub(super) fn stream(cloud: &Cloud, region: String, own: Ownership, list_lag: Du
         region,
         own,
         complete_at: Some(clock::after(cloud.now(), list_lag)),
-        shown: HashSet::new(),
+        told: HashMap::new(),
         changes: VecDeque::new(),
     };
     watch.look();
@@ -66,7 +67,7 @@ impl Watch {
             if left.is_some_and(|left| left.is_zero()) {
                 self.look();
                 self.changes.push_back(Change::Synced);
-                (self.complete_at, self.shown) = (None, HashSet::new());
+                self.complete_at = None;
                 continue;
             }
             tokio::select! {
@@ -83,17 +84,13 @@ impl Watch {
         }
     }
 
-    /// Tells of the VMs that lookups show and that were not told of.
+    /// Tells of the VMs that lookups show.
     fn look(&mut self) {
-        let now = self.cloud.now();
         let vms = self
             .cloud
             .select(&self.region, None, usize::MAX, |vm| self.own.holds(vm));
         for vm in vms {
-            if self.shown.insert(vm.id.clone()) {
-                let machine = answer::machine(&vm, self.own.key(&vm), now);
-                self.changes.push_back(Change::Upsert(Box::new(machine)));
-            }
+            self.show(&vm, self.own.key(&vm));
         }
     }
 
@@ -102,15 +99,22 @@ impl Watch {
         if vm.region != self.region || !self.own.holds(vm) {
             return;
         }
-        if self.complete_at.is_some() {
-            self.shown.insert(vm.id.clone());
-        }
         let key = self.own.key(vm);
-        self.changes.push_back(match happening.event {
-            Event::Accepted | Event::Booted | Event::Joined | Event::Stopped | Event::Deleting => {
-                Change::Upsert(Box::new(answer::machine(vm, key, self.cloud.now())))
+        match happening.event {
+            Event::Accepted | Event::Booted | Event::Joined | Event::Stopped | Event::Deleting => self.show(vm, key),
+            Event::Removed => {
+                self.told.remove(&vm.id);
+                self.changes.push_back(Change::Deleted(Box::new(answer::gone(vm, key))));
             }
-            Event::Removed => Change::Deleted(Box::new(answer::gone(vm, key))),
-        });
+        }
+    }
+
+    /// Tells of a VM, unless that is no news.
+    fn show(&mut self, vm: &Vm, key: MachineKey) {
+        let machine = answer::machine(vm, key, self.cloud.now());
+        let before = self.told.insert(vm.id.clone(), machine.state);
+        if before != Some(machine.state) {
+            self.changes.push_back(Change::Upsert(Box::new(machine)));
+        }
     }
 }

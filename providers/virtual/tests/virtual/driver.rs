@@ -624,6 +624,41 @@ async fn a_watch_tells_of_what_is_and_of_what_becomes() {
     assert_eq!(told, expected);
 }
 
+/// WAT-4: a VM that boots at once is running when it is first told of, so its boot is no news.
+#[tokio::test]
+async fn a_watch_tells_of_a_vm_again_only_when_it_has_changed() {
+    let provider = Provider::start(&["--create-delay", "0s"]);
+    let mut driver = provider.driver().await;
+    let request = WatchMachinesRequest {
+        cluster_id: "dev".into(),
+        machine_class: Some(class()),
+        ..Default::default()
+    };
+    let mut events = driver.watch_machines(request).await.expect("a watch").into_inner();
+    let mut told = Vec::new();
+    while told.last() != Some(&(Type::Deleted, State::Deleted)) {
+        let event = events.message().await.expect("no error").expect("no end");
+        match event.r#type() {
+            Type::Heartbeat => {}
+            Type::Synced => {
+                make(&mut driver, "m").await;
+                // Long enough for its boot to be noted.
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                let mut console = provider.console().await;
+                console.stop("m").await.expect("it is off");
+                console.remove("m").await.expect("it is gone");
+            }
+            kind => told.push((kind, event.machine.expect("a machine").state())),
+        }
+    }
+    let expected = [
+        (Type::Upsert, State::Running),
+        (Type::Upsert, State::Stopped),
+        (Type::Deleted, State::Deleted),
+    ];
+    assert_eq!(told, expected);
+}
+
 #[tokio::test]
 async fn a_watch_says_that_all_is_shown_only_when_lookups_that_lag_show_all() {
     let provider = Provider::start(&["--list-lag", "1s", "--create-delay", "0s"]);
