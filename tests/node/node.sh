@@ -8,7 +8,9 @@
 #   node.sh cordon NAME        no new pods there            node.sh uncordon NAME    again
 #   node.sh load TAR...        imports images into every node that runs
 #   node.sh kubectl ARGS...    kubectl as administrator     node.sh run COMMAND...   a command in the cluster's network
+#   node.sh beside COMMAND...  a command of the machine with NODE_SH, NODE_DIR and NODE_KIT: a program that starts nodes itself
 #   node.sh status             nodes as Kubernetes and as the machine sees them
+#   node.sh power              names of the nodes whose power is on
 #   node.sh down               everything goes
 #   node.sh hold               for tests: a place with nothing in it yet, which lasts until standard input ends
 #
@@ -498,12 +500,17 @@ node_cut() {
     for _ in $(seq 500); do alive "$N/pid" _init || break; sleep 0.02; done
   fi
   rm -f "$N/pid"
+  [ -f "$N/index" ] || return 0    # it never booted
   i=$(cat "$N/index")
   ip link del "mw-$i" 2>/dev/null || true
   ip route del "10.201.$i.0/24" 2>/dev/null || true
   [ ! -f "$N/cgroups" ] || { remove_cgroups "$N/cgroups"; rm -f "$N/cgroups"; }
 }
 node_rm() { node_cut "$1"; rm -rf "${D:?}/nodes/${1:?}"; }
+power() {
+  local dir
+  for dir in "$D"/nodes/*/; do ! alive "$dir/pid" _init || basename "$dir"; done
+}
 status() {
   local dir
   kc get nodes -o wide
@@ -513,6 +520,7 @@ status() {
 }
 
 command=${1:-}; shift || true
+export NODE_DIR NODE_KIT
 name() { [ -n "${1:-}" ] || die "which node?"; }
 case $command in
   hold) hold;;
@@ -522,13 +530,16 @@ case $command in
   cordon|uncordon) name "$@"; run kubectl "$command" "$1";;
   kubectl) run kubectl "$@";;
   run) run "$@";;
+  beside) NODE_SH=$HERE/node.sh exec "$@";;
   status) inside _status;;
+  power) inside _power;;
   load) for file; do files+=("$(realpath "$file")"); done; inside _load "${files[@]}";;
   _up) control_up; for i in $(seq "$1"); do node_add "n$i"; done;;
   _add) node_add "$1";;
   _cut) node_cut "$1";;
   _rm) node_rm "$1";;
   _status) status;;
+  _power) power;;
   _load) for file; do load "$file"; done;;
   _first) first;;
   _enter) node_enter;;

@@ -163,6 +163,24 @@ impl Cluster {
         command
     }
 
+    /// A program of this machine that starts nodes itself, as a driver does: `NODE_SH` names `node.sh`, and `NODE_DIR` and `NODE_KIT`
+    /// are this cluster's. Give it arguments and start it; see [`Cluster::command`].
+    #[must_use]
+    pub fn beside(&self, program: &Path) -> Command {
+        let mut command = self.kit.node_sh(&self.dir);
+        command.arg("beside").arg(program);
+        command
+    }
+
+    /// Names of the nodes whose power is on.
+    ///
+    /// # Errors
+    /// The cluster has ended.
+    pub fn powered_on(&self) -> Result<Vec<String>, Error> {
+        let names = self.node_sh(&["power"], &[])?;
+        Ok(names.lines().map(str::to_owned).collect())
+    }
+
     /// Ends it, and says what went wrong at that.
     ///
     /// # Errors

@@ -86,7 +86,9 @@ fn a_node_joins_by_its_token_runs_pods_and_comes_back_after_a_power_cut() {
 
     // A power cut takes all processes at once, and Kubernetes notices by the silence.
     let first_boot = boot_id(&cluster, "n1");
+    assert_eq!(cluster.powered_on().unwrap(), ["n1"]);
     cluster.cut_power("n1").unwrap();
+    assert!(cluster.powered_on().unwrap().is_empty());
     await_ready(&cluster, "n1", "Unknown");
 
     // The second boot has the first one's disk: its certificate, so that it asks for none, and its pods, which start again.
@@ -183,6 +185,11 @@ fn what_cannot_be_done_is_named() {
     assert!(fault(cluster.cut_power("nobody")).contains("no node nobody"));
     assert!(fault(cluster.load(Path::new("/does/not/exist.tar"))).contains("/does/not/exist.tar"));
 
+    // A folder that was made for a node's first boot, which never came, is no obstacle.
+    std::fs::create_dir(cluster.dir().join("nodes/never")).unwrap();
+    cluster.remove("never").unwrap();
+    assert!(!cluster.dir().join("nodes/never").exists());
+
     let kit = Kit::find().unwrap();
     let fault = |dir: &Path, args: &[&str]| {
         let output = kit.node_sh(dir).args(args).stdin(Stdio::null()).output().unwrap();
@@ -196,4 +203,21 @@ fn what_cannot_be_done_is_named() {
     let full = kit.clusters();
     assert!(fault(full, &["hold"]).contains("is not empty"));
     assert!(full.is_dir());
+}
+
+#[test]
+fn a_program_sees_the_network_of_the_cluster_or_starts_nodes_from_beside_it() {
+    let what = "a program sees the network of the cluster or starts nodes from beside it";
+    let Some(cluster) = requirement::start(what) else {
+        return;
+    };
+    let output = |mut command: Command, script: &str| {
+        let output = command.args(["-c", script]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let inside = output(cluster.command(Path::new("sh")), "kubectl get --raw /readyz");
+    assert_eq!(inside, "ok");
+    output(cluster.beside(Path::new("sh")), r#"NODE_WAIT=0 bash "$NODE_SH" add n1"#);
+    assert_eq!(cluster.powered_on().unwrap(), ["n1"]);
 }
