@@ -13,7 +13,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use millwright_dev::apiserver::binaries::workspace_root;
 
 /// What each of our crates may use of ours, in ordinary and build dependencies. `tests` may use everything.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("millwright-proto", &[]),
     ("millwright-trace", &[]),
     ("millwright-core", &[]),
@@ -38,6 +38,8 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ),
     // An oracle that shared a rule with what it judges would share its mistakes.
     ("millwright-oracles", &[]),
+    // Clusters for tests and people; small, so that its command is built in seconds.
+    ("millwright-node", &[]),
 ];
 const TESTS: [&str; 2] = ["millwright-tests", "millwright-sim"];
 
