@@ -75,13 +75,15 @@ hold() {
   echo $BASHPID > "$D/holder.pid"
   od -An -N4 -tx4 /dev/urandom | tr -d ' ' > "$D/id"
   trap '' PIPE    # whoever reads what this says may have died, which is no reason to stop in the middle
-  trap 'exit 0' TERM INT HUP
+  # The trap only takes a note: a holder whose trap called `exit`, and so `sweep` in the middle of `read`, once died without sweeping.
+  local ended=
+  trap 'ended=1' TERM INT HUP
   trap sweep EXIT
   # The holder killed by kill -9: the kernel kills unshare (setpriv), and with it the PID 1 (--kill-child).
   setpriv --pdeathsig KILL unshare --net --pid --mount --ipc --fork --kill-child --propagation private \
     bash "$HERE/node.sh" _first </dev/null >>"$D/log/first.log" 2>&1 &
   local unshare=$! answer
-  while kill -0 $unshare 2>/dev/null; do
+  while [ -z "$ended" ] && kill -0 $unshare 2>/dev/null; do
     answer=0; read -r -t 0.5 _ || answer=$?
     [ $answer -gt 128 ] || break    # more than 128 is the timeout; less is a line, or the end of the input
   done
@@ -114,9 +116,10 @@ sweep() {
 down() {
   [ -d "$D" ] || return 0
   if alive "$D/holder.pid" hold; then
-    kill -TERM "$(cat "$D/holder.pid")" 2>/dev/null || true
-    for _ in $(seq 1000); do [ -d "$D" ] || return 0; sleep 0.02; done    # removing $D is the last that it does
-    die "the cluster in $D does not end"
+    local holder; holder=$(cat "$D/holder.pid")
+    kill -TERM "$holder" 2>/dev/null || true
+    for _ in $(seq 3000); do [ -d "$D" ] && kill -0 "$holder" 2>/dev/null || break; sleep 0.02; done
+    ! kill -0 "$holder" 2>/dev/null || [ ! -d "$D" ] || die "the cluster in $D does not end"
   fi
   [ ! -f "$D/id" ] || sweep    # the holder was killed
 }
