@@ -61,7 +61,10 @@ impl Oracle for Calm {
                 self.rest = None;
             }
             Act::Write(write)
-                if self.rest.is_some() && matches!(write.by, By::Manager(_)) && write.resource != "leases" =>
+                if self.rest.is_some()
+                    && matches!(write.by, By::Manager(_))
+                    && write.resource != "leases"
+                    && !write.completes_record() =>
             {
                 return Err(format!(
                     "at rest the manager wrote {}/{} ({:?}): {}",

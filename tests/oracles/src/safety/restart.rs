@@ -21,7 +21,12 @@ impl Oracle for Restart {
             Act::Rest => self.resting = true,
             Act::Unrest => self.resting = false,
             Act::Started(By::Manager(_)) if self.resting => self.hits += 1,
-            Act::Write(write) if self.resting && is_change(&write.resource) && matches!(write.by, By::Manager(_)) => {
+            Act::Write(write)
+                if self.resting
+                    && is_change(&write.resource)
+                    && matches!(write.by, By::Manager(_))
+                    && !write.completes_record() =>
+            {
                 return Err(format!(
                     "a restart on a converged world wrote {}/{} ({:?})",
                     write.resource,
