@@ -246,12 +246,11 @@ impl Drop for Observation {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     #[cfg(feature = "otlp")]
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
+    use crate::test_log::Log;
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -261,20 +260,6 @@ mod tests {
         let header = parent.parse().expect("a legal value");
         request.metadata_mut().insert(millwright_trace::TRACEPARENT, header);
         Asked::about(Some(&v1::MachineKey::default()), &request)
-    }
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
     }
 
     /// The line of a call, with the filter that every provider's log has.
@@ -293,7 +278,7 @@ mod tests {
                 .around(async { tracing::info!("done") });
             futures::FutureExt::now_or_never(call).expect("it waits for nothing");
         });
-        String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+        log.text()
     }
 
     #[test]

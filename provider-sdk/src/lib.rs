@@ -103,6 +103,8 @@ mod socket;
 mod spec_faults;
 mod status;
 pub mod telemetry;
+#[cfg(test)]
+mod test_log;
 mod tls;
 mod translate;
 mod types;

@@ -83,10 +83,7 @@ fn checked(kind: &str, name: &str) -> Result<String, BadSubject> {
     if name.is_empty() {
         return Err(BadSubject::NoName(format!("{kind}/")));
     }
-    match is_name(name) {
-        true => Ok(name.to_owned()),
-        false => Err(BadSubject::Name(name.to_owned())),
-    }
+    machine(name)
 }
 
 fn is_kind(word: &str) -> bool {
@@ -103,7 +100,7 @@ fn is_of<K: Resource<DynamicType = ()>>(short: &[&str], word: &str) -> bool {
     is_known && group.unwrap_or(rest) == GROUP
 }
 
-/// The name of a machine, where no kind but Machine can be meant and none may be written.
+/// Parses a name without a kind, as `millwright driver` takes the name of a Machine.
 pub fn machine(name: &str) -> Result<String, BadSubject> {
     match is_name(name) {
         true => Ok(name.to_owned()),

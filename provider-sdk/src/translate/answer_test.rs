@@ -228,24 +228,13 @@ fn a_page_leaves_foreign_and_deleted_vms_out_and_is_never_too_long() {
 
 /// The log of what is done in between, without its times and levels.
 fn logged(deed: impl FnOnce()) -> String {
-    #[derive(Clone, Default)]
-    struct Lines(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
-    impl std::io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let kept = Lines::default();
+    let kept = crate::test_log::Log::default();
     let writer = kept.clone();
     let log = tracing_subscriber::fmt()
         .with_writer(move || writer.clone())
         .with_ansi(false);
     tracing::subscriber::with_default(log.finish(), deed);
-    String::from_utf8(kept.0.lock().unwrap().clone()).unwrap()
+    kept.text()
 }
 
 /// The manager never takes such a VM for an orphan (MAN-44): it may cost money for ever, and only the log can say why.

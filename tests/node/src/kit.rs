@@ -100,15 +100,7 @@ fn possible() -> Result<(), Error> {
     )))
 }
 
-/// Cargo's target directory: the one this program was built into, because a target directory may be set in many ways.
+/// Where the kit is kept: in Cargo's target directory, if the environment names it, else in the workspace's own.
 fn target_dir() -> PathBuf {
-    if let Some(named) = std::env::var_os("CARGO_TARGET_DIR") {
-        return PathBuf::from(named);
-    }
-    let ours = std::env::current_exe().ok();
-    let above = ours
-        .iter()
-        .flat_map(|exe| exe.ancestors())
-        .find(|dir| dir.join("CACHEDIR.TAG").is_file());
-    above.map_or_else(|| Path::new(HERE).join("../../target"), Path::to_owned)
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Path::new(HERE).join("../../target"), PathBuf::from)
 }

@@ -33,12 +33,9 @@ pub enum Error {
         status: std::process::ExitStatus,
         said: String,
     },
-    #[error("cannot {doing}")]
-    Io {
-        doing: String,
-        #[source]
-        error: std::io::Error,
-    },
+    /// The system refused something.
+    #[error("cannot {doing}: {error}")]
+    Io { doing: String, error: std::io::Error },
 }
 
 impl Error {

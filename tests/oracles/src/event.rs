@@ -102,18 +102,6 @@ impl Write {
     pub fn object(&self) -> Option<&Arc<Value>> {
         self.after.as_ref().or(self.before.as_ref())
     }
-
-    /// Whether it records for the first time what reaches a Machine's VM. A listing tells that, up to an orphan period after the VM was made,
-    /// where the driver could not check the class before; so a world at rest may still see this write, once for each Machine.
-    pub fn completes_record(&self) -> bool {
-        let is_recorded = |object: &Option<Arc<Value>>| {
-            let record = object
-                .as_ref()
-                .and_then(|it| it.pointer("/status/creationRequest/inventoryKey"));
-            record.is_some()
-        };
-        self.resource == "machines" && !is_recorded(&self.before) && is_recorded(&self.after)
-    }
 }
 
 /// What a driver is asked for.

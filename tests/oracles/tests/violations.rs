@@ -660,13 +660,6 @@ fn s12_writes_and_lists_at_rest_are_flagged() {
         (&[rest(), list(1), list(2)], &world),
         (&[rest(), list(1), list(3601)], &world),
     );
-    // What reaches a VM is recorded once, when a listing has told it.
-    let recorded =
-        |before: Value, after: Value| event(5, status(write(Verb::Patch, "machines", Some(before), Some(after))));
-    let bare = machine("m", "Running");
-    let whole = || with(bare.clone(), "status/creationRequest/inventoryKey", json!("local"));
-    let (once, again) = (recorded(bare.clone(), whole()), recorded(whole(), whole()));
-    tells_apart("S12", (&[rest(), again], &world), (&[rest(), once], &world));
     assert_eq!(
         broken_by(&settings(), "S12", &[rest(), event(1, Act::Unrest), told], &world),
         None

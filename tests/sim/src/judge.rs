@@ -306,6 +306,16 @@ pub fn awaits_creations(truth: &Truth<'_>) -> bool {
     sets.any(|set| number(&set, "/status/settledMachineNumber") < number(&set, "/status/nextMachineNumber"))
 }
 
+/// Whether a Machine's record lacks what reaches the VM, because the driver could not check the class when the VM was made: the next listing
+/// of VMs tells it, and it is written then.
+pub fn awaits_records(truth: &Truth<'_>) -> bool {
+    let mut machines = truth.all("machines");
+    machines.any(|machine| {
+        let record = machine.pointer("/status/creationRequest");
+        record.is_some_and(|record| record.get("inventoryKey").is_none())
+    })
+}
+
 /// When the last bootstrap token will have expired; the beginning where there is none.
 pub fn last_expiry(truth: &Truth<'_>) -> Duration {
     let tokens = truth.all("secrets");

@@ -10,7 +10,7 @@ use millwright_provider_virtual::cloud::Vm;
 use millwright_sandbox::store::Place;
 
 use crate::event::{Truth, What};
-use crate::judge::{awaits_creations, is_ahead, last_expiry, last_preservation, settled, settled_by};
+use crate::judge::{awaits_creations, awaits_records, is_ahead, last_expiry, last_preservation, settled, settled_by};
 use crate::life::Lives;
 use crate::transport::LATEST;
 use crate::world::World;
@@ -35,9 +35,11 @@ pub async fn soak(world: &Arc<World>, lives: &Lives) {
 
 /// A time in which nobody changes anything; in some runs a manager dies or ends in it, and its successor finds all done.
 pub async fn rest(world: &Arc<World>, lives: &Lives) {
-    // What was written or noted under a clock that was ahead may be corrected long after convergence: skip the idle check.
+    // What was written or noted under a clock that was ahead may be corrected long after convergence: skip the idle check. So may a
+    // record that only a listing of VMs completes.
     let was_skewed = world.enter().enabled.has("F25");
-    if world.is_broken() || world.look(is_ahead) || (was_skewed && world.look(awaits_creations)) {
+    let is_idle = !world.look(is_ahead) && !world.look(awaits_records);
+    if world.is_broken() || !is_idle || (was_skewed && world.look(awaits_creations)) {
         return;
     }
     world.tell(What::Rest);

@@ -196,8 +196,9 @@ impl Said {
         self.told.retain(|told| told.number != number);
     }
 
-    /// Counts a message whose event exists. `None`: the message needs a new event. `Some(None)`: it is counted, and a write of the count
-    /// is planned already. Else the number of the event whose count is to be written, and when.
+    /// Counts a message on the event that exists for the message. `None`: there is no such event, and the message needs a new one.
+    /// `Some(None)`: the message is counted, and a write of the count is planned already. `Some(Some((at, number)))`: the message is
+    /// counted, and the count of event `number` is to be written at `at`.
     fn repeat(&mut self, words: u64, at: Timestamp, now: Instant) -> Option<Option<(Instant, u64)>> {
         let has_to_spare = self.bucket.has_beyond(KEPT_FOR_NEW_WORDS, now);
         let newest = self.told.last().map(|told| told.number).filter(|_| self.held.is_none());

@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crate::process::{
     Provider, class, class_with, create, delete, faulty, flag, key, list, make, number, reason, retry_after, status_of,
-    text,
+    text, watch,
 };
 use millwright_proto::v1::{
     self, GetDriverInfoRequest, GetMachineClassSchemaRequest, GetNodeTemplateRequest, ValidateMachineClassRequest,
-    WatchMachinesRequest, machine::State, watch_machines_response::Type,
+    machine::State, watch_machines_response::Type,
 };
 use millwright_provider_virtual::{cloud::Event, console::listing};
 use tonic::Code;
@@ -587,12 +587,11 @@ async fn a_watch_tells_of_what_is_and_of_what_becomes() {
     let provider = Provider::start(&["--create-delay", "1h"]);
     let mut driver = provider.driver().await;
     make(&mut driver, "old").await;
-    let request = WatchMachinesRequest {
-        cluster_id: "dev".into(),
-        machine_class: Some(class()),
-        ..Default::default()
-    };
-    let mut events = driver.watch_machines(request).await.expect("a watch").into_inner();
+    let mut events = driver
+        .watch_machines(watch(Some(class())))
+        .await
+        .expect("a watch")
+        .into_inner();
     let mut told = Vec::new();
     while told.len() < 5 {
         let event = events.message().await.expect("no error").expect("no end");
@@ -629,12 +628,11 @@ async fn a_watch_tells_of_what_is_and_of_what_becomes() {
 async fn a_watch_tells_of_a_vm_again_only_when_it_has_changed() {
     let provider = Provider::start(&["--create-delay", "0s"]);
     let mut driver = provider.driver().await;
-    let request = WatchMachinesRequest {
-        cluster_id: "dev".into(),
-        machine_class: Some(class()),
-        ..Default::default()
-    };
-    let mut events = driver.watch_machines(request).await.expect("a watch").into_inner();
+    let mut events = driver
+        .watch_machines(watch(Some(class())))
+        .await
+        .expect("a watch")
+        .into_inner();
     let mut told = Vec::new();
     while told.last() != Some(&(Type::Deleted, State::Deleted)) {
         let event = events.message().await.expect("no error").expect("no end");
@@ -664,12 +662,11 @@ async fn a_watch_says_that_all_is_shown_only_when_lookups_that_lag_show_all() {
     let provider = Provider::start(&["--list-lag", "1s", "--create-delay", "0s"]);
     let mut driver = provider.driver().await;
     make(&mut driver, "m").await;
-    let request = WatchMachinesRequest {
-        cluster_id: "dev".into(),
-        machine_class: Some(class()),
-        ..Default::default()
-    };
-    let mut events = driver.watch_machines(request).await.expect("a watch").into_inner();
+    let mut events = driver
+        .watch_machines(watch(Some(class())))
+        .await
+        .expect("a watch")
+        .into_inner();
     let mut told = Vec::new();
     while !told.contains(&Type::Synced) {
         told.push(events.message().await.expect("no error").expect("no end").r#type());

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use millwright_proto::v1::{
     CreateMachineRequest, DeleteMachineRequest, GetMachineStatusRequest, ListMachinesRequest, MachineClass, MachineKey,
-    WatchMachinesRequest, machine::State, watch_machines_response::Type,
+    machine::State, watch_machines_response::Type,
 };
 use millwright_provider_virtual::cloud::{Cloud, Delays, Launch, Owner};
 
-use crate::process::{Provider, class, create, delete, key, list, reason, status_of};
+use crate::process::{Provider, class, create, delete, key, list, reason, status_of, watch};
 
 fn marks() -> BTreeMap<String, String> {
     let marks = [("kubernetes.io/cluster/dev", "1"), ("kubernetes.io/role/node", "1")];
@@ -129,12 +129,11 @@ async fn the_vm_of_an_older_controller_has_the_machines_namespace_in_its_status_
     };
     let page = driver.list_machines(request).await.expect("a page").into_inner();
     assert_eq!(page.machines, std::slice::from_ref(&vm));
-    let request = WatchMachinesRequest {
-        cluster_id: "dev".into(),
-        machine_class: marked_class(),
-        ..WatchMachinesRequest::default()
-    };
-    let mut events = driver.watch_machines(request).await.expect("a watch").into_inner();
+    let mut events = driver
+        .watch_machines(watch(marked_class()))
+        .await
+        .expect("a watch")
+        .into_inner();
     let shown = events.message().await.expect("no error").expect("no end");
     assert_eq!((shown.r#type(), shown.machine), (Type::Upsert, Some(vm)));
     let synced = events.message().await.expect("no error").expect("no end");

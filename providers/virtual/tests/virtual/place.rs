@@ -2,10 +2,10 @@
 
 use millwright_proto::v1::{
     CreateMachineRequest, DeleteMachineRequest, GetMachineStatusRequest, ListMachinesRequest, MachineClass,
-    ValidateMachineClassRequest, WatchMachinesRequest, machine::State, watch_machines_response::Type,
+    ValidateMachineClassRequest, machine::State, watch_machines_response::Type,
 };
 
-use crate::process::{Provider, class, class_with, create, delete, list, make, object, reason, status_of, text};
+use crate::process::{Provider, class, class_with, create, delete, list, make, object, reason, status_of, text, watch};
 
 /// A class that was deleted since: of its spec nothing is left.
 fn left_of_class(region: &str) -> Option<MachineClass> {
@@ -14,14 +14,6 @@ fn left_of_class(region: &str) -> Option<MachineClass> {
         locator: Some(object([("region", text(region))])),
         ..class()
     })
-}
-
-fn watch(machine_class: Option<MachineClass>) -> WatchMachinesRequest {
-    WatchMachinesRequest {
-        cluster_id: "dev".into(),
-        machine_class,
-        ..WatchMachinesRequest::default()
-    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::{
 
 use millwright_proto::v1::{
     CreateMachineRequest, DeleteMachineRequest, GetMachineStatusRequest, ListMachinesRequest, Machine, MachineClass,
-    MachineKey, driver_service_client::DriverServiceClient,
+    MachineKey, WatchMachinesRequest, driver_service_client::DriverServiceClient,
 };
 use millwright_provider_virtual::{cloud::Entry, console::Console};
 use prost_types::{Struct, Value, value::Kind};
@@ -208,6 +208,14 @@ pub fn delete(name: &str) -> DeleteMachineRequest {
         key: Some(key(name)),
         machine_class: Some(class()),
         ..DeleteMachineRequest::default()
+    }
+}
+
+pub fn watch(machine_class: Option<MachineClass>) -> WatchMachinesRequest {
+    WatchMachinesRequest {
+        cluster_id: "dev".into(),
+        machine_class,
+        ..WatchMachinesRequest::default()
     }
 }
 

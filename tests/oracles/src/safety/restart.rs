@@ -21,12 +21,7 @@ impl Oracle for Restart {
             Act::Rest => self.resting = true,
             Act::Unrest => self.resting = false,
             Act::Started(By::Manager(_)) if self.resting => self.hits += 1,
-            Act::Write(write)
-                if self.resting
-                    && is_change(&write.resource)
-                    && matches!(write.by, By::Manager(_))
-                    && !write.completes_record() =>
-            {
+            Act::Write(write) if self.resting && is_change(&write.resource) && matches!(write.by, By::Manager(_)) => {
                 return Err(format!(
                     "a restart on a converged world wrote {}/{} ({:?})",
                     write.resource,
